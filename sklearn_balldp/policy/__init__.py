@@ -1,0 +1,1 @@
+"""What is protected: which substitutions of one record are adjacent."""

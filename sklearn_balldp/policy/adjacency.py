@@ -1,0 +1,213 @@
+"""Which substitutions are adjacent: metrics, the admissible ball, the full radius."""
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import joblib
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+T = TypeVar("T")
+
+#: Public metrics on the rows. Records with different labels are never within any radius.
+METRICS = ("euclidean", "manhattan", "chebyshev")
+
+#: Relative allowance for the rounding of rows and of their norms, applied to every bound.
+ROUNDING = 1e-6
+
+#: Rows cast to float64 at a time: a block of 2048 x 384 stays in the processor's cache.
+BLOCK_ROWS = 2048
+
+
+def full_radius(norm_bound: float) -> float:
+    """Euclidean diameter of the admissible ball, at which every feature substitution is adjacent.
+
+    Parameters
+    ----------
+    norm_bound : float
+        Radius B of the admissible ball of rows.
+
+    Returns
+    -------
+    float
+        ``2 * norm_bound``. The guarantee at this radius keeps labels and class counts public; it
+        is standard (bounded) differential privacy only when labels are protected as well.
+    """
+    return 2.0 * norm_bound
+
+
+def euclidean_radius(
+    radius: float | None, metric: str, *, norm_bound: float, n_features: int
+) -> float:
+    """Largest Euclidean distance between two admissible rows within ``radius`` in ``metric``.
+
+    Parameters
+    ----------
+    radius : float or None
+        Radius in the units of ``metric``; None for the full radius.
+    metric : {"euclidean", "manhattan", "chebyshev"}
+        Distance between rows of equal label.
+    norm_bound : float
+        Radius B of the admissible ball of rows.
+    n_features : int
+        Number of columns d.
+
+    Returns
+    -------
+    float
+        ``radius`` (euclidean, manhattan) or ``sqrt(d) * radius`` (chebyshev), at most
+        ``2 * norm_bound``.
+
+    Raises
+    ------
+    ValueError
+        If the metric is unknown or the radius is not positive.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}.")
+    if radius is None:
+        return full_radius(norm_bound)
+    if not radius > 0.0:
+        raise ValueError(
+            f"radius must be positive, or None for the full radius 2 * norm_bound; got {radius!r}."
+        )
+    modulus = math.sqrt(n_features) if metric == "chebyshev" else 1.0
+    return min(modulus * radius, full_radius(norm_bound))
+
+
+def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.float64] | None:
+    """Factors that project float64 rows onto the ball of radius ``norm_bound``.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features), float64
+        Rows; the caller has no need to know beforehand that they are finite.
+    norm_bound : float
+        Radius of the ball.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,) or None
+        ``min(1, norm_bound / norm)`` for each row; None when every row lies inside.
+
+    Raises
+    ------
+    FloatingPointError
+        If a row holds NaN or infinity.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.vecdot(rows, rows)
+        inside = squares <= norm_bound * norm_bound
+        if inside.all():
+            return None
+        norms = np.sqrt(squares)
+        large = ~np.isfinite(norms)
+        if large.any():
+            peak = np.abs(rows[large]).max(axis=1)
+            if not np.isfinite(peak).all():
+                raise FloatingPointError("rows hold NaN or infinity.")
+            scaled = rows[large] / peak[:, None]
+            factors = np.ones(len(rows))
+            factors[~inside & ~large] = norm_bound / norms[~inside & ~large]
+            factors[large] = norm_bound / np.sqrt(np.vecdot(scaled, scaled)) / peak
+            return factors
+    return np.where(inside, 1.0, norm_bound / np.where(inside, 1.0, norms))
+
+
+def row_blocks(
+    X: NDArray[np.floating], start: int = 0, stop: int | None = None, size: int = BLOCK_ROWS
+) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Iterate over float64 blocks of rows without a float64 copy of the whole array.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        float16, float32 or float64 rows.
+    start, stop : int
+        Range of rows; the whole array by default.
+    size : int
+        Rows per block.
+
+    Yields
+    ------
+    rows : slice
+        Position of the block in ``X``.
+    block : ndarray of shape (<= size, n_features), float64
+        A view of ``X`` when it is float64 already (do not write), else one buffer that the next
+        step overwrites.
+    """
+    stop = len(X) if stop is None else stop
+    if X.dtype == np.float64:
+        for first in range(start, stop, size):
+            rows = slice(first, min(first + size, stop))
+            yield rows, X[rows].astype(np.float64, copy=False)
+        return
+    buffer = np.empty((min(size, stop - start), X.shape[1]), dtype=np.float64)
+    for first in range(start, stop, size):
+        rows = slice(first, min(first + size, stop))
+        block = buffer[: rows.stop - rows.start]
+        np.copyto(block, X[rows])
+        yield rows, block
+
+
+def map_row_ranges(function: Callable[[int, int], T], n_rows: int, n_features: int) -> list[T]:
+    """Apply ``function(start, stop)`` to contiguous row ranges, on threads when it pays.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the first and one past the last row of a range; must release the GIL in its work.
+    n_rows, n_features : int
+        Shape of the data.
+
+    Returns
+    -------
+    list
+        One result a range, in row order.
+    """
+    workers = min(4, joblib.effective_n_jobs(-1)) if n_rows * n_features > 4_000_000 else 1
+    if workers == 1:
+        return [function(0, n_rows)]
+    edges = np.linspace(0, n_rows, workers + 1).astype(int).tolist()
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(function, edges[:-1], edges[1:]))
+
+
+def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
+    """Project rows onto the ball of radius ``norm_bound`` (1-Lipschitz in the Euclidean norm).
+
+    Parameters
+    ----------
+    X : array-like of shape (n_rows, n_features)
+        Rows, floating point.
+    norm_bound : float
+        Radius of the ball, positive.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+        ``X`` itself, not a copy, when every row lies inside; else a copy in which the rows
+        outside are scaled to norm ``norm_bound``.
+
+    Raises
+    ------
+    ValueError
+        If a row holds NaN or infinity.
+    """
+    X = np.asarray(X)
+    if not np.issubdtype(X.dtype, np.floating):
+        X = X.astype(np.float64)
+    projected = X
+    for rows, block in row_blocks(X):
+        try:
+            factors = ball_factors(block, norm_bound)
+        except FloatingPointError as error:
+            raise ValueError(f"X: {error}") from None
+        if factors is not None:
+            if projected is X:
+                projected = X.copy()
+            outside = factors < 1.0
+            projected[rows][outside] = block[outside] * factors[outside, None]
+    return projected
