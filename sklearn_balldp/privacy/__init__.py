@@ -1,0 +1,1 @@
+"""What a release costs: calibration, sensitivity, noise and the public record of a fit."""

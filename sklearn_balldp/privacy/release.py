@@ -1,0 +1,279 @@
+"""The public record of one release: what was published, under which guarantee, and why."""
+
+import html
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from ..policy.adjacency import euclidean_radius, full_radius
+from .gaussian import delta_from_rho, epsilon_from_rho, gaussian_power
+from .noise import grid_slack
+from .sensitivity import PrototypeBound
+
+Blocks = float | tuple[float, ...]
+_BOUNDS = {bound.__name__: bound for bound in (PrototypeBound,)}
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Exact guarantee of a release at one radius.
+
+    Parameters
+    ----------
+    radius : float
+        Radius in the units of the release's metric.
+    rho : float
+        Gaussian differential privacy parameter at that radius.
+    epsilon, delta : float
+        The release is (epsilon, delta)-private for substitutions within ``radius``.
+    labels : {"public", "protected"}
+        Whether label changes are part of the adjacency.
+    private : bool or str
+        False when the noise was seeded: the numbers then state a law, not a protection.
+    """
+
+    radius: float
+    rho: float
+    epsilon: float
+    delta: float
+    labels: str
+    private: bool | str
+
+    def delta_at(self, epsilon: float) -> float:
+        """Exact delta at another ``epsilon``, same radius."""
+        return delta_from_rho(self.rho, epsilon)
+
+
+@dataclass(frozen=True)
+class Release:
+    """Frozen public record of a fit; holds nothing that depends on a private row.
+
+    Attributes
+    ----------
+    head : str
+        Estimator class.
+    n_samples, n_features, n_classes : int
+        Shape of the problem, public by assumption.
+    alpha, norm_bound, metric : float, float, str
+        Public parameters of the fit.
+    radius : float
+        Declared radius in the units of ``metric``.
+    epsilon, delta : float
+        Guarantee at ``radius``.
+    calibration : {"analytic", "classic"}
+        How rho was derived from (epsilon, delta).
+    rho : float
+        Sensitivity over noise scale, with the sampler's allowance.
+    sensitivity, sigma : float or tuple of float
+        L2 sensitivity and noise scale; one number a class block when the noise has blocks.
+    tol : float
+        Gradient norm at which the minimiser was certified; 0 for a closed form.
+    labels : {"public", "protected"}
+        Whether label changes are part of the adjacency.
+    sampler : str
+        Where the noise came from.
+    private : bool or str
+        True, or False when the noise was seeded.
+    n_values : int
+        Number of released values.
+    bound : PrototypeBound
+        The sensitivity as a function of the radius, and the theorem it rests on.
+    epsilon_full_radius : float
+        epsilon at radius ``2 * norm_bound`` and the same delta (labels as in ``labels``).
+    assumptions : tuple of str
+        What the guarantee takes for granted.
+    version : str
+        Package version.
+    """
+
+    head: str
+    n_samples: int
+    n_features: int
+    n_classes: int
+    alpha: float
+    norm_bound: float
+    metric: str
+    radius: float
+    epsilon: float
+    delta: float
+    calibration: str
+    rho: float
+    sensitivity: Blocks
+    sigma: Blocks
+    tol: float
+    labels: str
+    sampler: str
+    private: bool | str
+    n_values: int
+    bound: PrototypeBound
+    epsilon_full_radius: float
+    assumptions: tuple[str, ...]
+    version: str
+
+    @property
+    def theorem(self) -> str:
+        """The statement that the sensitivity rests on."""
+        return self.bound.theorem
+
+    def guarantee(self, radius: float | None = None, labels: str | None = None) -> Guarantee:
+        """Exact guarantee at any radius, at this release's delta.
+
+        Parameters
+        ----------
+        radius : float, optional
+            Radius in the units of ``metric``; the declared one by default.
+        labels : {"public", "protected"}, optional
+            The release's own adjacency by default. "public" restricts a label-protecting release
+            to same-label substitutions, to compare it with one that keeps labels public.
+
+        Returns
+        -------
+        Guarantee
+            With ``delta_at(epsilon)`` for the whole profile.
+
+        Raises
+        ------
+        ValueError
+            If the radius is not positive, or the release does not protect labels but is asked to.
+
+        References
+        ----------
+        Margaryan & Gupta, Proposition 3.6, with the exact Gaussian profile in place of the
+        classic formula.
+        """
+        labels = self.labels if labels is None else labels
+        if labels not in ("public", self.labels):
+            raise ValueError(
+                f"labels={labels!r}: this release keeps labels {self.labels}; fit with "
+                "protect_labels=True to hide label changes."
+            )
+        bound = self.bound if labels == self.labels else replace(self.bound, label_change=False)
+        radius = self.radius if radius is None else float(radius)
+        euclidean = euclidean_radius(
+            radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
+        )
+        rho = rho_at(bound.at(euclidean), self.sigma, self.n_values)
+        epsilon = epsilon_from_rho(rho, self.delta)
+        return Guarantee(radius, rho, epsilon, self.delta, labels, self.private)
+
+    def certificate(
+        self, kappa: float, radius: float | None = None, labels: str | None = None
+    ) -> float:
+        """Largest success probability of an informed reconstruction attack.
+
+        Parameters
+        ----------
+        kappa : float
+            Success probability of the best blind guess (``1 / m`` for m equally likely
+            candidates within ``radius`` of one admissible record).
+        radius : float, optional
+            Radius in the units of ``metric``; the declared one by default.
+        labels : {"public", "protected"}, optional
+            As in :meth:`guarantee`; "public" suffices for candidates of one label.
+
+        Returns
+        -------
+        float
+            The direct Gaussian bound ``Phi(Phi^-1(kappa) + rho)``.
+
+        Raises
+        ------
+        ValueError
+            If ``kappa`` is not a probability.
+        """
+        return gaussian_power(kappa, self.guarantee(radius, labels).rho)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON-ready built-in types."""
+        record = asdict(self)
+        record["bound"] = {"type": type(self.bound).__name__, **record["bound"]}
+        return {key: _to_json(value) for key, value in record.items()}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> "Release":
+        """Rebuild a record from :meth:`to_dict`, also after a JSON round trip.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing or unknown.
+        """
+        names = {field.name for field in fields(cls)}
+        if set(record) != names:
+            odd = sorted(set(record) ^ names)
+            raise ValueError(f"record: missing or unknown fields {odd}; pass Release.to_dict().")
+        values = {key: _from_json(value) for key, value in record.items()}
+        bound = dict(values["bound"])
+        values["bound"] = _BOUNDS[bound.pop("type")](**bound)
+        return cls(**values)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        shape = f"{self.n_samples} records, {self.n_features} features, {self.n_classes} classes"
+        private = {"True": "yes", "False": "NO: the noise was drawn from a seed"}
+        return [
+            ("head", self.head),
+            ("data", shape),
+            ("hides", f"one record's substitution within {self.radius:g} ({self.metric})"),
+            ("labels", self.labels),
+            ("guarantee", f"epsilon={self.epsilon:g}, delta={self.delta:g} (rho={self.rho:.4f})"),
+            ("at full radius", f"epsilon={self.epsilon_full_radius:.4g}, labels {self.labels}"),
+            ("sensitivity", f"{_range(self.sensitivity)}, {self.theorem}"),
+            ("noise scale", f"{_range(self.sigma)}, {self.sampler}"),
+            ("private", private.get(str(self.private), str(self.private))),
+            ("assumes", "; ".join(self.assumptions)),
+        ]
+
+    def __str__(self) -> str:
+        rows = self._rows()
+        width = max(len(name) for name, _ in rows)
+        return "Release\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in self._rows()
+        )
+        return f"<table><caption>Release</caption>{cells}</table>"
+
+
+def rho_at(sensitivity: np.ndarray, sigma: Blocks, n_values: int) -> float:
+    """Rho of a release whose blocks have these sensitivities and noise scales.
+
+    A same-label substitution moves one block of a block release, so rho is the largest ratio.
+    """
+    scale = np.atleast_1d(np.asarray(sigma, dtype=np.float64))
+    moved = sensitivity > 0.0
+    if not moved.any():
+        return 0.0
+    ratio = np.max(sensitivity[moved] / np.broadcast_to(scale, sensitivity.shape)[moved])
+    return math.nextafter(float(ratio) + grid_slack(n_values), math.inf)
+
+
+def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
+    """Smallest radius in ``metric`` whose ball covers every substitution of admissible rows."""
+    factor = {"euclidean": 1.0, "manhattan": math.sqrt(n_features), "chebyshev": 1.0}[metric]
+    return factor * full_radius(norm_bound)
+
+
+def _range(values: Blocks) -> str:
+    if isinstance(values, float):
+        return f"{values:.4g}"
+    return f"{min(values):.4g} to {max(values):.4g} over {len(values)} class blocks"
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _to_json(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _from_json(item) for key, item in value.items()}
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,114 @@
+"""The public record: round trips, guarantees at other radii, what it says of itself."""
+
+import dataclasses
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from sklearn_balldp import BallDPRidgePrototype
+from sklearn_balldp.privacy.gaussian import delta_from_rho, rho_from_budget
+from sklearn_balldp.privacy.release import Release
+
+VARIANTS = [
+    {},
+    {"counts": "min", "radius": 0.3},
+    {"counts": "worst", "radius": 0.3, "metric": "manhattan"},
+    {"metric": "chebyshev", "radius": 0.1, "random_state": 0},
+    {"protect_labels": True, "classes": [0, 1, 2], "radius": 0.5},
+    {"epsilon": 0.5, "calibration": "classic", "radius": 0.5, "counts": "min"},
+]
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda v: ",".join(v) or "default")
+def release(request, ball_rows):
+    return BallDPRidgePrototype(**request.param).fit(*ball_rows).release_
+
+
+def test_json_round_trip(release):
+    text = json.dumps(release.to_dict(), allow_nan=False)
+    again = Release.from_dict(json.loads(text))
+    assert again == release
+    assert again.guarantee(0.2) == release.guarantee(0.2)
+    assert pickle.loads(pickle.dumps(release)) == release
+
+
+def test_record_is_frozen(release):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        release.epsilon = 0.1
+
+
+def test_declared_guarantee_holds(release):
+    at_ball = release.guarantee()
+    assert at_ball.delta_at(release.epsilon) <= release.delta
+    if release.calibration == "analytic":
+        assert at_ball.epsilon == pytest.approx(release.epsilon, rel=1e-6)
+        assert release.rho == pytest.approx(rho_from_budget(release.epsilon, release.delta))
+    else:
+        assert at_ball.epsilon < release.epsilon
+    ratio = np.max(np.divide(release.sensitivity, release.sigma))
+    assert at_ball.rho == release.rho
+    assert release.rho >= ratio
+    assert release.rho == pytest.approx(ratio, rel=1e-6)
+
+
+def test_guarantee_at_other_radii(release):
+    half, whole = release.guarantee(release.radius / 2), release.guarantee(2 * math.sqrt(6) + 1)
+    if release.labels == "public" and release.metric == "euclidean":
+        assert half.rho == pytest.approx(release.rho / 2, rel=1e-5)
+    assert half.epsilon <= release.guarantee().epsilon <= whole.epsilon
+    assert whole.epsilon == pytest.approx(release.epsilon_full_radius)
+    assert whole.delta_at(whole.epsilon) == pytest.approx(release.delta, rel=1e-6)
+    assert delta_from_rho(whole.rho, whole.epsilon) <= release.delta
+
+
+def test_certificate(release):
+    expected = norm.cdf(norm.ppf(0.1) + release.rho)
+    assert release.certificate(0.1) == pytest.approx(expected)
+    assert release.certificate(0.1, radius=release.radius / 2) <= release.certificate(0.1)
+    assert release.certificate(0.0) == 0
+    assert release.certificate(1.0) == 1
+    with pytest.raises(ValueError, match="baseline"):
+        release.certificate(1.2)
+
+
+def test_text_and_html_say_what_matters(release):
+    for text in (repr(release), release._repr_html_()):
+        assert f"epsilon={release.epsilon:g}" in text
+        assert release.labels in text
+        assert release.theorem.split(":")[0] in text
+        assert ("NO: the noise was drawn from a seed" in text) == (release.private is False)
+
+
+def test_seeded_release_is_not_private(ball_rows):
+    assert BallDPRidgePrototype().fit(*ball_rows).release_.private is True
+    seeded = BallDPRidgePrototype(random_state=np.random.default_rng(0)).fit(*ball_rows).release_
+    assert seeded.private is False
+    assert seeded.guarantee().private is False
+
+
+def test_unknown_record_is_refused(release):
+    record = release.to_dict()
+    record["surplus"] = 1
+    with pytest.raises(ValueError, match="surplus"):
+        Release.from_dict(record)
+
+
+def test_bad_radius(release):
+    with pytest.raises(ValueError, match="radius"):
+        release.guarantee(-0.1)
+
+
+def test_labels_of_the_guarantee(release):
+    if release.labels == "public":
+        with pytest.raises(ValueError, match="protect_labels=True"):
+            release.guarantee(labels="protected")
+    else:
+        same_label = release.guarantee(0.2, labels="public")
+        expected = 2 * 0.2 / (2 + release.alpha * release.n_samples) / release.sigma
+        assert same_label.rho == pytest.approx(expected, rel=1e-5)
+        assert same_label.labels == "public"
+        assert release.certificate(0.1, 0.2, "public") < release.certificate(0.1, 0.2)

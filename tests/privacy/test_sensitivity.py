@@ -1,0 +1,125 @@
+"""Prototype sensitivities against brute-force neighbours."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sklearn_balldp import BallDPRidgePrototype
+from sklearn_balldp.privacy.sensitivity import PrototypeBound, prototype_sensitivity
+
+B, ALPHA = 1.0, 0.05
+COUNTS = (1, 3, 8)
+
+
+def prototypes(X, y, **params):
+    head = BallDPRidgePrototype(alpha=ALPHA, norm_bound=B, **params)
+    return head.fit(X, y).prototypes_
+
+
+def neighbours(rng, radius, label_change):
+    """Pairs of datasets that differ in one record, many of them extremal."""
+    y = np.repeat([0, 1, 2], COUNTS)
+    for _ in range(250):
+        X = rng.standard_normal((len(y), 3))
+        X *= (B * rng.choice([0.2, 1.0], size=len(y)) / np.linalg.norm(X, axis=1))[:, None]
+        record = rng.integers(len(y))
+        labels = y.copy()
+        if label_change:
+            # Extremal: the record opposes the mean of the class it leaves and of the one it joins.
+            labels[record] = rng.choice([c for c in range(4) if c != y[record]])
+            replacement = rng.choice([-1.0, 1.0]) * X[record]
+            if rng.random() < 0.5:
+                X[(y == y[record]) & (np.arange(len(y)) != record)] = -X[record]
+                X[y == labels[record]] = -replacement
+            moved = X.copy()
+            moved[record] = replacement
+            yield X, y, moved, labels
+            continue
+        moved = X.copy()
+        if rng.random() < 0.5:
+            # A chord of length radius.
+            t = np.linalg.norm(X[record])
+            half = min(0.5 * radius, t)
+            e1 = X[record] / t
+            e2 = np.cross(e1, rng.standard_normal(3))
+            e2 /= np.linalg.norm(e2)
+            X[record] = math.sqrt(t * t - half * half) * e1 + half * e2
+            moved[record] = X[record] - 2 * half * e2
+        else:
+            step = rng.standard_normal(3)
+            moved[record] = X[record] + radius * step / np.linalg.norm(step)
+        yield X, y, moved, labels
+
+
+@pytest.mark.parametrize("radius", [0.1, 0.7, 2.0])
+@pytest.mark.parametrize("counts", ["per_class", "min", "worst"])
+def test_same_label_substitutions(noise_free, counts, radius):
+    rng = np.random.default_rng(0)
+    bound = PrototypeBound(
+        n_samples=sum(COUNTS), alpha=ALPHA, norm_bound=B, mode=counts,
+        class_counts=None if counts == "worst" else COUNTS,
+    ).at(radius)  # fmt: skip
+    bound = np.broadcast_to(bound, 3)
+    largest = np.zeros(3)
+    for X, y, moved, _ in neighbours(rng, radius, label_change=False):
+        shift = prototypes(X, y, counts=counts) - prototypes(moved, y, counts=counts)
+        shift = np.linalg.norm(shift, axis=1)
+        assert np.count_nonzero(shift) <= 1
+        assert np.all(shift <= bound)
+        largest = np.maximum(largest, shift)
+    if counts == "per_class":
+        assert np.all(largest >= 0.99 * bound)
+    elif counts == "min":
+        assert largest.max() >= 0.99 * bound[0]
+    else:  # counts unused: a class of one record comes within the slack of 2 n_c against 2.
+        assert largest.max() >= 0.99 * bound[0]
+
+
+@pytest.mark.parametrize("radius", [0.1, 2.0])
+def test_label_changes(noise_free, radius):
+    rng = np.random.default_rng(1)
+    n = sum(COUNTS)
+    bound = PrototypeBound(n_samples=n, alpha=ALPHA, norm_bound=B, label_change=True)
+    bound = float(bound.at(radius)[0])
+    params = {"protect_labels": True, "classes": [0, 1, 2, 3]}
+    largest = 0.0
+    for X, y, moved, labels in neighbours(rng, radius, label_change=True):
+        shift = prototypes(X, y, **params) - prototypes(moved, labels, **params)
+        shift = float(np.linalg.norm(shift))
+        assert shift <= bound
+        largest = max(largest, shift)
+    attainable = 2 * math.sqrt(2) * B / (2 + ALPHA * n)
+    assert largest >= 0.99 * attainable
+
+
+def test_formulas():
+    counts, n = np.array([0, 4, 10]), 14
+    blocks = prototype_sensitivity(0.5, counts, alpha=0.1)
+    np.testing.assert_allclose(blocks, [0, 1 / (8 + 1.4), 1 / (20 + 1.4)])
+    assert prototype_sensitivity(0.5, counts, alpha=0.1, mode="min") == blocks.max()
+    worst = prototype_sensitivity(0.5, counts, alpha=0.1, mode="worst")
+    assert worst == pytest.approx(1 / (2 + 0.1 * n))
+    both = prototype_sensitivity(2.0, counts, alpha=0.1, label_change=True, norm_bound=1.0)
+    assert both == pytest.approx(4 / 3.4)
+
+
+def test_rounding_of_the_sums_is_counted():
+    """Sums of many rows in the worst order stay within the allowance of the bound."""
+    n = 60_000
+    bound = PrototypeBound(n_samples=n, alpha=0.0, norm_bound=1.0, class_counts=(n,))
+    radius = 1e-9
+    rows = np.full(n, 0.1)
+    exact = math.fsum(rows)
+    error = abs(np.cumsum(rows)[-1] - exact) * 2 / (2 * n)
+    assert error > 0
+    assert bound.at(radius)[0] > 2 * radius / (2 * n) + 2 * error
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "match"),
+    [({"mode": "mean"}, "counts must be one of"), ({"label_change": True}, "norm_bound")],
+)
+def test_errors(kwargs, match):
+    with pytest.raises(ValueError, match=match):
+        prototype_sensitivity(0.5, [3, 4], alpha=0.1, **kwargs)
