@@ -1,0 +1,1 @@
+"""What is released: classifier heads whose parameters carry calibrated Gaussian noise."""

@@ -1,0 +1,294 @@
+"""The one fit template of every head: rows -> bound -> noise scale -> minimiser -> release."""
+
+import numbers
+import warnings
+from abc import ABCMeta, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._version import __version__
+from ..policy.adjacency import (
+    ball_factors,
+    euclidean_radius,
+    full_radius,
+    map_row_ranges,
+    row_blocks,
+)
+from ..privacy.gaussian import classic_rho, epsilon_from_rho, rho_from_budget
+from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
+from ..privacy.release import Release, full_radius_in, rho_at
+from ..privacy.sensitivity import as_float_or_tuple
+
+# float64 first: integer input becomes float64; the other two are read in row blocks.
+_DTYPES = (np.float64, np.float32, np.float16)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Training rows with encoded labels, and what is public about them."""
+
+    X: NDArray[np.floating]
+    codes: NDArray[np.intp]
+    classes: NDArray[Any]
+    #: Euclidean radius of the adjacency.
+    radius: float
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+    def counts(self) -> NDArray[np.intp]:
+        """Class counts: public only while labels are public."""
+        return np.bincount(self.codes, minlength=self.n_classes)
+
+
+class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+    """Fit template and linear decision rule shared by the heads."""
+
+    @abstractmethod
+    def _bound(self, problem: Problem) -> Any:
+        """Sensitivity bound of the release, from public numbers only."""
+
+    @abstractmethod
+    def _minimise(self, problem: Problem, bound: Any) -> NDArray[np.float64]:
+        """Noiseless parameters; blocks of different noise along the first axis."""
+
+    @abstractmethod
+    def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
+        """Fitted attributes from the noisy parameters and public numbers."""
+
+    @abstractmethod
+    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
+
+    def _check_parameters(self) -> None:
+        for name in ("epsilon", "alpha", "norm_bound"):
+            check_positive(name, getattr(self, name))
+        if not (is_real(self.delta) and 0.0 < self.delta < 1.0):
+            raise ValueError(f"delta must lie strictly between 0 and 1, got {self.delta!r}.")
+        if self.radius is not None:
+            check_positive("radius", self.radius, " or None for the full radius 2 * norm_bound")
+        check_option("calibration", self.calibration, ("analytic", "classic"))
+        check_random_state(self.random_state)
+        if self.protect_labels and self.classes is None:
+            raise ValueError(
+                "classes=None with protect_labels=True: the label set must be declared, not read "
+                "from private labels; pass classes=[...]."
+            )
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "BaseBallDPClassifier":
+        """Fit the head and release its noisy parameters.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Embeddings, one private record a row. Rows outside the ball of radius ``norm_bound``
+            are projected onto it.
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        Returns
+        -------
+        self
+            The fitted head; ``release_`` states what it guarantees.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data is invalid; nothing is released then.
+        """
+        self._forget()
+        try:
+            for name, value in self._fit(X, y).items():
+                setattr(self, name, value)
+        except BaseException:
+            self._forget()
+            raise
+        return self
+
+    def _forget(self) -> None:
+        """Drop every fitted attribute, so that no error leaves a half-fitted head."""
+        for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
+            delattr(self, name)
+
+    def _fit(self, X: ArrayLike, y: ArrayLike) -> dict[str, Any]:
+        self._check_parameters()
+        # Finiteness is checked in the pass that computes the norms.
+        X, y = validate_data(self, X, y, dtype=_DTYPES, ensure_all_finite=False)
+        n_samples, n_features = X.shape
+        if self.delta >= 1.0 / n_samples:
+            warnings.warn(
+                f"delta={self.delta!r} is not below 1/n_samples={1.0 / n_samples:.3g}: releasing "
+                "whole records at random would satisfy it; choose a smaller delta.",
+                UserWarning,
+                stacklevel=4,
+            )
+        shape = {"norm_bound": self.norm_bound, "n_features": n_features}
+        radius = euclidean_radius(self.radius, self.metric, **shape)
+        classes, codes = self._encode(y)
+        problem = Problem(X, codes, classes, radius)
+
+        bound = self._bound(problem)
+        sensitivity = bound.at(radius)
+        n_values = self._n_values(problem)
+        calibrate = classic_rho if self.calibration == "classic" else rho_from_budget
+        rho = calibrate(self.epsilon, self.delta)
+        slack = 2.0 * grid_slack(n_values)
+        if rho <= slack:
+            raise ValueError(
+                f"epsilon={self.epsilon!r} is too small for the sampler's grid; raise epsilon."
+            )
+        sigma = as_float_or_tuple(sensitivity / (rho - slack))
+
+        try:
+            parameters = self._minimise(problem, bound)
+        except FloatingPointError:
+            assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+            raise ValueError("X contains rows whose norm cannot be computed; rescale X.") from None
+        blocks = np.reshape(sigma, (-1,) + (1,) * (parameters.ndim - 1))
+        parameters = add_gaussian_noise(parameters, blocks, self.random_state)
+
+        full = bound.at(full_radius(self.norm_bound))
+        public_labels = "labels and class counts are public"
+        release = Release(
+            head=type(self).__name__,
+            n_samples=n_samples,
+            n_features=n_features,
+            n_classes=len(classes),
+            alpha=float(self.alpha),
+            norm_bound=float(self.norm_bound),
+            metric=self.metric,
+            radius=float(self.radius)
+            if self.radius is not None
+            else full_radius_in(self.metric, float(self.norm_bound), n_features),
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            calibration=self.calibration,
+            rho=rho_at(sensitivity, sigma, n_values),
+            sensitivity=as_float_or_tuple(sensitivity),
+            sigma=sigma,
+            tol=float(getattr(bound, "tol", 0.0)),
+            labels="protected" if self.protect_labels else "public",
+            sampler=sampler_name(self.random_state),
+            private=self.random_state is None,
+            n_values=n_values,
+            bound=bound,
+            epsilon_full_radius=epsilon_from_rho(rho_at(full, sigma, n_values), self.delta),
+            assumptions=(
+                "the number of records, the label set, the encoder and every parameter are public",
+                "label changes are hidden too" if self.protect_labels else public_labels,
+                "each record is one row, mapped to it without looking at the others",
+            ),
+            version=__version__,
+        )
+        return {"classes_": classes, **self._publish(parameters, problem), "release_": release}
+
+    def _encode(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+        if self.classes is None:
+            if y.dtype.kind not in "biu":  # whole numbers are classes, and need no slow look
+                check_classification_targets(y)
+            classes, codes = np.unique(y, return_inverse=True)
+            if len(classes) < 2:
+                raise ValueError(
+                    "y holds 1 class; a classifier needs at least 2 classes (pass classes=[...] "
+                    "to declare labels that are absent from y)."
+                )
+            return classes, codes
+        classes = np.unique(np.asarray(self.classes))
+        if classes.ndim != 1 or len(classes) < 2:
+            raise ValueError(f"classes must list at least 2 labels, got {self.classes!r}.")
+        try:
+            codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+            known = bool(np.all(classes[codes] == y))
+        except (TypeError, np.exceptions.DTypePromotionError):
+            known = False
+        if not known:
+            raise ValueError(
+                "y holds labels outside the declared classes; add them to classes or drop those "
+                "records (a continuous target is for a regressor)."
+            )
+        return classes, codes
+
+    def _n_values(self, problem: Problem) -> int:
+        return problem.n_classes * problem.X.shape[1]
+
+    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=_DTYPES, reset=False)
+        coef, intercept = self._linear_rule()
+        scores = np.empty((len(X), len(coef)))
+
+        def score(start: int, stop: int) -> None:
+            for rows, block in row_blocks(X, start, stop):
+                np.matmul(block, coef.T, out=scores[rows])
+                factors = ball_factors(block, self.norm_bound)
+                if factors is not None:
+                    scores[rows] *= factors[:, None]
+
+        map_row_ranges(score, *X.shape)
+        scores += intercept
+        return scores
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Scores of the released rule.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Embeddings; rows are projected onto the ball as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Binary: positive for ``classes_[1]``. Else one score a class.
+        """
+        scores = self._scores(X)
+        if scores.shape[1] == 2:
+            return scores[:, 1] - scores[:, 0]
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predicted labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Embeddings.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            One label of ``classes_`` a row.
+        """
+        scores = self.decision_function(X)
+        codes = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[codes]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # Noise calibrated to a handful of records rightly drowns them.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+def is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_positive(name: str, value: Any, otherwise: str = "") -> None:
+    """Raise a ValueError unless ``value`` is a positive finite number."""
+    if not (is_real(value) and 0.0 < value < float("inf")):
+        raise ValueError(f"{name} must be a positive finite number{otherwise}, got {value!r}.")
+
+
+def check_option(name: str, value: Any, options: tuple[str, ...]) -> None:
+    """Raise a ValueError unless ``value`` is one of ``options``."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(options)}; got {value!r}.")
