@@ -1,6 +1,13 @@
 """Ball differential privacy for scikit-learn heads on fixed embeddings."""
 
 from ._version import __version__
+from .heads.logistic import BallDPLogisticRegression
 from .heads.ridge_prototype import BallDPRidgePrototype
+from .heads.squared_hinge import BallDPSquaredHingeSVC
 
-__all__ = ["BallDPRidgePrototype", "__version__"]
+__all__ = [
+    "BallDPLogisticRegression",
+    "BallDPRidgePrototype",
+    "BallDPSquaredHingeSVC",
+    "__version__",
+]

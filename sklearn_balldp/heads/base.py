@@ -4,10 +4,11 @@ import numbers
 import warnings
 from abc import ABCMeta, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._version import __version__
 from ..policy.adjacency import (
+    METRICS,
     ball_factors,
     euclidean_radius,
     full_radius,
@@ -32,11 +34,17 @@ _DTYPES = (np.float64, np.float32, np.float16)
 
 @dataclass(frozen=True)
 class Problem:
-    """Training rows with encoded labels, and what is public about them."""
+    """Training rows with encoded labels, and the public numbers of the fit as Python floats.
+
+    Heads read numbers from here, not from their parameters: NumPy scalars of few bits would
+    overflow in the bounds.
+    """
 
     X: NDArray[np.floating]
     codes: NDArray[np.intp]
     classes: NDArray[Any]
+    alpha: float
+    norm_bound: float
     #: Euclidean radius of the adjacency.
     radius: float
 
@@ -51,6 +59,8 @@ class Problem:
 
 class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Fit template and linear decision rule shared by the heads."""
+
+    _flags: ClassVar[tuple[str, ...]] = ("protect_labels",)
 
     @abstractmethod
     def _bound(self, problem: Problem) -> Any:
@@ -71,11 +81,15 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _check_parameters(self) -> None:
         for name in ("epsilon", "alpha", "norm_bound"):
             check_positive(name, getattr(self, name))
-        if not (is_real(self.delta) and 0.0 < self.delta < 1.0):
+        if not (is_real(self.delta) and 0.0 < float(self.delta) < 1.0):
             raise ValueError(f"delta must lie strictly between 0 and 1, got {self.delta!r}.")
         if self.radius is not None:
             check_positive("radius", self.radius, " or None for the full radius 2 * norm_bound")
+        check_option("metric", self.metric, METRICS)
         check_option("calibration", self.calibration, ("analytic", "classic"))
+        for name in self._flags:
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         check_random_state(self.random_state)
         if self.protect_labels and self.classes is None:
             raise ValueError(
@@ -120,56 +134,60 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _fit(self, X: ArrayLike, y: ArrayLike) -> dict[str, Any]:
         self._check_parameters()
-        # Finiteness is checked in the pass that computes the norms.
-        X, y = validate_data(self, X, y, dtype=_DTYPES, ensure_all_finite=False)
+        X, y = self._validate(X, y)
         n_samples, n_features = X.shape
-        if self.delta >= 1.0 / n_samples:
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        alpha, norm_bound = float(self.alpha), float(self.norm_bound)
+        if delta >= 1.0 / n_samples:
             warnings.warn(
-                f"delta={self.delta!r} is not below 1/n_samples={1.0 / n_samples:.3g}: releasing "
+                f"delta={delta!r} is not below 1/n_samples={1.0 / n_samples:.3g}: releasing "
                 "whole records at random would satisfy it; choose a smaller delta.",
                 UserWarning,
                 stacklevel=4,
             )
-        shape = {"norm_bound": self.norm_bound, "n_features": n_features}
-        radius = euclidean_radius(self.radius, self.metric, **shape)
+        radius = euclidean_radius(
+            self.radius, self.metric, norm_bound=norm_bound, n_features=n_features
+        )
         classes, codes = self._encode(y)
-        problem = Problem(X, codes, classes, radius)
+        problem = Problem(X, codes, classes, alpha, norm_bound, radius)
 
         bound = self._bound(problem)
         sensitivity = bound.at(radius)
         n_values = self._n_values(problem)
         calibrate = classic_rho if self.calibration == "classic" else rho_from_budget
-        rho = calibrate(self.epsilon, self.delta)
+        rho = calibrate(epsilon, delta)
         slack = 2.0 * grid_slack(n_values)
         if rho <= slack:
             raise ValueError(
-                f"epsilon={self.epsilon!r} is too small for the sampler's grid; raise epsilon."
+                f"epsilon={epsilon!r} is too small for the sampler's grid; raise epsilon."
             )
         sigma = as_float_or_tuple(sensitivity / (rho - slack))
 
         try:
-            parameters = self._minimise(problem, bound)
+            # Neither warnings nor errors of arithmetic may depend on the rows.
+            with np.errstate(all="ignore"):
+                parameters = self._minimise(problem, bound)
         except FloatingPointError:
             assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
             raise ValueError("X contains rows whose norm cannot be computed; rescale X.") from None
         blocks = np.reshape(sigma, (-1,) + (1,) * (parameters.ndim - 1))
         parameters = add_gaussian_noise(parameters, blocks, self.random_state)
 
-        full = bound.at(full_radius(self.norm_bound))
+        full = bound.at(full_radius(norm_bound))
         public_labels = "labels and class counts are public"
         release = Release(
             head=type(self).__name__,
             n_samples=n_samples,
             n_features=n_features,
             n_classes=len(classes),
-            alpha=float(self.alpha),
-            norm_bound=float(self.norm_bound),
+            alpha=alpha,
+            norm_bound=norm_bound,
             metric=self.metric,
             radius=float(self.radius)
             if self.radius is not None
-            else full_radius_in(self.metric, float(self.norm_bound), n_features),
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
+            else full_radius_in(self.metric, norm_bound, n_features),
+            epsilon=epsilon,
+            delta=delta,
             calibration=self.calibration,
             rho=rho_at(sensitivity, sigma, n_values),
             sensitivity=as_float_or_tuple(sensitivity),
@@ -180,7 +198,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             private=self.random_state is None,
             n_values=n_values,
             bound=bound,
-            epsilon_full_radius=epsilon_from_rho(rho_at(full, sigma, n_values), self.delta),
+            epsilon_full_radius=epsilon_from_rho(rho_at(full, sigma, n_values), delta),
             assumptions=(
                 "the number of records, the label set, the encoder and every parameter are public",
                 "label changes are hidden too" if self.protect_labels else public_labels,
@@ -188,7 +206,22 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             ),
             version=__version__,
         )
+        if release.guarantee().delta_at(epsilon) > delta:
+            raise RuntimeError("the release misses its own guarantee: please report this.")
         return {"classes_": classes, **self._publish(parameters, problem), "release_": release}
+
+    def _validate(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray, NDArray]:
+        try:
+            # Finiteness is checked in the pass that computes the norms.
+            return validate_data(self, X, y, dtype=_DTYPES, ensure_all_finite=False)
+        except ValueError as error:
+            # scikit-learn quotes the offending cells; private cells stay out of messages.
+            text = str(error)
+        if text.startswith("Complex data not supported"):
+            raise ValueError("Complex data not supported; pass real rows.")
+        if text.startswith("could not convert string"):
+            raise ValueError("X holds text; encode it into numbers first.")
+        raise ValueError(text)
 
     def _encode(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
         if self.classes is None:
@@ -201,9 +234,15 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                     "to declare labels that are absent from y)."
                 )
             return classes, codes
-        classes = np.unique(np.asarray(self.classes))
-        if classes.ndim != 1 or len(classes) < 2:
-            raise ValueError(f"classes must list at least 2 labels, got {self.classes!r}.")
+        try:
+            declared = np.asarray(self.classes)
+            classes = np.unique(declared)
+        except (TypeError, ValueError):
+            declared = classes = np.empty(0)
+        if declared.ndim != 1 or len(classes) < 2:
+            raise ValueError(
+                f"classes must list at least 2 labels of one type, got {self.classes!r}."
+            )
         try:
             codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
             known = bool(np.all(classes[codes] == y))
@@ -228,7 +267,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         def score(start: int, stop: int) -> None:
             for rows, block in row_blocks(X, start, stop):
                 np.matmul(block, coef.T, out=scores[rows])
-                factors = ball_factors(block, self.norm_bound)
+                factors = ball_factors(block, self.release_.norm_bound)
                 if factors is not None:
                     scores[rows] *= factors[:, None]
 
@@ -283,12 +322,20 @@ def is_real(value: Any) -> bool:
 
 
 def check_positive(name: str, value: Any, otherwise: str = "") -> None:
-    """Raise a ValueError unless ``value`` is a positive finite number."""
-    if not (is_real(value) and 0.0 < value < float("inf")):
-        raise ValueError(f"{name} must be a positive finite number{otherwise}, got {value!r}.")
+    """Raise a ValueError unless ``value`` is a positive number whose square is one too."""
+    if not (is_real(value) and 1e-100 <= float(value) <= 1e100):
+        raise ValueError(
+            f"{name} must be a positive number between 1e-100 and 1e100{otherwise}, got {value!r}."
+        )
 
 
 def check_option(name: str, value: Any, options: tuple[str, ...]) -> None:
     """Raise a ValueError unless ``value`` is one of ``options``."""
-    if value not in options:
+    if not (isinstance(value, str) and value in options):
         raise ValueError(f"{name} must be one of {', '.join(options)}; got {value!r}.")
+
+
+def log_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Log-softmax of scores, minus infinity where the probability itself underflows to zero."""
+    logs = log_softmax(scores, axis=1)
+    return np.where(np.exp(logs) > 0.0, logs, -np.inf)

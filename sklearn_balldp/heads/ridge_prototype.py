@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
-from ..policy.adjacency import METRICS, ball_factors, map_row_ranges, row_blocks
+from ..policy.adjacency import ball_factors, map_row_ranges, row_blocks
 from ..privacy.sensitivity import COUNT_MODES, PrototypeBound
-from .base import BaseBallDPClassifier, Problem, check_option
+from .base import BaseBallDPClassifier, Problem, check_option, log_probabilities
 
 #: Effective dimension of class means and scatter in the "gaussian" rule: embeddings are far from
 #: isotropic. Any value from 5 to 14 serves the benchmarks about equally well.
@@ -127,7 +126,6 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_option("metric", self.metric, METRICS)
         check_option("counts", self.counts, COUNT_MODES)
         check_option("decision", self.decision, ("nearest", "gaussian"))
         if self.protect_labels and self.decision == "gaussian":
@@ -140,16 +138,16 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         counted = not self.protect_labels and self.counts != "worst"
         return PrototypeBound(
             n_samples=len(problem.X),
-            alpha=float(self.alpha),
-            norm_bound=float(self.norm_bound),
+            alpha=problem.alpha,
+            norm_bound=problem.norm_bound,
             mode="worst" if self.protect_labels else self.counts,
             class_counts=tuple(problem.counts().tolist()) if counted else None,
             label_change=bool(self.protect_labels),
         )
 
     def _minimise(self, problem: Problem, bound: PrototypeBound) -> NDArray[np.float64]:
-        sums = class_sums(problem.X, problem.codes, problem.n_classes, self.norm_bound)
-        return 2.0 * sums / (2.0 * problem.counts() + self.alpha * len(problem.X))[:, None]
+        sums = class_sums(problem.X, problem.codes, problem.n_classes, problem.norm_bound)
+        return 2.0 * sums / (2.0 * problem.counts() + problem.alpha * len(problem.X))[:, None]
 
     def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
         fitted: dict[str, Any] = {"prototypes_": parameters}
@@ -159,6 +157,11 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
 
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.decision == "gaussian":
+            if self.release_.labels == "protected":
+                raise ValueError(
+                    "decision='gaussian' uses class counts, which this release keeps private; set "
+                    "decision='nearest', or fit with protect_labels=False."
+                )
             return gaussian_rule(
                 self.prototypes_,
                 self.class_counts_,
@@ -185,7 +188,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         ndarray of shape (n_samples, n_classes)
             Log-probability of each class of ``classes_``.
         """
-        return log_softmax(self._scores(X), axis=1)
+        return log_probabilities(self._scores(X))
 
     @available_if(lambda self: self.decision == "gaussian")
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -35,7 +35,7 @@ def full_radius(norm_bound: float) -> float:
         ``2 * norm_bound``. The guarantee at this radius keeps labels and class counts public; it
         is standard (bounded) differential privacy only when labels are protected as well.
     """
-    return 2.0 * norm_bound
+    return 2.0 * float(norm_bound)
 
 
 def euclidean_radius(
@@ -67,6 +67,7 @@ def euclidean_radius(
     """
     if metric not in METRICS:
         raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}.")
+    norm_bound = float(norm_bound)
     if radius is None:
         return full_radius(norm_bound)
     if not radius > 0.0:
@@ -74,7 +75,7 @@ def euclidean_radius(
             f"radius must be positive, or None for the full radius 2 * norm_bound; got {radius!r}."
         )
     modulus = math.sqrt(n_features) if metric == "chebyshev" else 1.0
-    return min(modulus * radius, full_radius(norm_bound))
+    return min(modulus * float(radius), full_radius(norm_bound))
 
 
 def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.float64] | None:
@@ -97,7 +98,9 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
     FloatingPointError
         If a row holds NaN or infinity.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
+    # A NumPy scalar of few bits would square to something else.
+    norm_bound = float(norm_bound)
+    with np.errstate(all="ignore"):
         squares = np.vecdot(rows, rows)
         inside = squares <= norm_bound * norm_bound
         if inside.all():
@@ -188,8 +191,9 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     Returns
     -------
     ndarray of shape (n_rows, n_features)
-        ``X`` itself, not a copy, when every row lies inside; else a copy in which the rows
-        outside are scaled to norm ``norm_bound``.
+        ``X`` itself, not a copy, when every row lies inside; else a copy (float32 for float16)
+        in which the rows outside are scaled to norm ``norm_bound``, up to its rounding: declare
+        a radius in these coordinates.
 
     Raises
     ------
@@ -207,7 +211,7 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
             raise ValueError(f"X: {error}") from None
         if factors is not None:
             if projected is X:
-                projected = X.copy()
+                projected = X.astype(np.promote_types(X.dtype, np.float32))
             outside = factors < 1.0
             projected[rows][outside] = block[outside] * factors[outside, None]
     return projected

@@ -19,6 +19,7 @@ Dong, Roth & Su, "Gaussian differential privacy", JRSS-B 2022.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -32,10 +33,14 @@ _MARGIN = 1e-9
 _NODES, _WEIGHTS = (a.tolist() for a in np.polynomial.legendre.leggauss(10))
 
 
-def _check_epsilon(epsilon: float) -> float:
+#: Largest epsilon that is calibrated to: beyond it double precision loses the profile.
+LARGEST_EPSILON = 1e10
+
+
+def _check_epsilon(epsilon: float, most: float = sys.float_info.max) -> float:
     epsilon = float(epsilon)
-    if not 0.0 <= epsilon < math.inf:
-        raise ValueError(f"epsilon must be a finite non-negative number, got {epsilon!r}.")
+    if not 0.0 <= epsilon <= most:
+        raise ValueError(f"epsilon must lie between 0 and {most:g}, got {epsilon!r}.")
     return epsilon
 
 
@@ -125,7 +130,7 @@ def rho_from_budget(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Privacy loss bound, finite and ``>= 0``.
+        Privacy loss bound, between 0 and 1e10.
     delta : float
         Failure probability, strictly between 0 and 1.
 
@@ -149,7 +154,7 @@ def rho_from_budget(epsilon: float, delta: float) -> float:
     >>> round(rho_from_budget(2.0, 1e-6), 4)
     0.4483
     """
-    epsilon, delta = _check_epsilon(epsilon), _check_delta(delta)
+    epsilon, delta = _check_epsilon(epsilon, LARGEST_EPSILON), _check_delta(delta)
     target = math.log(delta) + math.log1p(-_MARGIN)
 
     def excess(rho: float) -> float:
@@ -197,9 +202,11 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
     if rho == 0.0 or _log_delta(-0.5 * rho, rho) <= target:
         return 0.0
     # delta(eps) <= Phi(-u) <= exp(-u^2 / 2) brackets the root from above.
-    high = math.sqrt(-2.0 * target) + 1.0
-    u = brentq(lambda u: _log_delta(u, rho) - target, -0.5 * rho, high, xtol=1e-15, rtol=1e-15)
-    epsilon = max(rho * (u + 0.5 * rho), 5e-324)
+    low, high = -0.5 * rho, math.sqrt(-2.0 * target) + 1.0
+    u = brentq(
+        lambda u: _log_delta(u, rho) - target, low, high, xtol=1e-15, rtol=1e-15, maxiter=5000
+    )
+    epsilon = max(rho * (u + 0.5 * rho) * (1.0 + 2.0**-50), 5e-324)
     return _step_until(epsilon, 1.0, lambda e: _log_delta(e / rho - 0.5 * rho, rho) <= target)
 
 
@@ -292,6 +299,8 @@ def gaussian_power(level: float, rho: float) -> float:
     level, rho = float(level), _check_rho(rho)
     if not 0.0 <= level <= 1.0:
         raise ValueError(f"the baseline success probability must lie in [0, 1], got {level!r}.")
+    if math.isinf(rho):
+        return 1.0
     if level in (0.0, 1.0):
         return level
     return float(ndtr(ndtri(level) + rho))

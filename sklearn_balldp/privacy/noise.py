@@ -125,10 +125,13 @@ def add_gaussian_noise(
     Raises
     ------
     ValueError
-        If a scale is negative or not finite, or ``random_state`` is of no known kind.
+        If a value is not finite, a scale negative or not finite, or ``random_state`` of no known
+        kind.
     """
     values = np.asarray(values, dtype=np.float64)
     scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), values.shape)
+    if not np.isfinite(values).all():
+        raise ValueError("values must be finite.")
     if not (np.isfinite(scale).all() and (scale >= 0.0).all()):
         raise ValueError("sigma must be finite and non-negative.")
     generator = check_random_state(random_state)

@@ -3,7 +3,7 @@
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ import numpy as np
 from ..policy.adjacency import euclidean_radius, full_radius
 from .gaussian import delta_from_rho, epsilon_from_rho, gaussian_power
 from .noise import grid_slack
-from .sensitivity import PrototypeBound
+from .sensitivity import MinimizerBound, PrototypeBound
 
 Blocks = float | tuple[float, ...]
-_BOUNDS = {bound.__name__: bound for bound in (PrototypeBound,)}
+_BOUNDS = {bound.__name__: bound for bound in (PrototypeBound, MinimizerBound)}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Release:
         True, or False when the noise was seeded.
     n_values : int
         Number of released values.
-    bound : PrototypeBound
+    bound : PrototypeBound or MinimizerBound
         The sensitivity as a function of the radius, and the theorem it rests on.
     epsilon_full_radius : float
         epsilon at radius ``2 * norm_bound`` and the same delta (labels as in ``labels``).
@@ -108,7 +108,7 @@ class Release:
     sampler: str
     private: bool | str
     n_values: int
-    bound: PrototypeBound
+    bound: PrototypeBound | MinimizerBound
     epsilon_full_radius: float
     assumptions: tuple[str, ...]
     version: str
@@ -150,7 +150,7 @@ class Release:
                 f"labels={labels!r}: this release keeps labels {self.labels}; fit with "
                 "protect_labels=True to hide label changes."
             )
-        bound = self.bound if labels == self.labels else replace(self.bound, label_change=False)
+        bound = self.bound if labels == self.labels else self.bound.labels_public()
         radius = self.radius if radius is None else float(radius)
         euclidean = euclidean_radius(
             radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
@@ -207,7 +207,10 @@ class Release:
             raise ValueError(f"record: missing or unknown fields {odd}; pass Release.to_dict().")
         values = {key: _from_json(value) for key, value in record.items()}
         bound = dict(values["bound"])
-        values["bound"] = _BOUNDS[bound.pop("type")](**bound)
+        kind = bound.pop("type", None)
+        if kind not in _BOUNDS:
+            raise ValueError(f"record: unknown bound {kind!r}; pass Release.to_dict().")
+        values["bound"] = _BOUNDS[kind](**bound)
         return cls(**values)
 
     def _rows(self) -> list[tuple[str, str]]:

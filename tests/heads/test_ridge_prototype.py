@@ -14,8 +14,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
+import sklearn_balldp.heads.base as base
 from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.heads.ridge_prototype import gaussian_rule
+from sklearn_balldp.privacy.gaussian import rho_from_budget
+from sklearn_balldp.privacy.noise import grid_slack
 
 LABELS = list(range(5))
 # These checks bring label sets of their own.
@@ -200,6 +203,98 @@ def test_drops_into_pipeline_and_grid_search():
     assert list(head.feature_names_in_) == list("abcd")
 
 
+VARIANTS = [
+    {},
+    {"counts": "min", "radius": 0.3},
+    {"counts": "worst", "radius": 0.3},
+    {"protect_labels": True, "classes": [0, 1, 2], "radius": 0.5},
+    {"metric": "chebyshev", "radius": 0.1},
+]
+
+
+@pytest.mark.parametrize("params", VARIANTS, ids=str)
+def test_the_noise_added_is_the_noise_recorded(ball_rows, monkeypatch, params):
+    seen = []
+
+    def spy(values, sigma, random_state):
+        seen.append((np.ravel(sigma), random_state))
+        return values
+
+    monkeypatch.setattr(base, "add_gaussian_noise", spy)
+    head = BallDPRidgePrototype(**params).fit(*ball_rows)
+    ((sigma, random_state),) = seen
+    assert random_state is None
+    np.testing.assert_array_equal(sigma, np.atleast_1d(head.release_.sigma))
+
+
+@pytest.mark.parametrize("params", VARIANTS, ids=str)
+def test_rho_covers_sensitivity_and_grid(ball_rows, params):
+    release = BallDPRidgePrototype(epsilon=2.0, **params).fit(*ball_rows).release_
+    assert release.n_values == 18
+    ratio = np.max(np.divide(release.sensitivity, release.sigma))
+    assert ratio + grid_slack(18) <= release.rho <= rho_from_budget(2.0, 1e-6)
+
+
+@pytest.mark.parametrize("params", VARIANTS, ids=str)
+def test_only_the_prototypes_depend_on_the_rows(ball_rows, params):
+    X, y = ball_rows
+    states = []
+    for rows in (X, np.where(np.arange(len(X))[:, None] % 3 == 0, 9 * X, X)):
+        head = BallDPRidgePrototype(**params).fit(rows, y)
+        head.predict(X)
+        states.append(pickle.dumps({k: v for k, v in vars(head).items() if k != "prototypes_"}))
+    assert states[0] == states[1]
+
+
+@pytest.mark.parametrize("name", ["alpha", "norm_bound", "radius", "epsilon"])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.int8, np.int32, np.int64])
+def test_numpy_scalars_are_the_numbers_they_print(noise_free, name, kind):
+    """Few-bit scalars overflow silently in arithmetic that keeps their type."""
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((70_000, 4)) * 3).astype(np.float16)
+    y = np.arange(len(X)) % 2
+    value = kind(12)
+    params = {"counts": "worst", "epsilon": 2.0}
+    scalar = BallDPRidgePrototype(**params).set_params(**{name: value}).fit(X, y)
+    number = BallDPRidgePrototype(**params).set_params(**{name: float(value)}).fit(X, y)
+    assert scalar.release_ == number.release_
+    np.testing.assert_array_equal(scalar.prototypes_, number.prototypes_)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "chebyshev"])
+def test_radii_in_every_metric(ball_rows, metric):
+    radius, d = 0.05, 6
+    head = BallDPRidgePrototype(metric=metric, epsilon=2.0, counts="worst")
+    ball = clone(head).set_params(radius=radius).fit(*ball_rows).release_
+    full = head.fit(*ball_rows).release_
+    modulus = np.sqrt(d) if metric == "chebyshev" else 1
+    assert ball.sensitivity == pytest.approx(2 * radius * modulus / 2.9, rel=1e-5)
+    assert full.radius == pytest.approx(2 * np.sqrt(d) if metric == "manhattan" else 2)
+    assert ball.guarantee(full.radius).rho == pytest.approx(ball.rho * 2 / (radius * modulus))
+    assert ball.epsilon_full_radius == pytest.approx(ball.guarantee(full.radius).epsilon)
+
+
+def test_refit_with_protected_labels_forgets_the_counts(ball_rows):
+    head = BallDPRidgePrototype().fit(*ball_rows)
+    head.set_params(protect_labels=True, classes=[0, 1, 2]).fit(*ball_rows)
+    assert not hasattr(head, "class_counts_")
+    with pytest.raises(ValueError, match="decision='nearest'"):
+        head.set_params(decision="gaussian").predict(ball_rows[0])
+
+
+def test_changed_norm_bound_does_not_change_the_released_rule(ball_rows):
+    X, y = ball_rows
+    head = BallDPRidgePrototype().fit(X, y)
+    before = head.decision_function(3 * X)
+    np.testing.assert_array_equal(before, head.set_params(norm_bound=7.0).decision_function(3 * X))
+
+
+def test_every_generator_is_flagged(ball_rows):
+    for seed in (0, np.random.default_rng(0), np.random.RandomState(0)):
+        head = BallDPRidgePrototype(random_state=seed).fit(*ball_rows)
+        assert head.release_.private is False
+
+
 def _leaves(value, seen):
     """Every number and array that hangs on ``value``."""
     if id(value) in seen:
@@ -277,6 +372,13 @@ BAD_PARAMETERS = [
     ({"radius": "auto"}, "radius"),
     ({"alpha": 0.0}, "alpha"),
     ({"norm_bound": -1.0}, "norm_bound"),
+    ({"norm_bound": 1e160}, "norm_bound"),
+    ({"norm_bound": 1e-200}, "norm_bound"),
+    ({"epsilon": 1e16}, "epsilon"),
+    ({"protect_labels": [True]}, "protect_labels"),
+    ({"metric": np.array(["euclidean"])}, "metric"),
+    ({"classes": [[0, 1, 2]]}, "classes"),
+    ({"classes": [0, "a", None]}, "classes"),
     ({"metric": "cosine"}, "metric .*euclidean"),
     ({"counts": "mean"}, "counts .*per_class"),
     ({"decision": "far"}, "decision .*nearest"),
@@ -309,9 +411,31 @@ def test_non_finite_rows(ball_rows, bad, dtype):
     X, y = ball_rows[0].astype(dtype), ball_rows[1]
     X[17, 2] = bad
     head = BallDPRidgePrototype()
-    with pytest.raises(ValueError, match="Input X contains"):
+    with pytest.raises(ValueError, match="Input X contains") as error:
         head.fit(X, y)
     assert_nothing_fitted(head)
+    shown = f"{error.value} {error.value.__cause__} {error.value.__context__}"
+    assert not any(f"{abs(value):.4f}" in shown for value in ball_rows[0].ravel())
+
+
+def test_errors_do_not_quote_private_cells(ball_rows):
+    X, y = ball_rows
+    text = X.astype(object)
+    text[3, 1] = "confidential"
+    for rows, match in ((text, "X holds text"), (X + 0.123j, "Complex data not supported")):
+        with pytest.raises(ValueError, match=match) as error:
+            BallDPRidgePrototype().fit(rows, y)
+        shown = f"{error.value} {error.value.__cause__} {error.value.__context__}"
+        assert "confidential" not in shown
+        assert "0.123" not in shown
+
+
+def test_arithmetic_never_warns_or_fails_on_a_row():
+    X = np.full((40, 3), 0.1)
+    X[0] = 1e-200
+    X[1] = 1e200
+    with np.errstate(all="raise"):
+        BallDPRidgePrototype(protect_labels=True, classes=[0, 1]).fit(X, np.arange(40) % 2)
 
 
 def test_bad_data(ball_rows):

@@ -88,6 +88,12 @@ def test_endpoints():
     assert rho_from_budget(1.0, 1 - 1e-16) > 8
 
 
+def test_extremes_are_answered_or_refused():
+    with pytest.raises(ValueError, match="epsilon"):
+        rho_from_budget(1.7e308, 1e-6)
+    assert epsilon_from_rho(1e60, 1e-6) == pytest.approx(5e119)
+
+
 def test_composition():
     assert compose([]) == 0
     assert compose([0.3]) == 0.3
@@ -117,6 +123,7 @@ def test_power():
     assert gaussian_power(1, 3) == 1
     assert gaussian_power(0.2, 0) == pytest.approx(0.2)
     assert gaussian_power(0.2, math.inf) == 1
+    assert gaussian_power(0, math.inf) == 1
 
 
 @pytest.mark.parametrize(

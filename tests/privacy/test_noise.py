@@ -133,3 +133,9 @@ def test_bad_scale(sigma):
 def test_bad_random_state(seed):
     with pytest.raises(ValueError, match="random_state"):
         check_random_state(seed)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_non_finite_values_are_never_released(value):
+    with pytest.raises(ValueError, match="values must be finite"):
+        add_gaussian_noise([0.0, value], 1.0)

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.privacy.gaussian import delta_from_rho, rho_from_budget
-from sklearn_balldp.privacy.release import Release
+from sklearn_balldp.privacy.release import Release, rho_at
 
 VARIANTS = [
     {},
@@ -112,3 +112,17 @@ def test_labels_of_the_guarantee(release):
         assert same_label.rho == pytest.approx(expected, rel=1e-5)
         assert same_label.labels == "public"
         assert release.certificate(0.1, 0.2, "public") < release.certificate(0.1, 0.2)
+
+
+def test_rho_is_the_largest_ratio_over_blocks():
+    assert rho_at(np.array([1.0, 2.0, 0.0]), (1.0, 1.0, 0.0), 1) == pytest.approx(2)
+    assert rho_at(np.array([1.0, 1.0]), (1.0, 0.5), 1) == pytest.approx(2)
+    assert rho_at(np.array([3.0]), 2.0, 1) == pytest.approx(1.5)
+    assert rho_at(np.zeros(2), (1.0, 1.0), 1) == 0
+
+
+def test_unknown_bound_is_refused(release):
+    record = release.to_dict()
+    record["bound"]["type"] = "Guess"
+    with pytest.raises(ValueError, match="Guess"):
+        Release.from_dict(record)

@@ -107,7 +107,9 @@ def test_formulas():
 def test_rounding_of_the_sums_is_counted():
     """Sums of many rows in the worst order stay within the allowance of the bound."""
     n = 60_000
-    bound = PrototypeBound(n_samples=n, alpha=0.0, norm_bound=1.0, class_counts=(n,))
+    bound = PrototypeBound(
+        n_samples=n, alpha=0.0, norm_bound=1.0, mode="per_class", class_counts=(n,)
+    )
     radius = 1e-9
     rows = np.full(n, 0.1)
     exact = math.fsum(rows)
@@ -123,3 +125,36 @@ def test_rounding_of_the_sums_is_counted():
 def test_errors(kwargs, match):
     with pytest.raises(ValueError, match=match):
         prototype_sensitivity(0.5, [3, 4], alpha=0.1, **kwargs)
+
+
+@pytest.mark.parametrize("counts", [(1,), (1, 1000), (7, 100_000)])
+@pytest.mark.parametrize("radius", [1e-300, 1e-9, 0.3, 2.0])
+def test_allowances_for_rounding(counts, radius):
+    """Rows to one part in a million, sums of n_c rows, division by the noise scale."""
+    norm_bound, alpha, n = 3.0, 0.01, sum(counts)
+    c, unit = np.array(counts, dtype=float), 2.0**-53
+    sums = (4 * c**2 / (2 * c + alpha * n) + 4) * unit * norm_bound
+
+    def bound(**kwargs):
+        return PrototypeBound(n, alpha, norm_bound, **kwargs).at(radius)
+
+    exact = 2 * radius * (1 + 1e-6)
+    per_class = bound(mode="per_class", class_counts=counts)
+    assert np.all(per_class >= exact / (2 * c + alpha * n) + sums)
+    smallest = bound(mode="min", class_counts=counts)[0]
+    assert smallest >= exact / (2 * c.min() + alpha * n) + sums.max()
+    assert bound()[0] >= exact / (2 + alpha * n) + sums.max()
+    label = 2 * math.sqrt(2) * norm_bound * (1 + 1e-6) / (2 + alpha * n)
+    assert bound(label_change=True)[0] >= label + sums.max()
+
+
+def test_bound_refuses_what_it_cannot_bound():
+    for kwargs in (
+        {"mode": "per_class"},
+        {"mode": "min"},
+        {"class_counts": (3, 4)},
+        {"mode": "per_class", "class_counts": (3, 5)},
+        {"mode": "per_class", "class_counts": (3, 4), "label_change": True},
+    ):
+        with pytest.raises(ValueError, match="class_counts"):
+            PrototypeBound(7, 0.1, 1.0, **kwargs)

@@ -1,0 +1,108 @@
+"""What the heads with an iterative minimiser share: bound, public tolerance, certified solve."""
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..policy.adjacency import ROUNDING
+from ..privacy.sensitivity import METHODS, MinimizerBound, minimizer_norm_bound
+from .base import BaseBallDPClassifier, Problem, check_option, check_positive
+from .objectives import LOSSES, LinearObjective, gradient_rounding
+from .solver import minimise
+
+# Share of the certified gradient norm that the computed one may use; the rest is its rounding.
+_ACCEPTED = 0.9
+
+
+class BaseMinimizerClassifier(BaseBallDPClassifier):
+    """Linear head that minimises a regularised mean loss; subclasses name the loss."""
+
+    _loss: ClassVar[str]
+    _flags = ("protect_labels", "fit_intercept")
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_option("sensitivity", self.sensitivity, METHODS)
+        if self.tol is not None:
+            check_positive("tol", self.tol, " or None")
+
+    def _loss_name(self, n_classes: int) -> str:
+        """Loss of this many classes."""
+        return self._loss
+
+    def _bound(self, problem: Problem) -> MinimizerBound:
+        shape = problem.X.shape
+        common: dict[str, Any] = {
+            "loss": self._loss_name(problem.n_classes),
+            "n_samples": shape[0],
+            "n_classes": problem.n_classes,
+            "alpha": problem.alpha,
+            "norm_bound": problem.norm_bound,
+            "fit_intercept": bool(self.fit_intercept),
+            "method": self.sensitivity,
+            "label_change": bool(self.protect_labels),
+        }
+        gap = MinimizerBound(**common, tol=0.0).gap(problem.radius)
+        requested = 5e-4 * gap / shape[0] if self.tol is None else float(self.tol)
+        # What rounding leaves within reach, and what it may hide, are public numbers.
+        reachable, rounding = _rounding(MinimizerBound(**common, tol=0.0), shape[1])
+        tol = max(requested, reachable)
+        return MinimizerBound(**common, tol=max(tol, _ACCEPTED * tol + rounding))
+
+    def _minimise(
+        self,
+        problem: Problem,
+        bound: MinimizerBound,
+        start: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
+        objective = LinearObjective(
+            bound.loss,
+            problem.X,
+            problem.codes,
+            problem.n_classes,
+            alpha=bound.alpha,
+            norm_bound=bound.norm_bound,
+            fit_intercept=bound.fit_intercept,
+        )
+        _, rounding = _rounding(bound, problem.X.shape[1])
+        accepted = min(_ACCEPTED * bound.tol, bound.tol - rounding)
+        return minimise(objective, tol=accepted, start=start)
+
+    def _n_values(self, problem: Problem) -> int:
+        n_scores = 1 if problem.n_classes == 2 else problem.n_classes
+        return n_scores * (problem.X.shape[1] + int(self.fit_intercept))
+
+    def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
+        if self.fit_intercept:
+            return {"coef_": parameters[:, :-1].copy(), "intercept_": parameters[:, -1].copy()}
+        return {"coef_": parameters, "intercept_": np.zeros(len(parameters))}
+
+    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self.coef_, self.intercept_
+
+
+def _rounding(bound: MinimizerBound, n_features: int) -> tuple[float, float]:
+    """Least gradient norm within reach of float64, and a bound on the error of a computed one."""
+    norm_bound = bound.norm_bound * (1.0 + ROUNDING)
+    row_norm = math.hypot(norm_bound, float(bound.fit_intercept))
+    norm = minimizer_norm_bound(
+        bound.loss,
+        alpha=bound.alpha,
+        norm_bound=norm_bound,
+        fit_intercept=bound.fit_intercept,
+        n_classes=bound.n_classes,
+    )
+    loss = LOSSES[bound.loss]()
+    size = row_norm * math.sqrt(loss.n_scores(bound.n_classes))
+    reachable = 1e-13 * size * (1.0 + loss.curvature_bound * norm * row_norm)
+    rounding = gradient_rounding(
+        bound.loss,
+        n_samples=bound.n_samples,
+        n_features=n_features,
+        n_classes=bound.n_classes,
+        norm=norm,
+        row_norm=row_norm,
+    )
+    return reachable, rounding

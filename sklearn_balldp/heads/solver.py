@@ -1,0 +1,249 @@
+r"""A minimiser that proves its tolerance.
+
+Three stages, each of which stops as soon as the gradient norm is small enough: L-BFGS in
+coordinates whitened by a sampled second moment; damped Newton with conjugate gradients, which
+needs no function values and so reaches the rounding level; accelerated gradient descent, whose
+rate is known on every dataset of the domain and whose length is a public number. One last full
+evaluation in float64 certifies the result, whichever stage produced it.
+"""
+
+import math
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, cg
+from threadpoolctl import ThreadpoolController
+
+from .objectives import Array, LinearObjective
+
+_LBFGS_EVALUATIONS = 2000
+_NEWTON_STEPS = 100
+_LARGEST_PRECONDITIONER = 2048
+
+
+class ConvergenceError(ArithmeticError):
+    """The solver stopped before its tolerance; nothing is released."""
+
+
+class _Reached(Exception):
+    """Carries the parameters at which the gradient became small enough."""
+
+    def __init__(self, theta: Array) -> None:
+        super().__init__()
+        self.theta = theta
+
+
+class _Counted:
+    """An objective that stops the solver at its tolerance or at its cap."""
+
+    def __init__(self, objective: LinearObjective, tol: float, cap: float) -> None:
+        self.objective, self.tol, self.left = objective, tol, cap
+
+    def spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise ConvergenceError(
+                "max_evaluations is too small for this tolerance; leave it at its default, under "
+                "which every dataset converges."
+            )
+
+    def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
+        self.spend()
+        value, gradient = self.objective.value_and_gradient(theta, curvature)
+        if np.linalg.norm(gradient) <= self.tol:
+            raise _Reached(theta)
+        return value, gradient
+
+    def curvature_product(self, direction: Array) -> Array:
+        self.spend()
+        return self.objective.curvature_product(direction)
+
+
+def evaluation_cap(smoothness: float, alpha: float, first_value: float, tol: float) -> int:
+    """Passes over the rows that suffice on every dataset of the domain.
+
+    Parameters
+    ----------
+    smoothness, alpha : float
+        Lipschitz constant of the gradient, and strong convexity.
+    first_value : float
+        Objective at zero, the same for every dataset.
+    tol : float
+        Gradient norm to reach.
+
+    Returns
+    -------
+    int
+        The caps of the first two stages, and Nesterov's rate
+        ``sqrt(L / alpha) log(4 L F(0) / tol^2)`` for the third.
+    """
+    return (
+        _LBFGS_EVALUATIONS
+        + 50 * _NEWTON_STEPS
+        + _descent_steps(smoothness, alpha, first_value, tol)
+    )
+
+
+def _descent_steps(smoothness: float, alpha: float, first_value: float, tol: float) -> int:
+    # ||grad F||^2 <= 2 L (F - F*), and F - F* <= (1 - sqrt(alpha / L))^k 2 F(0).
+    log = math.log(max(4.0 * smoothness * first_value / tol**2, 2.0))
+    return math.ceil(math.sqrt(smoothness / alpha) * log) + 1
+
+
+def minimise(
+    objective: LinearObjective,
+    *,
+    tol: float,
+    start: Array | None = None,
+    max_evaluations: int | None = None,
+) -> Array:
+    """Parameters whose computed gradient norm is at most ``tol``.
+
+    Parameters
+    ----------
+    objective : LinearObjective
+        What to minimise.
+    tol : float
+        Gradient norm, as computed in float64; public, fixed before the data are seen.
+    start : ndarray of shape ``objective.shape``, optional
+        Warm start, such as the minimiser of a neighbouring dataset; zero by default.
+    max_evaluations : int, optional
+        Cap on passes over the rows. The default, :func:`evaluation_cap`, is never reached; a
+        smaller one can be, and whether it is depends on the data, which voids the guarantee.
+
+    Returns
+    -------
+    ndarray of shape ``objective.shape``
+        Within ``tol / alpha`` of the exact minimiser, up to the rounding of the gradient.
+
+    Raises
+    ------
+    ConvergenceError
+        If ``max_evaluations`` was reached; the message holds nothing about the data.
+    """
+    if max_evaluations is None:
+        max_evaluations = evaluation_cap(
+            objective.smoothness, objective.alpha, objective.value_at_zero, tol
+        )
+    counted = _Counted(objective, tol, max_evaluations)
+    theta = np.zeros(objective.shape) if start is None else np.array(start, dtype=np.float64)
+    factor = _whitening(objective)
+    # Row ranges run on threads of their own; BLAS inside them must not spawn more.
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        try:
+            theta = _lbfgs(counted, theta, factor)
+            theta = _newton(counted, theta, factor)
+            _descent(counted, theta)
+        except _Reached as reached:
+            gradient = objective.value_and_gradient(reached.theta)[1]
+            if np.linalg.norm(gradient) <= tol:
+                return reached.theta
+    raise ConvergenceError(
+        "the gradient did not reach tol; tol is below what rounding allows: pass a larger tol."
+    )
+
+
+def _whitening(objective: LinearObjective) -> Array | None:
+    """Lower Cholesky factor of a cheap model of the Hessian, shared by all score columns."""
+    n_columns, dimension = objective.shape
+    if dimension > _LARGEST_PRECONDITIONER:
+        return None
+    weight = objective.loss.curvature_bound / n_columns
+    model = weight * objective.second_moment(8 * dimension)
+    # The sample's own rounding must not make the model indefinite.
+    model[np.diag_indices(dimension)] += objective.alpha + 1e-6 * np.trace(model)
+    return cholesky(model, lower=True, overwrite_a=True, check_finite=False)
+
+
+def _whiten(factor: Array | None, rows: Array) -> Array:
+    """Rows times the inverse transpose of the factor: gradients to whitened coordinates."""
+    if factor is None:
+        return rows
+    return solve_triangular(factor, rows.T, lower=True, check_finite=False).T
+
+
+def _unwhiten(factor: Array | None, rows: Array) -> Array:
+    """Rows times the inverse of the factor: whitened coordinates to parameters."""
+    if factor is None:
+        return rows
+    return solve_triangular(factor, rows.T, lower=True, trans="T", check_finite=False).T
+
+
+def _lbfgs(counted: _Counted, theta: Array, factor: Array | None) -> Array:
+    shape = counted.objective.shape
+    best, least = theta, math.inf
+
+    def whitened(u: Array) -> tuple[float, Array]:
+        nonlocal best, least
+        point = _unwhiten(factor, u.reshape(shape))
+        value, gradient = counted.value_and_gradient(point)
+        norm = float(np.linalg.norm(gradient))
+        if norm < least:
+            best, least = point, norm
+        return value, _whiten(factor, gradient).ravel()
+
+    first = theta.ravel() if factor is None else (theta @ factor).ravel()
+    minimize(
+        whitened,
+        first,
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxcor": 20,
+            "maxfun": _LBFGS_EVALUATIONS,
+            "maxiter": _LBFGS_EVALUATIONS,
+            "ftol": 0.0,
+            "gtol": 0.0,
+        },
+    )
+    return best
+
+
+def _newton(counted: _Counted, theta: Array, factor: Array | None) -> Array:
+    """Newton steps accepted on the gradient norm, which a Newton direction always lowers."""
+    shape = counted.objective.shape
+    size = theta.size
+
+    def precondition(flat: Array) -> Array:
+        return _unwhiten(factor, _whiten(factor, flat.reshape(shape))).ravel()
+
+    preconditioner = LinearOperator((size, size), precondition, dtype=np.float64)
+    for _ in range(_NEWTON_STEPS):
+        _, gradient = counted.value_and_gradient(theta, curvature=True)
+        norm = float(np.linalg.norm(gradient))
+
+        def curve(flat: Array) -> Array:
+            return counted.curvature_product(flat.reshape(shape)).ravel()
+
+        hessian = LinearOperator((size, size), curve, dtype=np.float64)
+        step, _ = cg(hessian, -gradient.ravel(), rtol=1e-3, maxiter=40, M=preconditioner)
+        step = step.reshape(shape)
+        length = 1.0
+        while length > 1e-4:
+            _, moved = counted.value_and_gradient(theta + length * step)
+            if np.linalg.norm(moved) <= (1.0 - 0.1 * length) * norm:
+                break
+            length *= 0.5
+        else:
+            return theta
+        theta = theta + length * step
+    return theta
+
+
+def _descent(counted: _Counted, theta: Array) -> None:
+    """Nesterov's accelerated descent for strongly convex functions, for its public length."""
+    objective = counted.objective
+    value, _ = counted.value_and_gradient(theta)
+    if not value <= objective.value_at_zero:
+        theta = np.zeros(objective.shape)
+    ratio = math.sqrt(objective.alpha / objective.smoothness)
+    momentum = (1.0 - ratio) / (1.0 + ratio)
+    previous = theta
+    for _ in range(
+        _descent_steps(objective.smoothness, objective.alpha, objective.value_at_zero, counted.tol)
+    ):
+        ahead = theta + momentum * (theta - previous)
+        _, gradient = counted.value_and_gradient(ahead)
+        previous, theta = theta, ahead - gradient / objective.smoothness
+    counted.value_and_gradient(theta)

@@ -1,0 +1,154 @@
+"""Losses and their row-block evaluation against definitions and finite differences."""
+
+import tracemalloc
+
+import mpmath
+import numpy as np
+import pytest
+
+from sklearn_balldp.heads.objectives import LOSSES, LinearObjective, gradient_rounding
+
+CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 4)]
+
+
+def make(loss, n_classes, *, n=300, d=5, dtype=np.float64, scale=1.0, **params):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) * scale / np.sqrt(d)
+    codes = rng.integers(n_classes, size=n)
+    params = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True, **params}
+    return LinearObjective(loss, X.astype(dtype), codes, n_classes, **params)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_gradient_and_curvature_match_finite_differences(loss, n_classes, fit_intercept):
+    objective = make(loss, n_classes, fit_intercept=fit_intercept)
+    rng = np.random.default_rng(1)
+    theta, direction = rng.standard_normal((2, *objective.shape))
+    step = 1e-6
+    _, gradient = objective.value_and_gradient(theta, curvature=True)
+    product = objective.curvature_product(direction)
+    up, gradient_up = objective.value_and_gradient(theta + step * direction)
+    down, gradient_down = objective.value_and_gradient(theta - step * direction)
+    assert np.vdot(gradient, direction) == pytest.approx((up - down) / (2 * step), rel=1e-6)
+    np.testing.assert_allclose(product, (gradient_up - gradient_down) / (2 * step), atol=1e-5)
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_value_is_the_definition(loss, n_classes):
+    objective = make(loss, n_classes)
+    theta = np.random.default_rng(1).standard_normal(objective.shape)
+    X = objective.X / np.maximum(1, np.linalg.norm(objective.X, axis=1))[:, None]
+    scores = np.hstack([X, np.ones((len(X), 1))]) @ theta.T
+    total = mpmath.mpf(0)
+    for row, code in zip(scores, objective.codes, strict=True):
+        if loss == "softmax":
+            total += mpmath.log(sum(mpmath.exp(s) for s in row)) - row[code]
+        else:
+            sign = [1.0 if c == code else -1.0 for c in range(n_classes)]
+            sign = [sign[1]] if n_classes == 2 else sign
+            for y, s in zip(sign, row, strict=True):
+                margin = mpmath.mpf(y * s)
+                total += mpmath.log1p(mpmath.exp(-margin)) if loss == "logistic" else max(
+                    0, 1 - margin) ** 2  # fmt: skip
+    expected = float(total / len(X)) + 0.05 * float(np.sum(theta**2))
+    assert objective.value_and_gradient(theta)[0] == pytest.approx(expected, rel=1e-12)
+    assert objective.value_and_gradient(0 * theta)[0] == pytest.approx(objective.value_at_zero)
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("margin", [1e3, 1e6])
+def test_stable_for_huge_margins(loss, margin):
+    kind = LOSSES[loss]()
+    n_classes = 3 if loss == "softmax" else 2
+    scores = margin * np.array([[1.0, -1.0, 0.5], [-1.0, 1.0, 1.0]])[:, : kind.n_scores(n_classes)]
+    codes = np.array([1, 1])
+    value, residuals, curvature = kind.evaluate(scores.copy(), codes)
+    direction = kind.curve(curvature, np.ones_like(scores))
+    assert all(np.isfinite(part).all() for part in (value, residuals, curvature, direction))
+    if loss == "logistic":
+        assert value == pytest.approx(margin)
+        np.testing.assert_allclose(residuals[:, 0], [0, -1], atol=1e-12)
+    if loss == "softmax":
+        assert value == pytest.approx(2 * margin + np.log(2))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_projection_blocks_and_dtypes(loss, n_classes, dtype):
+    objective = make(loss, n_classes, n=5000, dtype=dtype, scale=3.0)
+    X = objective.X.astype(np.float64)
+    X = X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
+    plain = LinearObjective(loss, X, objective.codes, n_classes, alpha=0.1, norm_bound=1.1,
+                            fit_intercept=True)  # fmt: skip
+    theta = np.random.default_rng(1).standard_normal(objective.shape)
+    for mine, reference in zip(
+        objective.value_and_gradient(theta, True), plain.value_and_gradient(theta, True),
+        strict=True,
+    ):  # fmt: skip
+        np.testing.assert_allclose(mine, reference, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        objective.curvature_product(theta), plain.curvature_product(theta), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_gradient_rounding_bounds_the_error(loss, n_classes):
+    objective = make(loss, n_classes, n=40, d=3)
+    theta = 30 * np.random.default_rng(1).standard_normal(objective.shape)
+    bound = gradient_rounding(
+        loss, n_samples=40, n_features=3, n_classes=n_classes,
+        norm=float(np.linalg.norm(theta)), row_norm=objective.row_norm,
+    )  # fmt: skip
+    exact = _mpmath_gradient(objective, theta)
+    error = np.linalg.norm(objective.value_and_gradient(theta)[1] - exact)
+    assert error <= bound
+
+
+def _mpmath_gradient(objective, theta):
+    with mpmath.workdps(40):
+        total = mpmath.zeros(*theta.shape)
+        weights = mpmath.matrix(theta.tolist())
+        for row, code in zip(objective.X, objective.codes, strict=True):
+            x = [mpmath.mpf(float(v)) for v in row]
+            norm = mpmath.sqrt(sum(v * v for v in x))
+            x = [v / max(1, norm) for v in x] + [mpmath.mpf(1)]
+            s = [sum(weights[k, j] * x[j] for j in range(len(x))) for k in range(len(theta))]
+            if isinstance(objective.loss, LOSSES["softmax"]):
+                top = sum(mpmath.exp(v) for v in s)
+                residual = [mpmath.exp(v) / top - (k == code) for k, v in enumerate(s)]
+            else:
+                sign = [1 if k == code else -1 for k in range(len(s))]
+                sign = [2 * int(code) - 1] if len(s) == 1 else sign
+                if isinstance(objective.loss, LOSSES["logistic"]):
+                    residual = [-sign[0] / (1 + mpmath.exp(sign[0] * s[0]))]
+                else:
+                    residual = [-2 * y * max(0, 1 - y * v) for y, v in zip(sign, s, strict=True)]
+            for k, value in enumerate(residual):
+                for j, v in enumerate(x):
+                    total[k, j] += value * v
+        mean = total / len(objective.X) + mpmath.mpf(objective.alpha) * weights
+        return np.array(mean.tolist(), dtype=float)
+
+
+def test_no_float64_copy_of_the_rows():
+    objective = make("softmax", 4, n=60_000, d=64, dtype=np.float32, scale=0.5)
+    theta = np.zeros(objective.shape)
+    tracemalloc.start()
+    objective.value_and_gradient(theta, curvature=True)
+    objective.curvature_product(theta)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.5 * objective.X.nbytes
+
+
+def test_curvature_needs_an_evaluation():
+    objective = make("logistic", 2)
+    with pytest.raises(RuntimeError, match="curvature=True"):
+        objective.curvature_product(np.zeros(objective.shape))
+
+
+def test_non_finite_rows():
+    with pytest.raises(FloatingPointError):
+        LinearObjective("logistic", np.full((3, 2), np.nan), np.array([0, 1, 0]), 2,
+                        alpha=1.0, norm_bound=1.0, fit_intercept=True)  # fmt: skip

@@ -1,0 +1,136 @@
+"""The solver reaches its tolerance on every dataset of the domain, and proves it."""
+
+import numpy as np
+import pytest
+
+from sklearn_balldp import BallDPLogisticRegression
+from sklearn_balldp.heads import convex, solver
+from sklearn_balldp.heads.convex import _rounding
+from sklearn_balldp.heads.objectives import LinearObjective
+from sklearn_balldp.heads.solver import ConvergenceError, evaluation_cap, minimise
+from sklearn_balldp.privacy.sensitivity import MinimizerBound
+
+CASES = [("logistic", 2), ("softmax", 3), ("squared_hinge", 2), ("squared_hinge", 3)]
+RNG = np.random.default_rng(0)
+
+
+def unit(X):
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def hostile():
+    y = np.arange(60) % 3
+    direction = unit(RNG.standard_normal((3, 8)))
+    yield "separable", direction[y], y
+    yield "all zero", np.zeros((60, 8)), y
+    yield "duplicated", np.tile(unit(RNG.standard_normal((1, 8))), (60, 1)), y
+    yield (
+        "one record in a class",
+        unit(RNG.standard_normal((60, 8))),
+        np.r_[1, 2, np.zeros(58, int)],
+    )
+    yield "a class is absent", unit(RNG.standard_normal((60, 8))), np.zeros(60, int)
+    yield "more features than records", unit(RNG.standard_normal((6, 200))), np.arange(6) % 3
+    yield "one record", unit(RNG.standard_normal((1, 8))), np.zeros(1, int)
+    yield "opposed duplicates", np.repeat(unit(RNG.standard_normal((30, 8))), 2, axis=0), y
+    yield "tiny rows", 1e-12 * RNG.standard_normal((60, 8)), y
+    yield "huge rows", 1e12 * RNG.standard_normal((60, 8)), y
+
+
+HOSTILE = list(hostile())
+
+
+@pytest.mark.parametrize("alpha", [1e-8, 1e-4, 1.0])
+@pytest.mark.parametrize("case", HOSTILE, ids=lambda c: c[0])
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_hostile_datasets(loss, n_classes, case, alpha):
+    _, X, y = case
+    y = np.minimum(y, n_classes - 1)
+    for fit_intercept in (False, True):
+        bound = MinimizerBound(
+            loss, len(X), n_classes, alpha, 1.0, fit_intercept, "tight", False, 0.0
+        )
+        reachable, _ = _rounding(bound, X.shape[1])
+        objective = LinearObjective(
+            loss, X, y, n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=fit_intercept
+        )
+        for tol in (1e-6, reachable):
+            theta = minimise(objective, tol=tol)
+            assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= tol
+
+
+@pytest.mark.parametrize("broken", [("_lbfgs",), ("_lbfgs", "_newton")])
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_each_fallback_converges_alone(monkeypatch, loss, n_classes, broken):
+    for name in broken:
+        monkeypatch.setattr(solver, name, lambda counted, theta, factor: theta)
+    for _, X, y in HOSTILE:
+        objective = LinearObjective(
+            loss, X, np.minimum(y, n_classes - 1), n_classes,
+            alpha=1e-2, norm_bound=1.0, fit_intercept=True,
+        )  # fmt: skip
+        theta = minimise(objective, tol=1e-9)
+        assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= 1e-9
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_within_the_promised_distance_of_the_minimiser(loss, n_classes):
+    X, y = unit(RNG.standard_normal((200, 6))), RNG.integers(n_classes, size=200)
+    objective = LinearObjective(
+        loss, X, y, n_classes, alpha=0.05, norm_bound=1.0, fit_intercept=True
+    )
+    exact = minimise(objective, tol=1e-12)
+    for tol in (1e-2, 1e-4, 1e-6):
+        distance = np.linalg.norm(minimise(objective, tol=tol) - exact)
+        assert distance <= tol / 0.05
+
+
+def test_warm_start_costs_few_passes(monkeypatch):
+    X, y = unit(RNG.standard_normal((500, 20))), RNG.integers(3, size=500)
+    objective = LinearObjective("softmax", X, y, 3, alpha=0.01, norm_bound=1.0, fit_intercept=True)
+    passes = []
+    evaluate = LinearObjective.value_and_gradient
+    monkeypatch.setattr(
+        LinearObjective, "value_and_gradient",
+        lambda self, *args: passes.append(1) or evaluate(self, *args),
+    )  # fmt: skip
+    cold = minimise(objective, tol=1e-5)
+    n_cold = len(passes)
+    y[0] = (y[0] + 1) % 3
+    warm = minimise(objective, tol=1e-5, start=cold)
+    assert len(passes) - n_cold < n_cold
+    np.testing.assert_allclose(warm, minimise(objective, tol=1e-9), atol=1e-3)
+
+
+def test_lowered_cap_raises_without_data():
+    X, y = unit(RNG.standard_normal((500, 20))), RNG.integers(2, size=500)
+    objective = LinearObjective("logistic", X, y, 2, alpha=1e-4, norm_bound=1.0, fit_intercept=True)
+    with pytest.raises(ConvergenceError, match="max_evaluations") as error:
+        minimise(objective, tol=1e-10, max_evaluations=3)
+    assert not any(character.isdigit() for character in str(error.value))
+    assert error.value.__context__ is None
+
+
+def test_cap_is_public_and_finite():
+    cap = evaluation_cap(0.5, 1e-8, np.log(2), 1e-9)
+    assert isinstance(cap, int)
+    assert evaluation_cap(0.5, 1e-2, np.log(2), 1e-9) < cap < 10**7
+
+
+@pytest.mark.parametrize("tol", [1e-18, 1e-3, None])
+def test_stated_tolerance_covers_acceptance_and_rounding(tol, monkeypatch):
+    """The solver accepts less than the release accounts for, by at least the rounding."""
+    X, y = unit(RNG.standard_normal((60, 5))), np.arange(60) % 2
+    accepted = []
+    monkeypatch.setattr(
+        convex, "minimise",
+        lambda objective, tol, start: accepted.append(tol) or minimise(objective, tol=tol),
+    )  # fmt: skip
+    release = BallDPLogisticRegression(tol=tol).fit(X, y).release_
+    _, rounding = convex._rounding(release.bound, 5)
+    assert release.tol == release.bound.tol >= (tol or 0.0)
+    assert accepted[0] + rounding <= release.tol * (1 + 1e-12)
+    assert accepted[0] <= 0.9 * release.tol
+    if tol is None:
+        share = 2 * release.tol / release.alpha / release.sensitivity
+        assert share == pytest.approx(1e-3, rel=0.01)

@@ -1,0 +1,267 @@
+"""The gradient gap: check values, and searches that try to exceed it."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, softmax
+
+from sklearn_balldp.privacy.sensitivity import MinimizerBound, gradient_gap, minimizer_norm_bound
+
+# loss, K, intercept, alpha, r, paper, G, least value that a search has reached (None: unknown)
+CHECK_VALUES = [
+    ("logistic", 2, True, 0.1, 0.3, 1.80, 0.318, None),
+    ("logistic", 2, True, 0.1, 1.25, 7.50, 1.142, 1.116),
+    ("logistic", 2, True, 0.1, 2.0, 12.0, 1.827, 1.683),
+    ("logistic", 2, True, 0.01, 0.3, 15.3, 0.608, None),
+    ("logistic", 2, True, 0.01, 0.5, 25.5, 0.904, 0.857),
+    ("logistic", 2, True, 0.01, 1.25, 63.75, 1.355, 1.348),
+    ("logistic", 2, True, 0.01, 2.0, 102.0, 1.999, 1.990),
+    ("softmax", 3, True, 0.01, 0.3, 42.9, 1.769, 1.230),
+    ("softmax", 3, True, 0.01, 0.9, 128.6, 2.193, 2.132),
+    ("softmax", 3, True, 0.01, 2.0, 285.7, 2.828, 2.827),
+    ("squared_hinge", 2, False, 0.1, 0.3, 5.97, 2.88, 2.88),
+    ("squared_hinge", 2, False, 0.1, 0.8, 15.91, 5.89, 5.89),
+    ("squared_hinge", 2, False, 0.1, 2.0, 39.78, 7.88, 7.49),
+    ("squared_hinge", 2, False, 0.01, 0.3, 17.57, 7.81, 7.81),
+    ("squared_hinge", 2, False, 0.01, 0.8, 46.85, 15.18, 15.18),
+    ("squared_hinge", 2, False, 0.01, 2.0, 117.1, 18.24, 17.04),
+]
+SETTINGS = [("logistic", 2), ("softmax", 3), ("softmax", 6), ("squared_hinge", 2),
+            ("squared_hinge", 4)]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHECK_VALUES, ids=lambda c: "-".join(map(str, c[:5])))
+def test_check_values(case):
+    loss, n_classes, fit_intercept, alpha, radius, paper, tight, reached = case
+    arguments = {"alpha": alpha, "norm_bound": 1.0, "fit_intercept": fit_intercept,
+                 "n_classes": n_classes}  # fmt: skip
+    gap = gradient_gap(loss, radius, **arguments)
+    assert gap <= 1.01 * tight
+    assert gap >= (reached or 0.0) * (1 - 5e-4)  # the table has four digits
+    assert gradient_gap(loss, radius, method="paper", **arguments) == pytest.approx(paper, rel=2e-3)
+
+
+def gradients(loss, theta, rows, labels):
+    """Loss gradients in theta for rows (n, d), written out independently of the package."""
+    scores = rows @ theta.T
+    if loss == "logistic":
+        sign = 2.0 * labels - 1.0
+        residual = (-sign * expit(-sign * scores[:, 0]))[:, None]
+    elif loss == "softmax":
+        residual = softmax(scores, axis=1) - np.eye(len(theta))[labels]
+    else:
+        if len(theta) == 1:
+            sign = (2.0 * labels - 1.0)[:, None]
+        else:
+            sign = 2.0 * np.eye(len(theta))[labels] - 1.0
+        residual = -2.0 * sign * np.maximum(1.0 - sign * scores, 0.0)
+    return residual[:, :, None] * rows[:, None, :]
+
+
+def into_ball(rows, radius):
+    norms = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows * np.minimum(1.0, radius / np.maximum(norms, 1e-300))
+
+
+class Search:
+    """Adjacent records and an admissible parameter, from one unconstrained vector."""
+
+    def __init__(self, loss, n_classes, *, radius, alpha, norm_bound, fit_intercept, d=3):
+        self.loss, self.radius, self.norm_bound = loss, radius, norm_bound
+        self.fit_intercept, self.d, self.n_classes = fit_intercept, d, n_classes
+        self.n_scores = 1 if n_classes == 2 else n_classes
+        self.bound = minimizer_norm_bound(
+            loss, alpha=alpha, norm_bound=norm_bound, fit_intercept=fit_intercept,
+            n_classes=n_classes,
+        )  # fmt: skip
+        self.size = 2 * d + self.n_scores * (d + fit_intercept)
+
+    def gap(self, vector, label, other):
+        """Distance of the two gradients; records within radius when the labels agree."""
+        d = self.d
+        x = into_ball(vector[:d], self.norm_bound)
+        step = vector[d : 2 * d]
+        if label == other:
+            # Halve the step until the neighbour is in the ball: the segment stays adjacent.
+            x2 = into_ball(x + into_ball(step, self.radius), self.norm_bound)
+        else:
+            x2 = into_ball(step, self.norm_bound)
+        theta = vector[2 * d :].reshape(self.n_scores, -1)
+        if self.loss == "squared_hinge":
+            theta = into_ball(theta, self.bound)  # each head on its own
+        else:
+            theta = into_ball(theta.ravel(), self.bound).reshape(theta.shape)
+        rows = np.array([x, x2])
+        if self.fit_intercept:
+            rows = np.hstack([rows, np.ones((2, 1))])
+        first, second = gradients(self.loss, theta, rows, np.array([label, other]))
+        return float(np.linalg.norm(first - second))
+
+    def starts(self, rng, count):
+        vectors = rng.standard_normal((count, self.size))
+        vectors[:, : self.d] *= self.norm_bound
+        vectors[:, self.d : 2 * self.d] *= max(self.radius, 1e-3)
+        scale = self.bound * rng.choice([0.1, 1.0, 3.0], size=(count, 1))
+        vectors[:, 2 * self.d :] *= scale
+        # Weights along the row: where the margins are extreme.
+        aligned = rng.random(count) < 0.5
+        row = vectors[aligned, : self.d]
+        width = self.d + self.fit_intercept
+        sign = rng.choice([-5.0, 5.0], size=(len(row), 1))
+        weights = vectors[aligned, 2 * self.d : 2 * self.d + width].copy()
+        weights[:, : self.d] += sign * row * self.bound
+        vectors[aligned, 2 * self.d : 2 * self.d + width] = weights
+        return vectors
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("alpha", [1e-4, 1e-2, 1.0])
+@pytest.mark.parametrize(("loss", "n_classes"), SETTINGS)
+def test_search_never_exceeds_the_gap(loss, n_classes, alpha, fit_intercept):
+    rng = np.random.default_rng(0)
+    for norm_bound in (0.5, 1.0, 3.0):
+        for share in (0.005, 0.1, 0.4, 0.7, 1.0):
+            radius = 2 * norm_bound * share
+            setting = {"alpha": alpha, "norm_bound": norm_bound, "fit_intercept": fit_intercept}
+            search = Search(loss, n_classes, radius=radius, **setting)
+            for change in (False, True):
+                gap = gradient_gap(
+                    loss, radius, n_classes=n_classes, label_change=change, **setting
+                )
+                other = 1 if change else 0
+                starts = search.starts(rng, 250)
+                found = np.array([search.gap(v, 0, other) for v in starts])
+                best = starts[np.argsort(found)[-1:]]
+                for vector in best:
+                    result = minimize(
+                        lambda v, s=search, o=other: -s.gap(v, 0, o), vector,
+                        method="Nelder-Mead", options={"maxfev": 250},
+                    )  # fmt: skip
+                    found = np.append(found, -result.fun)
+                assert found.max() <= gap, (norm_bound, radius, change)
+
+
+@pytest.mark.parametrize(("loss", "n_classes", "least"), [
+    ("logistic", 2, 0.9), ("softmax", 3, 0.6), ("squared_hinge", 2, 0.9)])  # fmt: skip
+@pytest.mark.parametrize("radius", [0.3, 0.9])
+def test_search_comes_close_to_the_gap(loss, n_classes, least, radius):
+    """A gap that were halved would be exceeded here."""
+    setting = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": loss != "squared_hinge"}
+    search = Search(loss, n_classes, radius=radius, **setting)
+    rng = np.random.default_rng(1)
+    starts = search.starts(rng, 4000)
+    found = np.array([search.gap(v, 0, 0) for v in starts])
+    best = 0.0
+    for vector in starts[np.argsort(found)[-8:]]:
+        result = minimize(lambda v: -search.gap(v, 0, 0), vector, method="Nelder-Mead",
+                          options={"maxfev": 3000, "adaptive": True})  # fmt: skip
+        best = max(best, -result.fun)
+    gap = gradient_gap(loss, radius, n_classes=n_classes, **setting)
+    print(f"{loss} r={radius}: search reaches {best / gap:.3f} of the gap")
+    assert least * gap <= best <= gap
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("norm_bound", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize(("loss", "n_classes"), SETTINGS)
+def test_monotone_and_below_the_paper(loss, n_classes, norm_bound, fit_intercept):
+    for alpha in (1e-6, 1e-4, 1e-2, 1.0, 30.0):
+        radii = norm_bound * np.array([1e-7, 1e-3, 0.01, 0.1, 0.3, 0.7, 1.0, 1.01, 1.3, 1.7, 2, 5])
+        arguments = {"alpha": alpha, "norm_bound": norm_bound, "fit_intercept": fit_intercept,
+                     "n_classes": n_classes}  # fmt: skip
+        tight = np.array([gradient_gap(loss, r, **arguments) for r in radii])
+        paper = np.array([gradient_gap(loss, r, method="paper", **arguments) for r in radii])
+        assert np.all(np.diff(tight) >= -1e-4 * tight[:-1])  # certified cells: 1e-4 of excess
+        assert np.all(tight <= paper)
+        changed = [gradient_gap(loss, r, label_change=True, **arguments) for r in radii]
+        assert np.all(changed >= tight)
+
+
+def test_gap_at_tiny_radii_is_the_local_lipschitz_constant():
+    """No cell excess survives where a fixed grid would be hundreds of times too large."""
+    arguments = {"alpha": 1e-4, "norm_bound": 1.0, "fit_intercept": True}
+    slopes = [gradient_gap("logistic", r, **arguments) / r for r in (1e-9, 1e-7, 1e-5)]
+    np.testing.assert_allclose(slopes, slopes[0], rtol=0.01)
+    t = np.linspace(-100, 100, 400_001)
+    bound = minimizer_norm_bound("logistic", **arguments)
+    s, c = expit(t), expit(t) * expit(-t)
+    # b2 is short of B2 by 2 B r: the cross term of the identity is of order r^2 too.
+    limit = np.sqrt(np.max((bound * c) ** 2 * 2 + bound * c * s * 2 + s**2))
+    assert slopes[0] == pytest.approx(limit, rel=0.01)
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), SETTINGS)
+def test_norm_bound_holds_for_minimisers(loss, n_classes):
+    """Weighted datasets chosen to pull the minimiser out stay within R, some of them close."""
+    rng = np.random.default_rng(0)
+    ratios = []
+    for alpha in (1e-2, 1.0, 20.0):
+        bound = minimizer_norm_bound(
+            loss, alpha=alpha, norm_bound=1.0, fit_intercept=False, n_classes=n_classes
+        )
+        for _ in range(12):
+            n_scores = 1 if n_classes == 2 else n_classes
+            rows = into_ball(rng.standard_normal((n_classes, n_classes + 1)) * 9, 1.0)
+            if n_classes == 2:
+                rows[1] = -rows[0]
+            labels = np.arange(n_classes)
+            weights = rng.dirichlet(np.full(n_classes, 3.0))
+
+            def objective(flat, rows=rows, labels=labels, weights=weights, shape=n_scores,
+                          alpha=alpha):  # fmt: skip
+                theta = flat.reshape(shape, -1)
+                scores = rows @ theta.T
+                if loss == "logistic":
+                    value = np.logaddexp(0, -(2 * labels - 1) * scores[:, 0])
+                elif loss == "softmax":
+                    value = -np.log(softmax(scores, axis=1)[labels, labels])
+                elif shape == 1:
+                    value = np.maximum(1 - (2 * labels - 1) * scores[:, 0], 0) ** 2
+                else:
+                    sign = 2 * np.eye(shape)[labels] - 1
+                    value = (np.maximum(1 - sign * scores, 0) ** 2).sum(axis=1)
+                gradient = np.tensordot(weights, gradients(loss, theta, rows, labels), 1)
+                return (weights @ value + alpha / 2 * flat @ flat,
+                        (gradient + alpha * theta).ravel())  # fmt: skip
+
+            result = minimize(
+                objective, np.zeros(n_scores * rows.shape[1]), jac=True, method="BFGS"
+            )
+            theta = result.x.reshape(n_scores, -1)
+            axis = 1 if loss == "squared_hinge" else None
+            norm = np.max(np.linalg.norm(theta, axis=axis))
+            ratios.append(norm / bound)
+            assert norm <= bound * (1 + 1e-6)
+    assert max(ratios) > (0.7 if n_classes == 2 else 0.3)
+
+
+def test_bound_adds_the_solvers_tolerance():
+    common = dict(loss="logistic", n_samples=1000, n_classes=2, alpha=0.01, norm_bound=1.0,
+                  fit_intercept=True, method="tight", label_change=False)  # fmt: skip
+    exact, loose = (MinimizerBound(tol=tol, **common).at(0.5)[0] for tol in (0.0, 1e-4))
+    assert loose - exact == pytest.approx(2 * 1e-4 / 0.01)
+    gap = gradient_gap("logistic", 0.5, alpha=0.01, norm_bound=1.0, fit_intercept=True)
+    assert exact == pytest.approx(gap / (0.01 * 1000), rel=1e-4)
+    assert exact >= gap / (0.01 * 1000)
+
+
+def test_label_changes():
+    arguments = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": False, "label_change": True}
+    assert gradient_gap("logistic", 0.1, **arguments) <= 2.0
+    assert gradient_gap("softmax", 0.1, n_classes=3, **arguments) == pytest.approx(2 * math.sqrt(2))
+    height = 1 + 1 / math.sqrt(0.02)
+    assert gradient_gap("squared_hinge", 0.1, **arguments) == pytest.approx(4 * height)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [({"loss": "hinge"}, "loss must be"), ({"method": "best"}, "sensitivity must be"),
+     ({"radius": -1.0}, "radius"), ({"radius": math.nan}, "radius")],
+)  # fmt: skip
+def test_errors(change, match):
+    arguments = {"loss": "logistic", "radius": 0.3, "alpha": 0.1, "norm_bound": 1.0,
+                 "fit_intercept": True}  # fmt: skip
+    with pytest.raises(ValueError, match=match):
+        gradient_gap(**{**arguments, **change})
