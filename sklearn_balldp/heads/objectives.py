@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..policy.adjacency import BLOCK_ROWS, ball_factors, map_row_ranges, row_blocks
+from ..policy.adjacency import ball_factors, block_rows, map_row_ranges, row_blocks
 
 Array = NDArray[np.float64]
 _UNIT_ROUNDOFF = 2.0**-53
@@ -278,12 +278,19 @@ class LinearObjective:
     def second_moment(self, n_rows: int) -> Array:
         """Second moment of about ``n_rows`` augmented rows, evenly spread: a preconditioner."""
         step = max(1, len(self.X) // n_rows)
-        sample = self.X[::step].astype(np.float32)
-        if self._factors is not None:
-            sample *= self._factors[::step, None].astype(np.float32)
+        sample = self.X[::step]
+        factors = None if self._factors is None else self._factors[::step]
+        n_features, dimension = sample.shape[1], self.shape[1]
+        moment = np.zeros((dimension, dimension))
+        for rows, block in row_blocks(sample):
+            block = block if factors is None else block * factors[rows, None]
+            moment[:n_features, :n_features] += block.T @ block
+            if self.fit_intercept:
+                moment[-1, :-1] += block.sum(axis=0)
         if self.fit_intercept:
-            sample = np.hstack([sample, np.ones((len(sample), 1), dtype=np.float32)])
-        return (sample.T @ sample).astype(np.float64) / len(sample)
+            moment[:-1, -1] = moment[-1, :-1]
+            moment[-1, -1] = len(sample)
+        return moment / len(sample)
 
 
 def gradient_rounding(
@@ -319,7 +326,8 @@ def gradient_rounding(
     """
     kind = LOSSES[loss]()
     scores = (n_features + 3.0) * norm * row_norm * kind.curvature_bound
-    terms = BLOCK_ROWS + n_samples / BLOCK_ROWS + 8.0
+    rows = block_rows(n_features)
+    terms = rows + n_samples / rows + 8.0
     sums = terms * kind.residual_bound(norm * row_norm)
     columns = math.sqrt(kind.n_scores(n_classes))
     return 2.0 * _UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

@@ -17,8 +17,8 @@ METRICS = ("euclidean", "manhattan", "chebyshev")
 #: Relative allowance for the rounding of rows and of their norms, applied to every bound.
 ROUNDING = 1e-6
 
-#: Rows cast to float64 at a time: a block of 2048 x 384 stays in the processor's cache.
-BLOCK_ROWS = 2048
+#: Values cast to float64 at a time: a block stays in the processor's cache.
+BLOCK_VALUES = 2**18
 
 
 def full_radius(norm_bound: float) -> float:
@@ -119,8 +119,13 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
     return np.where(inside, 1.0, norm_bound / np.where(inside, 1.0, norms))
 
 
+def block_rows(n_features: int) -> int:
+    """Rows in a block of :func:`row_blocks`, at most."""
+    return max(1, BLOCK_VALUES // n_features)
+
+
 def row_blocks(
-    X: NDArray[np.floating], start: int = 0, stop: int | None = None, size: int = BLOCK_ROWS
+    X: NDArray[np.floating], start: int = 0, stop: int | None = None, size: int | None = None
 ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
     """Iterate over float64 blocks of rows without a float64 copy of the whole array.
 
@@ -130,8 +135,8 @@ def row_blocks(
         float16, float32 or float64 rows.
     start, stop : int
         Range of rows; the whole array by default.
-    size : int
-        Rows per block.
+    size : int, optional
+        Rows per block; :func:`block_rows` by default.
 
     Yields
     ------
@@ -142,6 +147,7 @@ def row_blocks(
         step overwrites.
     """
     stop = len(X) if stop is None else stop
+    size = block_rows(X.shape[1]) if size is None else size
     if X.dtype == np.float64:
         for first in range(start, stop, size):
             rows = slice(first, min(first + size, stop))
