@@ -1,0 +1,1 @@
+"""What still leaks: certificates against reconstruction by an informed adversary."""

@@ -1,0 +1,556 @@
+r"""Upper bounds on the success of an informed reconstruction attack (Ball-ReRo).
+
+The adversary knows every record but one, a finite set of candidates for it with a prior, and the
+release. Its success is compared with kappa, that of the best blind guess. Bounds, from the one
+that uses most of what is known to the one that uses least:
+
+Bayes success <= support <= ball (anchor) at the same reference <= direct <= min(DP, RDP).
+
+DP, RDP and direct bounds hold when one admissible record lies within the radius of every
+candidate, in the declared adjacency. The others use the models that the candidates really give
+("candidate models", in units of the noise), for any reference point.
+
+References
+----------
+Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
+Noise" (DP, direct, anchor and support bounds). The closed RDP form, arbitrary references, the
+Bayes success by simulation and the calibration to a stated risk are this package's.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+from scipy.stats import beta
+
+from ..privacy.gaussian import epsilon_from_rho, gaussian_power, rho_from_budget
+
+Array = NDArray[np.float64]
+METHODS = ("direct", "rdp")
+
+
+def _check_probability(name: str, value: float) -> float:
+    value = float(value)
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}.")
+    return value
+
+
+def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
+    """Validate a prior over candidates; None is uniform.
+
+    Raises
+    ------
+    ValueError
+        If it has the wrong length, a negative weight, or does not sum to one.
+    """
+    if prior is None:
+        return np.full(n_candidates, 1.0 / n_candidates)
+    weights = np.asarray(prior, dtype=np.float64)
+    if weights.shape != (n_candidates,):
+        raise ValueError(
+            f"prior must hold one weight a candidate ({n_candidates}), got shape {weights.shape}."
+        )
+    if not (weights >= 0.0).all() or not math.isclose(weights.sum(), 1.0, rel_tol=1e-9):
+        raise ValueError("prior must be non-negative and sum to 1.")
+    return weights
+
+
+def baseline(
+    prior: ArrayLike,
+    *,
+    distances: ArrayLike | None = None,
+    eta: float = 0.0,
+    anywhere: bool = False,
+) -> float:
+    """Success probability kappa of the best blind guess.
+
+    Parameters
+    ----------
+    prior : array-like of shape (n_candidates,)
+        Prior over the candidates.
+    distances : array-like of shape (n_candidates, n_candidates), optional
+        Distances between candidates; needed for ``eta > 0``.
+    eta : float, default=0.0
+        A guess within this distance of the truth succeeds.
+    anywhere : bool, default=False
+        Let the guess be any point, not only a candidate. The value is then the bound
+        ``max_i prior(ball(z_i, 2 eta))``: two points within eta of a guess are within 2 eta.
+
+    Returns
+    -------
+    float
+        Exact for guesses among the candidates, an upper bound for guesses anywhere.
+
+    Raises
+    ------
+    ValueError
+        If the prior is not one, ``eta`` is negative, or distances are missing.
+    """
+    weights = check_prior(prior, np.size(prior))
+    if not eta >= 0.0:
+        raise ValueError(f"eta must be non-negative, got {eta!r}.")
+    if eta == 0.0:
+        return float(weights.max())
+    if distances is None:
+        raise ValueError("distances between the candidates are needed for eta > 0.")
+    table = np.asarray(distances, dtype=np.float64)
+    if table.shape != (len(weights), len(weights)):
+        raise ValueError(f"distances must be square with a row a candidate, got {table.shape}.")
+    near = table <= (2.0 * eta if anywhere else eta)
+    return min(1.0, float((near @ weights).max()))
+
+
+def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
+    """Reconstruction bound of an (epsilon, delta) guarantee, ``min(1, e^epsilon kappa + delta)``.
+
+    Parameters
+    ----------
+    kappa : float
+        Success probability of the best blind guess.
+    epsilon, delta : float
+        The guarantee at a radius that covers the candidates from one admissible record.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+    kappa, delta = _check_probability("kappa", kappa), _check_probability("delta", delta)
+    if not epsilon >= 0.0:
+        raise ValueError(f"epsilon must be non-negative, got {epsilon!r}.")
+    if kappa == 0.0 and not math.isinf(epsilon):
+        return delta
+    # Compare logarithms: the exponential may overflow.
+    if epsilon + math.log(kappa or 5e-324) >= 0.0:
+        return 1.0
+    return min(1.0, math.exp(epsilon) * kappa + delta)
+
+
+def rero_bound(kappa: float, rho: float, *, method: str = "direct") -> float:
+    r"""Reconstruction bound of a rho-GDP Gaussian release.
+
+    Parameters
+    ----------
+    kappa : float
+        Success probability of the best blind guess.
+    rho : float
+        Sensitivity over noise scale, at a radius that covers the candidates from one admissible
+        record.
+    method : {"direct", "rdp"}, default="direct"
+        "direct": :math:`\Phi(\Phi^{-1}(\kappa) + \rho)`. "rdp": the best Renyi order,
+        :math:`\exp(-(\sqrt{\ln(1/\kappa)} - \rho/\sqrt2)_+^2)`, never below "direct".
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range or the method unknown.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}.")
+    direct = gaussian_power(kappa, rho)
+    if method == "direct" or kappa in (0.0, 1.0) or math.isinf(rho):
+        return direct
+    # Optimal order alpha* = sqrt(2 ln(1 / kappa)) / rho, above 1 or the bound is trivial.
+    room = math.sqrt(math.log(1.0 / kappa)) - rho / math.sqrt(2.0)
+    return 1.0 if room <= 0.0 else math.exp(-(room**2))
+
+
+def rho_from_certificate(gamma: float, kappa: float) -> float:
+    r"""Largest rho whose direct certificate is at most ``gamma``.
+
+    Parameters
+    ----------
+    gamma : float
+        Stated risk: largest acceptable success probability of the attack.
+    kappa : float
+        Success probability of the best blind guess, below ``gamma``.
+
+    Returns
+    -------
+    float
+        :math:`\Phi^{-1}(\gamma) - \Phi^{-1}(\kappa)`, rounded down.
+
+    Raises
+    ------
+    ValueError
+        If ``gamma`` is not above ``kappa``, or either is not strictly between 0 and 1.
+    """
+    gamma, kappa = float(gamma), float(kappa)
+    if not 0.0 < kappa < gamma < 1.0:
+        raise ValueError(
+            f"gamma={gamma!r} must lie between the blind guess kappa={kappa!r} and 1: no release "
+            "lowers the risk below a blind guess."
+        )
+    rho = float(ndtri(gamma) - ndtri(kappa))
+    while gaussian_power(kappa, rho) > gamma:
+        rho = math.nextafter(rho * (1.0 - 2.0**-50), 0.0)
+    return rho
+
+
+def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
+    """Epsilon of a head whose direct certificate is the stated risk ``gamma``.
+
+    Parameters
+    ----------
+    gamma : float
+        Stated risk: largest acceptable success probability of the attack.
+    kappa : float
+        Success probability of the best blind guess, ``1 / m`` for m equally likely candidates.
+    delta : float
+        Failure probability of the release.
+
+    Returns
+    -------
+    float
+        epsilon, rounded down so that the certificate at (epsilon, delta) keeps ``gamma``.
+
+    Raises
+    ------
+    ValueError
+        If ``gamma`` is not above ``kappa``, or an argument is out of range.
+
+    Examples
+    --------
+    "At most 20% when ten candidates are left", instead of an epsilon:
+
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import normalize
+    >>> from sklearn_balldp import BallDPRidgePrototype
+    >>> epsilon = epsilon_from_certificate(gamma=0.20, kappa=1 / 10, delta=1e-6)
+    >>> round(epsilon, 2)
+    1.96
+    >>> X, y = load_digits(return_X_y=True)
+    >>> head = BallDPRidgePrototype(epsilon, radius=0.6).fit(normalize(X), y)
+    >>> round(head.release_.certificate(kappa=1 / 10), 4)
+    0.2
+    """
+    # epsilon_from_rho rounds up by its margin; step back so that the calibration stays below.
+    rho = rho_from_certificate(gamma, kappa)
+    epsilon = epsilon_from_rho(rho, delta)
+    if epsilon == 0.0:
+        return 0.0
+    step = 1e-12
+    while rho_from_budget(epsilon, delta) > rho:
+        epsilon *= 1.0 - step
+        step *= 2.0
+    return epsilon
+
+
+def scaled_models(models: ArrayLike, sigma: ArrayLike) -> Array:
+    """Candidate models in units of the noise, one flat row a candidate.
+
+    Parameters
+    ----------
+    models : array-like of shape (n_candidates, ...)
+        Noiseless parameters that each candidate would give.
+    sigma : array-like
+        Noise scale, broadcast against one model (block noise: ``sigma[:, None]``). Where it is
+        zero, models must agree: such parameters are public.
+
+    Returns
+    -------
+    ndarray of shape (n_candidates, n_values)
+        Distances between rows are distances in units of the noise.
+
+    Raises
+    ------
+    ValueError
+        If a scale is negative, or candidates differ where there is no noise.
+    """
+    table = np.asarray(models, dtype=np.float64)
+    scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), table.shape[1:])
+    if not (scale >= 0.0).all():
+        raise ValueError("sigma must be non-negative.")
+    silent = scale == 0.0
+    if silent.any() and np.ptp(table[:, silent], axis=0).any():
+        raise ValueError("candidates differ in parameters without noise: they are identified.")
+    table = table[:, ~silent].reshape(len(table), -1)
+    return table / scale[~silent].ravel()
+
+
+def enclosing_ball(points: ArrayLike, n_iter: int = 1000) -> tuple[Array, float]:
+    """Small ball around points: a centre, and the radius that really covers them.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_points, n_values)
+        Points.
+    n_iter : int, default=1000
+        Steps towards the farthest point (Badoiu & Clarkson, 2003): the radius exceeds the least
+        possible one by a factor of at most ``1 + 1 / sqrt(n_iter)``, in practice far less.
+
+    Returns
+    -------
+    centre : ndarray of shape (n_values,)
+    radius : float
+        Largest distance from the centre: an upper bound whatever the number of steps.
+    """
+    table = np.asarray(points, dtype=np.float64)
+    squares = np.vecdot(table, table)
+    centre = table.mean(axis=0)
+    best, least = centre, math.inf
+    for step in range(n_iter):
+        distances = squares - 2.0 * (table @ centre) + centre @ centre
+        farthest = int(np.argmax(distances))
+        if distances[farthest] < least:
+            best, least = centre, float(distances[farthest])
+        centre = centre + (table[farthest] - centre) / (step + 2.0)
+    return best, float(np.sqrt(np.max(np.sum((table - best) ** 2, axis=1))))
+
+
+def anchor_bound(
+    models: ArrayLike,
+    sigma: ArrayLike,
+    prior: ArrayLike | None = None,
+    reference: ArrayLike | None = None,
+) -> float:
+    """Direct bound with the distance that the candidate models really have from a reference.
+
+    Parameters
+    ----------
+    models : array-like of shape (n_candidates, ...)
+        Noiseless parameters that each candidate would give.
+    sigma : array-like
+        Noise scale, broadcast against one model.
+    prior : array-like of shape (n_candidates,), optional
+        Prior; uniform by default.
+    reference : array-like, optional
+        Any point in parameter space, such as an anchor's model; the centre of a small enclosing
+        ball of the candidate models by default.
+
+    Returns
+    -------
+    float
+        ``Phi(Phi^-1(kappa) + largest distance)``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid.
+    """
+    distances, weights = _distances(models, sigma, prior, reference)
+    return gaussian_power(float(weights.max()), float(distances.max()))
+
+
+def support_bound(
+    models: ArrayLike,
+    sigma: ArrayLike,
+    prior: ArrayLike | None = None,
+    reference: ArrayLike | None = None,
+) -> float:
+    r"""Bound with every candidate model's own distance :math:`d_i` from a reference.
+
+    Maximises :math:`\sum_i \pi_i \Phi(\Phi^{-1}(q_i) + d_i)` over :math:`q \ge 0`,
+    :math:`\sum q_i \le 1`: no rule can declare candidate i more often, under the reference, than
+    its share q_i. Concave; solved by bisection on the multiplier and bounded by duality, so the
+    value returned is an upper bound to rounding.
+
+    Parameters
+    ----------
+    models : array-like of shape (n_candidates, ...)
+        Noiseless parameters that each candidate would give.
+    sigma : array-like
+        Noise scale, broadcast against one model.
+    prior : array-like of shape (n_candidates,), optional
+        Prior; uniform by default.
+    reference : array-like, optional
+        Any point in parameter space; the centre of a small enclosing ball by default.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid.
+
+    References
+    ----------
+    Margaryan & Gupta, appendix.
+    """
+    distances, weights = _distances(models, sigma, prior, reference)
+    keep = weights > 0.0
+    distances, log_prior = distances[keep], np.log(weights[keep])
+    if np.isinf(distances).any():
+        return 1.0
+    tied = distances < 1e-12  # there the objective is linear, with slope the prior
+
+    def dual(log_nu: float) -> tuple[float, float]:
+        """Dual value at the multiplier, and the total share at its maximiser."""
+        x = np.full(len(distances), -np.inf)
+        moved = ~tied
+        d = distances[moved]
+        x[moved] = (log_prior[moved] - log_nu) / d - d / 2.0
+        share = ndtr(x)
+        share[tied] = np.where(log_prior[tied] > log_nu, 1.0, 0.0)
+        nu = math.exp(log_nu)
+        gain = np.exp(log_prior) * np.where(share < 1.0, ndtr(x + distances), 1.0)
+        gain[tied] = np.exp(log_prior[tied]) * share[tied]
+        return float(nu + np.sum(gain - nu * share)), float(share.sum())
+
+    # The total share falls as the multiplier grows; it is 1 at the optimum.
+    low, high = float(log_prior.max()), float(log_prior.max())
+    step = 1.0
+    while dual(low)[1] < 1.0 and low > -1e6:
+        low -= step
+        step *= 2.0
+    step = 1.0
+    while dual(high)[1] > 1.0 and high < 1e6:
+        high += step
+        step *= 2.0
+    best = min(dual(low)[0], dual(high)[0]) if high < 700.0 else dual(low)[0]
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        value, total = dual(middle)
+        best = min(best, value)
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if total > 1.0 else (low, middle)
+    return min(1.0, best)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A success probability by simulation, with its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+    n_draws: int
+    confidence: float
+
+
+def success_interval(
+    successes: float, trials: int, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Exact binomial (Clopper-Pearson) interval of a success probability.
+
+    Parameters
+    ----------
+    successes : float
+        Number of successes.
+    trials : int
+        Number of independent trials.
+    confidence : float, default=0.95
+        Coverage, at least.
+
+    Returns
+    -------
+    low, high : float
+
+    Raises
+    ------
+    ValueError
+        If the counts or the confidence are out of range.
+    """
+    if not (trials >= 1 and 0 <= successes <= trials):
+        raise ValueError(f"successes={successes!r} must lie between 0 and trials={trials!r}.")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
+    tail = (1.0 - confidence) / 2.0
+    low = beta.ppf(tail, successes, trials - successes + 1) if successes > 0 else 0.0
+    high = beta.isf(tail, successes + 1, trials - successes) if successes < trials else 1.0
+    return float(low), float(high)
+
+
+def bayes_success(
+    models: ArrayLike,
+    sigma: ArrayLike,
+    prior: ArrayLike | None = None,
+    *,
+    n_draws: int = 100_000,
+    confidence: float = 0.95,
+    random_state: int | np.random.Generator | None = None,
+) -> Estimate:
+    """Success probability of the best possible attack, by simulation.
+
+    Draws a candidate and noise in the span of the candidate models, and averages the largest
+    posterior probability: an unbiased estimate of lower variance than counting successes.
+
+    Parameters
+    ----------
+    models : array-like of shape (n_candidates, ...)
+        Noiseless parameters that each candidate would give.
+    sigma : array-like
+        Noise scale, broadcast against one model.
+    prior : array-like of shape (n_candidates,), optional
+        Prior; uniform by default.
+    n_draws : int, default=100_000
+        Independent noise draws.
+    confidence : float, default=0.95
+        Coverage of the interval (Hoeffding: the posterior lies in [0, 1]), at least.
+    random_state : int, Generator or None
+        Stream of the simulation; never the one of a release.
+
+    Returns
+    -------
+    Estimate
+        Value and interval.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid.
+    """
+    table = scaled_models(models, sigma)
+    weights = check_prior(prior, len(table))
+    if n_draws < 1:
+        raise ValueError(f"n_draws must be positive, got {n_draws!r}.")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
+    rng = np.random.default_rng(random_state)
+    points = span_coordinates(table)
+    half_squares = 0.5 * np.vecdot(points, points)
+    with np.errstate(divide="ignore"):
+        log_prior = np.log(weights)
+    total = 0.0
+    block = max(1, 4_000_000 // len(points))
+    for start in range(0, n_draws, block):
+        size = min(block, n_draws - start)
+        truth = rng.choice(len(points), size=size, p=weights)
+        released = points[truth] + rng.standard_normal((size, points.shape[1]))
+        scores = released @ points.T - half_squares + log_prior
+        top = scores.max(axis=1)
+        total += float(np.sum(1.0 / np.exp(scores - top[:, None]).sum(axis=1)))
+    value = total / n_draws
+    margin = math.sqrt(math.log(2.0 / (1.0 - confidence)) / (2.0 * n_draws))
+    return Estimate(value, max(0.0, value - margin), min(1.0, value + margin), n_draws, confidence)
+
+
+def span_coordinates(points: Array) -> Array:
+    """Coordinates of points in their affine span: same distances, at most n_points - 1 columns."""
+    shifted = points - points.mean(axis=0)
+    if shifted.shape[1] < len(shifted):
+        return shifted
+    left, values, _ = np.linalg.svd(shifted, full_matrices=False)
+    return left * values
+
+
+def _distances(
+    models: ArrayLike, sigma: ArrayLike, prior: ArrayLike | None, reference: ArrayLike | None
+) -> tuple[Array, Array]:
+    """Distances of the candidate models from the reference in units of the noise, and the prior."""
+    table = np.asarray(models, dtype=np.float64)
+    weights = check_prior(prior, len(table))
+    if reference is None:
+        scaled = span_coordinates(scaled_models(table, sigma))
+        centre, _ = enclosing_ball(scaled)
+    else:
+        both = scaled_models(np.concatenate([table, np.asarray(reference)[None]]), sigma)
+        scaled, centre = both[:-1], both[-1]
+    return np.linalg.norm(scaled - centre, axis=1), weights

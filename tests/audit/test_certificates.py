@@ -1,0 +1,258 @@
+"""Certificates: check values, endpoints, their order, and brute force.
+
+Tests of randomness here reject correct code with probability below 1e-9 each.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
+
+from sklearn_balldp.audit.certificates import (
+    anchor_bound,
+    baseline,
+    bayes_success,
+    enclosing_ball,
+    epsilon_from_certificate,
+    rero_bound,
+    rero_bound_dp,
+    rho_from_certificate,
+    scaled_models,
+    success_interval,
+    support_bound,
+)
+from sklearn_balldp.privacy.gaussian import gaussian_power, rho_from_budget
+
+SURE = 1 - 1e-10
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "gamma"), [(2, 0.2024), (4, 0.3286), (8, 0.5987), (16, 0.9238), (32, 0.9996)]
+)
+def test_check_values(epsilon, gamma):
+    assert rero_bound(0.1, rho_from_budget(epsilon, 1e-6)) == pytest.approx(gamma, abs=5e-5)
+
+
+@pytest.mark.parametrize("kappa", [1e-4, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("rho", [0.01, 0.3, 1.0, 2.5])
+def test_rdp_is_the_best_order(kappa, rho):
+    orders = 1 + np.logspace(-6, 6, 200_001)
+    values = np.exp((np.log(kappa) + orders * rho**2 / 2) * (orders - 1) / orders, where=orders
+                    * rho**2 < 1000, out=np.full(len(orders), np.inf))  # fmt: skip
+    assert rero_bound(kappa, rho, method="rdp") == pytest.approx(min(1, values.min()), rel=1e-5)
+
+
+@pytest.mark.parametrize("kappa", [1e-4, 0.01, 0.1, 0.5, 0.99])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 4.0, 30.0])
+def test_direct_is_below_dp_and_rdp(kappa, epsilon):
+    rho = rho_from_budget(epsilon, 1e-6)
+    direct = rero_bound(kappa, rho)
+    assert kappa <= direct <= rero_bound(kappa, rho, method="rdp") * (1 + 1e-12)
+    assert direct <= rero_bound_dp(kappa, epsilon, 1e-6) * (1 + 1e-12)
+
+
+def test_endpoints():
+    for method in ("direct", "rdp"):
+        assert rero_bound(0, 1.0, method=method) == 0
+        assert rero_bound(1, 1.0, method=method) == 1
+        assert rero_bound(0.3, 0.0, method=method) == pytest.approx(0.3)
+        assert rero_bound(0.3, math.inf, method=method) == 1
+    assert rero_bound_dp(0, 5, 1e-6) == 1e-6
+    assert rero_bound_dp(1, 0, 1e-6) == 1
+    assert rero_bound_dp(0.1, 1e9, 0) == 1
+    assert rero_bound_dp(0.1, 0, 0.01) == pytest.approx(0.11)
+
+
+def test_calibration_to_a_stated_risk():
+    for gamma, kappa in [(0.2, 0.1), (0.999, 1e-4), (0.5, 0.499999), (1e-3, 1e-9)]:
+        rho = rho_from_certificate(gamma, kappa)
+        assert rero_bound(kappa, rho) <= gamma
+        assert rero_bound(kappa, rho * (1 + 1e-6) + 1e-9) > gamma
+        epsilon = epsilon_from_certificate(gamma, kappa, 1e-6)
+        if epsilon > 0:
+            assert rero_bound(kappa, rho_from_budget(epsilon, 1e-6)) <= gamma
+            assert rho_from_budget(epsilon * (1 + 1e-6), 1e-6) > rho * (1 - 1e-6)
+    for gamma, kappa in [(0.1, 0.1), (0.05, 0.1), (1.0, 0.1), (0.2, 0.0)]:
+        with pytest.raises(ValueError, match="gamma"):
+            rho_from_certificate(gamma, kappa)
+
+
+def test_baseline():
+    assert baseline([0.2, 0.5, 0.3]) == 0.5
+    line = np.abs(np.subtract.outer([0.0, 1.0, 2.0, 5.0], [0.0, 1.0, 2.0, 5.0]))
+    prior = [0.3, 0.2, 0.3, 0.2]
+    assert baseline(prior, distances=line, eta=1.0) == pytest.approx(0.8)
+    assert baseline(prior, distances=line, eta=0.5) == pytest.approx(0.3)
+    # A guess at 0.5 is within 0.5 of the first two: candidates alone miss it.
+    assert baseline(prior, distances=line, eta=0.5, anywhere=True) >= 0.5
+    grid = np.linspace(-1, 6, 7001)
+    best = max(np.dot(prior, np.abs(np.array([0, 1, 2, 5]) - a) <= 1.0) for a in grid)
+    assert best <= baseline(prior, distances=line, eta=1.0, anywhere=True)
+
+
+def random_support(rng, m, spread):
+    models = rng.standard_normal((m, 4, 3)) * spread
+    sigma = rng.uniform(0.5, 2.0, size=(4, 1))
+    return models, sigma, rng.dirichlet(np.full(m, 2.0))
+
+
+@pytest.mark.parametrize("m", [2, 3, 10])
+@pytest.mark.parametrize("spread", [0.05, 0.5, 2.0])
+def test_order_of_the_bounds(m, spread):
+    rng = np.random.default_rng(m)
+    for _ in range(5):
+        models, sigma, prior = random_support(rng, m, spread)
+        bayes = bayes_success(models, sigma, prior, n_draws=20_000, confidence=SURE,
+                              random_state=rng)  # fmt: skip
+        support = support_bound(models, sigma, prior)
+        anchor = anchor_bound(models, sigma, prior)
+        assert bayes.low <= support <= anchor * (1 + 1e-9)
+        reference = models[0]
+        at_first = support_bound(models, sigma, prior, reference)
+        assert bayes.low <= at_first <= anchor_bound(models, sigma, prior, reference) * (1 + 1e-9)
+        assert support >= prior.max() * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_support_bound_equals_brute_force(seed):
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(2, 7))
+    models, sigma, prior = random_support(rng, m, rng.choice([0.1, 0.5, 1.5]))
+    if seed % 3 == 0:
+        models[1] = models[0]
+    reference = models[0]
+    scaled = scaled_models(models, sigma)
+    d = np.linalg.norm(scaled - scaled[0], axis=1)
+
+    def negative(q):
+        q = np.clip(q, 1e-15, 1 - 1e-15)
+        return -np.sum(prior * ndtr(ndtri(q) + d))
+
+    best = -math.inf
+    for start in [np.full(m, 1 / m), prior, *rng.dirichlet(np.ones(m), size=6)]:
+        result = minimize(
+            negative, start, method="SLSQP", bounds=[(0, 1)] * m,
+            constraints={"type": "ineq", "fun": lambda q: 1 - q.sum()},
+            options={"ftol": 1e-14, "maxiter": 1000},
+        )  # fmt: skip
+        if result.x.sum() <= 1 + 1e-9:
+            best = max(best, -result.fun)
+    assert support_bound(models, sigma, prior, reference) == pytest.approx(best, abs=1e-6)
+
+
+def test_bounds_are_exact_for_two_candidates():
+    """Two candidates at distance d: Bayes success is Phi(d/2), and so are the ball bounds."""
+    models = np.array([[0.0], [1.3]])
+    exact = ndtr(0.65)
+    assert anchor_bound(models, 1.0) == pytest.approx(exact, rel=1e-6)
+    assert support_bound(models, 1.0) == pytest.approx(exact, rel=1e-6)
+    estimate = bayes_success(models, 1.0, confidence=SURE, random_state=0)
+    assert estimate.low <= exact <= estimate.high
+    # Doubling the noise halves the distance: a forgotten scale would show.
+    assert support_bound(models, 2.0) == pytest.approx(ndtr(0.325), rel=1e-6)
+
+
+def test_block_noise_is_measured_in_its_own_units():
+    models = np.zeros((2, 2, 3))
+    models[1, 0, 0], models[1, 1, 1] = 3.0, 4.0
+    scaled = scaled_models(models, np.array([[1.0], [2.0]]))
+    assert np.linalg.norm(scaled[0] - scaled[1]) == pytest.approx(math.sqrt(9 + 4))
+    with pytest.raises(ValueError, match="without noise"):
+        scaled_models(models, np.array([[1.0], [0.0]]))
+    models[1, 1] = 0
+    assert scaled_models(models, np.array([[1.0], [0.0]])).shape == (2, 3)
+
+
+def test_simulation_is_the_best_attack():
+    """Counting the successes of the maximum a posteriori rule gives the same probability."""
+    rng = np.random.default_rng(0)
+    models, sigma, prior = random_support(rng, 6, 0.4)
+    estimate = bayes_success(models, sigma, prior, confidence=SURE, random_state=1)
+    points = scaled_models(models, sigma)
+    n = 40_000
+    truth = rng.choice(6, size=n, p=prior)
+    released = points[truth] + rng.standard_normal((n, points.shape[1]))
+    squares = ((released[:, None] - points) ** 2).sum(axis=2)
+    hits = np.count_nonzero(np.argmax(np.log(prior) - squares / 2, axis=1) == truth)
+    low, high = success_interval(hits, n, SURE)
+    assert low <= estimate.high
+    assert high >= estimate.low
+
+
+@pytest.mark.parametrize("m", [2, 100, 10_000])
+def test_many_candidates_and_extreme_noise(m):
+    models = np.random.default_rng(0).standard_normal((m, 3))
+    draws = 2000 if m < 1000 else 50
+    blind = bayes_success(models, 1e9, n_draws=draws, random_state=0)
+    assert blind.value == pytest.approx(1 / m, rel=1e-6)
+    assert bayes_success(models, 1e-9, n_draws=draws, random_state=0).value == pytest.approx(1)
+    assert support_bound(models, 1e9) == pytest.approx(1 / m, rel=1e-6)
+    assert support_bound(models, 1e-9) == pytest.approx(1)
+    assert anchor_bound(models, 1e-9) == 1
+
+
+def test_identical_candidates_teach_nothing():
+    models = np.ones((5, 4))
+    assert support_bound(models, 1.0) == pytest.approx(0.2)
+    assert anchor_bound(models, 1.0) == pytest.approx(0.2)
+    assert bayes_success(models, 1.0, n_draws=100).value == pytest.approx(0.2)
+
+
+def test_enclosing_ball_covers_and_is_small():
+    rng = np.random.default_rng(0)
+    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
+    centre, radius = enclosing_ball(corners + 5)
+    assert radius == pytest.approx(math.sqrt(3), rel=1e-3)
+    points = rng.standard_normal((40, 7))
+    centre, radius = enclosing_ball(points)
+    distances = np.linalg.norm(points - centre, axis=1)
+    assert distances.max() <= radius * (1 + 1e-12)
+    assert radius >= np.linalg.norm(points[:, None] - points, axis=2).max() / 2
+    better = minimize(lambda c: np.linalg.norm(points - c, axis=1).max(), centre,
+                      method="Nelder-Mead", options={"maxfev": 20_000, "xatol": 1e-9})  # fmt: skip
+    assert radius <= better.fun * 1.002
+
+
+def test_interval_covers():
+    n = 30
+    for p in (0.02, 0.3, 0.9):
+        covered = sum(
+            binom.pmf(k, n, p) for k in range(n + 1)
+            if success_interval(k, n)[0] <= p <= success_interval(k, n)[1]
+        )  # fmt: skip
+        assert covered >= 0.95
+    assert success_interval(0, 10)[0] == 0
+    assert success_interval(10, 10)[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: rero_bound(0.1, 1.0, method="best"), "method"),
+        (lambda: rero_bound(1.1, 1.0), "baseline"),
+        (lambda: rero_bound_dp(-0.1, 1.0, 0.0), "kappa"),
+        (lambda: rero_bound_dp(0.1, -1.0, 0.0), "epsilon"),
+        (lambda: baseline([0.5, 0.6]), "prior"),
+        (lambda: baseline([0.5, 0.5], eta=0.1), "distances"),
+        (lambda: baseline([0.5, 0.5], eta=-0.1), "eta"),
+        (lambda: support_bound(np.eye(3), 1.0, [0.5, 0.5]), "prior"),
+        (lambda: support_bound(np.eye(3), -1.0), "sigma"),
+        (lambda: bayes_success(np.eye(3), 1.0, n_draws=0), "n_draws"),
+        (lambda: success_interval(3, 2), "successes"),
+        (lambda: success_interval(1, 2, 1.0), "confidence"),
+    ],
+)
+def test_errors(call, match):
+    with pytest.raises(ValueError, match=match):
+        call()
+
+
+def test_direct_bound_is_the_ball_bound_at_the_sensitivity():
+    rho = 0.8
+    models = np.array([[rho, 0.0], [0.0, rho], [-rho, 0.0]])
+    assert anchor_bound(models, 1.0, reference=np.zeros(2)) == pytest.approx(
+        gaussian_power(1 / 3, rho)
+    )
