@@ -18,6 +18,7 @@ from .._version import __version__
 from ..policy.adjacency import (
     METRICS,
     ball_factors,
+    clip_entries,
     euclidean_radius,
     full_radius,
     map_row_ranges,
@@ -135,6 +136,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _fit(self, X: ArrayLike, y: ArrayLike) -> dict[str, Any]:
         self._check_parameters()
         X, y = self._validate(X, y)
+        X = clip_entries(X)
         n_samples, n_features = X.shape
         epsilon, delta = float(self.epsilon), float(self.delta)
         alpha, norm_bound = float(self.alpha), float(self.norm_bound)
@@ -260,7 +262,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=_DTYPES, reset=False)
+        X = clip_entries(validate_data(self, X, dtype=_DTYPES, reset=False))
         coef, intercept = self._linear_rule()
         scores = np.empty((len(X), len(coef)))
 

@@ -47,7 +47,7 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
         gap = MinimizerBound(**common, tol=0.0).gap(problem.radius)
         requested = 5e-4 * gap / shape[0] if self.tol is None else float(self.tol)
         # What rounding leaves within reach, and what it may hide, are public numbers.
-        reachable, rounding = _rounding(MinimizerBound(**common, tol=0.0), shape[1])
+        reachable, rounding = _rounding(MinimizerBound(**common, tol=requested), shape[1])
         tol = max(requested, reachable)
         return MinimizerBound(**common, tol=max(tol, _ACCEPTED * tol + rounding))
 
@@ -94,6 +94,8 @@ def _rounding(bound: MinimizerBound, n_features: int) -> tuple[float, float]:
         fit_intercept=bound.fit_intercept,
         n_classes=bound.n_classes,
     )
+    # The gradient is computed within the tolerance of the minimiser, not at it.
+    norm += bound.tol / bound.alpha
     loss = LOSSES[bound.loss]()
     size = row_norm * math.sqrt(loss.n_scores(bound.n_classes))
     reachable = 1e-13 * size * (1.0 + loss.curvature_bound * norm * row_norm)

@@ -225,7 +225,8 @@ class LinearObjective:
     def _back(self, rows: slice, block: Array, residuals: Array, out: Array) -> None:
         n_features = self.X.shape[1]
         if self.fit_intercept:
-            out[:, -1] += residuals.sum(axis=0)
+            # Along contiguous columns NumPy sums pairwise: many equal terms must not drift.
+            out[:, -1] += np.ascontiguousarray(residuals.T).sum(axis=1)
         if self._factors is not None:
             residuals = residuals * self._factors[rows, None]
         if len(out) == 1:
@@ -306,7 +307,7 @@ def gradient_rounding(
 
     Scores err by at most ``(d + 3) u norm row_norm``, which residuals pass on times their
     Lipschitz constant; summing n terms in blocks errs by at most ``(block + n / block) u`` times
-    their size. Columns of scores add in quadrature.
+    their size, and the projection factor of a row by ``d u``. Columns of scores add in quadrature.
 
     Parameters
     ----------
@@ -327,7 +328,8 @@ def gradient_rounding(
     kind = LOSSES[loss]()
     scores = (n_features + 3.0) * norm * row_norm * kind.curvature_bound
     rows = block_rows(n_features)
-    terms = rows + n_samples / rows + 8.0
+    # A row's projection factor errs like a sum of n_features squares.
+    terms = rows + n_samples / rows + n_features + 8.0
     sums = terms * kind.residual_bound(norm * row_norm)
     columns = math.sqrt(kind.n_scores(n_classes))
     return 2.0 * _UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

@@ -19,6 +19,8 @@ from .objectives import Array, LinearObjective
 
 _LBFGS_EVALUATIONS = 2000
 _NEWTON_STEPS = 100
+_CG_STEPS = 500
+_HALVINGS = 14
 _LARGEST_PRECONDITIONER = 2048
 
 
@@ -78,11 +80,8 @@ def evaluation_cap(smoothness: float, alpha: float, first_value: float, tol: flo
         The caps of the first two stages, and Nesterov's rate
         ``sqrt(L / alpha) log(4 L F(0) / tol^2)`` for the third.
     """
-    return (
-        _LBFGS_EVALUATIONS
-        + 50 * _NEWTON_STEPS
-        + _descent_steps(smoothness, alpha, first_value, tol)
-    )
+    newton = _NEWTON_STEPS * (1 + 2 * (_CG_STEPS + 2 + _HALVINGS))
+    return _LBFGS_EVALUATIONS + newton + _descent_steps(smoothness, alpha, first_value, tol)
 
 
 def _descent_steps(smoothness: float, alpha: float, first_value: float, tol: float) -> int:
@@ -152,7 +151,7 @@ def _whitening(objective: LinearObjective) -> Array | None:
     weight = objective.loss.curvature_bound / n_columns
     model = weight * objective.second_moment(8 * dimension)
     # The sample's own rounding must not make the model indefinite.
-    model[np.diag_indices(dimension)] += objective.alpha + 1e-6 * np.trace(model)
+    model[np.diag_indices(dimension)] += objective.alpha + 1e-12 * np.trace(model)
     return cholesky(model, lower=True, overwrite_a=True, check_finite=False)
 
 
@@ -201,34 +200,47 @@ def _lbfgs(counted: _Counted, theta: Array, factor: Array | None) -> Array:
 
 
 def _newton(counted: _Counted, theta: Array, factor: Array | None) -> Array:
-    """Newton steps accepted on the gradient norm, which a Newton direction always lowers."""
+    """Damped Newton steps, accepted on the gradient norm.
+
+    An exact Newton direction lowers that norm; one from conjugate gradients does so once it is
+    solved well enough, so a step that fails is solved again to the end.
+    """
     shape = counted.objective.shape
     size = theta.size
 
     def precondition(flat: Array) -> Array:
         return _unwhiten(factor, _whiten(factor, flat.reshape(shape))).ravel()
 
+    def curve(flat: Array) -> Array:
+        return counted.curvature_product(flat.reshape(shape)).ravel()
+
     preconditioner = LinearOperator((size, size), precondition, dtype=np.float64)
+    hessian = LinearOperator((size, size), curve, dtype=np.float64)
     for _ in range(_NEWTON_STEPS):
         _, gradient = counted.value_and_gradient(theta, curvature=True)
         norm = float(np.linalg.norm(gradient))
-
-        def curve(flat: Array) -> Array:
-            return counted.curvature_product(flat.reshape(shape)).ravel()
-
-        hessian = LinearOperator((size, size), curve, dtype=np.float64)
-        step, _ = cg(hessian, -gradient.ravel(), rtol=1e-3, maxiter=40, M=preconditioner)
-        step = step.reshape(shape)
-        length = 1.0
-        while length > 1e-4:
-            _, moved = counted.value_and_gradient(theta + length * step)
-            if np.linalg.norm(moved) <= (1.0 - 0.1 * length) * norm:
+        for accuracy in (1e-3, 1e-12):
+            step, _ = cg(
+                hessian, -gradient.ravel(), rtol=accuracy, maxiter=_CG_STEPS, M=preconditioner
+            )
+            moved = _shorten(counted, theta, step.reshape(shape), norm)
+            if moved is not None:
+                theta = moved
                 break
-            length *= 0.5
         else:
             return theta
-        theta = theta + length * step
     return theta
+
+
+def _shorten(counted: _Counted, theta: Array, step: Array, norm: float) -> Array | None:
+    """The longest halved step that lowers the gradient norm, or None."""
+    length = 1.0
+    for _ in range(_HALVINGS):
+        _, gradient = counted.value_and_gradient(theta + length * step)
+        if np.linalg.norm(gradient) <= (1.0 - 0.1 * length) * norm:
+            return theta + length * step
+        length *= 0.5
+    return None
 
 
 def _descent(counted: _Counted, theta: Array) -> None:

@@ -17,6 +17,9 @@ METRICS = ("euclidean", "manhattan", "chebyshev")
 #: Relative allowance for the rounding of rows and of their norms, applied to every bound.
 ROUNDING = 1e-6
 
+#: Entries are clipped to this size, a 1-Lipschitz map of each row that keeps squares finite.
+LARGEST_ENTRY = 1e140
+
 #: Values cast to float64 at a time: a block stays in the processor's cache.
 BLOCK_VALUES = 2**18
 
@@ -84,7 +87,8 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
     Parameters
     ----------
     rows : ndarray of shape (n_rows, n_features), float64
-        Rows; the caller has no need to know beforehand that they are finite.
+        Rows with entries clipped by :func:`clip_entries`; the caller has no need to know
+        beforehand that they are finite.
     norm_bound : float
         Radius of the ball.
 
@@ -105,23 +109,35 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
         inside = squares <= norm_bound * norm_bound
         if inside.all():
             return None
-        norms = np.sqrt(squares)
-        large = ~np.isfinite(norms)
-        if large.any():
-            peak = np.abs(rows[large]).max(axis=1)
-            if not np.isfinite(peak).all():
-                raise FloatingPointError("rows hold NaN or infinity.")
-            scaled = rows[large] / peak[:, None]
-            factors = np.ones(len(rows))
-            factors[~inside & ~large] = norm_bound / norms[~inside & ~large]
-            factors[large] = norm_bound / np.sqrt(np.vecdot(scaled, scaled)) / peak
-            return factors
-    return np.where(inside, 1.0, norm_bound / np.where(inside, 1.0, norms))
+        if not np.isfinite(squares).all():
+            raise FloatingPointError("rows hold NaN or infinity.")
+        return np.where(inside, 1.0, norm_bound / np.sqrt(np.where(inside, 1.0, squares)))
 
 
 def block_rows(n_features: int) -> int:
     """Rows in a block of :func:`row_blocks`, at most."""
-    return max(1, BLOCK_VALUES // n_features)
+    return max(1, min(4096, BLOCK_VALUES // n_features))
+
+
+def clip_entries(X: NDArray[np.floating]) -> NDArray[np.floating]:
+    """``X`` itself, or a copy with finite entries clipped to :data:`LARGEST_ENTRY` where needed.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Rows; NaN and infinity are left for :func:`ball_factors` to find.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+    """
+    if X.dtype != np.float64 or X.size == 0:
+        return X
+    with np.errstate(all="ignore"):
+        peak = max(float(X.max()), -float(X.min()))
+    if not LARGEST_ENTRY < peak < np.inf:
+        return X
+    return np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY)
 
 
 def row_blocks(
@@ -209,6 +225,7 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     X = np.asarray(X)
     if not np.issubdtype(X.dtype, np.floating):
         X = X.astype(np.float64)
+    X = clip_entries(X)
     projected = X
     for rows, block in row_blocks(X):
         try:

@@ -410,8 +410,11 @@ def gradient_gap(
     }[loss]
     gap = lipschitz * radius
     if method == "tight":
+        # Extreme parameters overflow to infinity, which bounds anything.
         tight = {"logistic": _logistic_gap, "softmax": _softmax_gap, "squared_hinge": _hinge_gap}
-        gap = min(gap, tight[loss](radius, norm_bound, augmented, bound))
+        with np.errstate(all="ignore"):
+            sharper = tight[loss](radius, norm_bound, augmented, bound)
+        gap = min(gap, sharper) if sharper >= 0.0 else gap
     same_label = math.sqrt(heads) * gap
     if not label_change:
         return same_label * _UP
@@ -486,7 +489,7 @@ def _certified_maximum(
     best = float(value(edges).max())
     certified = best
     for _ in range(200):
-        bounds = upper(lows, highs)
+        bounds = np.nan_to_num(upper(lows, highs), nan=math.inf, posinf=math.inf)
         alive = bounds > best * (1.0 + _EXCESS)
         certified = max(certified, float(bounds[~alive].max(initial=0.0)))
         if not alive.any():
@@ -497,7 +500,12 @@ def _certified_maximum(
             break
         best = max(best, float(value(middles).max()))
         lows, highs = np.concatenate([lows, middles]), np.concatenate([middles, highs])
-    return max(certified, float(upper(lows, highs).max()))
+    return max(certified, _largest(upper(lows, highs)))
+
+
+def _largest(bounds: NDArray[np.float64]) -> float:
+    """Largest bound; infinity where overflow left none."""
+    return float(np.nan_to_num(bounds, nan=math.inf, posinf=math.inf).max())
 
 
 def _softmax_gap(radius: float, norm_bound: float, augmented: float, bound: float) -> float:
@@ -516,8 +524,8 @@ def _hinge_gap(radius: float, norm_bound: float, augmented: float, bound: float)
     """Ends of a convex function of the smaller hinge; for r > B also the two-margin search."""
     square, drop = augmented**2, _square_loss(radius, norm_bound)
     height = 1.0 + bound * augmented
-    lower = max(height - bound * radius, 0.0)
-    difference = height - lower
+    difference = min(bound * radius, height)
+    lower = height - difference
     apart = difference * (difference * square + lower * drop) + height * lower * radius**2
     gap = 2.0 * math.sqrt(max(height**2 * radius**2, apart))
     if radius > norm_bound:
@@ -562,7 +570,7 @@ def _hinge_gap_far(radius: float, augmented: float, least: float, bound: float) 
         u = np.clip(u1, None, v1 + radius)
         v = np.minimum(np.maximum(v0, u - radius), u)
         best = max(best, float(upper(u, u, v, v).max()))
-        bounds = upper(u0, u1, v0, v1)
+        bounds = np.nan_to_num(upper(u0, u1, v0, v1), nan=math.inf, posinf=math.inf)
         alive = bounds > best * (1.0 + _HINGE_EXCESS)
         certified = max(certified, float(bounds[~alive].max(initial=0.0)))
         if not alive.any():
@@ -577,4 +585,4 @@ def _hinge_gap_far(radius: float, augmented: float, least: float, bound: float) 
             np.concatenate([v0, vm, v0, vm]),
             np.concatenate([vm, v1, vm, v1]),
         )
-    return max(certified, float(upper(u0, u1, v0, v1).max()))
+    return max(certified, _largest(upper(u0, u1, v0, v1)))

@@ -115,6 +115,31 @@ def test_release_states_the_gap_and_the_noise(Head, sensitivity):
     assert release.epsilon_full_radius > 2.0
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("Head", HEADS)
+def test_protected_labels_pay_for_label_changes(Head, n_classes):
+    X, y = data(300, n_classes)
+    head = Head(protect_labels=True, classes=range(n_classes), radius=0.01, alpha=0.1)
+    release = head.fit(X, y).release_
+    loss = "softmax" if Head is BallDPLogisticRegression else "squared_hinge"
+    gap = gradient_gap(loss, 0.01, alpha=0.1, norm_bound=1.0, n_classes=n_classes,
+                       fit_intercept=head.fit_intercept, label_change=True)  # fmt: skip
+    assert release.sensitivity >= gap / (0.1 * 300)
+    assert release.guarantee(labels="public").rho < 0.2 * release.guarantee().rho
+
+
+@pytest.mark.parametrize("Head", HEADS)
+def test_rows_that_project_alike_are_alike(noise_free, Head):
+    """Rows whose products would overflow before their projection give the same minimiser."""
+    X, y = np.ones((10, 3)), np.r_[np.ones(9, int), 0]
+    X[1] = [1e-3, -0.2, 0.5]
+    expected = Head(alpha=1e-4).fit(X, y).coef_
+    for size in (1e12, 1e150, 1.7e308):
+        huge = X.copy()
+        huge[0] = size
+        np.testing.assert_allclose(Head(alpha=1e-4).fit(huge, y).coef_, expected, atol=1e-6)
+
+
 def test_tight_needs_less_noise_than_the_paper():
     X, y = data(300, 3)
     for Head in HEADS:

@@ -105,6 +105,49 @@ def test_gradient_rounding_bounds_the_error(loss, n_classes):
     assert error <= bound
 
 
+def test_gradient_rounding_covers_the_projection_of_long_rows():
+    d = 300_000
+    X = np.vstack([np.full(d, 0.3), np.full(d, 0.11)])
+    objective = LinearObjective("logistic", X, np.array([1, 0]), 2, alpha=1e3, norm_bound=1.0,
+                                fit_intercept=False)  # fmt: skip
+    gradient = objective.value_and_gradient(np.zeros(objective.shape))[1]
+    # At zero the two residuals are -1/2 and 1/2 and both rows project to 1/sqrt(d): they cancel.
+    error = np.linalg.norm(gradient)
+    bound = gradient_rounding("logistic", n_samples=2, n_features=d, n_classes=2,
+                              norm=1.0 / 1e3, row_norm=1.0)  # fmt: skip
+    assert error <= bound
+    one = LinearObjective("logistic", X[:1], np.array([1]), 2, alpha=1e3, norm_bound=1.0,
+                          fit_intercept=False)  # fmt: skip
+    single = one.value_and_gradient(np.zeros(one.shape))[1]
+    with mpmath.workdps(40):
+        exact = -mpmath.mpf(1) / 2 / mpmath.sqrt(d)
+        error = float(abs(mpmath.mpf(float(single[0, 0])) - exact) * mpmath.sqrt(d))
+    assert error <= bound
+
+
+def test_row_norm_counts_the_intercept():
+    assert make("logistic", 2, norm_bound=2.0).row_norm == pytest.approx(np.sqrt(5))
+    assert make("logistic", 2, norm_bound=2.0, fit_intercept=False).row_norm == 2.0
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_curvature_bound_holds_and_is_attained(loss, n_classes):
+    kind = LOSSES[loss]()
+    rng = np.random.default_rng(0)
+    columns = kind.n_scores(n_classes)
+    scores = np.vstack([rng.standard_normal((3000, columns)) * 2, np.zeros((1, columns))])
+    scores = np.vstack([scores, np.r_[8.0, 8.0, np.full(columns, -8.0)][None, :columns]])
+    codes = np.zeros(len(scores), int)
+    curvature = kind.evaluate(scores.copy(), codes)[2]
+    largest = 0.0
+    direction = rng.standard_normal(scores.shape)
+    for _ in range(60):
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True) + 1e-300
+        direction = kind.curve(curvature, direction)
+        largest = max(largest, np.linalg.norm(direction, axis=1).max())
+    assert 0.9 * kind.curvature_bound <= largest <= kind.curvature_bound * (1 + 1e-12)
+
+
 def _mpmath_gradient(objective, theta):
     with mpmath.workdps(40):
         total = mpmath.zeros(*theta.shape)

@@ -6,9 +6,9 @@ import pytest
 from sklearn_balldp import BallDPLogisticRegression
 from sklearn_balldp.heads import convex, solver
 from sklearn_balldp.heads.convex import _rounding
-from sklearn_balldp.heads.objectives import LinearObjective
+from sklearn_balldp.heads.objectives import LinearObjective, gradient_rounding
 from sklearn_balldp.heads.solver import ConvergenceError, evaluation_cap, minimise
-from sklearn_balldp.privacy.sensitivity import MinimizerBound
+from sklearn_balldp.privacy.sensitivity import MinimizerBound, minimizer_norm_bound
 
 CASES = [("logistic", 2), ("softmax", 3), ("squared_hinge", 2), ("squared_hinge", 3)]
 RNG = np.random.default_rng(0)
@@ -35,6 +35,11 @@ def hostile():
     yield "opposed duplicates", np.repeat(unit(RNG.standard_normal((30, 8))), 2, axis=0), y
     yield "tiny rows", 1e-12 * RNG.standard_normal((60, 8)), y
     yield "huge rows", 1e12 * RNG.standard_normal((60, 8)), y
+    yield (
+        "columns of all sizes",
+        RNG.standard_normal((500, 20)) * np.logspace(0, -8, 20),
+        (np.arange(500) % 3),
+    )
 
 
 HOSTILE = list(hostile())
@@ -111,6 +116,25 @@ def test_lowered_cap_raises_without_data():
     assert error.value.__context__ is None
 
 
+def test_unreachable_tolerance_raises_without_data():
+    X, y = unit(RNG.standard_normal((20, 3))), np.arange(20) % 2
+    objective = LinearObjective("logistic", X, y, 2, alpha=1.0, norm_bound=1.0, fit_intercept=True)
+    with pytest.raises(ConvergenceError) as error:
+        minimise(objective, tol=1e-30)
+    assert not any(character.isdigit() for character in str(error.value))
+
+
+def test_many_equal_rows_do_not_drift():
+    """Sequential sums of equal terms move in steps that would keep the gradient off zero."""
+    n = 262_144
+    codes = (np.arange(n) < 0.63 * n).astype(int)
+    objective = LinearObjective(
+        "softmax", np.full((n, 1), 0.7), codes, 3, alpha=1.0, norm_bound=1.0, fit_intercept=True
+    )
+    theta = minimise(objective, tol=3e-13, max_evaluations=300)
+    assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= 3e-13
+
+
 def test_cap_is_public_and_finite():
     cap = evaluation_cap(0.5, 1e-8, np.log(2), 1e-9)
     assert isinstance(cap, int)
@@ -127,7 +151,11 @@ def test_stated_tolerance_covers_acceptance_and_rounding(tol, monkeypatch):
         lambda objective, tol, start: accepted.append(tol) or minimise(objective, tol=tol),
     )  # fmt: skip
     release = BallDPLogisticRegression(tol=tol).fit(X, y).release_
-    _, rounding = convex._rounding(release.bound, 5)
+    rounding = gradient_rounding(
+        "logistic", n_samples=60, n_features=5, n_classes=2,
+        norm=minimizer_norm_bound("logistic", alpha=0.01, norm_bound=1.0, fit_intercept=True),
+        row_norm=np.sqrt(2),
+    )  # fmt: skip
     assert release.tol == release.bound.tol >= (tol or 0.0)
     assert accepted[0] + rounding <= release.tol * (1 + 1e-12)
     assert accepted[0] <= 0.9 * release.tol

@@ -255,6 +255,44 @@ def test_label_changes():
     assert gradient_gap("squared_hinge", 0.1, **arguments) == pytest.approx(4 * height)
 
 
+def test_bound_allowances():
+    common = dict(n_samples=10**9, alpha=1e-8, norm_bound=2.0, fit_intercept=True, method="tight",
+                  label_change=False)  # fmt: skip
+    for loss, n_classes in SETTINGS:
+        bound = MinimizerBound(loss=loss, n_classes=n_classes, tol=1e-9, **common)
+        arguments = {"alpha": 1e-8, "fit_intercept": True, "n_classes": n_classes}
+        rounded = gradient_gap(loss, 0.3 * (1 + 1e-6), norm_bound=2 * (1 + 1e-6), **arguments)
+        assert bound.gap(0.3) >= rounded > gradient_gap(loss, 0.3, norm_bound=2.0, **arguments)
+        assert bound.at(0.3)[0] > rounded / (1e-8 * 10**9) + 2 * 1e-9 / 1e-8
+        heads = n_classes if loss == "squared_hinge" and n_classes > 2 else 1
+        norm = minimizer_norm_bound(loss, norm_bound=2 * (1 + 1e-6), **arguments)
+        assert bound.norm() == pytest.approx(np.sqrt(heads) * norm)
+
+
+def test_label_change_of_one_versus_rest():
+    arguments = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": False}
+    flipped = gradient_gap("squared_hinge", 0.1, label_change=True, **arguments)
+    other = gradient_gap("squared_hinge", 2.0, **arguments)
+    stacked = gradient_gap("squared_hinge", 0.1, n_classes=10, label_change=True, **arguments)
+    assert stacked == pytest.approx(np.sqrt(2 * flipped**2 + 8 * other**2))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_tiny_radii_are_not_lost_in_rounding(loss):
+    arguments = {"alpha": 1e-4, "norm_bound": 1.0, "fit_intercept": False}
+    slopes = [gradient_gap(loss, 10.0**-k, **arguments) * 10.0**k for k in range(5, 30, 3)]
+    np.testing.assert_allclose(slopes, slopes[0], rtol=1e-2)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_extreme_parameters_stay_bounded_without_warnings(loss):
+    for alpha in (1e-100, 1e100):
+        for norm_bound in (1e-100, 1e80, 1e100):
+            gap = gradient_gap(loss, norm_bound * 1.5, alpha=alpha, norm_bound=norm_bound,
+                               fit_intercept=False)  # fmt: skip
+            assert gap > 0
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [({"loss": "hinge"}, "loss must be"), ({"method": "best"}, "sensitivity must be"),
