@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from ..policy.adjacency import ball_factors, map_row_ranges, row_blocks
+from ..policy.adjacency import ball_factors, block_rows, map_row_ranges, row_blocks
 from ..privacy.sensitivity import COUNT_MODES, PrototypeBound
 from .base import BaseBallDPClassifier, Problem, check_option, log_probabilities
 
@@ -214,7 +214,8 @@ def class_sums(
 
     def sums(start: int, stop: int) -> NDArray[np.float64]:
         total = np.zeros((n_classes, X.shape[1]))
-        for rows, block in row_blocks(X, start, stop):
+        # One pass only: larger blocks spend less time between them.
+        for rows, block in row_blocks(X, start, stop, size=2 * block_rows(X.shape[1])):
             factors = ball_factors(block, norm_bound)
             weights = np.ones(len(block)) if factors is None else factors
             # Column i of the indicator holds row i's weight at its class.

@@ -173,7 +173,7 @@ def test_monotone_and_below_the_paper(loss, n_classes, norm_bound, fit_intercept
                      "n_classes": n_classes}  # fmt: skip
         tight = np.array([gradient_gap(loss, r, **arguments) for r in radii])
         paper = np.array([gradient_gap(loss, r, method="paper", **arguments) for r in radii])
-        assert np.all(np.diff(tight) >= -1e-4 * tight[:-1])  # certified cells: 1e-4 of excess
+        assert np.all(np.diff(tight) >= -2e-4 * tight[:-1])  # certified cells: that much excess
         assert np.all(tight <= paper)
         changed = [gradient_gap(loss, r, label_change=True, **arguments) for r in radii]
         assert np.all(changed >= tight)
