@@ -255,11 +255,15 @@ def test_adversarial_datasets_nearly_reach_the_sensitivity(loss, radius, alpha, 
         return np.where(error + other_error < 1e-10, moved, 0.0)
 
     size = (bulk + 2) * d + bulk
-    result = differential_evolution(
-        lambda v: -ratio(v), [(-1.5, 1.5)] * size, vectorized=True, popsize=12, maxiter=400,
-        tol=0, polish=False, rng=0, updating="deferred",
-    )  # fmt: skip
-    best = -result.fun
+    best = 0.0
+    for restart in range(3):  # a single search may stall in a local maximum
+        result = differential_evolution(
+            lambda v: -ratio(v), [(-1.5, 1.5)] * size, vectorized=True, popsize=12, maxiter=600,
+            tol=0, polish=False, rng=restart, updating="deferred",
+        )  # fmt: skip
+        best = max(best, -result.fun)
+        if best > least + 0.02:
+            break
     print(f"{loss} r={radius}: the minimiser moves by {best:.3f} of G / (alpha n)")
     assert least <= best <= 1
 
