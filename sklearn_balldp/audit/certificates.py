@@ -421,7 +421,8 @@ def support_bound(
         if middle in (low, high):
             break
         low, high = (middle, high) if total > 1.0 else (low, middle)
-    return min(1.0, best)
+    # Distances below 1e-12 counted as zero above; this covers what they could add.
+    return min(1.0, best + 1e-12)
 
 
 @dataclass(frozen=True)

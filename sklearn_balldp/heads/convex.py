@@ -49,7 +49,13 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
         # What rounding leaves within reach, and what it may hide, are public numbers.
         reachable, rounding = _rounding(MinimizerBound(**common, tol=requested), shape[1])
         tol = max(requested, reachable)
-        return MinimizerBound(**common, tol=max(tol, _ACCEPTED * tol + rounding))
+        bound = MinimizerBound(**common, tol=max(tol, _ACCEPTED * tol + rounding))
+        if _accepted(bound, shape[1]) < 0.5 * tol:
+            raise ValueError(
+                f"alpha={problem.alpha!r} is too small: in double precision no minimiser can be "
+                "certified at this shape; raise alpha."
+            )
+        return bound
 
     def _minimise(
         self,
@@ -66,9 +72,7 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
             norm_bound=bound.norm_bound,
             fit_intercept=bound.fit_intercept,
         )
-        _, rounding = _rounding(bound, problem.X.shape[1])
-        accepted = min(_ACCEPTED * bound.tol, bound.tol - rounding)
-        return minimise(objective, tol=accepted, start=start)
+        return minimise(objective, tol=_accepted(bound, problem.X.shape[1]), start=start)
 
     def _n_values(self, problem: Problem) -> int:
         n_scores = 1 if problem.n_classes == 2 else problem.n_classes
@@ -81,6 +85,12 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
 
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return self.coef_, self.intercept_
+
+
+def _accepted(bound: MinimizerBound, n_features: int) -> float:
+    """Computed gradient norm that, with its rounding, stays within the certified one."""
+    _, rounding = _rounding(bound, n_features)
+    return min(_ACCEPTED * bound.tol, bound.tol - rounding)
 
 
 def _rounding(bound: MinimizerBound, n_features: int) -> tuple[float, float]:

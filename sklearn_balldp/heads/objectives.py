@@ -197,19 +197,19 @@ class LinearObjective:
         return self.loss.value_at_zero(self.n_classes)
 
     def _projection(self) -> Array | None:
-        def project(start: int, stop: int) -> list[Array | None]:
-            return [ball_factors(b, self.norm_bound) for _, b in row_blocks(self.X, start, stop)]
+        """One factor a row, or None when every row lies inside the ball."""
+        factors = np.ones(len(self.X))
 
-        factors = [f for part in map_row_ranges(project, *self.X.shape) for f in part]
-        if all(f is None for f in factors):
-            return None
-        # A second pass is rare and cheap next to the solve.
-        ones = np.ones(len(self.X))
-        for rows, block in row_blocks(self.X):
-            part = ball_factors(block, self.norm_bound)
-            if part is not None:
-                ones[rows] = part
-        return ones
+        def project(start: int, stop: int) -> bool:
+            outside = False
+            for rows, block in row_blocks(self.X, start, stop):
+                part = ball_factors(block, self.norm_bound)
+                if part is not None:
+                    factors[rows] = part
+                    outside = True
+            return outside
+
+        return factors if any(map_row_ranges(project, *self.X.shape)) else None
 
     def _scores(self, rows: slice, block: Array, theta: Array) -> Array:
         n_features = self.X.shape[1]

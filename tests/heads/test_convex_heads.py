@@ -304,7 +304,8 @@ def test_nothing_noiseless_in_the_pickle(monkeypatch, Head):
 @pytest.mark.parametrize("Head", HEADS)
 @pytest.mark.parametrize(
     ("params", "match"),
-    [({"sensitivity": "best"}, "sensitivity .*tight"), ({"tol": 0.0}, "tol"),
+    [({"alpha": 1e-30}, "alpha=1e-30 is too small"),
+     ({"sensitivity": "best"}, "sensitivity .*tight"), ({"tol": 0.0}, "tol"),
      ({"tol": -1e-3}, "tol"), ({"alpha": -1}, "alpha"),
      ({"fit_intercept": "yes"}, "fit_intercept"), ({"radius": 0.0}, "radius"),
      ({"epsilon": 0}, "epsilon"), ({"protect_labels": True}, "classes=None"),
