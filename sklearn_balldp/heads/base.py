@@ -3,7 +3,8 @@
 import numbers
 import warnings
 from abc import ABCMeta, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,8 @@ from ..privacy.sensitivity import as_float_or_tuple
 
 # float64 first: integer input becomes float64; the other two are read in row blocks.
 _DTYPES = (np.float64, np.float32, np.float16)
+
+Neighbours = Callable[[int, NDArray[np.floating], NDArray[np.intp]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -172,8 +175,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         except FloatingPointError:
             assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
             raise ValueError("X contains rows whose norm cannot be computed; rescale X.") from None
-        blocks = np.reshape(sigma, (-1,) + (1,) * (parameters.ndim - 1))
-        parameters = add_gaussian_noise(parameters, blocks, self.random_state)
+        parameters = self._add_noise(parameters, sigma)
 
         full = bound.at(full_radius(norm_bound))
         public_labels = "labels and class counts are public"
@@ -212,10 +214,52 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             raise RuntimeError("the release misses its own guarantee: please report this.")
         return {"classes_": classes, **self._publish(parameters, problem), "release_": release}
 
-    def _validate(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray, NDArray]:
+    def _add_noise(self, parameters: NDArray[np.float64], sigma: Any) -> NDArray[np.float64]:
+        """The parameters with noise of this head's own sampler, one scale a block."""
+        blocks = np.reshape(sigma, (-1,) + (1,) * (parameters.ndim - 1))
+        return add_gaussian_noise(parameters, blocks, self.random_state)
+
+    def _known(self, X: ArrayLike, y: ArrayLike) -> Problem:
+        """The fitted head's problem on the records of an audit."""
+        check_is_fitted(self)
+        X, y = self._validate(X, y, reset=False)
+        release, classes = self.release_, self.classes_
+        codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+        if not np.all(classes[codes] == y):
+            raise ValueError("y holds labels that the released model does not know.")
+        assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+        radius = euclidean_radius(
+            release.radius,
+            release.metric,
+            norm_bound=release.norm_bound,
+            n_features=release.n_features,
+        )
+        rows = clip_entries(X)
+        return Problem(rows, codes, classes, release.alpha, release.norm_bound, radius)
+
+    def _neighbours(self, problem: Problem, bound: Any) -> Neighbours:
+        """Noiseless models of datasets next to ``problem``, for audits; nothing stays here.
+
+        The function returned takes the position of the record to leave out, and the records
+        (rows, codes) each of which takes its place in turn.
+        """
+
+        def models(
+            left_out: int, rows: NDArray[np.floating], codes: NDArray[np.intp]
+        ) -> NDArray[np.float64]:
+            X = problem.X.astype(np.promote_types(problem.X.dtype, rows.dtype))
+            labels = problem.codes.copy()
+            fits = []
+            for X[left_out], labels[left_out] in zip(rows, codes, strict=True):
+                fits.append(self._minimise(replace(problem, X=X, codes=labels), bound))
+            return np.stack(fits)
+
+        return models
+
+    def _validate(self, X: ArrayLike, y: ArrayLike, reset: bool = True) -> tuple[NDArray, NDArray]:
         try:
             # Finiteness is checked in the pass that computes the norms.
-            return validate_data(self, X, y, dtype=_DTYPES, ensure_all_finite=False)
+            return validate_data(self, X, y, dtype=_DTYPES, ensure_all_finite=False, reset=reset)
         except ValueError as error:
             # scikit-learn quotes the offending cells; private cells stay out of messages.
             text = str(error)

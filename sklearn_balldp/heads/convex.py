@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from ..policy.adjacency import ROUNDING
 from ..privacy.sensitivity import METHODS, MinimizerBound, minimizer_norm_bound
-from .base import BaseBallDPClassifier, Problem, check_option, check_positive
-from .objectives import LOSSES, LinearObjective, gradient_rounding
-from .solver import minimise
+from .base import BaseBallDPClassifier, Neighbours, Problem, check_option, check_positive
+from .objectives import LOSSES, LinearObjective, ReplacedRecord, gradient_rounding
+from .solver import hessian_factor, minimise, newton_step
 
 # Share of the certified gradient norm that the computed one may use; the rest is its rounding.
 _ACCEPTED = 0.9
@@ -57,22 +57,30 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
             )
         return bound
 
-    def _minimise(
-        self,
-        problem: Problem,
-        bound: MinimizerBound,
-        start: NDArray[np.float64] | None = None,
-    ) -> NDArray[np.float64]:
-        objective = LinearObjective(
-            bound.loss,
-            problem.X,
-            problem.codes,
-            problem.n_classes,
-            alpha=bound.alpha,
-            norm_bound=bound.norm_bound,
-            fit_intercept=bound.fit_intercept,
-        )
-        return minimise(objective, tol=_accepted(bound, problem.X.shape[1]), start=start)
+    def _minimise(self, problem: Problem, bound: MinimizerBound) -> NDArray[np.float64]:
+        tol = _accepted(bound, problem.X.shape[1])
+        return minimise(_objective(problem, bound), tol=tol)
+
+    def _neighbours(self, problem: Problem, bound: MinimizerBound) -> Neighbours:
+        tol = _accepted(bound, problem.X.shape[1])
+        objective = _objective(problem, bound)
+        theta = minimise(objective, tol=tol)
+        gradient = objective.value_and_gradient(theta)[1]
+        factor = hessian_factor(objective, theta)
+
+        def models(
+            left_out: int, rows: NDArray[np.floating], codes: NDArray[np.intp]
+        ) -> NDArray[np.float64]:
+            """Warm starts: one record moves the minimiser little, and the Hessian less."""
+            fits = []
+            for row, code in zip(rows, codes, strict=True):
+                neighbour = ReplacedRecord(objective, left_out, row, code)
+                moved = gradient + neighbour.gradient_change(theta)
+                start = newton_step(theta, moved, factor)
+                fits.append(minimise(neighbour, tol=tol, start=start, factor=factor))
+            return np.stack(fits)
+
+        return models
 
     def _n_values(self, problem: Problem) -> int:
         n_scores = 1 if problem.n_classes == 2 else problem.n_classes
@@ -85,6 +93,18 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
 
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return self.coef_, self.intercept_
+
+
+def _objective(problem: Problem, bound: MinimizerBound) -> LinearObjective:
+    return LinearObjective(
+        bound.loss,
+        problem.X,
+        problem.codes,
+        problem.n_classes,
+        alpha=bound.alpha,
+        norm_bound=bound.norm_bound,
+        fit_intercept=bound.fit_intercept,
+    )
 
 
 def _accepted(bound: MinimizerBound, n_features: int) -> float:

@@ -9,6 +9,7 @@ A loss maps scores to values, residuals (derivatives by score) and curvatures, a
 of rows; :class:`LinearObjective` knows nothing of losses.
 """
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Protocol
@@ -173,7 +174,7 @@ class LinearObjective:
         norm_bound: float,
         fit_intercept: bool,
     ) -> None:
-        self.loss = LOSSES[loss]()
+        self.loss, self.loss_name = LOSSES[loss](), loss
         self.X, self.codes, self.alpha = X, codes, float(alpha)
         self.norm_bound, self.fit_intercept = float(norm_bound), fit_intercept
         self.n_classes = n_classes
@@ -276,6 +277,28 @@ class LinearObjective:
         parts = map_row_ranges(evaluate, *self.X.shape)
         return sum(parts[1:], parts[0]) / len(self.X) + self.alpha * direction
 
+    def hessian(self, theta: Array) -> Array:
+        """Hessian at ``theta``, for one score column."""
+        self.value_and_gradient(theta, curvature=True)
+        curvature = self._curvature
+        dimension = self.shape[1]
+
+        def accumulate(start: int, stop: int) -> Array:
+            total = np.zeros((dimension, dimension))
+            for rows, block in row_blocks(self.X, start, stop):
+                augmented = np.ones((len(block), dimension))
+                augmented[:, : block.shape[1]] = block
+                if self._factors is not None:
+                    augmented[:, : block.shape[1]] *= self._factors[rows, None]
+                augmented *= np.sqrt(curvature[rows])
+                total += augmented.T @ augmented
+            return total
+
+        parts = map_row_ranges(accumulate, *self.X.shape)
+        hessian = sum(parts[1:], parts[0]) / len(self.X)
+        hessian[np.diag_indices(dimension)] += self.alpha
+        return hessian
+
     def second_moment(self, n_rows: int) -> Array:
         """Second moment of about ``n_rows`` augmented rows, evenly spread: a preconditioner."""
         step = max(1, len(self.X) // n_rows)
@@ -292,6 +315,66 @@ class LinearObjective:
             moment[:-1, -1] = moment[-1, :-1]
             moment[-1, -1] = len(sample)
         return moment / len(sample)
+
+
+class ReplacedRecord:
+    """A :class:`LinearObjective` in which one record is replaced, without a copy of the rows.
+
+    Parameters
+    ----------
+    objective : LinearObjective
+        Objective of all records.
+    left_out : int
+        Position of the record that is replaced.
+    row : ndarray of shape (n_features,)
+        Row that takes its place.
+    code : int
+        Its class.
+    """
+
+    def __init__(
+        self, objective: LinearObjective, left_out: int, row: NDArray[np.floating], code: int
+    ) -> None:
+        # A copy of its own: curvatures are kept on the object, and audits run on threads.
+        self._all = copy.copy(objective)
+        self.shape, self.alpha = objective.shape, objective.alpha
+        self.smoothness, self.value_at_zero = objective.smoothness, objective.value_at_zero
+        self.loss = objective.loss
+        self._old = self._single(objective.X[left_out], int(objective.codes[left_out]))
+        self._new = self._single(row, int(code))
+
+    def _single(self, row: NDArray[np.floating], code: int) -> LinearObjective:
+        return LinearObjective(
+            self._all.loss_name,
+            row[None],
+            np.array([code]),
+            self._all.n_classes,
+            alpha=0.0,
+            norm_bound=self._all.norm_bound,
+            fit_intercept=self._all.fit_intercept,
+        )
+
+    def gradient_change(self, theta: Array) -> Array:
+        """Gradient at ``theta`` minus that of all records; touches two records."""
+        new, old = self._new.value_and_gradient(theta)[1], self._old.value_and_gradient(theta)[1]
+        return (new - old) / len(self._all.X)
+
+    def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
+        """As :meth:`LinearObjective.value_and_gradient`."""
+        value, gradient = self._all.value_and_gradient(theta, curvature)
+        new, new_gradient = self._new.value_and_gradient(theta, curvature)
+        old, old_gradient = self._old.value_and_gradient(theta, curvature)
+        n_samples = len(self._all.X)
+        return value + (new - old) / n_samples, gradient + (new_gradient - old_gradient) / n_samples
+
+    def curvature_product(self, direction: Array) -> Array:
+        """As :meth:`LinearObjective.curvature_product`."""
+        new = self._new.curvature_product(direction) - self._old.curvature_product(direction)
+        return self._all.curvature_product(direction) + new / len(self._all.X)
+
+    def second_moment(self, n_rows: int) -> Array:
+        """As :meth:`LinearObjective.second_moment`, of all records."""
+        return self._all.second_moment(n_rows)
 
 
 def gradient_rounding(

@@ -3,8 +3,9 @@ r"""A minimiser that proves its tolerance.
 Three stages, each of which stops as soon as the gradient norm is small enough: L-BFGS in
 coordinates whitened by a sampled second moment; damped Newton with conjugate gradients, which
 needs no function values and so reaches the rounding level; accelerated gradient descent, whose
-rate is known on every dataset of the domain and whose length is a public number. One last full
-evaluation in float64 certifies the result, whichever stage produced it.
+rate is known on every dataset of the domain and whose length is a public number. Whichever stage
+produced it, the result is certified by a full evaluation in float64. A warm start (audits solve
+many neighbouring datasets) is first tried with steps of a fixed Hessian.
 """
 
 import math
@@ -21,6 +22,7 @@ _LBFGS_EVALUATIONS = 2000
 _NEWTON_STEPS = 100
 _CG_STEPS = 500
 _HALVINGS = 14
+_CHORD_STEPS = 20
 _LARGEST_PRECONDITIONER = 2048
 
 
@@ -81,7 +83,8 @@ def evaluation_cap(smoothness: float, alpha: float, first_value: float, tol: flo
         ``sqrt(L / alpha) log(4 L F(0) / tol^2)`` for the third.
     """
     newton = _NEWTON_STEPS * (1 + 2 * (_CG_STEPS + 2 + _HALVINGS))
-    return _LBFGS_EVALUATIONS + newton + _descent_steps(smoothness, alpha, first_value, tol)
+    first = _CHORD_STEPS + _LBFGS_EVALUATIONS
+    return first + newton + _descent_steps(smoothness, alpha, first_value, tol)
 
 
 def _descent_steps(smoothness: float, alpha: float, first_value: float, tol: float) -> int:
@@ -95,6 +98,7 @@ def minimise(
     *,
     tol: float,
     start: Array | None = None,
+    factor: Array | None = None,
     max_evaluations: int | None = None,
 ) -> Array:
     """Parameters whose computed gradient norm is at most ``tol``.
@@ -107,6 +111,9 @@ def minimise(
         Gradient norm, as computed in float64; public, fixed before the data are seen.
     start : ndarray of shape ``objective.shape``, optional
         Warm start, such as the minimiser of a neighbouring dataset; zero by default.
+    factor : ndarray, optional
+        Lower Cholesky factor of a model of the Hessian, such as :func:`hessian_factor`; a cheap
+        model is computed by default.
     max_evaluations : int, optional
         Cap on passes over the rows. The default, :func:`evaluation_cap`, is never reached; a
         smaller one can be, and whether it is depends on the data, which voids the guarantee.
@@ -127,17 +134,19 @@ def minimise(
         )
     counted = _Counted(objective, tol, max_evaluations)
     theta = np.zeros(objective.shape) if start is None else np.array(start, dtype=np.float64)
-    factor = _whitening(objective)
+    if factor is None:
+        factor = _whitening(objective)
     # Row ranges run on threads of their own; BLAS inside them must not spawn more.
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         try:
+            # A factor that several score columns share is too rough for it.
+            if start is not None and objective.shape[0] == 1:
+                theta = _chord(counted, theta, factor)
             theta = _lbfgs(counted, theta, factor)
             theta = _newton(counted, theta, factor)
             _descent(counted, theta)
         except _Reached as reached:
-            gradient = objective.value_and_gradient(reached.theta)[1]
-            if np.linalg.norm(gradient) <= tol:
-                return reached.theta
+            return reached.theta
     raise ConvergenceError(
         "the gradient did not reach tol; tol is below what rounding allows: pass a larger tol."
     )
@@ -153,6 +162,50 @@ def _whitening(objective: LinearObjective) -> Array | None:
     # The sample's own rounding must not make the model indefinite.
     model[np.diag_indices(dimension)] += objective.alpha + 1e-12 * np.trace(model)
     return cholesky(model, lower=True, overwrite_a=True, check_finite=False)
+
+
+def hessian_factor(objective: LinearObjective, theta: Array) -> Array | None:
+    """Lower Cholesky factor of the Hessian at ``theta``, or of a cheap model of it.
+
+    Parameters
+    ----------
+    objective : LinearObjective
+        What is minimised.
+    theta : ndarray of shape ``objective.shape``
+        Its minimiser.
+
+    Returns
+    -------
+    ndarray or None
+        Exact for one score column; shared by all columns otherwise; None for very many features.
+    """
+    n_columns, dimension = objective.shape
+    if n_columns > 1 or dimension > _LARGEST_PRECONDITIONER:
+        return _whitening(objective)
+    hessian = objective.hessian(theta)
+    hessian[np.diag_indices(dimension)] += 1e-12 * np.trace(hessian)
+    return cholesky(hessian, lower=True, overwrite_a=True, check_finite=False)
+
+
+def newton_step(theta: Array, gradient: Array, factor: Array | None) -> Array:
+    """``theta`` moved by one Newton step with a given Hessian factor."""
+    if factor is None:
+        return theta
+    return theta - _unwhiten(factor, _whiten(factor, gradient))
+
+
+def _chord(counted: _Counted, theta: Array, factor: Array | None) -> Array:
+    """Newton steps with a fixed Hessian, while each halves the gradient norm."""
+    least = math.inf
+    for _ in range(_CHORD_STEPS):
+        _, gradient = counted.value_and_gradient(theta)
+        norm = float(np.linalg.norm(gradient))
+        if factor is None or norm > 0.5 * least:
+            break
+        least, best, theta = norm, theta, newton_step(theta, gradient, factor)
+    else:
+        return theta
+    return theta if norm < least else best
 
 
 def _whiten(factor: Array | None, rows: Array) -> Array:

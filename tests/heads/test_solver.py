@@ -148,7 +148,7 @@ def test_stated_tolerance_covers_acceptance_and_rounding(tol, monkeypatch):
     accepted = []
     monkeypatch.setattr(
         convex, "minimise",
-        lambda objective, tol, start: accepted.append(tol) or minimise(objective, tol=tol),
+        lambda objective, tol: accepted.append(tol) or minimise(objective, tol=tol),
     )  # fmt: skip
     release = BallDPLogisticRegression(tol=tol).fit(X, y).release_
     rounding = gradient_rounding(

@@ -1,0 +1,151 @@
+"""Candidate models of an audit: the closed form and the warm starts against fits from scratch."""
+
+import numpy as np
+import pytest
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+)
+from sklearn_balldp.heads import convex
+from sklearn_balldp.heads.base import BaseBallDPClassifier
+from sklearn_balldp.heads.objectives import LinearObjective, ReplacedRecord
+from sklearn_balldp.heads.solver import hessian_factor, minimise, newton_step
+
+HEADS = [
+    (BallDPRidgePrototype(), 3),
+    (BallDPRidgePrototype(counts="worst"), 2),
+    (BallDPLogisticRegression(tol=1e-9), 2),
+    (BallDPLogisticRegression(alpha=1e-4, fit_intercept=False, tol=1e-10), 2),
+    (BallDPLogisticRegression(tol=1e-9), 3),
+    (BallDPSquaredHingeSVC(fit_intercept=True, tol=1e-9), 2),
+    (BallDPSquaredHingeSVC(alpha=1e-3, tol=1e-10), 3),
+]
+
+
+def records(n_classes, dtype=np.float64, n=300, d=8):
+    rng = np.random.default_rng(n_classes)
+    # Some rows lie outside the ball, to be projected.
+    X = rng.standard_normal((n, d)) * 0.45
+    return X.astype(dtype), rng.integers(n_classes, size=n)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("head", "n_classes"), HEADS)
+def test_neighbours_equal_fits_from_scratch(head, n_classes, dtype):
+    X, y = records(n_classes, dtype)
+    head.fit(X, y)
+    problem, bound = head._known(X, y), head.release_.bound
+    rows, codes = X[:5] * np.float32(0.5) + X[5:10] * np.float32(0.5), np.arange(5) % n_classes
+    rows[0] *= 10
+    fast = head._neighbours(problem, bound)
+    slow = BaseBallDPClassifier._neighbours(head, problem, bound)
+    tol = 1e-12 + 2 * getattr(bound, "tol", 0.0) / bound.alpha
+    for left_out in (0, 17, 299):
+        models, exact = fast(left_out, rows, codes), slow(left_out, rows, codes)
+        assert models.shape == exact.shape
+        gaps = np.linalg.norm((models - exact).reshape(5, -1), axis=1)
+        assert gaps.max() <= tol
+        # The candidates really differ, by far more than the solver's tolerance.
+        assert np.linalg.norm(models[0] - models[1]) > 5 * tol
+    assert not any("neighbour" in name for name in vars(head))
+
+
+@pytest.mark.parametrize(("head", "n_classes"), HEADS)
+def test_the_record_itself_gives_the_fitted_model(head, n_classes, noise_free):
+    X, y = records(n_classes)
+    head.fit(X, y)
+    problem, bound = head._known(X, y), head.release_.bound
+    model = head._neighbours(problem, bound)(7, X[7:8], problem.codes[7:8])[0]
+    fitted = head._minimise(problem, bound)
+    tol = 1e-12 + 2 * getattr(bound, "tol", 0.0) / bound.alpha
+    assert np.linalg.norm(model - fitted) <= tol
+
+
+def test_replaced_record_is_the_objective_of_the_replaced_rows():
+    X, y = records(3)
+    theta = np.random.default_rng(0).standard_normal((3, 9))
+    common = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True}
+    objective = LinearObjective("softmax", X, y, 3, **common)
+    neighbour = ReplacedRecord(objective, 4, X[9] * 3, 2)
+    changed, labels = X.copy(), y.copy()
+    changed[4], labels[4] = X[9] * 3, 2
+    direct = LinearObjective("softmax", changed, labels, 3, **common)
+    value, gradient = neighbour.value_and_gradient(theta, curvature=True)
+    expected, expected_gradient = direct.value_and_gradient(theta, curvature=True)
+    assert value == pytest.approx(expected, rel=1e-13)
+    np.testing.assert_allclose(gradient, expected_gradient, atol=1e-14)
+    np.testing.assert_allclose(
+        neighbour.curvature_product(theta), direct.curvature_product(theta), atol=1e-14
+    )
+    np.testing.assert_allclose(
+        objective.value_and_gradient(theta)[1] + neighbour.gradient_change(theta), gradient,
+        atol=1e-14,
+    )  # fmt: skip
+
+
+def test_curvatures_of_neighbours_are_not_shared():
+    """Audits solve neighbours on threads: each must keep its own second derivatives."""
+    X, y = records(2)
+    common = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True}
+    objective = LinearObjective("logistic", X, y, 2, **common)
+    first, second = (ReplacedRecord(objective, i, X[5], 1) for i in (0, 1))
+    theta = np.ones((1, 9))
+    first.value_and_gradient(theta, curvature=True)
+    alone = first.curvature_product(theta)
+    second.value_and_gradient(-40 * theta, curvature=True)
+    np.testing.assert_array_equal(first.curvature_product(theta), alone)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_hessian_is_the_derivative_of_the_gradient(loss):
+    X, y = records(2, n=50)
+    objective = LinearObjective(loss, X, y, 2, alpha=0.1, norm_bound=1.0, fit_intercept=True)
+    theta = 0.3 * np.random.default_rng(0).standard_normal((1, 9))
+    hessian = objective.hessian(theta)
+    for i, step in enumerate(1e-6 * np.eye(9)):
+        ahead = objective.value_and_gradient(theta + step)[1]
+        behind = objective.value_and_gradient(theta - step)[1]
+        np.testing.assert_allclose(hessian[i], (ahead - behind)[0] / 2e-6, atol=1e-7)
+    # One Newton step from nearby lands at the minimiser, to second order.
+    exact = minimise(objective, tol=1e-12)
+    factor = hessian_factor(objective, exact)
+    start = exact + 1e-4
+    stepped = newton_step(start, objective.value_and_gradient(start)[1], factor)
+    assert np.linalg.norm(stepped - exact) < 1e-6
+
+
+def test_warm_starts_take_few_passes(monkeypatch):
+    passes = []
+    evaluate = LinearObjective.value_and_gradient
+
+    def counted(self, *args, **kwargs):
+        passes.append(len(self.X))
+        return evaluate(self, *args, **kwargs)
+
+    X, y = records(2, n=5000)
+    head = BallDPLogisticRegression().fit(X, y)
+    problem = head._known(X, y)
+    models = head._neighbours(problem, head.release_.bound)
+    monkeypatch.setattr(LinearObjective, "value_and_gradient", counted)
+    models(3, X[:10], problem.codes[:10])
+    assert passes.count(5000) <= 20
+
+
+def test_a_useless_hessian_does_no_harm():
+    """A factor of another problem: the chord steps give up and the solver goes on."""
+    X, y = records(2)
+    objective = LinearObjective("logistic", X, y, 2, alpha=1e-3, norm_bound=1.0, fit_intercept=True)
+    for factor in (1e-3 * np.eye(9), 1e3 * np.eye(9)):
+        theta = minimise(objective, tol=1e-10, start=np.ones((1, 9)), factor=factor)
+        assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= 1e-10
+
+
+def test_very_many_features_go_without_a_factor(monkeypatch):
+    monkeypatch.setattr(convex, "hessian_factor", lambda objective, theta: None)
+    X, y = records(2)
+    head = BallDPLogisticRegression().fit(X, y)
+    problem = head._known(X, y)
+    model = head._neighbours(problem, head.release_.bound)(0, X[1:2], problem.codes[1:2])
+    assert np.isfinite(model).all()
