@@ -1,6 +1,8 @@
 """Ball differential privacy for scikit-learn heads on fixed embeddings."""
 
 from ._version import __version__
+from .audit.auditor import ReconstructionAuditor
+from .audit.displays import PrivacyUtilityDisplay, ReconstructionDisplay
 from .heads.logistic import BallDPLogisticRegression
 from .heads.ridge_prototype import BallDPRidgePrototype
 from .heads.squared_hinge import BallDPSquaredHingeSVC
@@ -9,5 +11,8 @@ __all__ = [
     "BallDPLogisticRegression",
     "BallDPRidgePrototype",
     "BallDPSquaredHingeSVC",
+    "PrivacyUtilityDisplay",
+    "ReconstructionAuditor",
+    "ReconstructionDisplay",
     "__version__",
 ]

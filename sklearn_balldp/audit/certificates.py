@@ -477,6 +477,7 @@ def bayes_success(
     n_draws: int = 100_000,
     confidence: float = 0.95,
     random_state: int | np.random.Generator | None = None,
+    near: ArrayLike | None = None,
 ) -> Estimate:
     """Success probability of the best possible attack, by simulation.
 
@@ -497,6 +498,9 @@ def bayes_success(
         Coverage of the interval (Hoeffding: the posterior lies in [0, 1]), at least.
     random_state : int, Generator or None
         Stream of the simulation; never the one of a release.
+    near : array-like of shape (n_candidates, n_candidates), optional
+        Where true, guessing one candidate is a success for the other: distances at most eta. By
+        default the guess must be right.
 
     Returns
     -------
@@ -527,7 +531,9 @@ def bayes_success(
         released = points[truth] + rng.standard_normal((size, points.shape[1]))
         scores = released @ points.T - half_squares + log_prior
         top = scores.max(axis=1)
-        total += float(np.sum(1.0 / np.exp(scores - top[:, None]).sum(axis=1)))
+        masses = np.exp(scores - top[:, None])
+        best = 1.0 if near is None else (masses @ np.asarray(near, dtype=np.float64)).max(axis=1)
+        total += float(np.sum(best / masses.sum(axis=1)))
     value = total / n_draws
     margin = math.sqrt(math.log(2.0 / (1.0 - confidence)) / (2.0 * n_draws))
     return Estimate(value, max(0.0, value - margin), min(1.0, value + margin), n_draws, confidence)

@@ -6,7 +6,8 @@ from scipy.spatial.distance import pdist
 
 from .adjacency import METRICS
 
-_PDIST_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
+#: Names of the metrics in scipy.spatial.distance.
+SCIPY_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 #: Classes with at most this many pairs use all of them.
 ALL_PAIRS = 250_000
 
@@ -81,7 +82,7 @@ def same_label_quantile(
         if n_pairs == 0:
             continue
         if n_pairs <= ALL_PAIRS:
-            distances = pdist(rows.astype(np.float64), _PDIST_NAMES[metric])
+            distances = pdist(rows.astype(np.float64), SCIPY_NAMES[metric])
         else:
             distances = _sampled_distances(rows, metric, max_pairs, rng)
         radii.append(np.quantile(distances, quantile))

@@ -1,0 +1,488 @@
+r"""What an informed adversary does with a release: identify candidates, or invert the model.
+
+The adversary knows every record but one (the known records), every public number and the law of
+the noise. Everything here is a function of arrays: no estimator, no randomness.
+
+Labels: with public class counts the adversary knows the missing label, and
+:func:`consistent_prior` gives candidates that contradict it posterior 0. Candidates of different
+labels lie within no label-preserving ball: for them only the anchor, support and Bayes values
+hold, unless the release protects labels.
+
+References
+----------
+Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
+Noise" (MAP attack; inversion of ridge prototypes). The inversions of the other heads are this
+package's.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, lambertw, logsumexp
+
+from ..heads.objectives import LinearObjective
+from .certificates import check_prior
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+_TRIALS_VALUES = 2**22
+
+
+def log_posterior(
+    released: ArrayLike, models: ArrayLike, sigma: ArrayLike, prior: ArrayLike | None = None
+) -> Array:
+    r"""Log-posterior of each candidate, given a release.
+
+    :math:`\log \pi_i - \frac12 \|(\tilde\theta - \theta_i) / \sigma\|^2`, normalised. A parameter
+    without noise identifies: candidates that miss it have posterior 0.
+
+    Parameters
+    ----------
+    released : array-like of shape (..., *model_shape)
+        Released parameters; leading axes are independent releases.
+    models : array-like of shape (n_candidates, *model_shape)
+        Noiseless parameters that each candidate would give.
+    sigma : array-like
+        Noise scale, broadcast against one model (block noise: ``sigma[:, None]``).
+    prior : array-like of shape (n_candidates,), optional
+        Prior; uniform by default.
+
+    Returns
+    -------
+    ndarray of shape (..., n_candidates)
+        Log-posterior; minus infinity for impossible candidates.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, a scale is negative, the prior is not one, or no candidate
+        explains the parameters without noise.
+    """
+    table = np.asarray(models, dtype=np.float64)
+    seen = np.asarray(released, dtype=np.float64)
+    shape = table.shape[1:]
+    if seen.shape[seen.ndim - len(shape) :] != shape:
+        raise ValueError(f"released of shape {seen.shape} does not end in a model's {shape}.")
+    leading = seen.shape[: seen.ndim - len(shape)]
+    scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), shape).ravel()
+    if not (scale >= 0.0).all():
+        raise ValueError("sigma must be non-negative.")
+    weights = check_prior(prior, len(table))
+    flat, rows = table.reshape(len(table), -1), seen.reshape(-1, scale.size)
+    noisy = scale > 0.0
+    with np.errstate(divide="ignore"):
+        log_prior = np.log(weights)
+
+    # Distances from the mean model: squares of large common parts would cancel.
+    centre = flat.mean(axis=0)
+    points = (flat - centre)[:, noisy] / scale[noisy]
+    half = 0.5 * np.vecdot(points, points)
+    scores = np.empty((len(rows), len(flat)))
+    size = max(1, _TRIALS_VALUES // max(scale.size, len(flat)))
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        shifted = (part - centre)[:, noisy] / scale[noisy]
+        scores[start : start + size] = shifted @ points.T - half + log_prior
+        if not noisy.all():
+            agrees = (part[:, None, ~noisy] == flat[None][:, :, ~noisy]).all(axis=2)
+            scores[start : start + size][~agrees] = -np.inf
+    total = logsumexp(scores, axis=1, keepdims=True)
+    if np.isneginf(total).any():
+        raise ValueError("no candidate explains the parameters that are released without noise.")
+    return (scores - total).reshape(*leading, len(flat))
+
+
+def consistent_prior(
+    prior: ArrayLike | None, codes: ArrayLike, known_codes: ArrayLike, class_counts: ArrayLike
+) -> Array:
+    """Prior restricted to the candidates that complete the public class counts.
+
+    Parameters
+    ----------
+    prior : array-like of shape (n_candidates,) or None
+        Prior; None is uniform.
+    codes : array-like of shape (n_candidates,)
+        Class codes of the candidates.
+    known_codes : array-like of shape (n_samples - 1,)
+        Class codes of the known records.
+    class_counts : array-like of shape (n_classes,)
+        Public counts of all records.
+
+    Returns
+    -------
+    ndarray of shape (n_candidates,)
+        Zero where a candidate contradicts the counts, normalised elsewhere.
+
+    Raises
+    ------
+    ValueError
+        If the counts are not those of one more record, or no candidate is consistent.
+    """
+    labels = np.asarray(codes, dtype=np.intp)
+    weights = check_prior(prior, len(labels))
+    counts = np.asarray(class_counts)
+    known = np.bincount(np.asarray(known_codes, dtype=np.intp), minlength=len(counts))
+    missing = counts - known if len(known) == len(counts) else np.zeros(1)
+    if not ((missing >= 0).all() and missing.sum() == 1):
+        raise ValueError("class_counts must hold exactly one record more than the known ones.")
+    weights = np.where(labels == int(np.argmax(missing)), weights, 0.0)
+    if not weights.any():
+        raise ValueError("no candidate has the label that completes the public class counts.")
+    return weights / weights.sum()
+
+
+def decode(
+    log_posteriors: ArrayLike, distances: ArrayLike | None = None, eta: float = 0.0
+) -> NDArray[np.intp]:
+    """Best guess among the candidates: the one with most posterior mass within ``eta``.
+
+    Parameters
+    ----------
+    log_posteriors : array-like of shape (..., n_candidates)
+        From :func:`log_posterior`.
+    distances : array-like of shape (n_candidates, n_candidates), optional
+        Distances between candidates; needed for ``eta > 0``.
+    eta : float, default=0.0
+        A guess within this distance of the truth succeeds; 0 is exact identification (MAP).
+
+    Returns
+    -------
+    ndarray of shape (...)
+        Position of the guess; the first one on ties.
+
+    Raises
+    ------
+    ValueError
+        If ``eta`` is negative, or distances are missing or of another shape.
+    """
+    logs = np.asarray(log_posteriors, dtype=np.float64)
+    if not eta >= 0.0:
+        raise ValueError(f"eta must be non-negative, got {eta!r}.")
+    if eta == 0.0:
+        return np.argmax(logs, axis=-1)
+    table = np.asarray(distances, dtype=np.float64)
+    if table.shape != (logs.shape[-1], logs.shape[-1]):
+        raise ValueError("eta > 0 needs the square table of distances between the candidates.")
+    return np.argmax(np.exp(logs) @ (table <= eta), axis=-1)
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Records that explain a release exactly.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_solutions, n_features)
+        Rows, one a solution; empty when nothing can be said.
+    codes : ndarray of shape (n_solutions,)
+        Their class codes.
+    status : {"unique", "ambiguous", "degenerate", "silent"}
+        "unique": one record explains the release. "ambiguous": each of these does.
+        "degenerate" (ridge): the record equals the prototype of its class without it, so no
+        prototype moved and every class qualifies. "silent": the record has no influence (an
+        inactive hinge), or none of the domain explains the release.
+    """
+
+    rows: Array
+    codes: Codes
+    status: str
+
+
+def _solutions(rows: list[Array], codes: list[int], n_features: int) -> Reconstruction:
+    status = {0: "silent", 1: "unique"}.get(len(rows), "ambiguous")
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), n_features)
+    return Reconstruction(table, np.array(codes, dtype=np.intp), status)
+
+
+def _ridge_without(
+    prototypes: ArrayLike, known_sums: ArrayLike, known_counts: ArrayLike, alpha: float
+) -> tuple[Array, Array, Array, float]:
+    """Prototypes, known sums, prototypes without the record, and the ridge ``alpha n``."""
+    released = np.asarray(prototypes, dtype=np.float64)
+    sums = np.asarray(known_sums, dtype=np.float64)
+    counts = np.asarray(known_counts, dtype=np.float64)
+    if sums.shape != released.shape or counts.shape != released.shape[:1]:
+        raise ValueError(
+            f"known_sums {sums.shape} and known_counts {counts.shape} do not match prototypes "
+            f"{released.shape}."
+        )
+    ridge = float(alpha) * (counts.sum() + 1.0)
+    return released, sums, 2.0 * sums / (2.0 * counts + ridge)[:, None], ridge
+
+
+def invert_ridge(
+    prototypes: ArrayLike,
+    known_sums: ArrayLike,
+    known_counts: ArrayLike,
+    *,
+    alpha: float,
+    code: int | None = None,
+    tol: float = 1e-9,
+) -> Reconstruction:
+    r"""Record behind noiseless ridge prototypes.
+
+    :math:`z = \frac{2 (n_y^- + 1) + \alpha n}{2} \mu_y - S_y^-` for the class y whose prototype
+    moved. Degenerate when :math:`z = \mu_y^-`: then none did.
+
+    Parameters
+    ----------
+    prototypes : array-like of shape (n_classes, n_features)
+        Noiseless prototypes.
+    known_sums : array-like of shape (n_classes, n_features)
+        Class sums of the known records.
+    known_counts : array-like of shape (n_classes,)
+        Their class counts.
+    alpha : float
+        Regularisation strength of the fit.
+    code : int, optional
+        Class of the hidden record, where public counts tell it.
+    tol : float, default=1e-9
+        Displacement of a prototype that counts as none, relative to the largest prototype.
+
+    Returns
+    -------
+    Reconstruction
+        "unique" or "degenerate".
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match.
+    """
+    released, sums, before, ridge = _ridge_without(prototypes, known_sums, known_counts, alpha)
+    counts = np.asarray(known_counts, dtype=np.float64)
+    if code is None:
+        moved = np.linalg.norm(released - before, axis=1)
+        scale = np.linalg.norm(released, axis=1).max()
+        if moved.max() <= tol * scale:
+            # z = mu^- in every class explains prototypes that did not move.
+            return Reconstruction(before, np.arange(len(before)), "degenerate")
+        code = int(np.argmax(moved))
+    row = 0.5 * (2.0 * (counts[code] + 1.0) + ridge) * released[code] - sums[code]
+    return _solutions([row], [code], released.shape[1])
+
+
+def invert_noisy_ridge(
+    prototypes: ArrayLike,
+    known_sums: ArrayLike,
+    known_counts: ArrayLike,
+    sigma: ArrayLike,
+    *,
+    alpha: float,
+    code: int | None = None,
+) -> tuple[Array, float, int]:
+    r"""Unbiased estimate of the record behind noisy ridge prototypes.
+
+    :math:`W_y = \frac{A_y}{2} \tilde\mu_y - S_y^- = z + N(0, (A_y \sigma_y / 2)^2 I)` with
+    :math:`A_y = 2 (n_y^- + 1) + \alpha n`.
+
+    Parameters
+    ----------
+    prototypes : array-like of shape (n_classes, n_features)
+        Released prototypes.
+    known_sums : array-like of shape (n_classes, n_features)
+        Class sums of the known records.
+    known_counts : array-like of shape (n_classes,)
+        Their class counts.
+    sigma : float or array-like of shape (n_classes,)
+        Noise scale of each prototype, positive at the class in question.
+    alpha : float
+        Regularisation strength of the fit.
+    code : int, optional
+        Class of the hidden record; by default the class whose prototype moved most in units of
+        its noise, which is a guess.
+
+    Returns
+    -------
+    row : ndarray of shape (n_features,)
+        Estimate.
+    scale : float
+        Standard deviation of each coordinate of its error (given the class).
+    code : int
+        Class.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match.
+    """
+    released, sums, before, ridge = _ridge_without(prototypes, known_sums, known_counts, alpha)
+    scales = np.broadcast_to(np.asarray(sigma, dtype=np.float64), released.shape[:1])
+    if code is None:
+        moved = np.linalg.norm(released - before, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            code = int(np.argmax(np.where(moved > 0.0, moved / scales, 0.0)))
+    half = 0.5 * (2.0 * (float(np.asarray(known_counts)[code]) + 1.0) + ridge)
+    return half * released[code] - sums[code], float(half * scales[code]), code
+
+
+def invert_minimiser(
+    loss: str,
+    theta: ArrayLike,
+    X_known: ArrayLike,
+    codes_known: ArrayLike,
+    *,
+    n_classes: int,
+    alpha: float,
+    norm_bound: float,
+    fit_intercept: bool,
+    tol: float = 1e-6,
+) -> Reconstruction:
+    r"""Records behind a noiseless minimiser of a regularised mean loss.
+
+    Optimality gives the missing record's gradient,
+    :math:`v = n \alpha \hat\theta + \sum_{known} \nabla\ell(\hat\theta; z_i)
+    = -\nabla\ell(\hat\theta; z)`, a multiple c of the augmented row for each score. With an
+    intercept the last column is c, so the row is v / c. Without one the scale is found from the
+    loss itself, which may have several solutions, and a binary record (x, y) cannot be told from
+    (-x, -y): all solutions in the domain are returned. Each solution is checked against v.
+
+    Parameters
+    ----------
+    loss : {"logistic", "softmax", "squared_hinge"}
+        Loss of one record.
+    theta : array-like of shape (n_scores, n_features + fit_intercept)
+        Minimiser, noiseless; v inherits n times the solver's gradient norm as its error.
+    X_known : array-like of shape (n_samples - 1, n_features)
+        Known records.
+    codes_known : array-like of shape (n_samples - 1,)
+        Their class codes.
+    n_classes : int
+        Number of classes.
+    alpha, norm_bound : float
+        Public parameters of the fit.
+    fit_intercept : bool
+        Whether the last column of ``theta`` is the intercept.
+    tol : float, default=1e-6
+        Relative error of v within which a solution counts.
+
+    Returns
+    -------
+    Reconstruction
+        "unique", "ambiguous" or "silent".
+    """
+    parameters = np.asarray(theta, dtype=np.float64)
+    known = LinearObjective(
+        loss,
+        np.asarray(X_known),
+        np.asarray(codes_known, dtype=np.intp),
+        n_classes,
+        alpha=0.0,
+        norm_bound=norm_bound,
+        fit_intercept=fit_intercept,
+    )
+    n_known = len(known.X)
+    gradient_sum = n_known * known.value_and_gradient(parameters)[1]
+    v = (n_known + 1) * float(alpha) * parameters + gradient_sum
+    size = float(np.linalg.norm(v))
+    n_features = known.X.shape[1]
+    rows: list[Array] = []
+    codes: list[int] = []
+    # A gradient that is rounding of its own terms carries no record.
+    if size <= 1e-12 * (np.linalg.norm(gradient_sum) + 1.0):
+        return _solutions(rows, codes, n_features)
+
+    def explains(row: Array, code: int) -> bool:
+        single = LinearObjective(
+            loss,
+            row[None],
+            np.array([code]),
+            n_classes,
+            alpha=0.0,
+            norm_bound=math.inf,
+            fit_intercept=fit_intercept,
+        )
+        gradient = single.value_and_gradient(parameters)[1]
+        return float(np.linalg.norm(gradient + v)) <= tol * size
+
+    propose = _with_intercept(v) if fit_intercept else _without_intercept(loss, v, parameters)
+    for row in propose:
+        if not np.linalg.norm(row) <= float(norm_bound) * (1.0 + tol):
+            continue
+        for code in range(n_classes):
+            new = all(
+                code != known_code or np.linalg.norm(row - other) > tol * np.linalg.norm(row)
+                for other, known_code in zip(rows, codes, strict=True)
+            )
+            if new and explains(row, code):
+                rows.append(row)
+                codes.append(code)
+    return _solutions(rows, codes, n_features)
+
+
+def _with_intercept(v: Array) -> Iterator[Array]:
+    """The last column holds the factor of every score: least squares over the scores."""
+    factors = v[:, -1]
+    square = float(factors @ factors)
+    if square > 0.0:
+        yield v[:, :-1].T @ factors / square
+
+
+def _without_intercept(loss: str, v: Array, theta: Array) -> Iterator[Array]:
+    """Rows on the line that v spans, at every scale that the loss allows."""
+    if loss == "softmax":
+        yield from _softmax_scales(v, theta)
+        return
+    # The score with the largest gradient is the best conditioned; its sign is unknown.
+    best = int(np.argmax(np.linalg.norm(v, axis=1)))
+    direction, s = v[best], float(theta[best] @ v[best])
+    if loss == "logistic":
+        factors = _logistic_factors(s)
+    else:
+        # s = 2 h (1 - h) of the hinge h; the gradient's factor is 2 h.
+        root = math.sqrt(max(0.0, 1.0 - 2.0 * s))
+        factors = [1.0 + root, 1.0 - root]
+    for factor in factors:
+        if factor > 0.0:
+            yield direction / factor
+            yield -direction / factor
+
+
+def _logistic_factors(s: float) -> list[float]:
+    """Solutions of a log((1 - a) / a) = s in (0, 1): a = sigmoid(-margin), s = a margin."""
+
+    def excess(a: float) -> float:
+        return a * (math.log1p(-a) - math.log(a)) - s
+
+    tiny, whole = 1e-300, 1.0 - 2.0**-53
+    # The curve rises from 0 to W(1/e) at its peak, and falls to minus infinity at 1.
+    peak = expit(-1.0 - lambertw(1.0 / math.e).real)
+    roots = []
+    if excess(peak) < 0.0:
+        # Rounding may lift s just above the peak.
+        return [peak] if excess(peak) > -1e-9 else []
+    if s > 0.0:
+        roots.append(brentq(excess, tiny, peak, xtol=1e-300, rtol=1e-15))
+    if excess(whole) < 0.0:
+        roots.append(brentq(excess, peak, whole, xtol=1e-300, rtol=1e-15))
+    return roots
+
+
+def _softmax_scales(v: Array, theta: Array) -> Iterator[Array]:
+    """v = c x^T with c = e_y - p(x): one unknown scale, found where c explains p at x."""
+    left, values, right = np.linalg.svd(v, full_matrices=False)
+    for sign in (1.0, -1.0):
+        direction, unit = sign * left[:, 0], sign * right[0]
+        positive = np.flatnonzero(direction > 0.0)
+        # Only the record's own class has a positive factor.
+        if len(positive) != 1:
+            continue
+        own = int(positive[0])
+        scores = theta @ unit * float(values[0])
+
+        def excess(t: float, own: int = own, direction: Array = direction,
+                   scores: Array = scores) -> float:  # fmt: skip
+            # c = t direction and x = values unit / t.
+            shifted = scores / t
+            log_others = logsumexp(np.delete(shifted, own)) - shifted[own]
+            return t * direction[own] - expit(log_others)
+
+        grid = np.geomspace(1e-6, 1.0, 2000) / direction[own]
+        height = np.array([excess(t) for t in grid])
+        for i in np.flatnonzero(height[:-1] * height[1:] <= 0.0):
+            t = brentq(excess, grid[i], grid[i + 1], xtol=1e-300, rtol=1e-15)
+            yield unit * float(values[0]) / t

@@ -1,0 +1,234 @@
+"""One support of an audit: candidate models, their bounds, and trials with independent noise."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..heads.base import BaseBallDPClassifier, Neighbours, Problem
+from ..privacy.gaussian import gaussian_power
+from ..privacy.release import Guarantee
+from .attacks import decode, log_posterior
+from .certificates import (
+    baseline,
+    bayes_success,
+    enclosing_ball,
+    rero_bound,
+    rero_bound_dp,
+    scaled_models,
+    span_coordinates,
+    support_bound,
+)
+from .supports import Support, distances
+
+Array = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+#: Noise draws of the Bayes value of one support.
+BAYES_DRAWS = 10_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the supports of one audit share.
+
+    Attributes
+    ----------
+    head : BaseBallDPClassifier
+        Fitted head.
+    problem : Problem
+        As many records as the release; the known ones and one to leave out.
+    left_in : int or None
+        Position that only marks the place of the hidden record; None leaves out each anchor.
+    neighbours : callable
+        Noiseless models with one record replaced (``head._neighbours``).
+    guarantee : Guarantee
+        What the release states at the distance of the candidates.
+    weights : ndarray of shape (n_candidates,)
+        The adversary's prior.
+    uniform : bool
+        Take every candidate equally often, instead of drawing from the prior.
+    eta : float
+        A guess within this distance of the hidden record succeeds.
+    n_draws : int
+        Noise draws for every hidden record.
+    mechanism : bool
+        Release with the head's own sampler, instead of simulating noise.
+    """
+
+    head: BaseBallDPClassifier
+    problem: Problem
+    left_in: int | None
+    neighbours: Neighbours
+    guarantee: Guarantee
+    weights: Array
+    uniform: bool
+    eta: float
+    n_draws: int
+    mechanism: bool
+
+
+@dataclass(frozen=True)
+class SupportAudit:
+    """Results of one support: for the owner of the records.
+
+    Attributes
+    ----------
+    summary : dict
+        Kappa, success rate, largest distance from the anchor's model, and bounds.
+    trials : DataFrame
+        One row a trial.
+    points : ndarray of shape (n_candidates, n_dimensions)
+        Candidate models in units of the noise, in coordinates of their span.
+    near : ndarray of shape (n_candidates, n_candidates) or None
+        Which guesses succeed for which hidden records, for ``eta > 0``.
+    """
+
+    summary: dict[str, Any]
+    trials: pd.DataFrame
+    points: Array
+    near: NDArray[np.bool_] | None
+
+
+def audit_support(setting: Setting, support: Support, rng: np.random.Generator) -> SupportAudit:
+    """Solve the candidate models of one support, bound and attack them.
+
+    Parameters
+    ----------
+    setting : Setting
+        What all supports share.
+    support : Support
+        Candidates.
+    rng : Generator
+        Stream of the simulated noise; never the one of a release.
+
+    Returns
+    -------
+    SupportAudit
+    """
+    problem, release = setting.problem, setting.head.release_
+    place = support.anchor if setting.left_in is None else setting.left_in
+    anchor_row = problem.X[support.anchor][None].astype(np.float64)
+    rows = np.concatenate([anchor_row, support.rows])
+    codes = np.concatenate([problem.codes[support.anchor][None], support.codes])
+    models = setting.neighbours(place, rows, codes)
+    sigma = np.reshape(release.sigma, (-1,) + (1,) * (models.ndim - 2))
+    points = span_coordinates(scaled_models(models, sigma))
+    anchor, points = points[0], points[1:]
+
+    near = gaps = None
+    if setting.eta > 0.0:
+        gaps = distances(support.rows, support.rows, release.metric)
+        # Another label is another record, however near.
+        gaps[support.codes[:, None] != support.codes] = np.inf
+        near = gaps <= setting.eta
+    kappa = baseline(setting.weights, distances=gaps, eta=setting.eta)
+    distance = float(np.linalg.norm(points - anchor, axis=1).max())
+    centre, ball = enclosing_ball(points)
+    bayes = bayes_success(
+        points, 1.0, setting.weights, n_draws=BAYES_DRAWS, random_state=rng, near=near
+    )
+    guarantee = setting.guarantee
+    # The shares of the support bound add up to one for exact identification only.
+    exact = math.nan if near is not None else support_bound(points, 1.0, setting.weights, centre)
+
+    n_trials = len(support.codes) * setting.n_draws
+    target = hidden_records(setting.weights, setting.uniform, n_trials, rng)
+    if setting.mechanism:
+        trials = released_trials(setting, models[1:], target, near)
+    else:
+        trials = simulated_trials(points, target, setting.weights, near, rng)
+    summary = {
+        "n_in_ball": support.n_in_ball,
+        "kappa": kappa,
+        "success_rate": float(trials["success"].mean()),
+        "distance": distance,
+        "rho": guarantee.rho,
+        "dp_bound": rero_bound_dp(kappa, guarantee.epsilon, guarantee.delta),
+        "rdp_bound": rero_bound(kappa, guarantee.rho, method="rdp"),
+        "direct_bound": rero_bound(kappa, guarantee.rho),
+        "anchor_bound": gaussian_power(kappa, distance),
+        "ball_bound": gaussian_power(kappa, ball),
+        "support_bound": exact,
+        "bayes_bound": bayes.value,
+    }
+    return SupportAudit(summary, trials, points, near)
+
+
+def hidden_records(
+    weights: Array, uniform: bool, n_trials: int, rng: np.random.Generator
+) -> Positions:
+    """Positions of the hidden records: every candidate equally often, or draws from the prior."""
+    if uniform:
+        return np.arange(n_trials) % len(weights)
+    return rng.choice(len(weights), size=n_trials, p=weights)
+
+
+def simulated_trials(
+    points: Array,
+    target: Positions,
+    weights: Array,
+    near: NDArray[np.bool_] | None,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Attacks on independent unit noise in the span of the candidate models.
+
+    Noise outside the span is independent of the hidden record, so nothing is lost.
+    """
+    released = points[target] + rng.standard_normal((len(target), points.shape[1]))
+    return _judge(log_posterior(released, points, 1.0, weights), target, near)
+
+
+def released_trials(
+    setting: Setting, models: Array, target: Positions, near: NDArray[np.bool_] | None
+) -> pd.DataFrame:
+    """Attacks on releases by the head's own sampler, one a trial.
+
+    Beside the MAP attack, two that guess the noise: "replay" takes that of the release before,
+    whose record an adversary may know; "transfer" takes that of a block which all candidates
+    share. Against independent noise both do worse than the MAP attack.
+    """
+    head, weights = setting.head, setting.weights
+    sigma = np.reshape(head.release_.sigma, (-1,) + (1,) * (models.ndim - 2))
+    spread = np.ptp(models, axis=0).reshape(models.shape[1], -1).max(axis=1)
+    noisy = np.broadcast_to(sigma, models.shape[1:])[:, 0] > 0.0
+    shared = np.flatnonzero((spread == 0.0) & noisy)
+    logs: dict[str, list[Array]] = {"map": [], "replay": [], "transfer": []}
+    previous = None
+    for truth in target:
+        released = head._add_noise(models[truth], head.release_.sigma)
+        scale = np.where(sigma > 0.0, sigma, 1.0)
+        noise = (released - models[truth]) / scale
+        guesses = {"map": 0.0, "replay": previous}
+        if len(shared):
+            guesses["transfer"] = noise[shared[0]]
+        for name, guess in guesses.items():
+            if guess is not None:
+                less = released - guess * sigma
+                logs[name].append(log_posterior(less, models, sigma, weights))
+        previous = noise
+    trials = _judge(np.array(logs["map"]), target, near)
+    for name in ("replay", "transfer"):
+        if logs[name]:
+            last = target[len(target) - len(logs[name]) :]
+            hits = _judge(np.array(logs[name]), last, near)["success"]
+            trials[name] = np.nan
+            trials.loc[len(target) - len(last) :, name] = hits.to_numpy(dtype=float)
+    return trials
+
+
+def _judge(logs: Array, target: Positions, near: NDArray[np.bool_] | None) -> pd.DataFrame:
+    """Guesses from log-posteriors, and whether they succeed."""
+    if near is None:
+        guess = decode(logs)
+        success = guess == target
+    else:
+        guess = decode(logs, np.where(near, 0.0, 1.0), 0.5)
+        success = near[target, guess]
+    posterior = np.exp(logs[np.arange(len(target)), target])
+    return pd.DataFrame(
+        {"target": target, "guess": guess, "success": success, "posterior": posterior}
+    )

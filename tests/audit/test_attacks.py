@@ -1,0 +1,350 @@
+"""Attacks: posterior against a brute-force density, and inversion of every head without noise.
+
+Tests of randomness here reject correct code with probability below 1e-9 each.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from sklearn_balldp.audit.attacks import (
+    consistent_prior,
+    decode,
+    invert_minimiser,
+    invert_noisy_ridge,
+    invert_ridge,
+    log_posterior,
+)
+from sklearn_balldp.audit.certificates import success_interval
+from sklearn_balldp.heads.objectives import LOSSES, LinearObjective
+from sklearn_balldp.heads.solver import minimise
+
+SURE = 1 - 1e-10
+
+
+def models_with_blocks(rng, m=5):
+    return rng.standard_normal((m, 3, 4)), np.array([[0.5], [1.0], [2.0]])
+
+
+@pytest.mark.parametrize("prior", [None, [0.5, 0.1, 0.1, 0.3, 0.0]])
+def test_posterior_is_that_of_the_densities(prior):
+    rng = np.random.default_rng(0)
+    models, sigma = models_with_blocks(rng)
+    released = models[[0, 3]] + sigma * rng.standard_normal((2, 3, 4))
+    weights = np.full(5, 0.2) if prior is None else np.array(prior)
+    for seen, logs in zip(released, log_posterior(released, models, sigma, prior), strict=True):
+        density = weights * norm.pdf(seen, models, np.broadcast_to(sigma, (3, 4))).prod(axis=(1, 2))
+        np.testing.assert_allclose(np.exp(logs), density / density.sum(), rtol=1e-10)
+    one = log_posterior(released[0], models, sigma, prior)
+    assert one.shape == (5,)
+    np.testing.assert_allclose(one, log_posterior(released, models, sigma, prior)[0])
+
+
+def test_posterior_with_large_common_parts():
+    """Models that nearly agree around a large common value: squares must not cancel."""
+    models = 1e6 + np.array([[0.0, 0.0], [1e-3, 0.0], [0.0, 2e-3]])
+    logs = log_posterior(models[1], models, 1e-3)
+    squares = np.array([1.0, 0.0, 5.0])
+    expected = np.exp(-squares / 2) / np.exp(-squares / 2).sum()
+    np.testing.assert_allclose(np.exp(logs), expected, rtol=1e-6)
+
+
+def test_parameters_without_noise_identify():
+    rng = np.random.default_rng(0)
+    models, _ = models_with_blocks(rng)
+    models[1, 0] = models[0, 0]
+    sigma = np.array([[0.0], [1.0], [1.0]])
+    logs = log_posterior(models[0] + sigma * rng.standard_normal((3, 4)), models, sigma)
+    assert np.isneginf(logs[2:]).all()
+    assert np.isfinite(logs[:2]).all()
+    assert np.exp(logs).sum() == pytest.approx(1)
+    with pytest.raises(ValueError, match="no candidate explains"):
+        log_posterior(models[0] + 1.0, models, sigma)
+
+
+def test_public_counts_rule_out_labels():
+    weights = consistent_prior([0.1, 0.2, 0.3, 0.4], [0, 1, 1, 2], [0, 0, 1, 2], [2, 2, 1])
+    np.testing.assert_allclose(weights, [0, 0.4, 0.6, 0])
+    with pytest.raises(ValueError, match="completes the public class counts"):
+        consistent_prior(None, [0, 2], [0, 0, 1, 2], [2, 2, 1])
+    for counts in ([2, 1, 1], [3, 2, 1], [1, 3, 1], [2, 2]):
+        with pytest.raises(ValueError, match="exactly one record more"):
+            consistent_prior(None, [0, 1], [0, 0, 1, 2], counts)
+    mixed = log_posterior(np.zeros(2), np.eye(4, 2), 1.0, weights)
+    assert np.isneginf(mixed[[0, 3]]).all()
+
+
+def test_decoder_takes_the_most_mass_within_eta():
+    line = np.abs(np.subtract.outer([0.0, 1.0, 2.0, 9.0], [0.0, 1.0, 2.0, 9.0]))
+    logs = np.log([0.28, 0.1, 0.28, 0.34])
+    assert decode(logs) == 3
+    assert decode(logs, line, 0.0) == 3
+    assert decode(logs, line, 1.0) == 1
+    assert decode(np.stack([logs, logs[::-1]]), line, 0.5).tolist() == [3, 0]
+    # No other rule catches more mass.
+    for eta in (0.5, 1.0, 7.0, 9.0):
+        best = max(np.exp(logs)[line[a] <= eta].sum() for a in range(4))
+        chosen = decode(logs, line, eta)
+        assert np.exp(logs)[line[chosen] <= eta].sum() == pytest.approx(best)
+
+
+def test_map_beats_other_rules_with_priors_and_blocks():
+    """Nearest model, unweighted distance and a forgotten prior all do worse."""
+    rng = np.random.default_rng(0)
+    models, sigma = models_with_blocks(rng)
+    models *= 0.5
+    prior = np.array([0.6, 0.1, 0.1, 0.1, 0.1])
+    n = 40_000
+    truth = rng.choice(5, size=n, p=prior)
+    released = models[truth] + sigma * rng.standard_normal((n, 3, 4))
+    rules = {
+        "map": decode(log_posterior(released, models, sigma, prior)),
+        "no prior": decode(log_posterior(released, models, sigma)),
+        "unweighted": decode(log_posterior(released, models, 1.0, prior)),
+    }
+    hits = {name: np.count_nonzero(guess == truth) for name, guess in rules.items()}
+    low, _ = success_interval(hits["map"], n, SURE)
+    for name in ("no prior", "unweighted"):
+        assert low > success_interval(hits[name], n, SURE)[1]
+
+
+# Inversion --------------------------------------------------------------------------------------
+
+
+def ball(rng, n, d):
+    X = rng.standard_normal((n, d))
+    return X / np.linalg.norm(X, axis=1, keepdims=True) * rng.uniform(0.3, 1.0, (n, 1))
+
+
+def known_sums(X, codes, n_classes):
+    sums = np.array([X[codes == c].sum(axis=0) for c in range(n_classes)])
+    return sums, np.bincount(codes, minlength=n_classes)
+
+
+def prototypes(X, codes, n_classes, alpha):
+    sums, counts = known_sums(X, codes, n_classes)
+    return 2 * sums / (2 * counts + alpha * len(X))[:, None]
+
+
+@pytest.mark.parametrize("tell", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_ridge_is_inverted(n_classes, tell):
+    rng = np.random.default_rng(n_classes)
+    X, codes = ball(rng, 60, 7), rng.integers(n_classes, size=60)
+    for hidden in range(0, 60, 7):
+        known = np.arange(60) != hidden
+        found = invert_ridge(
+            prototypes(X, codes, n_classes, 0.1),
+            *known_sums(X[known], codes[known], n_classes),
+            alpha=0.1,
+            code=codes[hidden] if tell else None,
+        )
+        assert found.status == "unique"
+        assert found.codes.tolist() == [codes[hidden]]
+        np.testing.assert_allclose(found.rows[0], X[hidden], rtol=1e-6, atol=1e-9)
+
+
+def test_ridge_inversion_into_an_empty_class():
+    rng = np.random.default_rng(1)
+    X, codes = ball(rng, 20, 3), np.r_[np.zeros(19, int), 1]
+    sums, counts = known_sums(X[:-1], codes[:-1], 2)
+    found = invert_ridge(prototypes(X, codes, 2, 0.1), sums, counts, alpha=0.1)
+    assert found.codes.tolist() == [1]
+    np.testing.assert_allclose(found.rows[0], X[-1], rtol=1e-6)
+
+
+def test_ridge_degenerate_record_is_recognised():
+    """A record at its class's prototype moves nothing; so would one at any other's."""
+    rng = np.random.default_rng(2)
+    X, codes = ball(rng, 30, 4), np.arange(30) % 3
+    sums, counts = known_sums(X, codes, 3)
+    before = 2 * sums / (2 * counts + 0.1 * 31)[:, None]
+    together = np.vstack([X, before[1]])
+    labels = np.r_[codes, 1]
+    found = invert_ridge(prototypes(together, labels, 3, 0.1), sums, counts, alpha=0.1)
+    assert found.status == "degenerate"
+    assert found.codes.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(found.rows, before)
+    # Each of them really explains the release.
+    for code in range(3):
+        same = prototypes(np.vstack([X, before[code]]), np.r_[codes, code], 3, 0.1)
+        np.testing.assert_allclose(same, prototypes(together, labels, 3, 0.1))
+    # Public counts settle it.
+    told = invert_ridge(prototypes(together, labels, 3, 0.1), sums, counts, alpha=0.1, code=1)
+    np.testing.assert_allclose(told.rows[0], before[1])
+
+
+def test_noisy_ridge_is_unbiased_with_the_stated_error():
+    rng = np.random.default_rng(3)
+    X, codes = ball(rng, 40, 6), np.arange(40) % 2
+    sums, counts = known_sums(X[1:], codes[1:], 2)
+    sigma = np.array([0.02, 0.3])
+    exact = prototypes(X, codes, 2, 0.1)
+    n = 20_000
+    errors = np.empty((n, 6))
+    for i in range(n):
+        noisy = exact + sigma[:, None] * rng.standard_normal((2, 6))
+        row, scale, code = invert_noisy_ridge(noisy, sums, counts, sigma, alpha=0.1, code=0)
+        errors[i] = row - X[0]
+    assert code == 0
+    # Six standard errors of a mean, and of a variance, of n * 6 normal errors.
+    assert np.abs(errors.mean(axis=0)).max() < 6.5 * scale / math.sqrt(n)
+    assert abs(errors.std() / scale - 1) < 6.5 / math.sqrt(2 * errors.size)
+    # With little noise the class whose prototype moved most is the right one.
+    _, scale, code = invert_noisy_ridge(exact, sums, counts, [1e-9, 1e-3], alpha=0.1)
+    assert code == 0
+
+
+CASES = [("logistic", 2), ("softmax", 3), ("softmax", 5), ("squared_hinge", 2),
+          ("squared_hinge", 4)]  # fmt: skip
+
+
+def minimiser(loss, X, codes, n_classes, alpha, fit_intercept):
+    objective = LinearObjective(
+        loss, X, codes, n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=fit_intercept
+    )
+    return minimise(objective, tol=1e-14)
+
+
+def single_gradient(loss, theta, row, code, n_classes, fit_intercept):
+    return LinearObjective(
+        loss, row[None], np.array([code]), n_classes,
+        alpha=0.0, norm_bound=math.inf, fit_intercept=fit_intercept,
+    ).value_and_gradient(theta)[1]  # fmt: skip
+
+
+def invert(loss, theta, X, codes, n_classes, alpha, fit_intercept):
+    return invert_minimiser(
+        loss, theta, X, codes,
+        n_classes=n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=fit_intercept,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.03])
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_inversion_with_an_intercept_is_exact(loss, n_classes, alpha):
+    rng = np.random.default_rng(n_classes)
+    X, codes = ball(rng, 60, 5), rng.integers(n_classes, size=60)
+    theta = minimiser(loss, X, codes, n_classes, alpha, True)
+    n_inverted = 0
+    for hidden in range(0, 60, 3):
+        gradient = single_gradient(loss, theta, X[hidden], codes[hidden], n_classes, True)
+        if np.linalg.norm(gradient) < 1e-3:
+            continue  # an inactive hinge, or nearly
+        known = np.arange(60) != hidden
+        found = invert(loss, theta, X[known], codes[known], n_classes, alpha, True)
+        assert found.status == "unique"
+        assert found.codes.tolist() == [codes[hidden]]
+        error = np.linalg.norm(found.rows[0] - X[hidden]) / np.linalg.norm(X[hidden])
+        assert error < 1e-6
+        n_inverted += 1
+    assert n_inverted >= 15
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.03])
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_inversion_without_an_intercept_returns_all_solutions(loss, n_classes, alpha):
+    """The truth is among them, each explains the release, and a fine search finds no others."""
+    rng = np.random.default_rng(n_classes + 10)
+    X, codes = ball(rng, 60, 5), rng.integers(n_classes, size=60)
+    theta = minimiser(loss, X, codes, n_classes, alpha, False)
+    n_inverted = 0
+    for hidden in range(0, 60, 4):
+        target = single_gradient(loss, theta, X[hidden], codes[hidden], n_classes, False)
+        if np.linalg.norm(target) < 1e-3:
+            continue
+        known = np.arange(60) != hidden
+        found = invert(loss, theta, X[known], codes[known], n_classes, alpha, False)
+        n_inverted += 1
+        right = found.codes == codes[hidden]
+        errors = np.linalg.norm(found.rows[right] - X[hidden], axis=1)
+        assert errors.min() < 1e-6
+        for row, code in zip(found.rows, found.codes, strict=True):
+            gradient = single_gradient(loss, theta, row, code, n_classes, False)
+            np.testing.assert_allclose(gradient, target, atol=1e-6 * np.linalg.norm(target))
+        if n_classes == 2:
+            assert found.status == "ambiguous"
+            # (x, y) and (-x, -y) come in pairs.
+            for row, code in zip(found.rows, found.codes, strict=True):
+                mirrored = np.linalg.norm(found.rows[found.codes == 1 - code] + row, axis=1)
+                assert mirrored.min() < 1e-9
+        # Every solution lies on the line of the truth: search it.
+        line = np.linspace(-1, 1, 4000)[:, None] * X[hidden] / np.linalg.norm(X[hidden])
+        for code in range(n_classes):
+            residuals = LOSSES[loss]().evaluate(line @ theta.T, np.full(len(line), code))[1]
+            gaps = np.linalg.norm(residuals[:, :, None] * line[:, None] - target, axis=(1, 2))
+            dips = np.flatnonzero((gaps[1:-1] <= gaps[:-2]) & (gaps[1:-1] <= gaps[2:])) + 1
+            for i in dips[gaps[dips] < 1e-3 * np.linalg.norm(target)]:
+                near = np.linalg.norm(found.rows[found.codes == code] - line[i], axis=1)
+                assert near.min(initial=np.inf) < 2e-3
+    assert n_inverted >= 8
+
+
+def test_both_roots_of_the_hinge_are_found():
+    """A known s = 2h(1 - h) has two hinges; with weights small enough both rows are admissible."""
+    both = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X, codes = ball(rng, 12, 3), np.arange(12) % 2
+        X[0] *= 0.3
+        theta = minimiser("squared_hinge", X, codes, 2, 0.05, False)
+        found = invert("squared_hinge", theta, X[1:], codes[1:], 2, 0.05, False)
+        both += len(found.rows) == 4
+        if len(found.rows):
+            norms = np.sort(np.linalg.norm(found.rows, axis=1))
+            assert norms[-1] <= 1 + 1e-6
+    assert both > 0
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_an_inactive_hinge_is_silent(fit_intercept):
+    direction = np.eye(4)[0]
+    rng = np.random.default_rng(0)
+    codes = np.arange(40) % 2
+    X = np.outer(2 * codes - 1, direction) * 0.3 + 0.01 * rng.standard_normal((40, 4))
+    X = np.vstack([X, 0.99 * direction])
+    codes = np.r_[codes, 1]
+    theta = minimiser("squared_hinge", X, codes, 2, 1e-3, fit_intercept)
+    gradient = single_gradient("squared_hinge", theta, X[-1], 1, 2, fit_intercept)
+    assert np.linalg.norm(gradient) == 0
+    found = invert("squared_hinge", theta, X[:-1], codes[:-1], 2, 1e-3, fit_intercept)
+    assert found.status == "silent"
+    assert found.rows.shape == (0, 4)
+
+
+def test_inversion_fails_against_noise():
+    """With noise in the parameters no record explains the release: the attack says so."""
+    rng = np.random.default_rng(0)
+    X, codes = ball(rng, 60, 5), rng.integers(3, size=60)
+    theta = minimiser("softmax", X, codes, 3, 0.1, True)
+    noisy = theta + 0.01 * rng.standard_normal(theta.shape)
+    assert invert("softmax", noisy, X[1:], codes[1:], 3, 0.1, True).status == "silent"
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: log_posterior(np.zeros(3), np.eye(2), 1.0), "released"),
+        (lambda: log_posterior(np.zeros(2), np.eye(2), -1.0), "sigma"),
+        (lambda: log_posterior(np.zeros(2), np.eye(2), 1.0, [1.0, 1.0]), "prior"),
+        (lambda: decode(np.zeros(3), None, -1.0), "eta"),
+        (lambda: decode(np.zeros(3), np.eye(2), 1.0), "distances"),
+        (lambda: invert_ridge(np.eye(2), np.eye(3), [1, 1], alpha=1.0), "known_sums"),
+    ],
+)
+def test_errors(call, match):
+    with pytest.raises(ValueError, match=match):
+        call()
+
+
+def test_order_of_candidates_does_not_matter():
+    rng = np.random.default_rng(0)
+    models, sigma = models_with_blocks(rng)
+    released = models[2] + sigma * rng.standard_normal((3, 4))
+    logs = log_posterior(released, models, sigma)
+    for order in itertools.islice(itertools.permutations(range(5)), 10):
+        order = list(order)
+        np.testing.assert_allclose(log_posterior(released, models[order], sigma), logs[order])

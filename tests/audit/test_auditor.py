@@ -1,0 +1,678 @@
+"""The auditor: what it reports, that it can fail, and that it drops in.
+
+Noise is independent in every test. Together these tests reject correct code with probability
+below 1e-6 a run: intervals have confidence 1 - 1e-9, and everything else is seeded.
+"""
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.datasets import load_digits
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, normalize
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    ReconstructionAuditor,
+)
+from sklearn_balldp.audit.auditor import (
+    FailedGuaranteeWarning,
+    _stream,
+    neg_certificate_scorer,
+    neg_success_scorer,
+)
+from sklearn_balldp.audit.certificates import scaled_models, success_interval
+
+SURE = 1 - 1e-9
+BOUNDS = ["dp", "rdp", "direct", "anchor", "ball", "support", "bayes"]
+
+
+@parametrize_with_checks(
+    [
+        ReconstructionAuditor(
+            BallDPRidgePrototype(norm_bound=1000.0, random_state=0),
+            n_candidates=2, n_supports=1, holdout=0.5,
+        ),
+        ReconstructionAuditor(
+            BallDPLogisticRegression(norm_bound=1000.0, alpha=100.0, random_state=0),
+            n_candidates=2, n_supports=1, holdout=0.5, support="random",
+        ),
+    ]
+)  # fmt: skip
+def test_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return normalize(X), y
+
+
+def two_classes(digits):
+    X, y = digits
+    return X[y < 2], y[y < 2]
+
+
+HEADS = [
+    (BallDPRidgePrototype(4.0, radius=0.6), 10),
+    (BallDPRidgePrototype(4.0, radius=0.6, counts="min"), 10),
+    (BallDPLogisticRegression(4.0, radius=0.6), 2),
+    (BallDPLogisticRegression(4.0, radius=0.6), 10),
+    (BallDPSquaredHingeSVC(4.0, radius=0.6), 2),
+    (BallDPSquaredHingeSVC(4.0, radius=0.6), 10),
+]
+
+
+@pytest.mark.parametrize(("head", "n_classes"), HEADS)
+def test_every_head_is_audited(head, n_classes, digits):
+    X, y = digits if n_classes == 10 else two_classes(digits)
+    auditor = ReconstructionAuditor(
+        head, n_supports=2, n_draws=200, confidence=SURE, random_state=0
+    ).fit(X, y)
+    assert auditor.guarantee_holds_
+    assert auditor.baseline_ == pytest.approx(0.1)
+    certificate = auditor.certificate_
+    assert list(certificate.index) == BOUNDS
+    # What a certificate leaves out only raises it; the anchor need not be the best reference.
+    low, high = auditor.success_interval_["clopper_pearson"]
+    assert low <= certificate["bayes"] + 0.05
+    assert high >= certificate["bayes"] - 0.05
+    assert low <= certificate["support"] <= certificate["ball"] + 1e-9
+    assert certificate["ball"] <= certificate["direct"] + 1e-9
+    assert certificate["anchor"] <= certificate["direct"] + 1e-9
+    assert certificate["direct"] <= min(certificate["dp"], certificate["rdp"]) + 1e-9
+    assert (auditor.supports_["distance"] <= auditor.supports_["rho"]).all()
+    assert auditor.score(X, y) == auditor.estimator_.score(X, y)
+
+
+@pytest.fixture(scope="module")
+def audited(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=0.6)
+    return ReconstructionAuditor(head, n_draws=5, n_repeats=3, random_state=0).fit(X, y)
+
+
+def test_report(audited, digits):
+    X, y = digits
+    report, supports = audited.report_, audited.supports_
+    assert list(report) == ["repeat", "support", "target", "guess", "success", "posterior"]
+    assert len(report) == 3 * 4 * 10 * 5
+    assert (report["success"] == (report["target"] == report["guess"])).all()
+    # Every candidate is hidden equally often in every support, with noise of its own.
+    assert set(report.groupby(["support", "target"]).size()) == {5}
+    assert report["posterior"].nunique() == len(report)
+    assert audited.success_rate_ == report["success"].mean()
+    hits = report["success"].sum()
+    interval = audited.success_interval_
+    assert interval["clopper_pearson"] == success_interval(hits, len(report))
+    means = report.groupby("repeat")["success"].mean()
+    half = 4.302653 * means.std(ddof=1) / np.sqrt(3)  # Student's t, 2 degrees of freedom
+    np.testing.assert_allclose(
+        interval["seed_first"], [means.mean() - half, means.mean() + half], rtol=1e-6
+    )
+    assert len(supports) == 12
+    rates = report.groupby("support")["success"].mean()
+    np.testing.assert_allclose(supports["success_rate"], rates)
+    for _, row in supports.iterrows():
+        candidates = list(row["candidates"])
+        assert (y[candidates] == row["label"]).all()
+        assert y[row["anchor"]] == row["label"]
+        assert (np.linalg.norm(X[candidates] - X[row["anchor"]], axis=1) <= 0.6).all()
+    # Held-out rows were not trained on, and anchors were.
+    n_held = len(y) - audited.estimator_.release_.n_samples
+    assert n_held == sum(int(0.2 * n) for n in np.bincount(y))
+    held = set(np.concatenate(supports["candidates"].to_list()))
+    assert not held & set(supports["anchor"])
+
+
+def test_candidate_models_are_those_of_real_fits(digits, noise_free):
+    """Distances in the table equal those of heads fitted without noise on every neighbour."""
+    X, y = two_classes(digits)
+    public, public_y = X[200:], y[200:]
+    X, y = X[:200], y[:200]
+    head = BallDPLogisticRegression(4.0, radius=0.7, tol=1e-10)
+    auditor = ReconstructionAuditor(head, n_candidates=4, n_supports=2, random_state=1)
+    auditor.fit(X, y, public, public_y)
+    sigma = auditor.estimator_.release_.sigma
+    for i, row in auditor.supports_.iterrows():
+        models = []
+        for record in [X[row["anchor"]], *public[list(row["candidates"])]]:
+            changed = X.copy()
+            changed[row["anchor"]] = record
+            fitted = clone(head).fit(changed, y)
+            models.append(np.r_[fitted.coef_[0], fitted.intercept_])
+        scaled = scaled_models(np.array(models), sigma)
+        distance = np.linalg.norm(scaled[1:] - scaled[0], axis=1).max()
+        assert row["distance"] == pytest.approx(distance, rel=1e-4)
+        points = auditor._supports_[i].points
+        np.testing.assert_allclose(
+            np.linalg.norm(points[:, None] - points, axis=2),
+            np.linalg.norm(scaled[1:, None] - scaled[1:], axis=2),
+            atol=1e-4 * distance,
+        )
+
+
+def test_success_is_that_of_real_releases(digits):
+    """MAP on fits of the head itself, against the simulated rate: the two noises agree."""
+    X, y = two_classes(digits)
+    public, public_y = X[200:], y[200:]
+    X, y = X[:200], y[:200]
+    head = BallDPRidgePrototype(12.0, radius=0.7)
+    auditor = ReconstructionAuditor(
+        head, n_candidates=3, n_supports=1, n_draws=4000, confidence=SURE, random_state=3
+    ).fit(X, y, public, public_y)
+    row = auditor.supports_.iloc[0]
+    sets = []
+    for record in public[list(row["candidates"])]:
+        changed = X.copy()
+        changed[row["anchor"]] = record
+        sets.append(changed)
+    seeded = clone(head).set_params(random_state=np.random.default_rng(0))
+    exact = [seeded._minimise(seeded.fit(Z, y)._known(Z, y), seeded.release_.bound) for Z in sets]
+    hits = 0
+    for trial in range(1500):
+        released = seeded.fit(sets[trial % 3], y).prototypes_
+        sigma = np.reshape(seeded.release_.sigma, (-1, 1))
+        gaps = [np.sum(((released - model) / sigma) ** 2) for model in exact]
+        hits += np.argmin(gaps) == trial % 3
+    low, high = success_interval(hits, 1500, SURE)
+    simulated = auditor.success_interval_["clopper_pearson"]
+    assert low <= simulated[1]
+    assert high >= simulated[0]
+    assert auditor.success_rate_ > 0.36
+
+
+# An auditor must be able to fail ----------------------------------------------------------------
+
+
+class Quartered:
+    """A bound divided by four."""
+
+    def __init__(self, bound):
+        self._bound = bound
+
+    def __getattr__(self, name):
+        return getattr(self._bound, name)
+
+    def at(self, radius):
+        return self._bound.at(radius) / 4.0
+
+
+class QuarteredRidge(BallDPRidgePrototype):
+    def _bound(self, problem):
+        return Quartered(super()._bound(problem))
+
+
+class QuarteredLogistic(BallDPLogisticRegression):
+    def _bound(self, problem):
+        return Quartered(super()._bound(problem))
+
+
+def test_a_sensitivity_divided_by_four_is_caught(digits):
+    auditor = ReconstructionAuditor(
+        QuarteredRidge(4.0, radius=0.6), n_draws=50, confidence=SURE, random_state=0
+    )
+    with pytest.warns(FailedGuaranteeWarning, match="FAILED GUARANTEE"):
+        auditor.fit(*two_classes(digits))
+    assert not auditor.guarantee_holds_
+    assert (auditor.supports_["distance"] > auditor.supports_["rho"]).any()
+    # The measured rate alone convicts it.
+    low, _ = auditor.success_interval_["clopper_pearson"]
+    assert low > auditor.certificate_["direct"]
+
+
+def test_a_gradient_gap_divided_by_four_is_caught():
+    """Rows in one direction, labels at random, candidates in directions of their own: there the
+    minimiser moves by a third of the gap, so that a quarter of it does not cover the move."""
+    X, y = np.tile(np.eye(12)[0], (200, 1)), np.arange(200) % 2
+    angle = 2 * np.arcsin(0.6 / 2 * (1 - 1e-9))
+    public = np.cos(angle) * X[:22] + np.sin(angle) * np.repeat(np.eye(12)[1:], 2, axis=0)
+    options = {"fit_intercept": False, "radius": 0.6, "epsilon": 4.0}
+    data = (X, y, public, np.arange(22) % 2)
+    honest = ReconstructionAuditor(BallDPLogisticRegression(**options), confidence=SURE)
+    assert honest.fit(*data).guarantee_holds_
+    share = honest.supports_["distance"] / honest.supports_["rho"]
+    assert 0.27 < share.min() <= share.max() < 1
+    with pytest.warns(FailedGuaranteeWarning):
+        ReconstructionAuditor(QuarteredLogistic(**options)).fit(*data)
+
+
+def test_the_rate_convicts_without_the_distance(digits):
+    """Noise that is four times too small for what the release states: only attacks see it."""
+
+    class QuietRidge(BallDPRidgePrototype):
+        def _add_noise(self, parameters, sigma):
+            return super()._add_noise(parameters, np.asarray(sigma) / 4.0)
+
+    X, y = two_classes(digits)
+    auditor = ReconstructionAuditor(
+        QuietRidge(4.0, radius=0.6), n_draws=10, confidence=SURE, noise="mechanism", random_state=0
+    )
+    with pytest.warns(FailedGuaranteeWarning):
+        auditor.fit(X, y)
+    assert (auditor.supports_["distance"] <= auditor.supports_["rho"]).all()
+    assert auditor.success_interval_["clopper_pearson"][0] > auditor.certificate_["direct"]
+
+
+class ReusedNoise(BallDPRidgePrototype):
+    """The same noise in every release."""
+
+    def _add_noise(self, parameters, sigma):
+        noise = np.random.default_rng(7).standard_normal(parameters.shape)
+        return parameters + noise * np.reshape(sigma, (-1, 1))
+
+
+class TiledNoise(BallDPRidgePrototype):
+    """The same noise in every block of a release."""
+
+    def _add_noise(self, parameters, sigma):
+        fresh = super()._add_noise(np.zeros_like(parameters[:1]), 1.0)
+        return parameters + fresh * np.reshape(sigma, (-1, 1))
+
+
+@pytest.mark.parametrize(
+    ("head", "attack"),
+    [
+        (ReusedNoise(4.0, radius=0.6), "replay"),
+        (TiledNoise(4.0, radius=0.6), "transfer"),
+        # A seed is noise that is reused: release_.private says so, and the audit finds it.
+        (BallDPRidgePrototype(4.0, radius=0.6, random_state=0), "replay"),
+    ],
+)
+def test_reused_noise_is_caught(head, attack, digits):
+    X, y = digits
+    auditor = ReconstructionAuditor(
+        head, n_draws=4, confidence=SURE, noise="mechanism", random_state=0
+    )
+    with pytest.warns(FailedGuaranteeWarning):
+        auditor.fit(X, y)
+    hits = auditor.report_[attack].dropna()
+    assert hits.mean() > 0.99
+    low, _ = success_interval(hits.sum(), len(hits), SURE)
+    assert low > auditor.certificate_["direct"]
+
+
+def test_the_honest_mechanism_passes(digits):
+    X, y = digits
+    auditor = ReconstructionAuditor(
+        BallDPRidgePrototype(4.0, radius=0.6),
+        n_draws=4, confidence=SURE, noise="mechanism", random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert auditor.guarantee_holds_
+    assert {"replay", "transfer"} <= set(auditor.report_)
+    assert auditor.report_["replay"].isna().sum() == 4  # one a support: nothing came before
+    low, high = auditor.success_interval_["clopper_pearson"]
+    assert low <= auditor.certificate_["bayes"] <= high
+
+
+def test_the_warning_holds_no_result(digits):
+    X, y = two_classes(digits)
+    with pytest.warns(FailedGuaranteeWarning) as caught:
+        ReconstructionAuditor(QuarteredRidge(4.0, radius=0.6), random_state=0).fit(X, y)
+    assert not any(character.isdigit() for character in str(caught[0].message))
+
+
+# Options ----------------------------------------------------------------------------------------
+
+
+def test_prior(digits):
+    X, y = digits
+    prior = np.r_[0.55, np.full(9, 0.05)]
+    auditor = ReconstructionAuditor(
+        BallDPRidgePrototype(1.0, radius=0.6),
+        prior=prior, n_draws=400, confidence=SURE, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert auditor.baseline_ == pytest.approx(0.55)
+    share = (auditor.report_["target"] == 0).mean()
+    assert 0.5 < share < 0.6
+    low, high = auditor.success_interval_["clopper_pearson"]
+    assert low <= auditor.certificate_["bayes"] + 0.02
+    assert high >= auditor.certificate_["bayes"] - 0.02
+    assert auditor.success_rate_ >= 0.5
+
+
+def test_approximate_reconstruction(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=0.8)
+    common = {"support": "nearest", "n_draws": 400, "confidence": SURE, "random_state": 0}
+    exact = ReconstructionAuditor(head, **common).fit(X, y)
+    loose = ReconstructionAuditor(head, eta=0.4, **common).fit(X, y)
+    assert loose.baseline_ > exact.baseline_
+    assert loose.success_rate_ > exact.success_rate_
+    assert np.isnan(loose.certificate_["support"])
+    low, high = loose.success_interval_["clopper_pearson"]
+    assert low - 0.02 <= loose.certificate_["bayes"] <= high + 0.02
+    assert low <= loose.certificate_["ball"] <= loose.certificate_["direct"] + 1e-9
+    # The report agrees with the rows.
+    row = loose.supports_.iloc[0]
+    rows = X[list(row["candidates"])]
+    gaps = np.linalg.norm(rows[:, None] - rows, axis=2)
+    trials = loose.report_[loose.report_["support"] == 0]
+    np.testing.assert_array_equal(trials["success"], gaps[trials["target"], trials["guess"]] <= 0.4)
+    assert row["kappa"] == pytest.approx((gaps <= 0.4).mean(axis=1).max())
+
+
+def test_any_label_under_label_protection(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=0.6, protect_labels=True, classes=range(10))
+    auditor = ReconstructionAuditor(
+        head, candidate_labels="any", n_draws=50, confidence=SURE, random_state=0
+    ).fit(X, y)
+    labels = y[list(auditor.supports_["candidates"].iloc[0])]
+    assert len(set(labels)) > 1
+    assert auditor.guarantee_holds_
+    assert (auditor.supports_["distance"] <= auditor.supports_["rho"]).all()
+    release = auditor.estimator_.release_
+    assert auditor.certificate_["direct"] == pytest.approx(release.certificate(0.1))
+    same = ReconstructionAuditor(head, n_draws=50, random_state=0).fit(X, y)
+    assert same.certificate_["direct"] < auditor.certificate_["direct"]
+    with pytest.raises(ValueError, match=r"candidate_labels='any'.*protect_labels"):
+        ReconstructionAuditor(BallDPRidgePrototype(radius=0.6), candidate_labels="any").fit(X, y)
+
+
+def test_private_labels_do_not_steer_the_split(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=0.6, protect_labels=True, classes=range(10))
+    changed = y.copy()
+    changed[::7] = (changed[::7] + 1) % 10
+    sizes = {
+        ReconstructionAuditor(head, random_state=0).fit(X, labels).estimator_.release_.n_samples
+        for labels in (y, changed)
+    }
+    assert sizes == {len(y) - int(0.2 * len(y))}
+
+
+@pytest.mark.parametrize("metric", ["manhattan", "chebyshev"])
+def test_metrics(metric, digits):
+    X, y = digits
+    radius = {"manhattan": 3.0, "chebyshev": 0.35}[metric]
+    head = BallDPRidgePrototype(4.0, radius=radius, metric=metric)
+    auditor = ReconstructionAuditor(head, n_draws=20, confidence=SURE, random_state=0).fit(X, y)
+    order = {"manhattan": 1, "chebyshev": np.inf}[metric]
+    for _, row in auditor.supports_.iterrows():
+        gaps = X[list(row["candidates"])] - X[row["anchor"]]
+        assert np.linalg.norm(gaps, ord=order, axis=1).max() <= radius
+    assert auditor.guarantee_holds_
+
+
+def test_radius_of_the_supports(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=1.2)
+    near = ReconstructionAuditor(head, radius=0.6, random_state=0).fit(X, y)
+    whole = ReconstructionAuditor(head, random_state=0).fit(X, y)
+    release = near.estimator_.release_
+    assert near.certificate_["direct"] == pytest.approx(release.certificate(0.1, radius=0.6))
+    assert near.certificate_["direct"] < whole.certificate_["direct"]
+    assert near.supports_["n_in_ball"].mean() < whole.supports_["n_in_ball"].mean()
+
+
+def test_threads_and_seeds(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=0.6)
+    public, public_y = X[1500:], y[1500:]
+    first = ReconstructionAuditor(head, random_state=3).fit(X[:1500], y[:1500], public, public_y)
+    second = ReconstructionAuditor(head, random_state=3, n_jobs=2)
+    second.fit(X[:1500], y[:1500], public, public_y)
+    pd.testing.assert_frame_equal(first.report_, second.report_)
+    # The audit is reproducible; the released model is not, and shares no stream with it.
+    assert not np.array_equal(first.estimator_.prototypes_, second.estimator_.prototypes_)
+    assert first.estimator_.release_.private is True
+    for seed in (0, 3):
+        own = _stream(seed).standard_normal(50)
+        assert not np.isin(own, np.random.default_rng(seed).standard_normal(1000)).any()
+    assert _stream(np.random.RandomState(0)).integers(10) == _stream(
+        np.random.RandomState(0)
+    ).integers(10)
+
+
+def test_further_trials(audited):
+    trials = audited.attack(100_001, random_state=1)
+    assert len(trials) == 100_001
+    assert list(trials) == list(audited.report_)
+    assert trials["posterior"].nunique() > 99_990
+    low, high = success_interval(trials["success"].sum(), len(trials), SURE)
+    bayes = audited.certificate_["bayes"]
+    assert low - 0.01 <= bayes <= high + 0.01
+    again = audited.attack(100, random_state=1)
+    pd.testing.assert_frame_equal(again, audited.attack(100, random_state=1))
+    with pytest.raises(ValueError, match="n_trials"):
+        audited.attack(0)
+
+
+# Dropping in ------------------------------------------------------------------------------------
+
+
+class Counting(TransformerMixin, BaseEstimator):
+    """An encoder that counts the rows it sees."""
+
+    calls = []  # noqa: RUF012
+
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+
+    def transform(self, X):
+        Counting.calls.append(len(X))
+        return normalize(X)
+
+
+def test_pipeline_encodes_once(digits):
+    X, y = digits
+    Counting.calls.clear()
+    pipeline = Pipeline([("encode", Counting()), ("head", BallDPRidgePrototype(4.0, radius=0.6))])
+    auditor = ReconstructionAuditor(pipeline, random_state=0)
+    auditor.fit(X[:1500], y[:1500], X[1500:], y[1500:])
+    assert Counting.calls == [1500, len(X) - 1500]
+    assert isinstance(auditor.estimator_, Pipeline)
+    assert list(auditor.estimator_.named_steps) == ["encode", "head"]
+    assert auditor.predict(X[:5]).shape == (5,)
+    assert auditor.estimator_.named_steps["head"].release_.n_samples == 1500
+    assert not hasattr(pipeline.named_steps["head"], "release_")
+    Counting.calls.clear()
+    ReconstructionAuditor(pipeline, random_state=0).fit(X, y)
+    assert sum(Counting.calls) == len(X)
+
+
+def test_pipeline_of_a_single_step(digits):
+    X, y = digits
+    pipeline = make_pipeline(BallDPRidgePrototype(4.0, radius=0.6))
+    auditor = ReconstructionAuditor(pipeline, random_state=0).fit(X, y)
+    assert isinstance(auditor.estimator_, Pipeline)
+    assert auditor.plot().ax_.get_ylabel() == "reconstruction success"
+
+
+def test_texts():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=400)
+    words = [f"word{i}" for i in range(30)]
+    texts = [" ".join(rng.choice(words[: 15 + 15 * label], size=8)) for label in y]
+    pipeline = make_pipeline(
+        HashingVectorizer(n_features=64),
+        FunctionTransformer(lambda X: X.toarray(), accept_sparse=True),
+        BallDPLogisticRegression(4.0, radius=1.3),
+    )
+    auditor = ReconstructionAuditor(pipeline, n_supports=2, random_state=0).fit(texts, y)
+    assert auditor.predict(texts[:3]).shape == (3,)
+    assert auditor.predict_proba(texts[:3]).shape == (3, 2)
+    assert len(auditor.report_) == 20
+
+
+def test_data_frames(digits):
+    X, y = digits
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    labels = pd.Series(np.array(list("abcdefghij"))[y], index=np.arange(len(y))[::-1])
+    auditor = ReconstructionAuditor(BallDPRidgePrototype(4.0, radius=0.6), random_state=0)
+    auditor.fit(frame, labels)
+    assert auditor.feature_names_in_[0] == "f0"
+    assert auditor.n_features_in_ == 64
+    assert set(auditor.supports_["label"]) <= set("abcdefghij")
+    assert auditor.score(frame, labels) > 0.5
+
+
+def test_grid_search_with_two_scores(digits):
+    X, y = digits
+    search = GridSearchCV(
+        ReconstructionAuditor(BallDPRidgePrototype(radius=0.6), n_draws=20, random_state=0),
+        {"estimator__epsilon": [1.0, 64.0]},
+        scoring={
+            "accuracy": "accuracy",
+            "reconstruction": neg_success_scorer,
+            "certificate": neg_certificate_scorer,
+        },
+        refit="accuracy",
+        cv=3,
+    ).fit(X, y)
+    results = search.cv_results_
+    assert results["mean_test_accuracy"][1] > results["mean_test_accuracy"][0]
+    # Greater is better: the noisier model leaks less.
+    assert results["mean_test_reconstruction"][0] > results["mean_test_reconstruction"][1]
+    assert results["mean_test_certificate"][0] > results["mean_test_certificate"][1]
+    assert search.best_estimator_.success_rate_ > 0
+
+
+def test_public_rows_are_routed_through_a_search(digits):
+    X, y = digits
+    with sklearn.config_context(enable_metadata_routing=True):
+        auditor = ReconstructionAuditor(BallDPRidgePrototype(radius=0.6), random_state=0)
+        auditor.set_fit_request(X_public=True, y_public=True)
+        search = GridSearchCV(auditor, {"estimator__epsilon": [4.0]}, cv=3)
+        search.fit(X[:1200], y[:1200], X_public=X[1200:], y_public=y[1200:])
+        assert search.best_estimator_.estimator_.release_.n_samples == 1200
+        pipeline = Pipeline([("encode", Normalizer()), ("audit", auditor)],
+                            transform_input=["X_public"])  # fmt: skip
+        pipeline.fit(50 * X[:1200], y[:1200], X_public=70 * X[1200:], y_public=y[1200:])
+        assert pipeline.named_steps["audit"].supports_["n_in_ball"].min() >= 10
+
+
+def test_a_released_model_is_audited_as_it_is(digits):
+    X, y = digits
+    X, y, public, public_y = X[:1500], y[:1500], X[1500:], y[1500:]
+    released = BallDPRidgePrototype(4.0, radius=0.6).fit(X, y)
+    before = pickle.dumps(released)
+    auditor = ReconstructionAuditor(FrozenEstimator(released), random_state=0)
+    auditor.fit(X, y, public, public_y)
+    assert pickle.dumps(released) == before
+    np.testing.assert_array_equal(auditor.predict(X), released.predict(X))
+    assert len(auditor.report_) == 40
+    whole = make_pipeline(Normalizer(), BallDPRidgePrototype(4.0, radius=0.6)).fit(7 * X, y)
+    auditor = ReconstructionAuditor(FrozenEstimator(whole), random_state=0)
+    auditor.fit(7 * X, y, 7 * public, public_y)
+    assert auditor.plot().results["epsilon"].tolist() == [4.0]
+
+
+@pytest.mark.parametrize(
+    "head", [BallDPRidgePrototype(4.0, radius=0.8), BallDPLogisticRegression(4.0, radius=0.8)]
+)
+def test_the_known_records_of_a_released_model(head, digits):
+    """All records but one, as the adversary has them: public counts tell the missing label."""
+    X, y = digits
+    X, y, public, public_y = X[:300], y[:300], X[300:], y[300:]
+    released = clone(head).fit(X, y)
+    known = np.arange(300) != 17
+    auditor = ReconstructionAuditor(FrozenEstimator(released), n_supports=3, random_state=0)
+    auditor.fit(X[known], y[known], public, public_y)
+    if isinstance(head, BallDPRidgePrototype):
+        assert set(auditor.supports_["label"]) == {y[17]}
+    assert auditor.guarantee_holds_
+    # The candidate models are those of the known records and a candidate.
+    row = auditor.supports_.iloc[0]
+    problem = released._known(X, y)
+    models = []
+    for i in row["candidates"]:
+        changed, labels = problem.X.copy(), problem.codes.copy()
+        changed[17], labels[17] = public[i], public_y[i]
+        again = released._known(changed, labels)
+        models.append(released._minimise(again, released.release_.bound))
+    models = np.array(models)
+    sigma = np.reshape(released.release_.sigma, (-1, 1))
+    scaled = scaled_models(models, sigma)
+    points = auditor._supports_[0].points
+    np.testing.assert_allclose(
+        np.linalg.norm(points[:, None] - points, axis=2),
+        np.linalg.norm(scaled[:, None] - scaled, axis=2),
+        atol=2e-3,
+    )
+
+
+def test_audit_results_stay_out_of_the_released_model(digits):
+    """The fitted head is byte for byte what a plain fit gives, and knows nothing of the audit."""
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=0.6, random_state=5)
+    auditor = ReconstructionAuditor(head, random_state=0).fit(
+        X[:1500], y[:1500], X[1500:], y[1500:]
+    )
+    plain = clone(head).fit(X[:1500], y[:1500])
+    assert pickle.dumps(auditor.estimator_) == pickle.dumps(plain)
+    json.dumps(auditor.estimator_.release_.to_dict())
+    assert pickle.loads(pickle.dumps(auditor)).success_rate_ == auditor.success_rate_
+    assert "success" not in repr(auditor)
+
+
+# Errors -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"n_candidates": 1}, "n_candidates"),
+        ({"n_supports": 0}, "n_supports"),
+        ({"n_draws": 2.5}, "n_draws"),
+        ({"n_repeats": 0}, "n_repeats"),
+        ({"support": "best"}, "support must be one of"),
+        ({"candidate_labels": "all"}, "candidate_labels"),
+        ({"noise": "none"}, "noise"),
+        ({"radius": -1.0}, "radius"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"holdout": 0.0}, "holdout"),
+        ({"eta": -0.1}, "eta"),
+        ({"prior": [0.5, 0.5]}, "prior"),
+        ({"random_state": "seed"}, "random_state"),
+        ({"n_candidates": 500}, r"distinct candidates.*X_public"),
+        ({"radius": 1e-3}, r"only 0 of n_supports=4.*a radius of"),
+    ],
+)
+def test_bad_parameters_leave_nothing(options, match, digits):
+    X, y = digits
+    auditor = ReconstructionAuditor(BallDPRidgePrototype(radius=0.6), random_state=0).fit(X, y)
+    auditor.set_params(**options)
+    with pytest.raises(ValueError, match=match):
+        auditor.fit(X, y)
+    assert not [name for name in vars(auditor) if name.endswith("_")]
+
+
+def test_bad_data_and_estimators(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(radius=0.6)
+    with pytest.raises(ValueError, match=r"estimator must be a Ball-DP head.*LogisticRegression"):
+        ReconstructionAuditor(LogisticRegression()).fit(X, y)
+    with pytest.raises(ValueError, match="estimator must be a Ball-DP head"):
+        ReconstructionAuditor(make_pipeline(head, Normalizer())).fit(X, y)
+    with pytest.raises(ValueError, match="X_public and y_public go together"):
+        ReconstructionAuditor(head).fit(X, y, X_public=X)
+    with pytest.raises(ValueError, match="y_public holds no label"):
+        ReconstructionAuditor(head).fit(X, y, X, y + 100)
+    released = FrozenEstimator(head.fit(X, y))
+    with pytest.raises(ValueError, match="X_public=None: a frozen estimator"):
+        ReconstructionAuditor(released).fit(X, y)
+    with pytest.raises(ValueError, match="X has 500 records, but the model was fitted on 1797"):
+        ReconstructionAuditor(released).fit(X[:500], y[:500], X, y)
+    with pytest.raises(ValueError, match="labels that the released model does not know"):
+        ReconstructionAuditor(released).fit(X, y + 1, X, y)
+    spoiled = X.copy()
+    spoiled[3, 4] = np.nan
+    for args in ((spoiled, y, X, y), (X, y, spoiled, y)):
+        with pytest.raises(ValueError, match="NaN"):
+            ReconstructionAuditor(released).fit(*args)

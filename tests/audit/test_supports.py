@@ -1,0 +1,168 @@
+"""Supports: inside the ball, distinct, chosen as stated; clear errors when there are too few."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from sklearn_balldp.audit.supports import (
+    TooFewCandidates,
+    candidates_in_ball,
+    draw_supports,
+    duplicates,
+    select,
+)
+
+NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
+
+
+def pool(n=200, d=5, n_classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X / np.linalg.norm(X, axis=1, keepdims=True), rng.integers(n_classes, size=n)
+
+
+@pytest.mark.parametrize("metric", list(NAMES))
+def test_candidates_are_those_of_a_brute_force(metric):
+    X, codes = pool()
+    anchor, radius = X[0], {"euclidean": 1.2, "manhattan": 2.3, "chebyshev": 0.8}[metric]
+    rows, labels = X[1:], codes[1:]
+    positions, distance = candidates_in_ball(
+        rows, labels, anchor, codes[0], radius, metric=metric, n_candidates=2
+    )
+    expected = [
+        i for i in range(len(rows))
+        if labels[i] == codes[0] and cdist(rows[i : i + 1], anchor[None], NAMES[metric]) <= radius
+    ]  # fmt: skip
+    assert positions.tolist() == expected
+    assert 5 < len(expected) < (labels == codes[0]).sum()
+    np.testing.assert_allclose(distance, cdist(rows[positions], anchor[None], NAMES[metric])[:, 0])
+
+
+def test_any_label_qualifies_at_any_distance():
+    X, codes = pool()
+    positions, _ = candidates_in_ball(X[1:], codes[1:], X[0], codes[0], 0.8, any_label=True)
+    others = np.flatnonzero(codes[1:] != codes[0])
+    assert np.isin(others, positions).all()
+    same = np.setdiff1d(positions, others)
+    assert 0 < len(same) < (codes[1:] == codes[0]).sum()
+    assert (np.linalg.norm(X[1:][same] - X[0], axis=1) <= 0.8).all()
+    # The anchor's row under another label is another record.
+    twin, labels = np.vstack([X[:1], X[1:]]), np.r_[codes[0] + 1, codes[1:]]
+    positions, _ = candidates_in_ball(twin, labels, X[0], codes[0], 0.8, any_label=True)
+    assert 0 in positions
+
+
+def test_the_anchor_itself_is_no_candidate():
+    X, codes = pool()
+    positions, distance = candidates_in_ball(X, codes, X[0], codes[0], 2.0)
+    assert 0 not in positions
+    assert (distance > 0).all()
+
+
+def test_duplicates():
+    X, codes = pool(6)
+    rows, labels = np.vstack([X, X[:3], -0.0 * X[:1], 0.0 * X[:1]]), np.r_[codes, codes[:3], 0, 0]
+    labels[7] = codes[1] + 1
+    assert duplicates(rows, labels).tolist() == [False] * 6 + [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("n_candidates", [2, 5])
+def test_selection(n_candidates):
+    X, _ = pool()
+    anchor, rows = X[0], X[1:]
+    distance = np.linalg.norm(rows - anchor, axis=1)
+    rng = np.random.default_rng(0)
+    nearest = select(rows, distance, n_candidates, "nearest", rng)
+    assert set(nearest) == set(np.argsort(distance)[:n_candidates])
+    seen = set()
+    for _ in range(200):
+        chosen = select(rows, distance, n_candidates, "random", rng)
+        assert len(set(chosen)) == n_candidates
+        seen |= set(chosen)
+    assert len(seen) > 0.8 * len(rows)
+    far = set(np.argsort(distance)[-4 * n_candidates :])
+    firsts = set()
+    for _ in range(200):
+        chosen = select(rows, distance, n_candidates, "farthest", rng)
+        firsts.add(chosen[0])
+        assert len(set(chosen)) == n_candidates
+        for k in range(1, n_candidates):
+            gaps = cdist(rows, rows[chosen[:k]]).min(axis=1)
+            assert gaps[chosen[k]] == gaps.max()
+    # Each of the farthest starts with probability 1 / (4 m) at least 1 / 20: all do but some.
+    assert firsts <= far
+    assert len(firsts) > len(far) / 2
+
+
+def test_select_all_rows():
+    X, _ = pool(4)
+    distance = np.linalg.norm(X - 1, axis=1)
+    for strategy in ("farthest", "random", "nearest"):
+        assert sorted(select(X, distance, 4, strategy, np.random.default_rng(0))) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="support must be one of"):
+        select(X, distance, 2, "best", np.random.default_rng(0))
+
+
+def test_too_few_says_how_many_and_what_radius_would_do():
+    X, codes = pool()
+    same = np.flatnonzero(codes[1:] == codes[0])
+    distance = np.sort(np.linalg.norm(X[1:][same] - X[0], axis=1))
+    radius = (distance[2] + distance[3]) / 2
+    with pytest.raises(TooFewCandidates, match=r"only 3 distinct candidate\(s\)") as error:
+        candidates_in_ball(X[1:], codes[1:], X[0], codes[0], radius, n_candidates=7)
+    assert error.value.found == 3
+    assert error.value.needed == distance[6]
+    assert f"a radius of {distance[6]:.4g}" in str(error.value)
+    # That radius does.
+    found, _ = candidates_in_ball(
+        X[1:], codes[1:], X[0], codes[0], error.value.needed, n_candidates=7
+    )
+    assert len(found) == 7
+    with pytest.raises(TooFewCandidates, match=f"only {len(same)} at any radius.*X_public"):
+        candidates_in_ball(X[1:], codes[1:], X[0], codes[0], radius, n_candidates=100)
+
+
+def draw(X, codes, public, public_codes, radius, **options):
+    defaults = {"anchors": np.arange(len(X)), "norm_bound": 1.0, "n_supports": 5,
+                "n_candidates": 4, "strategy": "farthest",
+                "random_state": np.random.default_rng(0)}  # fmt: skip
+    return draw_supports(X, codes, public, public_codes, radius, **(defaults | options))
+
+
+def test_drawn_supports():
+    X, codes = pool(60, seed=1)
+    public, labels = pool(150, seed=2)
+    public, labels = np.vstack([public, public[:50]]), np.r_[labels, labels[:50]]
+    supports, passed_over = draw(3 * X, codes, public, labels, 0.8, n_supports=20)
+    assert passed_over > 0
+    assert len({support.anchor for support in supports}) == 20
+    for support in supports:
+        anchor = X[support.anchor]  # rows outside the ball are projected
+        assert (support.codes == codes[support.anchor]).all()
+        np.testing.assert_array_equal(support.rows, public[support.positions])
+        assert (np.linalg.norm(support.rows - anchor, axis=1) <= 0.8).all()
+        assert len(np.unique(support.rows, axis=0)) == 4
+        inside = np.linalg.norm(public[:150] - anchor, axis=1) <= 0.8
+        assert support.n_in_ball == (inside & (labels[:150] == codes[support.anchor])).sum()
+
+
+def test_anchors_can_be_restricted():
+    X, codes = pool(60, seed=1)
+    public, labels = pool(150, seed=2)
+    supports, _ = draw(X, codes, public, labels, 2.0, anchors=np.array([3, 8, 11, 20, 41]))
+    assert {support.anchor for support in supports} == {3, 8, 11, 20, 41}
+    with pytest.raises(TooFewCandidates, match=r"only 2 of n_supports=5 .*no radius would do"):
+        draw(X, codes, public, labels, 2.0, anchors=np.array([3, 8]))
+
+
+def test_drawing_says_which_radius_would_do():
+    X, codes = pool(60, seed=1)
+    public, labels = pool(150, seed=2)
+    with pytest.raises(TooFewCandidates, match=r"only 0 of n_supports=5.* a radius of") as error:
+        draw(X, codes, public, labels, 0.05)
+    needed = error.value.needed
+    assert len(draw(X, codes, public, labels, needed * (1 + 1e-9))[0]) == 5
+    with pytest.raises(TooFewCandidates, match="only 4 of n_supports=5"):
+        draw(X, codes, public, labels, needed * (1 - 1e-9))
+    with pytest.raises(TooFewCandidates, match="no radius would do"):
+        draw(X, codes, public, labels, 1.0, n_candidates=100)
