@@ -22,7 +22,7 @@ from tqdm import tqdm
 from ..heads.base import BaseBallDPClassifier, Problem, check_option, check_positive
 from ..policy.adjacency import ROUNDING, clip_entries, project_onto_ball
 from .certificates import check_prior, success_interval
-from .supports import STRATEGIES, Support, draw_supports
+from .supports import STRATEGIES, Support, draw_supports, duplicates
 from .trials import Setting, SupportAudit, audit_support, hidden_records, simulated_trials
 
 # Keeps the auditor's stream apart from that of a head with the same seed.
@@ -650,12 +650,14 @@ def _hold_out(
 def _pool(
     head: BaseBallDPClassifier, X_public: Any, y_public: NDArray[Any]
 ) -> tuple[NDArray[np.floating], NDArray[np.intp], NDArray[np.intp]]:
-    """Public rows inside the ball, their codes and positions; unknown labels are left out."""
+    """Distinct public rows inside the ball, codes and positions; unknown labels are left out."""
     known = np.flatnonzero(np.isin(y_public, head.classes_))
     if len(known) == 0:
         raise ValueError("y_public holds no label of the model; pass public rows of its classes.")
     public = head._known(_take(X_public, known), y_public[known])
-    return project_onto_ball(clip_entries(public.X), public.norm_bound), public.codes, known
+    rows = project_onto_ball(clip_entries(public.X), public.norm_bound)
+    kept = np.flatnonzero(~duplicates(rows, public.codes))
+    return rows[kept], public.codes[kept], known[kept]
 
 
 def _completed(head: BaseBallDPClassifier, problem: Problem) -> tuple[Problem, int | None]:

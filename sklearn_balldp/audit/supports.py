@@ -247,7 +247,7 @@ def draw_supports(
     codes : ndarray of shape (n_samples,)
         Their class codes.
     pool, pool_codes
-        As for :func:`candidates_in_ball`; duplicates are dropped here.
+        As for :func:`candidates_in_ball`.
     radius, metric, any_label
         As for :func:`candidates_in_ball`.
     anchors : ndarray
@@ -273,8 +273,6 @@ def draw_supports(
         If too few anchors have enough candidates; the message says how many the others have and
         what radius would do.
     """
-    kept = np.flatnonzero(~duplicates(pool, pool_codes))
-    pool, pool_codes = pool[kept], pool_codes[kept]
     everywhere = np.arange(len(pool))
     by_class = {c: np.flatnonzero(pool_codes == c) for c in np.unique(codes[anchors]).tolist()}
     supports: list[Support] = []
@@ -304,7 +302,7 @@ def draw_supports(
         chosen = select(rows[near], distance, n_candidates, strategy, random_state, metric=metric)
         positions = part[near[chosen]]
         supports.append(
-            Support(anchor, rows[near[chosen]], pool_codes[positions], kept[positions], len(near))
+            Support(anchor, rows[near[chosen]], pool_codes[positions], positions, len(near))
         )
     short = n_supports - len(supports)
     if short > 0:

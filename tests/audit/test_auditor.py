@@ -408,6 +408,17 @@ def test_metrics(metric, digits):
     assert auditor.guarantee_holds_
 
 
+def test_repeated_public_rows_count_once(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=0.6)
+    once = ReconstructionAuditor(head, random_state=0)
+    once.fit(X[:1400], y[:1400], X[1400:], y[1400:])
+    twice = ReconstructionAuditor(head, random_state=0)
+    twice.fit(X[:1400], y[:1400], np.tile(X[1400:], (2, 1)), np.tile(y[1400:], 2))
+    for name in ("n_in_ball", "candidates"):
+        assert once.supports_[name].tolist() == twice.supports_[name].tolist()
+
+
 def test_radius_of_the_supports(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=1.2)
