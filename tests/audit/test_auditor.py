@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy.stats import binom
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -29,6 +30,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.audit.auditor import (
     FailedGuaranteeWarning,
+    _convicts,
     _stream,
     neg_certificate_scorer,
     neg_success_scorer,
@@ -316,6 +318,17 @@ def test_the_honest_mechanism_passes(digits):
     assert auditor.report_["replay"].isna().sum() == 4  # one a support: nothing came before
     low, high = auditor.success_interval_["clopper_pearson"]
     assert low <= auditor.certificate_["bayes"] <= high
+
+
+@pytest.mark.parametrize("stated", [0.11, 0.33, 0.6, 0.99, 1.0])
+@pytest.mark.parametrize("n", [1, 40, 400])
+def test_a_sound_release_is_not_convicted(n, stated):
+    """Exact probability of a false alarm at the worst success that the certificate allows."""
+    convicted = [_convicts(pd.Series(np.arange(n) < hits), stated) for hits in range(n + 1)]
+    assert binom.pmf(np.arange(n + 1), n, stated)[convicted].sum() <= 1e-6
+    if n == 400 and stated < 0.9:
+        # It is no empty promise: 0.2 above the certificate is found nearly always.
+        assert binom.pmf(np.arange(n + 1), n, stated + 0.2)[convicted].sum() > 0.99
 
 
 def test_the_warning_holds_no_result(digits):
