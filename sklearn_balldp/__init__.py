@@ -6,12 +6,14 @@ from .audit.displays import PrivacyUtilityDisplay, ReconstructionDisplay
 from .heads.logistic import BallDPLogisticRegression
 from .heads.ridge_prototype import BallDPRidgePrototype
 from .heads.squared_hinge import BallDPSquaredHingeSVC
+from .policy.radius import RadiusPolicy
 
 __all__ = [
     "BallDPLogisticRegression",
     "BallDPRidgePrototype",
     "BallDPSquaredHingeSVC",
     "PrivacyUtilityDisplay",
+    "RadiusPolicy",
     "ReconstructionAuditor",
     "ReconstructionDisplay",
     "__version__",

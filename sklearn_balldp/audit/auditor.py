@@ -293,18 +293,21 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             X, y = _take(X, position), y[position]
         X_public, y_public = indexable(X_public, column_or_1d(y_public, warn=True))
 
-        if not frozen:
-            head = clone(head)
-            if transformers is not None:
-                transformers = clone(transformers)
-                X = transformers.fit_transform(X, y)
-            head.fit(X, y)
-        else:
+        if frozen:
             check_is_fitted(head)
-            if transformers is not None:
-                X = transformers.transform(X)
+            X = X if transformers is None else transformers.transform(X)
+        elif transformers is not None:
+            transformers = clone(transformers)
+            X = transformers.fit_transform(X, y)
         if transformers is not None:
             X_public = transformers.transform(X_public)
+        if not frozen:
+            head = clone(head)
+            # Rows held out of the private ones are no public reference for a radius policy.
+            reference = (
+                {} if pool_position is not None else {"X_public": X_public, "y_public": y_public}
+            )
+            head.fit(X, y, **reference)
 
         setting = self._setting(head, X, y)
         pool, pool_codes, kept = _pool(head, X_public, y_public)

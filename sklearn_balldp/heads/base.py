@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,18 +23,27 @@ from ..policy.adjacency import (
     clip_entries,
     euclidean_radius,
     full_radius,
+    full_radius_in,
     map_row_ranges,
     row_blocks,
 )
-from ..privacy.gaussian import classic_rho, epsilon_from_rho, rho_from_budget
+from ..policy.radius import ChosenRadius, RadiusPolicy, choose_radius
+from ..privacy.gaussian import classic_rho, delta_from_rho, rho_from_budget
 from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
-from ..privacy.release import Release, full_radius_in, rho_at
+from ..privacy.release import Release, rho_at, total_epsilon
 from ..privacy.sensitivity import as_float_or_tuple
 
 # float64 first: integer input becomes float64; the other two are read in row blocks.
 _DTYPES = (np.float64, np.float32, np.float16)
 
 Neighbours = Callable[[int, NDArray[np.floating], NDArray[np.intp]], NDArray[np.float64]]
+
+
+_RADIUS_ASSUMPTIONS = {
+    "reference": ("the radius was read off public reference rows",),
+    "declared": ("the radius, a quantile of the private rows, is declared public",),
+    "private": ("the radius, a private quantile, is spent beside the parameters",),
+}
 
 
 @dataclass(frozen=True)
@@ -87,8 +97,10 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             check_positive(name, getattr(self, name))
         if not (is_real(self.delta) and 0.0 < float(self.delta) < 1.0):
             raise ValueError(f"delta must lie strictly between 0 and 1, got {self.delta!r}.")
-        if self.radius is not None:
-            check_positive("radius", self.radius, " or None for the full radius 2 * norm_bound")
+        radius = self.radius
+        policy = radius.estimator if isinstance(radius, FrozenEstimator) else radius
+        if not isinstance(policy, (RadiusPolicy, type(None))):
+            check_positive("radius", self.radius, ", a RadiusPolicy, or None (2 * norm_bound)")
         check_option("metric", self.metric, METRICS)
         check_option("calibration", self.calibration, ("analytic", "classic"))
         for name in self._flags:
@@ -101,7 +113,13 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 "from private labels; pass classes=[...]."
             )
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "BaseBallDPClassifier":
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_public: ArrayLike | None = None,
+        y_public: ArrayLike | None = None,
+    ) -> "BaseBallDPClassifier":
         """Fit the head and release its noisy parameters.
 
         Parameters
@@ -111,6 +129,11 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             are projected onto it.
         y : array-like of shape (n_samples,)
             Class labels.
+        X_public : array-like of shape (n_public, n_features), optional
+            Public reference rows, for ``radius=RadiusPolicy(source="reference")``; not used
+            otherwise.
+        y_public : array-like of shape (n_public,), optional
+            Their labels.
 
         Returns
         -------
@@ -124,7 +147,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """
         self._forget()
         try:
-            for name, value in self._fit(X, y).items():
+            for name, value in self._fit(X, y, X_public, y_public).items():
                 setattr(self, name, value)
         except BaseException:
             self._forget()
@@ -136,7 +159,13 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
             delattr(self, name)
 
-    def _fit(self, X: ArrayLike, y: ArrayLike) -> dict[str, Any]:
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_public: ArrayLike | None,
+        y_public: ArrayLike | None,
+    ) -> dict[str, Any]:
         self._check_parameters()
         X, y = self._validate(X, y)
         X = clip_entries(X)
@@ -150,10 +179,18 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 UserWarning,
                 stacklevel=4,
             )
-        radius = euclidean_radius(
-            self.radius, self.metric, norm_bound=norm_bound, n_features=n_features
-        )
         classes, codes = self._encode(y)
+        chosen = choose_radius(
+            self.radius,
+            lambda: (X, y),
+            lambda: self._validate_public(X_public, y_public),
+            metric=self.metric,
+            norm_bound=norm_bound,
+            labels_public=not self.protect_labels,
+        )
+        radius = euclidean_radius(
+            chosen.value, self.metric, norm_bound=norm_bound, n_features=n_features
+        )
         problem = Problem(X, codes, classes, alpha, norm_bound, radius)
 
         bound = self._bound(problem)
@@ -187,9 +224,11 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             alpha=alpha,
             norm_bound=norm_bound,
             metric=self.metric,
-            radius=float(self.radius)
-            if self.radius is not None
+            radius=chosen.value
+            if chosen.value is not None
             else full_radius_in(self.metric, norm_bound, n_features),
+            radius_source=chosen.source,
+            radius_epsilon=chosen.epsilon,
             epsilon=epsilon,
             delta=delta,
             calibration=self.calibration,
@@ -199,18 +238,19 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             tol=float(getattr(bound, "tol", 0.0)),
             labels="protected" if self.protect_labels else "public",
             sampler=sampler_name(self.random_state),
-            private=self.random_state is None,
+            private=_is_private(self.random_state is not None, chosen),
             n_values=n_values,
             bound=bound,
-            epsilon_full_radius=epsilon_from_rho(rho_at(full, sigma, n_values), delta),
+            epsilon_full_radius=total_epsilon(rho_at(full, sigma, n_values), delta, chosen.epsilon),
             assumptions=(
                 "the number of records, the label set, the encoder and every parameter are public",
                 "label changes are hidden too" if self.protect_labels else public_labels,
                 "each record is one row, mapped to it without looking at the others",
+                *_RADIUS_ASSUMPTIONS.get(chosen.source, ()),
             ),
             version=__version__,
         )
-        if release.guarantee().delta_at(epsilon) > delta:
+        if delta_from_rho(release.rho, epsilon) > delta:
             raise RuntimeError("the release misses its own guarantee: please report this.")
         return {"classes_": classes, **self._publish(parameters, problem), "release_": release}
 
@@ -255,6 +295,16 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return np.stack(fits)
 
         return models
+
+    def _validate_public(
+        self, X_public: ArrayLike | None, y_public: ArrayLike | None
+    ) -> tuple[NDArray, NDArray] | None:
+        """Public reference rows, which errors may quote; None when there are none."""
+        if X_public is None and y_public is None:
+            return None
+        if X_public is None or y_public is None:
+            raise ValueError("X_public and y_public go together: pass both or neither.")
+        return validate_data(self, X_public, y_public, dtype=_DTYPES, reset=False)
 
     def _validate(self, X: ArrayLike, y: ArrayLike, reset: bool = True) -> tuple[NDArray, NDArray]:
         try:
@@ -361,6 +411,12 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         # Noise calibrated to a handful of records rightly drowns them.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _is_private(seeded: bool, chosen: ChosenRadius) -> bool | str:
+    if seeded or chosen.seeded:
+        return False
+    return "conditional" if chosen.source == "declared" else True
 
 
 def is_real(value: Any) -> bool:

@@ -41,6 +41,12 @@ def full_radius(norm_bound: float) -> float:
     return 2.0 * float(norm_bound)
 
 
+def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
+    """Smallest radius in ``metric`` whose ball covers every substitution of admissible rows."""
+    factor = {"euclidean": 1.0, "manhattan": math.sqrt(n_features), "chebyshev": 1.0}[metric]
+    return factor * full_radius(norm_bound)
+
+
 def euclidean_radius(
     radius: float | None, metric: str, *, norm_bound: float, n_features: int
 ) -> float:

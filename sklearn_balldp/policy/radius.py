@@ -1,30 +1,92 @@
-"""Radii from the distances between records of equal label."""
+"""Radii from the distances between records of equal label, and what each costs.
+
+The paper reads its radius off the training rows, which makes it a function of private records.
+:class:`RadiusPolicy` offers three honest ways: public reference rows; a declaration that the
+quantile is public; and a private quantile, whose epsilon joins the release's total.
+"""
+
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .adjacency import METRICS
+from ..privacy.noise import RandomState, check_random_state, exponential_choice
+from .adjacency import METRICS, full_radius_in, project_onto_ball
 
 #: Names of the metrics in scipy.spatial.distance.
 SCIPY_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 #: Classes with at most this many pairs use all of them.
 ALL_PAIRS = 250_000
+AGGREGATES = ("max", "pooled")
+SOURCES = ("reference", "declared", "private")
+#: Candidates of the private quantile, evenly spaced up to the diameter of the domain.
+GRID_SIZE = 4096
+#: Distances computed at a time by the diameter.
+DIAMETER_BLOCK = 2**22
+_DTYPES = (np.float64, np.float32, np.float16)
+
+
+def _paired_distances(
+    rows: NDArray[np.floating],
+    first: NDArray[np.intp],
+    second: NDArray[np.intp],
+    metric: str,
+) -> NDArray[np.float64]:
+    """Distances of given pairs, in blocks."""
+    order = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}[metric]
+    distances = np.empty(len(first))
+    for start in range(0, len(first), 4096):
+        part = slice(start, start + 4096)
+        difference = rows[first[part]].astype(np.float64) - rows[second[part]]
+        distances[part] = np.linalg.norm(difference, ord=order, axis=1)
+    return distances
 
 
 def _sampled_distances(
     rows: NDArray[np.floating], metric: str, n_pairs: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    order = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}[metric]
     first = rng.integers(len(rows), size=n_pairs)
     # An offset of at least one keeps the two rows of a pair distinct.
     second = (first + rng.integers(1, len(rows), size=n_pairs)) % len(rows)
-    distances = np.empty(n_pairs)
-    for start in range(0, n_pairs, 4096):
-        part = slice(start, start + 4096)
-        difference = rows[first[part]].astype(np.float64) - rows[second[part]]
-        distances[part] = np.linalg.norm(difference, ord=order, axis=1)
-    return distances
+    return _paired_distances(rows, first, second, metric)
+
+
+def _pairs(n: int) -> int:
+    return n * (n - 1) // 2
+
+
+def _class_distances(
+    rows: NDArray[np.floating], metric: str, max_pairs: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Distances of all pairs of a small class, of sampled pairs of a large one."""
+    if _pairs(len(rows)) <= ALL_PAIRS:
+        return pdist(rows.astype(np.float64), SCIPY_NAMES[metric])
+    return _sampled_distances(rows, metric, max_pairs, rng)
+
+
+def _diameter(rows: NDArray[np.floating], metric: str) -> float:
+    """Exact diameter of a class, in blocks of rows."""
+    largest = 0.0
+    size = max(1, DIAMETER_BLOCK // len(rows))
+    squares = np.vecdot(rows, rows, dtype=np.float64) if metric == "euclidean" else None
+    for start in range(0, len(rows), size):
+        block = rows[start : start + size]
+        if squares is None:
+            largest = max(largest, float(cdist(block, rows[start:], SCIPY_NAMES[metric]).max()))
+            continue
+        # A matrix product finds the farthest pair of each row; its distance is then exact.
+        gaps = squares[start:] - 2.0 * (block @ rows[start:].T)
+        far = rows[start:][gaps.argmax(axis=1)].astype(np.float64)
+        largest = max(largest, float(np.linalg.norm(block - far, axis=1).max()))
+    return largest
 
 
 def same_label_quantile(
@@ -33,10 +95,11 @@ def same_label_quantile(
     quantile: float = 0.5,
     *,
     metric: str = "euclidean",
+    aggregate: str = "max",
     max_pairs: int = 100_000,
     random_state: int | np.random.Generator | None = 0,
 ) -> float:
-    """Largest class's quantile of same-label pair distances: the paper's radius.
+    """Quantile of same-label pair distances: by default the paper's radius.
 
     The result is a function of the rows: it is public only if they are.
 
@@ -47,45 +110,448 @@ def same_label_quantile(
     y : array-like of shape (n_samples,)
         Their labels.
     quantile : float, default=0.5
-        Quantile of the distances in each class, between 0 and 1.
+        Quantile of the distances, between 0 and 1; 1 is the same-label diameter, always exact.
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         Distance between rows.
+    aggregate : {"max", "pooled"}, default="max"
+        The largest class's quantile, or the quantile of the pairs of all classes together.
     max_pairs : int, default=100_000
-        Pairs sampled with replacement in a class of more than 250000 pairs.
+        Pairs sampled with replacement in a class ("max"), or altogether ("pooled"), of more than
+        250000 pairs.
     random_state : int, Generator or None, default=0
         Draws those pairs.
 
     Returns
     -------
     float
-        Maximum over classes of the quantile (classes of one row are left out).
+        The radius; classes of one row are left out.
 
     Raises
     ------
     ValueError
-        If the metric or quantile is invalid, or no class has two rows.
+        If a parameter is invalid, or no class has two rows.
 
     References
     ----------
-    Margaryan & Gupta, the radius policy of the experiments.
+    Margaryan & Gupta, the radius policy of the experiments ("max").
     """
     if metric not in METRICS:
         raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}.")
+    if aggregate not in AGGREGATES:
+        raise ValueError(f"aggregate must be one of {', '.join(AGGREGATES)}; got {aggregate!r}.")
     if not 0.0 <= quantile <= 1.0:
         raise ValueError(f"quantile must lie in [0, 1], got {quantile!r}.")
     X, y = np.asarray(X), np.asarray(y)
     rng = np.random.default_rng(random_state)
+    classes = [np.flatnonzero(y == label) for label in np.unique(y)]
+    classes = [members for members in classes if len(members) > 1]
+    if not classes:
+        raise ValueError(
+            f"y: no class has two reference rows (n_samples={len(y)}); pass more reference records."
+        )
+    if quantile == 1.0:
+        return max(_diameter(X[members], metric) for members in classes)
+    if aggregate == "max":
+        return max(
+            float(np.quantile(_class_distances(X[members], metric, max_pairs, rng), quantile))
+            for members in classes
+        )
+    counts = np.array([_pairs(len(members)) for members in classes])
+    if counts.sum() <= ALL_PAIRS:
+        parts = [pdist(X[members].astype(np.float64), SCIPY_NAMES[metric]) for members in classes]
+    else:
+        # Uniform over the same-label pairs: classes in proportion to their pairs.
+        shares = rng.multinomial(max_pairs, counts / counts.sum())
+        parts = [
+            _sampled_distances(X[members], metric, int(share), rng)
+            for members, share in zip(classes, shares, strict=True)
+            if share
+        ]
+    return float(np.quantile(np.concatenate(parts), quantile))
+
+
+def private_quantile(
+    X: ArrayLike,
+    y: ArrayLike,
+    quantile: float = 0.5,
+    *,
+    epsilon: float,
+    norm_bound: float = 1.0,
+    metric: str = "euclidean",
+    random_state: RandomState = None,
+) -> float:
+    r"""Largest class's quantile of same-label distances, by the exponential mechanism.
+
+    The records of a class are paired at random, by labels alone, so that a substitution moves one
+    distance. A candidate o on a public grid has weight
+    :math:`\exp(-\epsilon |\#\{d < o\} - q m| / 2)`, m the number of pairs. Classes are disjoint,
+    so their maximum costs no more than one of them.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Private rows, inside the ball of radius ``norm_bound``.
+    y : array-like of shape (n_samples,)
+        Their labels, public.
+    quantile : float, default=0.5
+        Quantile, between 0 and 1.
+    epsilon : float
+        Pure differential privacy of the result for every feature substitution, labels public.
+    norm_bound : float, default=1.0
+        Radius of the ball: it bounds the distances.
+    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
+        Distance between rows.
+    random_state : None, int, Generator or RandomState, default=None
+        None draws exactly, from operating-system entropy. A seed makes the radius reproducible,
+        and therefore not private.
+
+    Returns
+    -------
+    float
+        Radius on the public grid.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid, or no class has two rows.
+
+    References
+    ----------
+    Smith (2011), "Privacy-preserving statistical estimation with optimal convergence rates"; the
+    pairing is this package's.
+    """
+    X, y = np.asarray(X), np.asarray(y)
+    generator = check_random_state(random_state)
+    # The pairing may be known: privacy rests on the choice of the candidate.
+    order = _shuffler(generator).permutation(len(y))
+    largest = full_radius_in(metric, norm_bound, X.shape[1])
+    grid = largest * np.arange(1, GRID_SIZE + 1) / GRID_SIZE
     radii = []
     for label in np.unique(y):
-        rows = X[y == label]
-        n_pairs = len(rows) * (len(rows) - 1) // 2
+        members = order[y[order] == label]
+        n_pairs = len(members) // 2
         if n_pairs == 0:
             continue
-        if n_pairs <= ALL_PAIRS:
-            distances = pdist(rows.astype(np.float64), SCIPY_NAMES[metric])
-        else:
-            distances = _sampled_distances(rows, metric, max_pairs, rng)
-        radii.append(np.quantile(distances, quantile))
+        first, second = members[:n_pairs], members[n_pairs : 2 * n_pairs]
+        distances = np.sort(_paired_distances(X, first, second, metric))
+        below = np.searchsorted(distances, grid, side="left")
+        # Whole scores: a substitution moves each by at most one, without rounding.
+        scores = -np.abs(below - round(quantile * n_pairs))
+        radii.append(grid[exponential_choice(scores, epsilon, generator)])
     if not radii:
-        raise ValueError("y: no class has two reference rows; pass more reference records.")
+        raise ValueError(
+            f"y: no class has two records (n_samples={len(y)}); pass a radius instead."
+        )
     return float(max(radii))
+
+
+def _shuffler(
+    generator: np.random.Generator | np.random.RandomState | None,
+) -> np.random.Generator | np.random.RandomState:
+    return np.random.default_rng() if generator is None else generator
+
+
+def _pair_stream(random_state: RandomState) -> np.random.Generator | int:
+    """Stream of sampled pairs; which pairs is no secret, so None gives the same ones always."""
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    return 0 if random_state is None else random_state
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class ChosenRadius:
+    """A radius and what is to be said of it.
+
+    Attributes
+    ----------
+    value : float or None
+        Radius in the units of the metric; None is the full radius.
+    source : {"number", "reference", "declared", "private"}
+        Where it came from.
+    epsilon : float
+        Pure differential privacy that the choice spent.
+    seeded : bool
+        Whether a private choice was drawn from a seed.
+    """
+
+    value: float | None
+    source: str = "number"
+    epsilon: float = 0.0
+    seeded: bool = False
+
+
+class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Choose the radius that a Ball-DP head protects, and say what the choice costs.
+
+    Nested in a head (``radius=RadiusPolicy(...)``) its parameters can be searched
+    (``radius__quantile``), and the head's ``norm_bound`` and ``metric`` are used. As a step of a
+    Pipeline it projects rows onto the admissible ball; its ``radius_`` then informs, and binds no
+    head.
+
+    Parameters
+    ----------
+    quantile : float, default=0.5
+        Quantile of same-label pair distances, between 0 and 1; 1 is the same-label diameter.
+    aggregate : {"max", "pooled"}, default="max"
+        The largest class's quantile (the paper's), or that of all same-label pairs together.
+    source : {"reference", "declared", "private"}, default="reference"
+        Where distances come from. "reference": public rows, passed as ``X_public`` and
+        ``y_public``. "declared": the private rows, their quantile being declared public, as the
+        paper does; the release is then private on that condition only. "private": the private
+        rows, by the exponential mechanism; ``epsilon`` joins the release's total.
+    epsilon : float or None, default=None
+        Privacy loss of the "private" quantile.
+    norm_bound : float, default=1.0
+        Radius of the admissible ball that rows are projected onto.
+    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
+        Distance between rows.
+    max_pairs : int, default=100_000
+        Pairs sampled in a class of more than 250000 pairs ("pooled": of all classes).
+    random_state : None, int, Generator or RandomState, default=None
+        Draws sampled pairs (None: always the same, they are no secret), and the "private" quantile,
+        which None draws exactly; a seed makes it reproducible and the release not private.
+
+    Attributes
+    ----------
+    radius_ : float
+        The radius, in units of ``metric``.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, when the rows have string column names.
+
+    References
+    ----------
+    Margaryan & Gupta (quantiles, "declared"); Smith (2011) ("private").
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import normalize
+    >>> from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X = normalize(X)
+    >>> head = BallDPRidgePrototype(epsilon=4.0, radius=RadiusPolicy(quantile=0.8))
+    >>> release = head.fit(X[:1400], y[:1400], X_public=X[1400:], y_public=y[1400:]).release_
+    >>> round(release.radius, 1), release.radius_source, release.private
+    (0.9, 'reference', True)
+    """
+
+    def __init__(
+        self,
+        quantile=0.5,
+        *,
+        aggregate="max",
+        source="reference",
+        epsilon=None,
+        norm_bound=1.0,
+        metric="euclidean",
+        max_pairs=100_000,
+        random_state=None,
+    ):
+        self.quantile = quantile
+        self.aggregate = aggregate
+        self.source = source
+        self.epsilon = epsilon
+        self.norm_bound = norm_bound
+        self.metric = metric
+        self.max_pairs = max_pairs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        if not (_is_real(self.quantile) and 0.0 <= self.quantile <= 1.0):
+            raise ValueError(f"quantile must lie in [0, 1], got {self.quantile!r}.")
+        for name, options in (("aggregate", AGGREGATES), ("source", SOURCES), ("metric", METRICS)):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value in options):
+                raise ValueError(f"{name} must be one of {', '.join(options)}; got {value!r}.")
+        if not (_is_real(self.norm_bound) and 1e-100 <= self.norm_bound <= 1e100):
+            raise ValueError(
+                f"norm_bound must be a positive number between 1e-100 and 1e100, got "
+                f"{self.norm_bound!r}."
+            )
+        if not (isinstance(self.max_pairs, numbers.Integral) and int(self.max_pairs) >= 1):
+            raise ValueError(f"max_pairs must be a positive integer, got {self.max_pairs!r}.")
+        check_random_state(self.random_state)
+        if self.source != "private":
+            if self.epsilon is not None:
+                raise ValueError(
+                    f"epsilon={self.epsilon!r} is for source='private'; source={self.source!r} "
+                    "costs none: leave epsilon=None."
+                )
+            return
+        if not (_is_real(self.epsilon) and 0.0 < self.epsilon <= 1e3):
+            raise ValueError(
+                f"epsilon must be a positive number up to 1000 with source='private', got "
+                f"{self.epsilon!r}."
+            )
+        if self.aggregate == "pooled":
+            raise ValueError(
+                "aggregate='pooled' is not offered with source='private'; use aggregate='max'."
+            )
+
+    def fit(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        X_public: ArrayLike | None = None,
+        y_public: ArrayLike | None = None,
+    ) -> "RadiusPolicy":
+        """Choose the radius.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), optional
+            Private rows; not looked at with ``source="reference"``.
+        y : array-like of shape (n_samples,), optional
+            Their labels.
+        X_public : array-like of shape (n_public, n_features), optional
+            Public reference rows; needed with ``source="reference"``.
+        y_public : array-like of shape (n_public,), optional
+            Their labels.
+
+        Returns
+        -------
+        self
+            The fitted policy.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or the rows that the source needs are missing.
+        """
+        self._check_parameters()
+        public = self.source == "reference"
+        rows, labels = (X_public, y_public) if public else (X, y)
+        if rows is None or labels is None:
+            names = "X_public and y_public" if public else "X and y"
+            if not public and rows is not None:
+                raise ValueError("requires y to be passed, but the target y is None.")
+            raise ValueError(
+                f"source={self.source!r} needs {names}: pass them to fit"
+                + (", or choose source='declared' or 'private'." if public else ".")
+            )
+        rows, labels = validate_data(self, rows, labels, dtype=_DTYPES)
+        self.radius_ = self._choose(rows, labels, self.metric, self.norm_bound)
+        return self
+
+    def _choose(
+        self, rows: NDArray[np.floating], labels: NDArray[Any], metric: str, norm_bound: float
+    ) -> float:
+        """The radius of validated rows, in the metric and ball of whoever asks."""
+        rows = project_onto_ball(rows, norm_bound)
+        if self.source == "private":
+            return private_quantile(
+                rows,
+                labels,
+                self.quantile,
+                epsilon=float(self.epsilon),
+                norm_bound=norm_bound,
+                metric=metric,
+                random_state=self.random_state,
+            )
+        radius = same_label_quantile(
+            rows,
+            labels,
+            float(self.quantile),
+            metric=metric,
+            aggregate=self.aggregate,
+            max_pairs=int(self.max_pairs),
+            random_state=_pair_stream(self.random_state),
+        )
+        if not radius > 0.0:
+            raise ValueError(
+                f"quantile={self.quantile!r} of the same-label distances is zero: too many "
+                "reference rows repeat; raise quantile."
+            )
+        return radius
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Project rows onto the admissible ball, each on its own.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Rows of norm at most ``norm_bound``.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=_DTYPES, reset=False)
+        return project_onto_ball(X, self.norm_bound)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def choose_radius(
+    radius: Any,
+    rows: Callable[[], tuple[NDArray[np.floating], NDArray[Any]]],
+    public: Callable[[], tuple[NDArray[np.floating], NDArray[Any]] | None],
+    *,
+    metric: str,
+    norm_bound: float,
+    labels_public: bool,
+) -> ChosenRadius:
+    """Resolve the ``radius`` parameter of a head.
+
+    Parameters
+    ----------
+    radius : float, None, RadiusPolicy or FrozenEstimator of a fitted one
+        The parameter.
+    rows, public : callable
+        Give the validated private rows, and the validated public ones or None, with labels.
+    metric, norm_bound
+        The head's.
+    labels_public : bool
+        Whether labels are public.
+
+    Returns
+    -------
+    ChosenRadius
+
+    Raises
+    ------
+    ValueError
+        If rows are missing, or a policy contradicts the head.
+    """
+    frozen = isinstance(radius, FrozenEstimator)
+    policy = radius.estimator if frozen else radius
+    if not isinstance(policy, RadiusPolicy):
+        return ChosenRadius(radius if radius is None else float(radius))
+    if not frozen:
+        policy._check_parameters()
+    # With private labels even the pairing of records, and which classes exist, would be private.
+    if policy.source != "reference" and not labels_public:
+        raise ValueError(
+            f"radius: source={policy.source!r} reads public labels, which protect_labels=True "
+            "keeps private; use source='reference', or a number."
+        )
+    spent = float(policy.epsilon) if policy.source == "private" else 0.0
+    seeded = policy.source == "private" and policy.random_state is not None
+    if frozen:
+        check_is_fitted(policy)
+        if policy.metric != metric:
+            raise ValueError(
+                f"radius: the frozen policy was fitted with metric={policy.metric!r}, the head has "
+                f"metric={metric!r}; fit it with the head's."
+            )
+        return ChosenRadius(float(policy.radius_), policy.source, spent, seeded)
+    given = public() if policy.source == "reference" else rows()
+    if given is None:
+        raise ValueError(
+            "radius: RadiusPolicy(source='reference') needs public rows: pass X_public and "
+            "y_public to fit, or choose source='declared' or 'private'."
+        )
+    value = policy._choose(*given, metric, norm_bound)
+    return ChosenRadius(value, policy.source, spent, seeded)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
@@ -208,6 +208,41 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
     )
     epsilon = max(rho * (u + 0.5 * rho) * (1.0 + 2.0**-50), 5e-324)
     return _step_until(epsilon, 1.0, lambda e: _log_delta(e / rho - 0.5 * rho, rho) <= target)
+
+
+def rho_from_pure(epsilon: float) -> float:
+    r"""Smallest rho whose Gaussian profile covers a pure epsilon-private release.
+
+    Parameters
+    ----------
+    epsilon : float
+        Pure differential privacy, ``>= 0``.
+
+    Returns
+    -------
+    float
+        :math:`2 \Phi^{-1}(e^\epsilon / (1 + e^\epsilon))`, rounded up; ``inf`` above 700.
+
+    Raises
+    ------
+    ValueError
+        If ``epsilon`` is negative or not a number.
+
+    References
+    ----------
+    Dong, Roth & Su (2022): the trade-off function of pure privacy against the Gaussian one, which
+    is closest at its fixed point.
+
+    Examples
+    --------
+    >>> round(rho_from_pure(0.5), 3)
+    0.624
+    """
+    epsilon = _check_epsilon(epsilon)
+    if epsilon > 700.0:
+        return math.inf
+    rho = -2.0 * float(ndtri(expit(-epsilon)))
+    return max(rho, 0.0) * (1.0 + 2.0**-48)
 
 
 def compose(rhos: Iterable[float]) -> float:

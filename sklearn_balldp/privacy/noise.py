@@ -145,3 +145,49 @@ def add_gaussian_noise(
         scaled = scaled + generator.standard_normal(scaled.shape)
     released[noisy] = scaled * scale[noisy]
     return released
+
+
+def exponential_choice(scores: ArrayLike, epsilon: float, random_state: RandomState = None) -> int:
+    r"""Choose an index with probability proportional to :math:`\exp(\epsilon\, score / 2)`.
+
+    Parameters
+    ----------
+    scores : array-like of int, shape (n_candidates,)
+        Whole scores, each of which one substitution moves by at most one.
+    epsilon : float
+        Pure differential privacy of the choice, positive.
+    random_state : None, int, Generator or RandomState
+        None draws Gumbel noise exactly from operating-system entropy through OpenDP. Anything
+        else draws from NumPy: reproducible, and therefore not private.
+
+    Returns
+    -------
+    int
+        The chosen index.
+
+    Raises
+    ------
+    ValueError
+        If scores are not whole, or ``epsilon`` is not positive.
+
+    References
+    ----------
+    McSherry & Talwar (2007), exponential mechanism, in its Gumbel form.
+    """
+    whole = np.asarray(scores)
+    if whole.dtype.kind not in "iu" or whole.ndim != 1 or len(whole) == 0:
+        raise ValueError("scores must be a non-empty vector of whole numbers.")
+    if not epsilon > 0.0:
+        raise ValueError(f"epsilon must be positive, got {epsilon!r}.")
+    generator = check_random_state(random_state)
+    if generator is not None:
+        noise = -np.log(-np.log(generator.uniform(size=len(whole))))
+        return int(np.argmax(0.5 * epsilon * whole + noise))
+    dp.enable_features("contrib")
+    choose = dp.m.make_noisy_max(
+        dp.vector_domain(dp.atom_domain(T="i64")),
+        dp.linf_distance(T="i64"),
+        dp.zero_concentrated_divergence(),
+        scale=2.0 / epsilon,
+    )
+    return int(choose(whole.tolist()))

@@ -8,8 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..policy.adjacency import euclidean_radius, full_radius
-from .gaussian import delta_from_rho, epsilon_from_rho, gaussian_power
+from ..policy.adjacency import euclidean_radius
+from .gaussian import (
+    compose,
+    delta_from_rho,
+    epsilon_from_rho,
+    gaussian_power,
+    rho_from_pure,
+)
 from .noise import grid_slack
 from .sensitivity import MinimizerBound, PrototypeBound
 
@@ -26,13 +32,17 @@ class Guarantee:
     radius : float
         Radius in the units of the release's metric.
     rho : float
-        Gaussian differential privacy parameter at that radius.
+        Gaussian differential privacy parameter of the parameters at that radius.
     epsilon, delta : float
-        The release is (epsilon, delta)-private for substitutions within ``radius``.
+        The release is (epsilon, delta)-private for substitutions within ``radius``, a private
+        radius included.
     labels : {"public", "protected"}
         Whether label changes are part of the adjacency.
     private : bool or str
         False when the noise was seeded: the numbers then state a law, not a protection.
+        "conditional" when the radius was read off private rows and declared public.
+    radius_epsilon : float
+        Pure differential privacy that choosing the radius spent.
     """
 
     radius: float
@@ -41,10 +51,33 @@ class Guarantee:
     delta: float
     labels: str
     private: bool | str
+    radius_epsilon: float = 0.0
+
+    @property
+    def rho_total(self) -> float:
+        """Gaussian differential privacy parameter, a private radius included."""
+        return compose([self.rho, rho_from_pure(self.radius_epsilon)])
 
     def delta_at(self, epsilon: float) -> float:
-        """Exact delta at another ``epsilon``, same radius."""
-        return delta_from_rho(self.rho, epsilon)
+        """Delta at another ``epsilon``, same radius; exact unless choosing the radius cost some."""
+        delta = delta_from_rho(self.rho_total, epsilon)
+        if self.radius_epsilon > 0.0 and epsilon >= self.radius_epsilon:
+            # Basic composition of the two releases; the rounding of the difference is covered.
+            less = (epsilon - self.radius_epsilon) * (1.0 - 2.0**-50)
+            delta = min(delta, delta_from_rho(self.rho, less))
+        return delta
+
+    def certificate(self, kappa: float) -> float:
+        """Largest success probability of an informed attack, for a best blind guess of ``kappa``.
+
+        The direct Gaussian bound; a private radius multiplies it by at most ``e^radius_epsilon``,
+        or counts as Gaussian, whichever is less.
+        """
+        bound = gaussian_power(kappa, self.rho_total)
+        if self.radius_epsilon > 0.0:
+            raised = math.exp(min(self.radius_epsilon, 700.0)) * gaussian_power(kappa, self.rho)
+            bound = min(bound, raised)
+        return bound
 
 
 @dataclass(frozen=True)
@@ -60,9 +93,14 @@ class Release:
     alpha, norm_bound, metric : float, float, str
         Public parameters of the fit.
     radius : float
-        Declared radius in the units of ``metric``.
+        Radius in the units of ``metric``.
+    radius_source : {"number", "reference", "declared", "private"}
+        Where the radius came from: a public number, public reference rows, private rows whose
+        quantile is declared public, or the private quantile.
+    radius_epsilon : float
+        Pure differential privacy that the private quantile spent, else 0; part of the total.
     epsilon, delta : float
-        Guarantee at ``radius``.
+        Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
     calibration : {"analytic", "classic"}
         How rho was derived from (epsilon, delta).
     rho : float
@@ -76,7 +114,8 @@ class Release:
     sampler : str
         Where the noise came from.
     private : bool or str
-        True, or False when the noise was seeded.
+        True; False when the noise was seeded; "conditional" when a quantile of private rows was
+        declared public.
     n_values : int
         Number of released values.
     bound : PrototypeBound or MinimizerBound
@@ -97,6 +136,8 @@ class Release:
     norm_bound: float
     metric: str
     radius: float
+    radius_source: str
+    radius_epsilon: float
     epsilon: float
     delta: float
     calibration: str
@@ -156,8 +197,10 @@ class Release:
             radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
         )
         rho = rho_at(bound.at(euclidean), self.sigma, self.n_values)
-        epsilon = epsilon_from_rho(rho, self.delta)
-        return Guarantee(radius, rho, epsilon, self.delta, labels, self.private)
+        epsilon = total_epsilon(rho, self.delta, self.radius_epsilon)
+        return Guarantee(
+            radius, rho, epsilon, self.delta, labels, self.private, self.radius_epsilon
+        )
 
     def certificate(
         self, kappa: float, radius: float | None = None, labels: str | None = None
@@ -184,7 +227,7 @@ class Release:
         ValueError
             If ``kappa`` is not a probability.
         """
-        return gaussian_power(kappa, self.guarantee(radius, labels).rho)
+        return self.guarantee(radius, labels).certificate(kappa)
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON-ready built-in types."""
@@ -215,13 +258,23 @@ class Release:
 
     def _rows(self) -> list[tuple[str, str]]:
         shape = f"{self.n_samples} records, {self.n_features} features, {self.n_classes} classes"
-        private = {"True": "yes", "False": "NO: the noise was drawn from a seed"}
+        private = {
+            "True": "yes",
+            "False": "NO: the noise was drawn from a seed",
+            "conditional": "if the radius, a quantile of private rows, is public",
+        }
+        spent = ""
+        if self.radius_epsilon > 0.0:
+            spent = f"; with the radius epsilon={self.guarantee().epsilon:.4g}"
         return [
             ("head", self.head),
             ("data", shape),
             ("hides", f"one record's substitution within {self.radius:g} ({self.metric})"),
             ("labels", self.labels),
-            ("guarantee", f"epsilon={self.epsilon:g}, delta={self.delta:g} (rho={self.rho:.4f})"),
+            (
+                "guarantee",
+                f"epsilon={self.epsilon:g}, delta={self.delta:g} (rho={self.rho:.4f}){spent}",
+            ),
             ("at full radius", f"epsilon={self.epsilon_full_radius:.4g}, labels {self.labels}"),
             ("sensitivity", f"{_range(self.sensitivity)}, {self.theorem}"),
             ("noise scale", f"{_range(self.sigma)}, {self.sampler}"),
@@ -258,10 +311,14 @@ def rho_at(sensitivity: np.ndarray, sigma: Blocks, n_values: int) -> float:
     return math.nextafter(float(ratio) + grid_slack(n_values), math.inf)
 
 
-def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
-    """Smallest radius in ``metric`` whose ball covers every substitution of admissible rows."""
-    factor = {"euclidean": 1.0, "manhattan": math.sqrt(n_features), "chebyshev": 1.0}[metric]
-    return factor * full_radius(norm_bound)
+def total_epsilon(rho: float, delta: float, radius_epsilon: float) -> float:
+    """Epsilon of a Gaussian release beside a pure one: the better of two compositions."""
+    epsilon = epsilon_from_rho(rho, delta)
+    if radius_epsilon == 0.0:
+        return epsilon
+    total = compose([rho, rho_from_pure(radius_epsilon)])
+    summed = (epsilon + radius_epsilon) * (1.0 + 2.0**-50)
+    return min(summed, epsilon_from_rho(total, delta))
 
 
 def _range(values: Blocks) -> str:

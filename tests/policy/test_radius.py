@@ -1,12 +1,39 @@
-"""Quantiles of same-label distances."""
+"""Radius policies: quantiles, the private quantile's law and privacy, nesting in heads.
+
+Tests of randomness here reject correct code with probability below 1e-9 each.
+"""
+
+import json
+import math
+import pickle
 
 import numpy as np
 import pytest
+import sklearn
+from scipy.optimize import brentq
 from scipy.spatial.distance import cdist
+from scipy.special import expit, log_softmax, ndtr
+from scipy.stats import binom
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer, normalize
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    RadiusPolicy,
+    ReconstructionAuditor,
+)
 from sklearn_balldp.policy import radius as module
 from sklearn_balldp.policy.adjacency import METRICS
-from sklearn_balldp.policy.radius import same_label_quantile
+from sklearn_balldp.policy.radius import private_quantile, same_label_quantile
+from sklearn_balldp.privacy.gaussian import delta_from_rho, rho_from_budget, rho_from_pure
+from sklearn_balldp.privacy.noise import exponential_choice
+from sklearn_balldp.privacy.release import Release
 
 CDIST = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 
@@ -38,3 +65,409 @@ def test_errors(ball_rows):
         same_label_quantile(X, y, metric="cosine")
     with pytest.raises(ValueError, match="two reference rows"):
         same_label_quantile(X[:2], [0, 1])
+    with pytest.raises(ValueError, match="aggregate"):
+        same_label_quantile(X, y, aggregate="mean")
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_diameter_is_exact(ball_rows, metric, monkeypatch):
+    X, y = ball_rows
+    expected = max(cdist(X[y == c], X[y == c], CDIST[metric]).max() for c in range(3))
+    for block in (module.DIAMETER_BLOCK, 100):
+        monkeypatch.setattr(module, "DIAMETER_BLOCK", block)
+        for dtype in (np.float64, np.float32):
+            found = same_label_quantile(X.astype(dtype), y, 1.0, metric=metric)
+            assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_pooled_quantile(ball_rows, metric, monkeypatch):
+    X, y = ball_rows
+    parts = [cdist(X[y == c], X[y == c], CDIST[metric])[np.triu_indices(sum(y == c), 1)]
+             for c in range(3)]  # fmt: skip
+    expected = np.quantile(np.concatenate(parts), 0.7)
+    pooled = same_label_quantile(X, y, 0.7, metric=metric, aggregate="pooled")
+    assert pooled == pytest.approx(expected)
+    monkeypatch.setattr(module, "ALL_PAIRS", 10)
+    sampled = same_label_quantile(X, y, 0.7, metric=metric, aggregate="pooled")
+    assert sampled == pytest.approx(expected, rel=0.02)
+
+
+# The private quantile ---------------------------------------------------------------------------
+
+
+def kolmogorov_limit(n):
+    """Distance of n draws from their law that is exceeded with probability below 1e-10."""
+    return math.sqrt(math.log(2e10) / (2 * n))
+
+
+@pytest.mark.parametrize("random_state", [None, np.random.default_rng(0)])
+def test_exponential_choice_law(random_state):
+    scores = np.array([0, -1, -1, -3, -7, 2])
+    for epsilon in (0.5, 3.0):
+        n = 5000
+        draws = [exponential_choice(scores, epsilon, random_state) for _ in range(n)]
+        shares = np.cumsum(np.bincount(draws, minlength=6)) / n
+        exact = np.cumsum(np.exp(log_softmax(0.5 * epsilon * scores)))
+        assert np.abs(shares - exact).max() < kolmogorov_limit(n)
+
+
+def test_exponential_choice_errors():
+    with pytest.raises(ValueError, match="whole"):
+        exponential_choice([0.5, 1.0], 1.0)
+    with pytest.raises(ValueError, match="whole"):
+        exponential_choice(np.empty(0, dtype=int), 1.0)
+    with pytest.raises(ValueError, match="epsilon"):
+        exponential_choice([1, 2], 0.0)
+
+
+class Identity:
+    """A stream that pairs records in the order given."""
+
+    def permutation(self, n):
+        return np.arange(n)
+
+
+def exact_law(X, y, quantile, epsilon, metric, monkeypatch):
+    """Log-probabilities of every candidate, class by class, from the scores that are drawn."""
+    laws = []
+
+    def record(scores, budget, random_state):
+        laws.append(log_softmax(0.5 * budget * scores))
+        return 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "exponential_choice", record)
+        patch.setattr(module, "_shuffler", lambda generator: Identity())
+        private_quantile(X, y, quantile, epsilon=epsilon, metric=metric)
+    return laws
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_private_quantile_weights_are_those_of_the_mechanism(ball_rows, metric, monkeypatch):
+    X, y = ball_rows
+    laws = exact_law(X, y, 0.3, 0.8, metric, monkeypatch)
+    largest = {"euclidean": 2.0, "manhattan": 2.0 * math.sqrt(6), "chebyshev": 2.0}[metric]
+    grid = largest * np.arange(1, 4097) / 4096
+    for law, label in zip(laws, range(3), strict=True):
+        rows = X[y == label]
+        m = len(rows) // 2
+        distances = [cdist(rows[i : i + 1], rows[m + i : m + i + 1], CDIST[metric])[0, 0]
+                     for i in range(m)]  # fmt: skip
+        below = np.array([sum(d < o for d in distances) for o in grid])
+        expected = log_softmax(-0.8 * np.abs(below - round(0.3 * m)) / 2)
+        np.testing.assert_allclose(law, expected)
+
+
+def test_private_quantile_law_end_to_end(ball_rows, monkeypatch):
+    X, y = ball_rows
+    X, y = X[y == 0], y[y == 0]
+    monkeypatch.setattr(module, "GRID_SIZE", 64)
+    [law] = exact_law(X, y, 0.5, 2.0, "euclidean", monkeypatch)
+    monkeypatch.setattr(module, "_shuffler", lambda generator: Identity())
+    n = 4000
+    draws = np.array([private_quantile(X, y, 0.5, epsilon=2.0) for _ in range(n)])
+    grid = 2.0 * np.arange(1, 65) / 64
+    shares = np.searchsorted(np.sort(draws), grid, side="right") / n
+    assert np.abs(shares - np.cumsum(np.exp(law))).max() < kolmogorov_limit(n)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_private_quantile_over_neighbours(ball_rows, metric, monkeypatch):
+    """Exact likelihood ratios of random and extreme substitutions stay within epsilon."""
+    X, y = ball_rows
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for trial in range(60):
+        quantile = rng.choice([0.0, 0.1, 0.5, 0.95, 1.0])
+        before = exact_law(X, y, quantile, 0.7, metric, monkeypatch)
+        i = int(rng.integers(len(X)))
+        changed = X.copy()
+        row = rng.standard_normal(6)
+        changed[i] = row / np.linalg.norm(row) if trial % 3 else -X[i]
+        if trial % 5 == 0:
+            partner = (i + 25) % 50 if i < 50 else i
+            changed[i] = X[partner]  # distance zero
+        after = exact_law(changed, y, quantile, 0.7, metric, monkeypatch)
+        moved = [np.abs(b - a).max() for b, a in zip(before, after, strict=True)]
+        # One class moves: the maximum over classes costs no more than that one.
+        assert sum(value > 0 for value in moved) <= 1
+        assert max(moved) <= 0.7 * (1 + 1e-9)
+        worst = max(worst, *moved)
+    assert worst > 0.3
+
+
+def test_private_quantile_likelihood_ratio_in_draws(monkeypatch):
+    """An event that favours one neighbour: its counts keep within epsilon of each other."""
+    monkeypatch.setattr(module, "GRID_SIZE", 64)
+    X = np.vstack([np.eye(1, 6)[0] * s for s in (1.0, -1.0, 1.0, -1.0)])
+    changed = X.copy()
+    changed[2] = -X[2]
+    y, n, epsilon = np.zeros(4, int), 2000, 1.0
+    monkeypatch.setattr(module, "_shuffler", lambda generator: Identity())
+    hits = [
+        sum(private_quantile(rows, y, 1.0, epsilon=epsilon) < 0.5 for _ in range(n))
+        for rows in (X, changed)
+    ]
+    high, low = max(hits), min(hits)
+    # If the probabilities were exactly a factor e^epsilon apart: high out of the total.
+    share = math.exp(epsilon) / (1 + math.exp(epsilon))
+    assert binom.sf(high - 1, high + low, share) > 1e-9
+
+
+def test_private_quantile_is_near_the_quantile(ball_rows):
+    X = np.vstack([ball_rows[0]] * 40)
+    y = np.tile(ball_rows[1], 40)
+    rng = np.random.default_rng(0)
+    X = X[rng.permutation(len(X))]
+    exact = same_label_quantile(X, np.zeros(len(X)), 0.5)
+    found = private_quantile(X, np.zeros(len(X)), 0.5, epsilon=1.0)
+    assert found == pytest.approx(exact, abs=0.1)
+    with pytest.raises(ValueError, match="two records"):
+        private_quantile(X[:2], y[[0, -1]], epsilon=1.0)
+
+
+# What the choice costs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spent", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("rho", [0.2, 1.0])
+def test_total_covers_the_exact_composition(spent, rho, digits_release):
+    """Randomised response is the worst pure release; beside a Gaussian its profile is known."""
+    guarantee = digits_release.guarantee()
+    guarantee = type(guarantee)(**{**vars(guarantee), "rho": rho, "radius_epsilon": spent})
+
+    def gaussian(epsilon):
+        if epsilon >= 0:
+            return delta_from_rho(rho, epsilon)
+        return 1 - math.exp(epsilon) * (1 - delta_from_rho(rho, -epsilon))
+
+    for epsilon in (0.0, 0.3, spent, 1.0, 2.5, 5.0):
+        truth = expit(spent) * gaussian(epsilon - spent) + expit(-spent) * gaussian(epsilon + spent)
+        assert truth <= guarantee.delta_at(epsilon) * (1 + 1e-9)
+
+    def level(threshold, shift):
+        """Probability that the log-likelihood ratio exceeds a threshold."""
+
+        def part(sign):
+            return ndtr((sign * spent - threshold) / rho + (shift - 0.5) * rho)
+
+        heads = expit(spent) if shift else expit(-spent)
+        return heads * part(1) + (1 - heads) * part(-1)
+
+    for kappa in (0.01, 0.1, 0.5):
+        threshold = brentq(lambda t: level(t, 0) - kappa, -50, 50)  # noqa: B023
+        assert level(threshold, 1) <= guarantee.certificate(kappa) * (1 + 1e-9)
+        assert guarantee.certificate(kappa) <= level(threshold, 1) * 2
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return normalize(X), y
+
+
+@pytest.fixture(scope="module")
+def digits_release(digits):
+    return BallDPRidgePrototype(2.0, radius=0.6).fit(*digits).release_
+
+
+def test_pure_privacy_as_gaussian():
+    assert rho_from_pure(0.5) == pytest.approx(0.624, abs=5e-4)
+    assert rho_from_pure(0.0) == 0
+    assert rho_from_pure(1e6) == math.inf
+    for epsilon in (1e-6, 0.3, 2.0, 30.0):
+        rho = rho_from_pure(epsilon)
+        # The Gaussian profile covers that of randomised response, at every order.
+        for order in np.linspace(0, epsilon, 7):
+            truth = expit(epsilon) - math.exp(order) * expit(-epsilon)
+            assert max(truth, 0) <= delta_from_rho(rho, order) * (1 + 1e-9) + 1e-15
+    with pytest.raises(ValueError, match="epsilon"):
+        rho_from_pure(-1.0)
+
+
+def test_a_private_radius_joins_the_total(digits):
+    policy = RadiusPolicy(source="private", epsilon=0.5)
+    head = BallDPRidgePrototype(2.0, radius=policy).fit(*digits)
+    release = head.release_
+    assert release.radius_source == "private"
+    assert release.radius_epsilon == 0.5
+    assert release.private is True
+    guarantee = release.guarantee()
+    assert guarantee.rho == pytest.approx(rho_from_budget(2.0, 1e-6), rel=1e-6)
+    assert guarantee.epsilon == pytest.approx(2.5, rel=1e-6)
+    assert guarantee.delta_at(guarantee.epsilon) <= 1e-6
+    assert guarantee.rho_total == pytest.approx(math.hypot(guarantee.rho, rho_from_pure(0.5)))
+    assert release.epsilon_full_radius == pytest.approx(release.guarantee(2.0).epsilon)
+    assert release.certificate(0.1) > gaussian_certificate(guarantee.rho)
+    assert "epsilon=2.5" in str(release)
+    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
+    seeded = BallDPRidgePrototype(2.0, radius=clone(policy).set_params(random_state=0)).fit(*digits)
+    assert seeded.release_.private is False
+
+
+def gaussian_certificate(rho):
+    from sklearn_balldp.audit.certificates import rero_bound
+
+    return rero_bound(0.1, rho)
+
+
+# Policies in heads and pipelines ----------------------------------------------------------------
+
+
+@parametrize_with_checks(
+    [
+        RadiusPolicy(source="declared", norm_bound=1000.0),
+        RadiusPolicy(source="private", epsilon=1.0),
+    ]
+)
+def test_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("Head", [BallDPRidgePrototype, BallDPLogisticRegression])
+def test_reference_rows(Head, digits):
+    X, y = digits
+    head = Head(4.0, radius=RadiusPolicy(0.8), random_state=0)
+    head.fit(X[:1400], y[:1400], X_public=X[1400:], y_public=y[1400:])
+    release = head.release_
+    assert release.radius == same_label_quantile(X[1400:], y[1400:], 0.8)
+    assert release.radius_source == "reference"
+    assert release.radius_epsilon == 0
+    plain = Head(4.0, radius=release.radius, random_state=0).fit(X[:1400], y[:1400])
+    name = "prototypes_" if Head is BallDPRidgePrototype else "coef_"
+    np.testing.assert_array_equal(getattr(head, name), getattr(plain, name))
+    with pytest.raises(ValueError, match=r"radius: .*X_public and y_public to fit"):
+        head.fit(X, y)
+    assert not hasattr(head, "release_")
+    with pytest.raises(ValueError, match="go together"):
+        head.fit(X, y, X_public=X)
+    with pytest.raises(ValueError, match="features"):
+        head.fit(X, y, X_public=X[:, :5], y_public=y)
+    # The private rows are never a fallback.
+    assert "radius_" not in vars(head.radius)
+
+
+def test_declared_radius_is_conditional(digits):
+    X, y = digits
+    release = BallDPRidgePrototype(4.0, radius=RadiusPolicy(source="declared")).fit(X, y).release_
+    assert release.private == "conditional"
+    assert release.radius == same_label_quantile(X, y, 0.5)
+    assert any("declared public" in text for text in release.assumptions)
+    assert "if the radius" in str(release)
+    head = BallDPRidgePrototype(4.0, radius=RadiusPolicy(source="declared"), random_state=0)
+    assert head.fit(X, y).release_.private is False
+
+
+def test_a_frozen_policy(digits):
+    X, y = digits
+    policy = RadiusPolicy(0.8).fit(X_public=X[1400:], y_public=y[1400:])
+    assert policy.radius_ == same_label_quantile(X[1400:], y[1400:], 0.8)
+    release = BallDPRidgePrototype(4.0, radius=FrozenEstimator(policy)).fit(X, y).release_
+    assert release.radius == policy.radius_
+    assert release.radius_source == "reference"
+    with pytest.raises(ValueError, match="metric"):
+        BallDPRidgePrototype(radius=FrozenEstimator(policy), metric="manhattan").fit(X, y)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        BallDPRidgePrototype(radius=FrozenEstimator(RadiusPolicy())).fit(X, y)
+    private = RadiusPolicy(source="private", epsilon=0.5).fit(X, y)
+    release = BallDPRidgePrototype(4.0, radius=FrozenEstimator(private)).fit(X, y).release_
+    assert release.radius_epsilon == 0.5
+    with pytest.raises(ValueError, match="radius must be"):
+        BallDPRidgePrototype(radius=FrozenEstimator(Normalizer())).fit(X, y)
+
+
+def test_the_heads_metric_and_ball_are_used(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=RadiusPolicy(), metric="manhattan", norm_bound=0.5)
+    release = head.fit(X, y, X_public=X[:500], y_public=y[:500]).release_
+    expected = same_label_quantile(0.5 * X[:500], y[:500], 0.5, metric="manhattan")
+    assert release.radius == pytest.approx(expected)
+
+
+def test_protected_labels_refuse_policies_that_read_them(digits):
+    X, y = digits
+    for policy in (RadiusPolicy(source="declared"), RadiusPolicy(source="private", epsilon=1.0)):
+        head = BallDPRidgePrototype(radius=policy, protect_labels=True, classes=range(10))
+        with pytest.raises(ValueError, match="protect_labels=True keeps private"):
+            head.fit(X, y)
+    head = BallDPRidgePrototype(radius=RadiusPolicy(), protect_labels=True, classes=range(10))
+    assert head.fit(X, y, X_public=X[:500], y_public=y[:500]).release_.radius < 2
+
+
+def test_grid_search_over_the_quantile(digits):
+    X, y = digits
+    with sklearn.config_context(enable_metadata_routing=True):
+        head = BallDPRidgePrototype(4.0, radius=RadiusPolicy())
+        head.set_fit_request(X_public=True, y_public=True)
+        pipe = Pipeline([("unit", Normalizer()), ("head", head)], transform_input=["X_public"])
+        grid = {"head__radius__quantile": [0.5, 0.95], "head__epsilon": [1.0, 4.0]}
+        search = GridSearchCV(pipe, grid, cv=3)
+        # The public rows are scaled: they reach the head through the same encoder.
+        search.fit(X[:1200], y[:1200], X_public=9 * X[1200:], y_public=y[1200:])
+        release = search.best_estimator_["head"].release_
+        quantile = search.best_params_["head__radius__quantile"]
+        expected = same_label_quantile(X[1200:], y[1200:], quantile)
+        assert release.radius == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_auditor_passes_public_rows_on(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=RadiusPolicy())
+    auditor = ReconstructionAuditor(head, random_state=0)
+    auditor.fit(X[:1200], y[:1200], X[1200:], y[1200:])
+    release = auditor.estimator_.release_
+    assert release.radius == same_label_quantile(X[1200:], y[1200:], 0.5)
+    # Rows held out of the private ones are no public reference.
+    with pytest.raises(ValueError, match="X_public and y_public"):
+        auditor.fit(X, y)
+
+
+def test_as_a_step(digits):
+    X, y = digits
+    pipe = make_pipeline(RadiusPolicy(source="declared"), BallDPRidgePrototype(4.0, radius=0.6))
+    assert pipe.fit(3 * X, y).score(3 * X, y) > 0.7
+    np.testing.assert_allclose(np.linalg.norm(pipe[0].transform(3 * X), axis=1), 1)
+    assert pipe[0].get_feature_names_out().tolist()[:2] == ["x0", "x1"]
+    with pytest.raises(ValueError, match="source='reference' needs X_public and y_public"):
+        make_pipeline(RadiusPolicy(), BallDPRidgePrototype()).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"quantile": 1.5}, "quantile"),
+        ({"quantile": "half"}, "quantile"),
+        ({"aggregate": "mean"}, "aggregate must be one of"),
+        ({"source": "guess"}, "source must be one of"),
+        ({"metric": "cosine"}, "metric must be one of"),
+        ({"norm_bound": 0}, "norm_bound"),
+        ({"max_pairs": 0}, "max_pairs"),
+        ({"random_state": "x"}, "random_state"),
+        ({"epsilon": 1.0}, r"epsilon=1.0 is for source='private'"),
+        ({"source": "private"}, "epsilon must be a positive number"),
+        ({"source": "private", "epsilon": -1.0}, "epsilon must be a positive number"),
+        ({"source": "private", "epsilon": 1.0, "aggregate": "pooled"}, "pooled"),
+    ],
+)
+def test_bad_policies(params, match, digits):
+    X, y = digits
+    policy = RadiusPolicy(**params)
+    with pytest.raises(ValueError, match=match):
+        policy.fit(X, y, X_public=X, y_public=y)
+    with pytest.raises(ValueError, match=match):
+        BallDPRidgePrototype(radius=policy).fit(X, y, X_public=X, y_public=y)
+
+
+def test_repeated_reference_rows(digits):
+    X = np.tile(digits[0][:1], (10, 1))
+    with pytest.raises(ValueError, match="is zero"):
+        RadiusPolicy().fit(X_public=X, y_public=np.zeros(10))
+
+
+def test_a_policy_keeps_no_rows(digits):
+    X, y = digits
+    for policy in (RadiusPolicy(source="declared"), RadiusPolicy(source="private", epsilon=0.5)):
+        assert len(pickle.dumps(policy.fit(X, y))) < 1000
+        head = BallDPRidgePrototype(radius=policy, random_state=0).fit(X, y)
+        assert head.radius is policy
