@@ -16,12 +16,12 @@ package's.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit, lambertw, logsumexp
 
 from ..heads.objectives import LinearObjective
@@ -180,11 +180,12 @@ class Reconstruction:
         Rows, one a solution; empty when nothing can be said.
     codes : ndarray of shape (n_solutions,)
         Their class codes.
-    status : {"unique", "ambiguous", "degenerate", "silent"}
+    status : {"unique", "ambiguous", "degenerate", "silent", "none"}
         "unique": one record explains the release. "ambiguous": each of these does.
         "degenerate" (ridge): the record equals the prototype of its class without it, so no
-        prototype moved and every class qualifies. "silent": the record has no influence (an
-        inactive hinge), or none of the domain explains the release.
+        prototype moved and every class qualifies. "silent": the record leaves no trace (an
+        inactive hinge). "none": no record of the domain explains the release, within the
+        tolerance; it holds noise, or the known records are others.
     """
 
     rows: Array
@@ -193,7 +194,7 @@ class Reconstruction:
 
 
 def _solutions(rows: list[Array], codes: list[int], n_features: int) -> Reconstruction:
-    status = {0: "silent", 1: "unique"}.get(len(rows), "ambiguous")
+    status = {0: "none", 1: "unique"}.get(len(rows), "ambiguous")
     table = np.array(rows, dtype=np.float64).reshape(len(rows), n_features)
     return Reconstruction(table, np.array(codes, dtype=np.intp), status)
 
@@ -220,6 +221,7 @@ def invert_ridge(
     known_counts: ArrayLike,
     *,
     alpha: float,
+    norm_bound: float,
     code: int | None = None,
     tol: float = 1e-9,
 ) -> Reconstruction:
@@ -236,8 +238,8 @@ def invert_ridge(
         Class sums of the known records.
     known_counts : array-like of shape (n_classes,)
         Their class counts.
-    alpha : float
-        Regularisation strength of the fit.
+    alpha, norm_bound : float
+        Public parameters of the fit.
     code : int, optional
         Class of the hidden record, where public counts tell it.
     tol : float, default=1e-9
@@ -246,7 +248,7 @@ def invert_ridge(
     Returns
     -------
     Reconstruction
-        "unique" or "degenerate".
+        "unique", "degenerate", or "none" when another prototype moved too or the row is too long.
 
     Raises
     ------
@@ -255,14 +257,17 @@ def invert_ridge(
     """
     released, sums, before, ridge = _ridge_without(prototypes, known_sums, known_counts, alpha)
     counts = np.asarray(known_counts, dtype=np.float64)
+    moved = np.linalg.norm(released - before, axis=1)
+    still = moved <= tol * np.linalg.norm(released, axis=1).max()
     if code is None:
-        moved = np.linalg.norm(released - before, axis=1)
-        scale = np.linalg.norm(released, axis=1).max()
-        if moved.max() <= tol * scale:
+        if still.all():
             # z = mu^- in every class explains prototypes that did not move.
             return Reconstruction(before, np.arange(len(before)), "degenerate")
         code = int(np.argmax(moved))
     row = 0.5 * (2.0 * (counts[code] + 1.0) + ridge) * released[code] - sums[code]
+    inside = np.linalg.norm(row) <= float(norm_bound) * (1.0 + 1e-6)
+    if not (inside and np.delete(still, code).all()):
+        return _solutions([], [], released.shape[1])
     return _solutions([row], [code], released.shape[1])
 
 
@@ -331,6 +336,7 @@ def invert_minimiser(
     norm_bound: float,
     fit_intercept: bool,
     tol: float = 1e-6,
+    residual: float = 1e-12,
 ) -> Reconstruction:
     r"""Records behind a noiseless minimiser of a regularised mean loss.
 
@@ -346,7 +352,7 @@ def invert_minimiser(
     loss : {"logistic", "softmax", "squared_hinge"}
         Loss of one record.
     theta : array-like of shape (n_scores, n_features + fit_intercept)
-        Minimiser, noiseless; v inherits n times the solver's gradient norm as its error.
+        Minimiser, noiseless.
     X_known : array-like of shape (n_samples - 1, n_features)
         Known records.
     codes_known : array-like of shape (n_samples - 1,)
@@ -359,13 +365,22 @@ def invert_minimiser(
         Whether the last column of ``theta`` is the intercept.
     tol : float, default=1e-6
         Relative error of v within which a solution counts.
+    residual : float, default=1e-12
+        Gradient norm that the solver left; v inherits n times that as its error.
 
     Returns
     -------
     Reconstruction
-        "unique", "ambiguous" or "silent".
+        "unique", "ambiguous", "silent" or "none".
+
+    Raises
+    ------
+    ValueError
+        If no record is known.
     """
     parameters = np.asarray(theta, dtype=np.float64)
+    if len(np.asarray(codes_known)) == 0:
+        raise ValueError("X_known holds no record; an informed adversary knows all but one.")
     known = LinearObjective(
         loss,
         np.asarray(X_known),
@@ -382,9 +397,10 @@ def invert_minimiser(
     n_features = known.X.shape[1]
     rows: list[Array] = []
     codes: list[int] = []
-    # A gradient that is rounding of its own terms carries no record.
-    if size <= 1e-12 * (np.linalg.norm(gradient_sum) + 1.0):
-        return _solutions(rows, codes, n_features)
+    # A gradient within its own error carries no record.
+    error = (n_known + 1) * float(residual) + 1e-14 * float(np.linalg.norm(gradient_sum))
+    if size <= error:
+        return Reconstruction(np.empty((0, n_features)), np.empty(0, dtype=np.intp), "silent")
 
     def explains(row: Array, code: int) -> bool:
         single = LinearObjective(
@@ -397,9 +413,12 @@ def invert_minimiser(
             fit_intercept=fit_intercept,
         )
         gradient = single.value_and_gradient(parameters)[1]
-        return float(np.linalg.norm(gradient + v)) <= tol * size
+        return float(np.linalg.norm(gradient + v)) <= tol * size + 2.0 * error
 
-    propose = _with_intercept(v) if fit_intercept else _without_intercept(loss, v, parameters)
+    if fit_intercept:
+        propose = _with_intercept(v)
+    else:
+        propose = _without_intercept(loss, v, parameters, float(norm_bound))
     for row in propose:
         if not np.linalg.norm(row) <= float(norm_bound) * (1.0 + tol):
             continue
@@ -422,10 +441,10 @@ def _with_intercept(v: Array) -> Iterator[Array]:
         yield v[:, :-1].T @ factors / square
 
 
-def _without_intercept(loss: str, v: Array, theta: Array) -> Iterator[Array]:
+def _without_intercept(loss: str, v: Array, theta: Array, norm_bound: float) -> Iterator[Array]:
     """Rows on the line that v spans, at every scale that the loss allows."""
     if loss == "softmax":
-        yield from _softmax_scales(v, theta)
+        yield from _softmax_scales(v, theta, norm_bound)
         return
     # The score with the largest gradient is the best conditioned; its sign is unknown.
     best = int(np.argmax(np.linalg.norm(v, axis=1)))
@@ -462,8 +481,8 @@ def _logistic_factors(s: float) -> list[float]:
     return roots
 
 
-def _softmax_scales(v: Array, theta: Array) -> Iterator[Array]:
-    """v = c x^T with c = e_y - p(x): one unknown scale, found where c explains p at x."""
+def _softmax_scales(v: Array, theta: Array, norm_bound: float) -> Iterator[Array]:
+    """v = c x^T with c = e_y - p(x): one unknown length, found where c explains p at x."""
     left, values, right = np.linalg.svd(v, full_matrices=False)
     for sign in (1.0, -1.0):
         direction, unit = sign * left[:, 0], sign * right[0]
@@ -472,17 +491,43 @@ def _softmax_scales(v: Array, theta: Array) -> Iterator[Array]:
         if len(positive) != 1:
             continue
         own = int(positive[0])
-        scores = theta @ unit * float(values[0])
+        scores = theta @ unit
+        others = np.delete(scores, own) - scores[own]
+        # The row is length * unit, and the factor of its class (1 - p_y) is target / length.
+        target = float(values[0] * direction[own])
 
-        def excess(t: float, own: int = own, direction: Array = direction,
-                   scores: Array = scores) -> float:  # fmt: skip
-            # c = t direction and x = values unit / t.
-            shifted = scores / t
-            log_others = logsumexp(np.delete(shifted, own)) - shifted[own]
-            return t * direction[own] - expit(log_others)
+        def excess(length: float, others: Array = others, target: float = target) -> float:
+            return length * float(expit(logsumexp(length * others))) / target - 1.0
 
-        grid = np.geomspace(1e-6, 1.0, 2000) / direction[own]
-        height = np.array([excess(t) for t in grid])
-        for i in np.flatnonzero(height[:-1] * height[1:] <= 0.0):
-            t = brentq(excess, grid[i], grid[i + 1], xtol=1e-300, rtol=1e-15)
-            yield unit * float(values[0]) / t
+        # 1 - p_y < 1, so that the length exceeds the target.
+        for length in _roots(excess, target, norm_bound * (1.0 + 1e-6)):
+            yield length * unit
+
+
+def _roots(function: Callable[[float], float], low: float, high: float) -> Iterator[float]:
+    """Roots of a smooth function, pairs near a double root and the double root included."""
+    if not 0.0 < low < high:
+        return
+    grid = np.geomspace(low, high, 1000)
+    heights = np.array([function(x) for x in grid])
+    points, values = list(grid), list(heights)
+    for i in range(1, len(grid) - 1):
+        h = heights[i]
+        # A turn towards zero may cross it between grid points.
+        if abs(h) <= min(abs(heights[i - 1]), abs(heights[i + 1])):
+            sign = math.copysign(1.0, h)
+            turn = minimize_scalar(
+                lambda x, sign=sign: sign * function(x),
+                bounds=(grid[i - 1], grid[i + 1]),
+                method="bounded",
+                options={"xatol": 1e-12 * grid[i]},
+            ).x
+            points.append(turn)
+            values.append(function(turn))
+            if abs(values[-1]) <= 1e-10:
+                yield float(turn)
+    order = np.argsort(points)
+    at, value = np.array(points)[order], np.array(values)[order]
+    for j in np.flatnonzero(value[:-1] * value[1:] < 0.0).tolist():
+        yield brentq(function, at[j], at[j + 1], xtol=1e-300, rtol=1e-15)
+    yield from at[value == 0.0].tolist()

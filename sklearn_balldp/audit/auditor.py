@@ -1,5 +1,7 @@
 """ReconstructionAuditor: fit a head, then attack it as an informed adversary would."""
 
+import copy
+import math
 import numbers
 import warnings
 from collections.abc import Callable
@@ -19,14 +21,20 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
-from ..heads.base import BaseBallDPClassifier, Problem, check_option, check_positive
-from ..policy.adjacency import ROUNDING, clip_entries, project_onto_ball
+from ..heads.base import BaseBallDPClassifier, Problem, check_option, check_positive, is_real
+from ..policy.adjacency import ROUNDING
 from .certificates import check_prior, success_interval
-from .supports import STRATEGIES, Support, draw_supports, duplicates
+from .displays import ReconstructionDisplay, fitted_auditor
+from .supports import STRATEGIES, Pool, Support, draw_supports
 from .trials import Setting, SupportAudit, audit_support, hidden_records, simulated_trials
 
 #: Probability, at most, that one attack convicts a release which keeps its certificate.
 FALSE_ALARM = 1e-6
+_ATTACKS = {
+    "success": "the MAP attack",
+    "replay": "the attack that replays noise of an earlier release",
+    "transfer": "the attack that reads noise off another block",
+}
 # Keeps the auditor's stream apart from that of a head with the same seed.
 _STREAM = int.from_bytes(b"audit", "big")
 
@@ -49,10 +57,14 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit a Ball-DP head and measure what an informed adversary reconstructs from it.
 
     For each support, one training record (the anchor) is taken out and ``n_candidates`` records
-    near it, that were not trained on, take its place in turn. The adversary knows every other
-    record, the candidates and the law of the noise, and names the candidate of largest posterior
-    probability. The success rate over independent noise is compared with blind guessing and with
-    every certificate that applies.
+    near it, public or held out of training, take its place in turn. The adversary knows every
+    other record, the candidates and the law of the noise, and names the candidate of largest
+    posterior probability. The success rate over independent noise is compared with blind guessing
+    and with every certificate that applies.
+
+    It does not see what lies outside the head: transformers fitted on private rows (they are not
+    fitted again for each candidate), a seed that someone else knows (``release_.private``), or
+    records so far from all public ones that no anchor is near (``n_passed_over_``).
 
     Audit results are noiseless functions of private records: for their owner, not for
     publication. They stay on the auditor; ``estimator_`` alone is what may be published.
@@ -77,10 +89,11 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     n_draws : int, default=1
         Independent noise draws for every hidden record.
     n_repeats : int, default=1
-        Independent repetitions with supports of their own: the paper's setup seeds.
+        Repetitions with supports of their own, as the paper's setup seeds; they share the fit.
     radius : float or None, default=None
         Distance of the candidates from the anchor, in the release's metric; certificates are
-        stated at it. None is the release's own radius.
+        stated at it. None is the release's own radius: then a search over radii compares
+        certificates of different promises; give a number to compare like with like.
     candidate_labels : {"same", "any"}, default="same"
         Whether candidates share the anchor's label. "any" is for releases that protect labels:
         where counts are public, the adversary knows the missing label.
@@ -115,20 +128,24 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     success_interval_ : dict
         "clopper_pearson": exact binomial interval of these supports' success probability.
         "seed_first": t interval over repeats (over supports when ``n_repeats=1``), which includes
-        how supports vary.
+        how supports vary; zero width means that all units agree, not certainty.
     baseline_ : float
-        Success probability kappa of the best blind guess.
+        Success probability kappa of the best blind guess among the candidates.
     certificate_ : Series
         Upper bounds on the success probability, means over supports: "dp", "rdp", "direct" as the
         release states them; "anchor", "ball" (reference: centre of a small enclosing ball) and
-        "support" from the candidate models; "bayes", the best attack's success by simulation.
-        "support" is missing for ``eta > 0``.
+        "support" from the candidate models; "bayes" is no bound but the best attack's own success,
+        estimated by simulation. "support" is missing for ``eta > 0``; guesses are candidates.
     guarantee_holds_ : bool
         False when an exact test (level 1e-6, so that searches of many fits raise no false alarm)
         puts the success of an attack above the direct certificate, or when candidate models lie
         further from the anchor's than the release's sensitivity allows.
+    failures_ : tuple of str
+        What failed, in words; empty while ``guarantee_holds_``.
     n_passed_over_ : int
-        Anchors that had too few candidates.
+        Anchors drawn that had too few candidates, and so were not audited.
+    training_rows_ : ndarray
+        Positions in ``X`` of the records that the model was fitted on (not those held out).
     n_features_in_ : int
         Number of features, where ``estimator_`` has it.
     feature_names_in_ : ndarray
@@ -156,6 +173,24 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     >>> auditor.baseline_
     0.1
     >>> bool(auditor.success_rate_ < auditor.certificate_["direct"])
+    True
+
+    In a search, beside accuracy (greater is better, so the measured success is negated):
+
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sklearn_balldp.audit.auditor import neg_certificate_scorer, neg_success_scorer
+    >>> search = GridSearchCV(
+    ...     auditor,
+    ...     {"estimator__epsilon": [2.0, 8.0]},
+    ...     scoring={
+    ...         "accuracy": "accuracy",
+    ...         "certificate": neg_certificate_scorer,
+    ...         "reconstruction": neg_success_scorer,
+    ...     },
+    ...     refit="accuracy",
+    ...     cv=2,
+    ... ).fit(normalize(X), y)
+    >>> bool((search.cv_results_["mean_test_certificate"] < -0.1).all())
     True
     """
 
@@ -198,7 +233,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         for name, least in (("n_candidates", 2), ("n_supports", 1), ("n_draws", 1),
                             ("n_repeats", 1)):  # fmt: skip
             value = getattr(self, name)
-            if not (isinstance(value, numbers.Integral) and value >= least):
+            if not (_is_whole(value) and value >= least):
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
         check_option("support", self.support, STRATEGIES)
         check_option("candidate_labels", self.candidate_labels, ("same", "any"))
@@ -207,9 +242,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             check_positive("radius", self.radius, " or None for the release's radius")
         for name in ("confidence", "holdout"):
             value = getattr(self, name)
-            if not (isinstance(value, numbers.Real) and 0.0 < value < 1.0):
+            if not (is_real(value) and 0.0 < value < 1.0):
                 raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
-        if not (isinstance(self.eta, numbers.Real) and self.eta >= 0.0):
+        if not (is_real(self.eta) and self.eta >= 0.0):
             raise ValueError(f"eta must be a non-negative number, got {self.eta!r}.")
         check_prior(self.prior, self.n_candidates)
 
@@ -227,12 +262,14 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Private records, as the estimator takes them. For a frozen estimator: the records it
             was fitted on, or all of them but one (the known records, to which each candidate is
-            added).
+            added; a known record near the missing one then only marks the centre). That they are
+            the right ones is checked by number and public class counts alone.
         y : array-like of shape (n_samples,)
             Their labels.
         X_public : array-like of shape (n_public, n_features), optional
             Records that were not trained on, to draw candidates from. Without it a share
-            ``holdout`` of ``X`` is kept back from training; a frozen estimator needs it.
+            ``holdout`` of ``X`` is kept back from training; a frozen estimator needs it. Routed
+            through a search it must differ from ``X`` in length, or scikit-learn slices it.
         y_public : array-like of shape (n_public,), optional
             Their labels.
 
@@ -254,10 +291,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         except BaseException:
             self._forget()
             raise
-        if not self.guarantee_holds_:
+        if self.failures_:
             warnings.warn(
-                "FAILED GUARANTEE: this audit contradicts what the release states. Do not publish "
-                "the model; compare success_interval_ and supports_ with certificate_.",
+                f"FAILED GUARANTEE: {'; '.join(self.failures_)}. Do not publish the model; compare "
+                "report_ and supports_ with certificate_.",
                 FailedGuaranteeWarning,
                 stacklevel=2,
             )
@@ -310,8 +347,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             head.fit(X, y, **reference)
 
         setting = self._setting(head, X, y)
-        pool, pool_codes, kept = _pool(head, X_public, y_public)
-        supports, n_passed_over = self._draw_supports(setting, pool, pool_codes, rng)
+        name = "X_public" if pool_position is None else "holdout"
+        pool, kept = _pool(head, X_public, y_public, name)
+        supports, n_passed_over = self._draw_supports(setting, pool, rng)
         results = self._audit(setting, [support for _, support in supports], rng)
 
         summaries, trials = [], []
@@ -337,9 +375,11 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             "supports_": table,
             "n_passed_over_": n_passed_over,
             "success_rate_": float(report["success"].mean()),
-            "baseline_": float(table["kappa"].mean()),
+            "baseline_": _mean(table["kappa"]),
+            "training_rows_": position,
             "certificate_": _certificate(table),
             "_supports_": results,
+            "_setting_": (setting.weights, setting.uniform),
         }
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(fitted["estimator_"], name):
@@ -350,13 +390,15 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             "seed_first": _t_interval(report.groupby(unit)["success"].mean(), self.confidence),
         }
         stated = fitted["certificate_"]["direct"]
-        convicted = any(
-            _convicts(report[name].dropna(), stated)
-            for name in ("success", "replay", "transfer")
-            if name in report
-        )
-        further = (table["distance"] > table["rho"] * (1.0 + ROUNDING)).any()
-        fitted["guarantee_holds_"] = not (convicted or bool(further))
+        failures = [
+            f"{attack} succeeds more often than the direct certificate allows"
+            for name, attack in _ATTACKS.items()
+            if name in report and _convicts(report[name].dropna(), stated)
+        ]
+        if (table["distance"] > table["rho"] * (1.0 + ROUNDING)).any():
+            failures.append("candidate models lie further apart than the sensitivity allows")
+        fitted["failures_"] = tuple(failures)
+        fitted["guarantee_holds_"] = not failures
         return fitted
 
     def _setting(self, head: BaseBallDPClassifier, X: Any, y: NDArray[Any]) -> Setting:
@@ -367,6 +409,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 "adversary knows the missing label; use 'same', or protect_labels=True."
             )
         problem, left_in = _completed(head, head._known(X, y))
+        if self.noise == "mechanism":
+            # Trials would advance a generator that the released model holds.
+            head = copy.deepcopy(head)
         labels = "protected" if self.candidate_labels == "any" else "public"
         return Setting(
             head=head,
@@ -382,14 +427,11 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         )
 
     def _draw_supports(
-        self,
-        setting: Setting,
-        pool: NDArray[np.floating],
-        pool_codes: NDArray[np.intp],
-        rng: np.random.Generator,
+        self, setting: Setting, pool: Pool, rng: np.random.Generator
     ) -> tuple[list[tuple[int, Support]], int]:
         """Supports of every repeat, with its number, and how many anchors were passed over."""
         problem = setting.problem
+        anchors = _anchors(setting)
         drawn: list[tuple[int, Support]] = []
         n_passed_over = 0
         for repeat in range(self.n_repeats):
@@ -397,10 +439,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 problem.X,
                 problem.codes,
                 pool,
-                pool_codes,
                 setting.guarantee.radius,
-                anchors=_anchors(setting),
-                norm_bound=problem.norm_bound,
+                anchors=anchors,
                 n_supports=self.n_supports,
                 n_candidates=self.n_candidates,
                 strategy=self.support,
@@ -415,9 +455,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _audit(
         self, setting: Setting, supports: list[Support], rng: np.random.Generator
     ) -> list[SupportAudit]:
+        seeds = rng.integers(2**63, size=len(supports))
         jobs = [
-            joblib.delayed(audit_support)(setting, support, stream)
-            for support, stream in zip(supports, rng.spawn(len(supports)), strict=True)
+            joblib.delayed(audit_support)(setting, support, np.random.default_rng(int(seed)))
+            for support, seed in zip(supports, seeds, strict=True)
         ]
         threads = joblib.Parallel(self.n_jobs, prefer="threads", return_as="generator")
         # Shown on a terminal, and only for audits of more than a few seconds.
@@ -448,33 +489,31 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             As ``report_``.
         """
         check_is_fitted(self)
-        if not (isinstance(n_trials, numbers.Integral) and n_trials >= 1):
+        if not (_is_whole(n_trials) and n_trials >= 1):
             raise ValueError(f"n_trials must be a positive integer, got {n_trials!r}.")
         rng = _stream(random_state)
-        weights = check_prior(self.prior, self.n_candidates)
+        weights, uniform = self._setting_
         shares = np.diff(np.linspace(0, n_trials, len(self._supports_) + 1).astype(int))
         frames = []
         for i, (result, share) in enumerate(zip(self._supports_, shares, strict=True)):
-            target = hidden_records(weights, self.prior is None, int(share), rng)
+            target = hidden_records(weights, uniform, int(share), rng)
             trials = simulated_trials(result.points, target, weights, result.near, rng)
             frames.append(_placed(trials, int(self.supports_["repeat"].iloc[i]), i))
         return pd.concat(frames, ignore_index=True)
 
-    def plot(self, **kwargs: Any) -> Any:
-        """Draw the success rate with its interval, blind guessing and the certificates.
+    def plot(self, ax: Any = None) -> ReconstructionDisplay:
+        """Draw the success rate with its interval, blind guessing and the direct certificate.
 
         Parameters
         ----------
-        **kwargs
-            Passed to :meth:`~sklearn_balldp.audit.displays.ReconstructionDisplay.plot`.
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
 
         Returns
         -------
         ReconstructionDisplay
         """
-        from .displays import ReconstructionDisplay
-
-        return ReconstructionDisplay.from_estimator(self).plot(**kwargs)
+        return ReconstructionDisplay.from_estimator(self).plot(ax=ax)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Labels that the fitted estimator predicts.
@@ -556,7 +595,7 @@ def neg_success_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     Parameters
     ----------
     auditor : ReconstructionAuditor
-        Fitted auditor.
+        Fitted auditor, or a Pipeline that ends in one.
     X, y : ignored
         The audit was made in ``fit``.
 
@@ -564,7 +603,7 @@ def neg_success_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     -------
     float
     """
-    return -auditor.success_rate_
+    return -fitted_auditor(auditor).success_rate_
 
 
 def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
@@ -573,7 +612,7 @@ def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     Parameters
     ----------
     auditor : ReconstructionAuditor
-        Fitted auditor.
+        Fitted auditor, or a Pipeline that ends in one.
     X, y : ignored
         The certificate is the release's.
 
@@ -581,17 +620,21 @@ def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     -------
     float
     """
-    return -float(auditor.certificate_["direct"])
+    return -float(fitted_auditor(auditor).certificate_["direct"])
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _stream(random_state: Any) -> np.random.Generator:
     """A generator apart from the one that a head would make of the same seed."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if isinstance(random_state, np.random.RandomState):
-        random_state = int(random_state.randint(2**31))
     if random_state is None:
         return np.random.default_rng()
+    if isinstance(random_state, np.random.Generator):
+        random_state = int(random_state.integers(2**63))
+    elif isinstance(random_state, np.random.RandomState):
+        random_state = int(random_state.randint(2**31))
     if isinstance(random_state, numbers.Integral) and random_state >= 0:
         return np.random.default_rng([int(random_state), _STREAM])
     raise ValueError(
@@ -611,7 +654,8 @@ def _parts(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, bool]
     if not isinstance(model, BaseBallDPClassifier):
         raise ValueError(
             "estimator must be a Ball-DP head, a Pipeline whose last step is one, or either in a "
-            f"FrozenEstimator; got {type(model).__name__}."
+            "FrozenEstimator (freeze the whole Pipeline, and nest none); got "
+            f"{type(model).__name__}."
         )
     return transformers, model, frozen
 
@@ -646,40 +690,61 @@ def _hold_out(
         n_held = int(share * len(y))
         return np.sort(order[n_held:]), np.sort(order[:n_held])
     held = np.zeros(len(y), dtype=bool)
-    codes = np.unique(y[order], return_inverse=True)[1]
+    try:
+        codes = np.unique(y[order], return_inverse=True)[1]
+    except TypeError:
+        raise ValueError("y mixes labels of types that cannot be compared; use one type.") from None
     for code in range(codes.max(initial=-1) + 1):
         members = order[codes == code]
-        held[members[: int(share * len(members))]] = True
+        # Every class of two or more has candidates, and keeps a record to train on.
+        n_held = min(len(members) - 1, math.ceil(share * len(members)))
+        held[members[:n_held]] = True
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
 def _pool(
-    head: BaseBallDPClassifier, X_public: Any, y_public: NDArray[Any]
-) -> tuple[NDArray[np.floating], NDArray[np.intp], NDArray[np.intp]]:
-    """Distinct public rows inside the ball, codes and positions; unknown labels are left out."""
+    head: BaseBallDPClassifier, X_public: Any, y_public: NDArray[Any], name: str
+) -> tuple[Pool, NDArray[np.intp]]:
+    """Records that candidates are drawn from, and their positions; unknown labels are left out."""
     known = np.flatnonzero(np.isin(y_public, head.classes_))
     if len(known) == 0:
-        raise ValueError("y_public holds no label of the model; pass public rows of its classes.")
-    public = head._known(_take(X_public, known), y_public[known])
-    rows = project_onto_ball(clip_entries(public.X), public.norm_bound)
-    kept = np.flatnonzero(~duplicates(rows, public.codes))
-    return rows[kept], public.codes[kept], known[kept]
+        raise ValueError(
+            f"{name} holds no label of the model; pass public rows of its classes as X_public, "
+            "or keep more rows back (holdout)."
+        )
+    try:
+        public = head._known(_take(X_public, known), y_public[known])
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return Pool(public.X, public.codes, public.norm_bound), known
 
 
 def _completed(head: BaseBallDPClassifier, problem: Problem) -> tuple[Problem, int | None]:
     """The problem with as many records as the release; a place to fill when one is missing."""
     expected = head.release_.n_samples
     n_samples = len(problem.X)
-    if n_samples == expected:
-        return problem, None
-    if n_samples != expected - 1:
+    if n_samples not in (expected, expected - 1):
         raise ValueError(
             f"X has {n_samples} records, but the model was fitted on {expected}: pass those "
             "records, or all of them but one."
         )
+    missing = _missing(head, problem.codes)
+    if missing is not None and not (missing.min() >= 0 and missing.sum() == expected - n_samples):
+        raise ValueError(
+            "y contradicts the public class counts of the model (class_counts_): pass the records "
+            "it was fitted on, with their labels, or all of them but one."
+        )
+    if n_samples == expected:
+        return problem, None
     X = np.concatenate([problem.X, problem.X[:1]])
     codes = np.concatenate([problem.codes, problem.codes[:1]])
     return replace(problem, X=X, codes=codes), n_samples
+
+
+def _missing(head: BaseBallDPClassifier, codes: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """Records that the public class counts hold beyond these ones, class by class."""
+    counts = getattr(head, "class_counts_", None)
+    return None if counts is None else counts - np.bincount(codes, minlength=len(counts))
 
 
 def _anchors(setting: Setting) -> NDArray[np.intp]:
@@ -687,12 +752,17 @@ def _anchors(setting: Setting) -> NDArray[np.intp]:
     if setting.left_in is None:
         return np.arange(len(setting.problem.X))
     known = setting.problem.codes[: setting.left_in]
-    counts = getattr(setting.head, "class_counts_", None)
-    if counts is None:
+    missing = _missing(setting.head, known)
+    if missing is None:
         return np.arange(setting.left_in)
     # Public counts tell the class of the missing record.
-    missing = counts - np.bincount(known, minlength=len(counts))
-    return np.flatnonzero(known == int(np.argmax(missing)))
+    anchors = np.flatnonzero(known == int(np.argmax(missing)))
+    if len(anchors) == 0:
+        raise ValueError(
+            "the missing record is the only one of its class, so no known record can stand for "
+            "its place; pass all records of the model."
+        )
+    return anchors
 
 
 def _placed(trials: pd.DataFrame, repeat: int, support: int) -> pd.DataFrame:
@@ -705,6 +775,11 @@ def _certificate(supports: pd.DataFrame) -> pd.Series:
     """Mean bounds over supports, from the one that uses least to the one that uses most."""
     bounds = supports.filter(regex="_bound$").mean(skipna=False)
     return bounds.rename(lambda name: name.removesuffix("_bound")).rename("certificate")
+
+
+def _mean(values: pd.Series) -> float:
+    """Mean that returns equal values as they are."""
+    return float(values.iloc[0] if values.nunique() == 1 else values.mean())
 
 
 def _binomial(success: pd.Series, confidence: float) -> tuple[float, float]:

@@ -48,7 +48,12 @@ def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
     """
     if prior is None:
         return np.full(n_candidates, 1.0 / n_candidates)
-    weights = np.asarray(prior, dtype=np.float64)
+    try:
+        weights = np.asarray(prior, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"prior must hold one weight a candidate, or be None for a uniform one; got {prior!r}."
+        ) from None
     if weights.shape != (n_candidates,):
         raise ValueError(
             f"prior must hold one weight a candidate ({n_candidates}), got shape {weights.shape}."
@@ -194,9 +199,11 @@ def rho_from_certificate(gamma: float, kappa: float) -> float:
             f"gamma={gamma!r} must lie between the blind guess kappa={kappa!r} and 1: no release "
             "lowers the risk below a blind guess."
         )
-    rho = float(ndtri(gamma) - ndtri(kappa))
-    while gaussian_power(kappa, rho) > gamma:
-        rho = math.nextafter(rho * (1.0 - 2.0**-50), 0.0)
+    rho = max(0.0, float(ndtri(gamma) - ndtri(kappa)))
+    step = 2.0**-50
+    while rho > 0.0 and gaussian_power(kappa, rho) > gamma:
+        rho *= max(0.0, 1.0 - step)
+        step *= 2.0
     return rho
 
 
@@ -220,7 +227,8 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
     Raises
     ------
     ValueError
-        If ``gamma`` is not above ``kappa``, or an argument is out of range.
+        If ``gamma`` is not above ``kappa``, an argument is out of range, or ``delta`` is so large
+        that even epsilon = 0 would allow more than ``gamma``.
 
     Examples
     --------
@@ -241,7 +249,9 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
     rho = rho_from_certificate(gamma, kappa)
     epsilon = epsilon_from_rho(rho, delta)
     if epsilon == 0.0:
-        return 0.0
+        raise ValueError(
+            f"delta={delta!r} alone allows a success above gamma={gamma!r}; choose a smaller delta."
+        )
     step = 1e-12
     while rho_from_budget(epsilon, delta) > rho:
         epsilon *= 1.0 - step

@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 #: Columns of a ReconstructionDisplay's table.
 COLUMNS = ("name", "epsilon", "success", "low", "high", "baseline", "certificate")
-# Offset between the points of neighbouring policies, as a share of the spacing.
-_DODGE = 0.12
+# Width of one epsilon's group of points, and of one policy at most, as a share of the spacing.
+_GROUP, _SLOT = 0.8, 0.14
+# More policies than this put the legend beside the figure.
+_INSIDE_LEGEND = 5
 
 
 class ReconstructionDisplay:
@@ -21,8 +24,8 @@ class ReconstructionDisplay:
     Parameters
     ----------
     results : DataFrame
-        One row an audit: name (of the policy), epsilon, success, low, high, baseline and
-        certificate.
+        One row an audit: name (of the policy), epsilon, success, low, high (exact interval),
+        baseline and certificate (direct, at the radius that was audited).
 
     Attributes
     ----------
@@ -49,9 +52,10 @@ class ReconstructionDisplay:
         Parameters
         ----------
         auditor : ReconstructionAuditor
-            Fitted auditor.
+            Fitted auditor, a Pipeline that ends in one, or a search whose best estimator does.
         name : str, optional
-            Name of the policy; its radius by default.
+            Name of the policy; by default the radius that was audited, and the release's where it
+            differs.
 
         Returns
         -------
@@ -68,8 +72,8 @@ class ReconstructionDisplay:
         Parameters
         ----------
         auditors : iterable of ReconstructionAuditor, or mapping
-            Fitted auditors; a mapping gives each policy's auditor, or list of auditors, by name.
-            Without names an auditor is named by the radius of its release.
+            Fitted auditors; a mapping gives each policy's auditor, or several, by name. Without
+            names as for :meth:`from_estimator`.
 
         Returns
         -------
@@ -77,19 +81,18 @@ class ReconstructionDisplay:
         """
         if isinstance(auditors, Mapping):
             named = [
-                (name, auditor)
-                for name, group in auditors.items()
-                for auditor in (group if isinstance(group, (list, tuple)) else [group])
+                (name, auditor) for name, group in auditors.items() for auditor in _several(group)
             ]
         else:
-            named = [(None, auditor) for auditor in auditors]
+            named = [(None, auditor) for auditor in _several(auditors)]
         rows = []
-        for name, auditor in named:
+        for name, estimator in named:
+            auditor = fitted_auditor(estimator)
             release = _release(auditor)
             low, high = auditor.success_interval_["clopper_pearson"]
             rows.append(
                 {
-                    "name": f"r = {release.radius:.3g}" if name is None else name,
+                    "name": _policy_name(auditor, release) if name is None else name,
                     "epsilon": release.epsilon,
                     "success": auditor.success_rate_,
                     "low": low,
@@ -117,26 +120,39 @@ class ReconstructionDisplay:
         epsilons = np.sort(results["epsilon"].unique())
         place = {epsilon: i for i, epsilon in enumerate(epsilons)}
         names = list(dict.fromkeys(results["name"]))
-        colours = _colours(len(names))
-        for i, (name, colour) in enumerate(zip(names, colours, strict=True)):
+        slot = min(_SLOT, _GROUP / len(names))
+        baselines = results["baseline"].unique()
+        for i, (name, colour) in enumerate(zip(names, _colours(len(names)), strict=True)):
             part = results[results["name"] == name].sort_values("epsilon")
-            shift = _DODGE * (i - (len(names) - 1) / 2.0)
-            x = part["epsilon"].map(place) + shift
+            x = part["epsilon"].map(place) + slot * (i - (len(names) - 1) / 2.0)
             errors = [part["success"] - part["low"], part["high"] - part["success"]]
             ax.errorbar(
-                x, part["success"], np.abs(errors), fmt="o", color=colour, capsize=3, label=name
+                x,
+                part["success"],
+                np.abs(errors),
+                fmt="o",
+                markersize=5,
+                color=colour,
+                capsize=2,
+                label=name,
             )
-            ax.scatter(x, part["certificate"], marker="_", s=250, color=colour, linewidths=2)
-        ax.scatter([], [], marker="_", s=150, color="0.4", label="certificate")
-        for i, value in enumerate(sorted(results["baseline"].unique())):
-            label = "blind guess" if i == 0 else None
-            ax.axhline(value, color="0.4", linestyle=":", linewidth=1, label=label)
+            ends = x - 0.42 * slot, x + 0.42 * slot
+            ax.hlines(part["certificate"], *ends, color=colour, linewidth=2)
+            if len(baselines) > 1:
+                ax.hlines(part["baseline"], *ends, color=colour, linestyle=":", linewidth=2)
+        ax.plot([], [], color="0.4", linewidth=2, label="direct certificate")
+        if len(baselines) == 1:
+            ax.axhline(baselines[0], color="0.4", linestyle=":", linewidth=1, label="blind guess")
+        else:
+            ax.plot([], [], color="0.4", linestyle=":", linewidth=2, label="blind guess")
         ax.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
         ax.set_xlim(-0.6, len(epsilons) - 0.4)
+        for edge in np.arange(len(epsilons) - 1) + 0.5:
+            ax.axvline(edge, color="0.9", linewidth=0.8, zorder=0)
         ax.set_ylim(0.0, 1.02)
         ax.set_xlabel(r"$\varepsilon$")
         ax.set_ylabel("reconstruction success")
-        ax.legend(frameon=False, loc="upper left")
+        _legend(ax, len(names))
         return self
 
 
@@ -149,8 +165,8 @@ class PrivacyUtilityDisplay:
     ----------
     results : DataFrame
         One row a candidate of the search: group, certificate, utility, deviation.
-    utility_name : str, default="utility"
-        Label of the vertical axis.
+    utility_name, certificate_name : str
+        Labels of the vertical and the horizontal axis.
 
     Attributes
     ----------
@@ -164,11 +180,17 @@ class PrivacyUtilityDisplay:
     Margaryan & Gupta, the accuracy-certificate figure.
     """
 
-    def __init__(self, results: pd.DataFrame, utility_name: str = "utility") -> None:
+    def __init__(
+        self,
+        results: pd.DataFrame,
+        utility_name: str = "utility",
+        certificate_name: str = "reconstruction certificate",
+    ) -> None:
         missing = {"group", "certificate", "utility", "deviation"} - set(results)
         if missing:
             raise ValueError(f"results lacks the column(s) {', '.join(sorted(missing))}.")
         self.results, self.utility_name = results, utility_name
+        self.certificate_name = certificate_name
 
     @classmethod
     def from_cv_results(
@@ -184,14 +206,16 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         cv_results : dict
-            Results of the search.
+            Results of the search (``search.cv_results_``).
         utility : str, default="accuracy"
             Scorer whose mean is drawn upwards.
         certificate : str, default="certificate"
             Scorer of the certificate, or of the measured success: between 0 and 1, or its
-            negative, as :func:`~sklearn_balldp.audit.auditor.neg_certificate_scorer` gives.
+            negative, as :func:`~sklearn_balldp.audit.auditor.neg_certificate_scorer` gives. To
+            compare radii, audit them all at one: ``ReconstructionAuditor(radius=...)``.
         group : str, optional
-            Parameter that tells curves apart, such as ``"estimator__radius"``.
+            Parameter that tells curves apart, such as ``"estimator__radius"``; without it points
+            are drawn unconnected.
 
         Returns
         -------
@@ -207,21 +231,27 @@ class PrivacyUtilityDisplay:
             "utility": f"mean_test_{utility}",
             "deviation": f"std_test_{utility}",
         }
+        if not isinstance(cv_results, Mapping):
+            raise ValueError(
+                f"cv_results must be a dict such as search.cv_results_, got "
+                f"{type(cv_results).__name__}."
+            )
         parameter = None if group is None else f"param_{group}"
         for column in [*columns.values(), *([] if parameter is None else [parameter])]:
             if column not in cv_results:
-                raise ValueError(
-                    f"cv_results has no {column!r}: name a scorer of scoring={{...}}, and a "
-                    "parameter of the grid."
-                )
+                known = [name for name in cv_results if name.startswith(("mean_test_", "param_"))]
+                raise ValueError(f"cv_results has no {column!r}; it has {', '.join(known)}.")
         table = pd.DataFrame({name: np.asarray(cv_results[key]) for name, key in columns.items()})
         table["certificate"] = table["certificate"].abs()
         table["group"] = ""
         if group is not None and parameter is not None:
             short = group.rsplit("__", 1)[-1]
             values = np.asarray(cv_results[parameter], dtype=object)
-            table["group"] = [f"{short} = {value}" for value in values]
-        return cls(table, utility)
+            table["group"] = [_setting_name(short, value) for value in values]
+        # Candidates that could not be fitted have no score.
+        table = table.dropna(subset=["certificate", "utility"]).reset_index(drop=True)
+        measured = "reconstruction certificate" if certificate == "certificate" else certificate
+        return cls(table, utility, measured)
 
     def plot(self, ax: Any = None) -> "PrivacyUtilityDisplay":
         """Draw the figure.
@@ -243,16 +273,52 @@ class PrivacyUtilityDisplay:
                 part["certificate"],
                 part["utility"],
                 part["deviation"],
-                fmt="o-",
+                fmt="o" if name == "" else "o-",
                 color=colour,
-                capsize=3,
+                capsize=2,
                 label=name,
             )
-        ax.set_xlabel("reconstruction certificate")
+        ax.set_xlabel(self.certificate_name)
         ax.set_ylabel(self.utility_name)
         if names != [""]:
-            ax.legend(frameon=False)
+            _legend(ax, len(names))
         return self
+
+
+def fitted_auditor(estimator: Any) -> Any:
+    """The auditor in an estimator: itself, a Pipeline's last step, or a search's best estimator."""
+    check_is_fitted(estimator)
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    estimator = getattr(estimator, "steps", [(None, estimator)])[-1][1]
+    if not hasattr(estimator, "success_rate_"):
+        raise ValueError(
+            "expected a fitted ReconstructionAuditor, a Pipeline that ends in one, or a search "
+            f"over one; got {type(estimator).__name__}."
+        )
+    return estimator
+
+
+def _several(auditors: Any) -> list[Any]:
+    return list(auditors) if np.iterable(auditors) and not hasattr(auditors, "fit") else [auditors]
+
+
+def _policy_name(auditor: Any, release: Any) -> str:
+    audited = release.radius if auditor.radius is None else auditor.radius
+    name = f"r = {audited:.3g}"
+    return name if audited == release.radius else f"{name} (released for {release.radius:.3g})"
+
+
+def _setting_name(name: str, value: Any) -> str:
+    if name == "radius" and value is None:
+        return "full radius"
+    return f"{name} = {value:.3g}" if isinstance(value, float) else f"{name} = {value}"
+
+
+def _legend(ax: Any, n_names: int) -> None:
+    if n_names <= _INSIDE_LEGEND:
+        ax.legend(frameon=False)
+    else:
+        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _release(auditor: Any) -> Any:

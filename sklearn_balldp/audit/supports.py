@@ -1,18 +1,19 @@
 """Candidate sets of an audit: records near an anchor, from rows that were not trained on."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from ..policy.adjacency import project_onto_ball
+from ..policy.adjacency import ROUNDING, project_onto_ball
 from ..policy.radius import SCIPY_NAMES
 
 Rows = NDArray[np.float64]
 Codes = NDArray[np.intp]
 #: Anchors looked at for one support, at most.
-MAX_ANCHORS = 250
+MAX_ANCHORS = 100
 STRATEGIES = ("farthest", "random", "nearest")
 
 
@@ -39,6 +40,37 @@ class Support:
     codes: Codes
     positions: NDArray[np.intp]
     n_in_ball: int
+
+
+class Pool:
+    """Records that candidates are drawn from, made ready class by class.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_pool, n_features)
+        Rows that were not trained on.
+    codes : ndarray of shape (n_pool,)
+        Their class codes.
+    norm_bound : float
+        Radius of the admissible ball that rows are projected onto.
+    """
+
+    def __init__(self, rows: NDArray[np.floating], codes: Codes, norm_bound: float) -> None:
+        self.rows, self.codes, self.norm_bound = rows, codes, norm_bound
+        self._ready: dict[int | None, tuple[NDArray[np.intp], Rows]] = {}
+
+    def stand_ins(self, code: int | None) -> tuple[NDArray[np.intp], Rows]:
+        """Positions and projected float64 rows of a class (None: of all), without duplicates."""
+        if code not in self._ready:
+            everything = np.arange(len(self.codes))
+            positions = everything if code is None else np.flatnonzero(self.codes == code)
+            rows = np.asarray(
+                project_onto_ball(self.rows[positions].astype(np.float64), self.norm_bound),
+                dtype=np.float64,
+            )
+            kept = ~duplicates(rows, self.codes[positions])
+            self._ready[code] = positions[kept], rows[kept]
+        return self._ready[code]
 
 
 class TooFewCandidates(ValueError):
@@ -112,16 +144,19 @@ def candidates_in_ball(
         radius would do.
     """
     same = pool_codes == code
-    positions = np.arange(len(pool)) if any_label else np.flatnonzero(same)
-    distance = distances(pool[positions], anchor[None], metric)[:, 0]
-    # A record of another class at the anchor's place is still another record.
-    distance = np.where(same[positions] | (distance > 0.0), distance, np.inf)
-    positions, distance = positions[distance > 0.0], distance[distance > 0.0]
-    near = (distance <= radius) | ~same[positions]
+    whole = any_label or bool(same.all())
+    positions = np.arange(len(pool)) if whole else np.flatnonzero(same)
+    rows, same = (pool, same) if whole else (pool[positions], same[positions])
+    distance = distances(rows, anchor[None], metric)[:, 0]
+    # The anchor's own row is no candidate; under another label it is another record.
+    other = ~same | (distance > ROUNDING * max(radius, float(np.linalg.norm(anchor))))
+    positions, distance, same = positions[other], distance[other], same[other]
+    near = (distance <= radius) | ~same
     found, total = int(near.sum()), len(near)
     if found >= n_candidates:
         return positions[near], distance[near]
-    where = f"only {found} distinct candidate(s) lie within {radius:.4g} of the anchor"
+
+    where = f"only {found} distinct candidate(s) lie within {_up(radius)} of the anchor"
     if total < n_candidates:
         raise TooFewCandidates(
             f"{where}, and only {total} at any radius; n_candidates={n_candidates} needs more "
@@ -129,17 +164,25 @@ def candidates_in_ball(
             found,
             np.inf,
         )
-    needed = float(np.sort(distance)[n_candidates - 1])
+    needed = float(np.sort(np.where(same, distance, 0.0))[n_candidates - 1])
     raise TooFewCandidates(
-        f"{where}; n_candidates={n_candidates} needs a radius of {needed:.4g}: pass that radius, "
+        f"{where}; n_candidates={n_candidates} needs a radius of {_up(needed)}: pass that radius, "
         "more X_public, or lower n_candidates.",
         found,
         needed,
     )
 
 
+def _up(radius: float) -> str:
+    """A radius in few digits, rounded up, so that it does what it is quoted for."""
+    if not 0.0 < radius < np.inf:
+        return f"{radius:g}"
+    unit = 10.0 ** (np.floor(np.log10(radius)) - 3)
+    return f"{np.ceil(radius / unit) * unit:.4g}"
+
+
 def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
-    """Which records repeat an earlier one.
+    """Which records repeat an earlier one, up to the rounding of their projection.
 
     Parameters
     ----------
@@ -151,13 +194,31 @@ def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
     -------
     ndarray of shape (n_rows,)
     """
-    seen: set[tuple[int, bytes]] = set()
+    repeated = np.ones(len(rows), dtype=bool)
+    exact = {(code, row.tobytes()): i for i, (code, row)
+             in reversed(list(enumerate(zip(codes.tolist(), rows, strict=True))))}  # fmt: skip
+    first_of_each = np.sort(np.fromiter(exact.values(), dtype=np.intp, count=len(exact)))
+    repeated[first_of_each] = _near_duplicates(rows[first_of_each], codes[first_of_each])
+    return repeated
+
+
+def _near_duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
     repeated = np.zeros(len(rows), dtype=bool)
-    for i, (row, code) in enumerate(zip(rows, codes.tolist(), strict=True)):
-        # Adding zero turns -0.0 into 0.0.
-        key = (code, (row + 0.0).tobytes())
-        repeated[i] = key in seen
-        seen.add(key)
+    squares = np.vecdot(rows, rows)
+    tolerance = ROUNDING * math.sqrt(float(squares.max(initial=0.0)))
+    # Equal rows have equal projections: only neighbours in that order need a look.
+    direction = np.random.default_rng(0).standard_normal(rows.shape[1])
+    keys = rows @ (direction / np.linalg.norm(direction))
+    order = np.argsort(keys, kind="stable")
+    for step in range(1, len(rows)):
+        first, second = order[:-step], order[step:]
+        close = np.flatnonzero(keys[second] - keys[first] <= tolerance)
+        if len(close) == 0:
+            break
+        first, second = first[close], second[close]
+        equal = codes[first] == codes[second]
+        equal &= np.linalg.norm(rows[first] - rows[second], axis=1) <= tolerance
+        repeated[np.maximum(first, second)[equal]] = True
     return repeated
 
 
@@ -222,12 +283,10 @@ def select(
 def draw_supports(
     X: NDArray[np.floating],
     codes: Codes,
-    pool: NDArray[np.floating],
-    pool_codes: Codes,
+    pool: Pool,
     radius: float,
     *,
     anchors: NDArray[np.intp],
-    norm_bound: float,
     n_supports: int,
     n_candidates: int,
     strategy: str,
@@ -246,14 +305,12 @@ def draw_supports(
         Training rows.
     codes : ndarray of shape (n_samples,)
         Their class codes.
-    pool, pool_codes
-        As for :func:`candidates_in_ball`.
+    pool : Pool
+        Records that candidates are drawn from.
     radius, metric, any_label
         As for :func:`candidates_in_ball`.
     anchors : ndarray
         Positions of the training records that may be anchors.
-    norm_bound : float
-        Radius of the admissible ball that training rows are projected onto.
     n_supports : int
         How many supports.
     n_candidates, strategy
@@ -273,22 +330,20 @@ def draw_supports(
         If too few anchors have enough candidates; the message says how many the others have and
         what radius would do.
     """
-    everywhere = np.arange(len(pool))
-    by_class = {c: np.flatnonzero(pool_codes == c) for c in np.unique(codes[anchors]).tolist()}
     supports: list[Support] = []
     passed_over: list[TooFewCandidates] = []
     order = random_state.permutation(anchors)[: MAX_ANCHORS * n_supports]
     for anchor in order.tolist():
         if len(supports) == n_supports:
             break
-        row = project_onto_ball(X[anchor][None].astype(np.float64), norm_bound)[0]
+        row = project_onto_ball(X[anchor][None].astype(np.float64), pool.norm_bound)[0]
         code = int(codes[anchor])
-        part = everywhere if any_label else by_class[code]
-        rows = pool[part].astype(np.float64)
+        positions, rows = pool.stand_ins(None if any_label else code)
+        pool_codes = pool.codes[positions]
         try:
             near, distance = candidates_in_ball(
                 rows,
-                pool_codes[part],
+                pool_codes,
                 row,
                 code,
                 radius,
@@ -300,20 +355,25 @@ def draw_supports(
             passed_over.append(error)
             continue
         chosen = select(rows[near], distance, n_candidates, strategy, random_state, metric=metric)
-        positions = part[near[chosen]]
+        inside = near[chosen]
         supports.append(
-            Support(anchor, rows[near[chosen]], pool_codes[positions], positions, len(near))
-        )
+            Support(anchor, rows[inside], pool_codes[inside], positions[inside],
+                    len(near))
+        )  # fmt: skip
     short = n_supports - len(supports)
     if short > 0:
         found = max((error.found for error in passed_over), default=0)
         needed = sorted(error.needed for error in passed_over)[short - 1 : short] or [np.inf]
-        remedy = "no radius would do: pass more X_public, or lower n_candidates or n_supports"
+        more = "more X_public (or a larger holdout), or lower n_candidates or n_supports"
+        remedy = f"no radius would do: pass {more}"
         if np.isfinite(needed[0]):
-            remedy = f"a radius of {needed[0]:.4g} would do, or more X_public, or less of either"
+            remedy = (
+                f"a radius of {_up(needed[0])} would do: pass it as the auditor's radius (not the "
+                f"head's), or pass {more}"
+            )
         raise TooFewCandidates(
             f"only {len(supports)} of n_supports={n_supports} anchors have "
-            f"n_candidates={n_candidates} distinct candidates within {radius:.4g}, the others at "
+            f"n_candidates={n_candidates} distinct candidates within {_up(radius)}, the others at "
             f"most {found}; {remedy}.",
             found,
             needed[0],

@@ -128,6 +128,9 @@ def audit_support(setting: Setting, support: Support, rng: np.random.Generator) 
     kappa = baseline(setting.weights, distances=gaps, eta=setting.eta)
     distance = float(np.linalg.norm(points - anchor, axis=1).max())
     centre, ball = enclosing_ball(points)
+    if distance < ball:
+        # The small ball is found by iteration: the anchor may be the better centre.
+        centre, ball = anchor, distance
     bayes = bayes_success(
         points, 1.0, setting.weights, n_draws=BAYES_DRAWS, random_state=rng, near=near
     )
@@ -197,8 +200,9 @@ def released_trials(
     noisy = np.broadcast_to(sigma, models.shape[1:])[:, 0] > 0.0
     shared = np.flatnonzero((spread == 0.0) & noisy)
     logs: dict[str, list[Array]] = {"map": [], "replay": [], "transfer": []}
+    used: dict[str, list[int]] = {"map": [], "replay": [], "transfer": []}
     previous = None
-    for truth in target:
+    for trial, truth in enumerate(target):
         released = head._add_noise(models[truth], head.release_.sigma)
         scale = np.where(sigma > 0.0, sigma, 1.0)
         noise = (released - models[truth]) / scale
@@ -209,14 +213,15 @@ def released_trials(
             if guess is not None:
                 less = released - guess * sigma
                 logs[name].append(log_posterior(less, models, sigma, weights))
-        previous = noise
+                used[name].append(trial)
+        # Each release serves once, so that replays are independent of one another.
+        previous = noise if previous is None else None
     trials = _judge(np.array(logs["map"]), target, near)
     for name in ("replay", "transfer"):
         if logs[name]:
-            last = target[len(target) - len(logs[name]) :]
-            hits = _judge(np.array(logs[name]), last, near)["success"]
+            hits = _judge(np.array(logs[name]), target[used[name]], near)["success"]
             trials[name] = np.nan
-            trials.loc[len(target) - len(last) :, name] = hits.to_numpy(dtype=float)
+            trials.loc[used[name], name] = hits.to_numpy(dtype=float)
     return trials
 
 

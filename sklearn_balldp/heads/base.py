@@ -315,6 +315,10 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             text = str(error)
         if text.startswith("Complex data not supported"):
             raise ValueError("Complex data not supported; pass real rows.")
+        if text.startswith("Expected 2D array"):
+            raise ValueError(
+                "Expected 2D array for X, got another shape. Reshape your data: one record a row."
+            )
         if text.startswith("could not convert string"):
             raise ValueError("X holds text; encode it into numbers first.")
         raise ValueError(text)

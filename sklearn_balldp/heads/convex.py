@@ -87,9 +87,13 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
         return n_scores * (problem.X.shape[1] + int(self.fit_intercept))
 
     def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
+        fitted: dict[str, Any] = {"coef_": parameters, "intercept_": np.zeros(len(parameters))}
         if self.fit_intercept:
-            return {"coef_": parameters[:, :-1].copy(), "intercept_": parameters[:, -1].copy()}
-        return {"coef_": parameters, "intercept_": np.zeros(len(parameters))}
+            fitted["coef_"] = parameters[:, :-1].copy()
+            fitted["intercept_"] = parameters[:, -1].copy()
+        if not self.protect_labels:
+            fitted["class_counts_"] = problem.counts()
+        return fitted
 
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return self.coef_, self.intercept_

@@ -9,6 +9,7 @@ many neighbouring datasets) is first tried with steps of a fixed Hessian.
 """
 
 import math
+import threading
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -24,6 +25,33 @@ _CG_STEPS = 500
 _HALVINGS = 14
 _CHORD_STEPS = 20
 _LARGEST_PRECONDITIONER = 2048
+
+
+class _SingleBlasThread:
+    """Limits BLAS to one thread while any solve runs, on any thread of this process.
+
+    The limit is global: overlapping limits would restore one another's.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users = threading.Lock(), 0
+        # Looking for the libraries takes longer than a pass over the rows: once is enough.
+        self._controller, self._limit = ThreadpoolController(), None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._limit = self._controller.limit(limits=1, user_api="blas")
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.restore_original_limits()
+
+
+_SINGLE_BLAS_THREAD = _SingleBlasThread()
 
 
 class ConvergenceError(ArithmeticError):
@@ -137,7 +165,7 @@ def minimise(
     if factor is None:
         factor = _whitening(objective)
     # Row ranges run on threads of their own; BLAS inside them must not spawn more.
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with _SINGLE_BLAS_THREAD:
         try:
             # A factor that several score columns share is too rough for it.
             if start is not None and objective.shape[0] == 1:

@@ -58,6 +58,8 @@ class BallDPSquaredHingeSVC(BaseMinimizerClassifier):
         Noisy intercepts; zeros without ``fit_intercept``.
     classes_ : ndarray of shape (n_classes,)
         Labels.
+    class_counts_ : ndarray of shape (n_classes,)
+        Public class counts; absent with ``protect_labels=True``.
     release_ : Release
         Public record of the release: guarantee, gradient gap, noise, assumptions.
     n_features_in_ : int

@@ -8,9 +8,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
 from sklearn_balldp.audit.attacks import (
+    _softmax_scales,
     consistent_prior,
     decode,
     invert_minimiser,
@@ -140,6 +142,7 @@ def test_ridge_is_inverted(n_classes, tell):
             prototypes(X, codes, n_classes, 0.1),
             *known_sums(X[known], codes[known], n_classes),
             alpha=0.1,
+            norm_bound=1.0,
             code=codes[hidden] if tell else None,
         )
         assert found.status == "unique"
@@ -151,7 +154,7 @@ def test_ridge_inversion_into_an_empty_class():
     rng = np.random.default_rng(1)
     X, codes = ball(rng, 20, 3), np.r_[np.zeros(19, int), 1]
     sums, counts = known_sums(X[:-1], codes[:-1], 2)
-    found = invert_ridge(prototypes(X, codes, 2, 0.1), sums, counts, alpha=0.1)
+    found = invert_ridge(prototypes(X, codes, 2, 0.1), sums, counts, alpha=0.1, norm_bound=1.0)
     assert found.codes.tolist() == [1]
     np.testing.assert_allclose(found.rows[0], X[-1], rtol=1e-6)
 
@@ -164,7 +167,9 @@ def test_ridge_degenerate_record_is_recognised():
     before = 2 * sums / (2 * counts + 0.1 * 31)[:, None]
     together = np.vstack([X, before[1]])
     labels = np.r_[codes, 1]
-    found = invert_ridge(prototypes(together, labels, 3, 0.1), sums, counts, alpha=0.1)
+    found = invert_ridge(
+        prototypes(together, labels, 3, 0.1), sums, counts, alpha=0.1, norm_bound=1.0
+    )
     assert found.status == "degenerate"
     assert found.codes.tolist() == [0, 1, 2]
     np.testing.assert_allclose(found.rows, before)
@@ -173,8 +178,35 @@ def test_ridge_degenerate_record_is_recognised():
         same = prototypes(np.vstack([X, before[code]]), np.r_[codes, code], 3, 0.1)
         np.testing.assert_allclose(same, prototypes(together, labels, 3, 0.1))
     # Public counts settle it.
-    told = invert_ridge(prototypes(together, labels, 3, 0.1), sums, counts, alpha=0.1, code=1)
+    told = invert_ridge(
+        prototypes(together, labels, 3, 0.1), sums, counts, alpha=0.1, norm_bound=1.0, code=1
+    )
     np.testing.assert_allclose(told.rows[0], before[1])
+
+
+def test_ridge_inversion_says_when_no_record_explains_the_release():
+    rng = np.random.default_rng(4)
+    X, codes = ball(rng, 60, 5), np.arange(60) % 3
+    sums, counts = known_sums(X[1:], codes[1:], 3)
+    exact = prototypes(X, codes, 3, 0.1)
+    common = {"alpha": 0.1, "norm_bound": 1.0}
+    assert invert_ridge(exact, sums, counts, **common).status == "unique"
+    noisy = exact + 0.01 * rng.standard_normal(exact.shape)
+    assert invert_ridge(noisy, sums, counts, **common).status == "none"
+    assert invert_ridge(exact, sums, counts, code=2, **common).status == "none"
+    short = {**common, "norm_bound": 0.9 * np.linalg.norm(X[0])}
+    assert invert_ridge(exact, sums, counts, **short).status == "none"
+
+
+def test_noisy_ridge_guesses_the_class_in_units_of_its_noise():
+    """A loud block strays further than a quiet one moves: only scaled displacements tell."""
+    rng = np.random.default_rng(5)
+    X, codes = ball(rng, 40, 6), np.arange(40) % 2
+    sums, counts = known_sums(X[1:], codes[1:], 2)
+    sigma = np.array([1e-4, 1e-1])
+    for _ in range(50):
+        noisy = prototypes(X, codes, 2, 0.1) + sigma[:, None] * rng.standard_normal((2, 6))
+        assert invert_noisy_ridge(noisy, sums, counts, sigma, alpha=0.1)[2] == 0
 
 
 def test_noisy_ridge_is_unbiased_with_the_stated_error():
@@ -183,7 +215,7 @@ def test_noisy_ridge_is_unbiased_with_the_stated_error():
     sums, counts = known_sums(X[1:], codes[1:], 2)
     sigma = np.array([0.02, 0.3])
     exact = prototypes(X, codes, 2, 0.1)
-    n = 20_000
+    n = 4000
     errors = np.empty((n, 6))
     for i in range(n):
         noisy = exact + sigma[:, None] * rng.standard_normal((2, 6))
@@ -283,6 +315,51 @@ def test_inversion_without_an_intercept_returns_all_solutions(loss, n_classes, a
     assert n_inverted >= 8
 
 
+@pytest.mark.parametrize("margin", [0.0, 1e-4, -1e-3, 2e-3, 1e-2, -5e-2])
+def test_softmax_roots_near_the_peak(margin):
+    """Two lengths of a row explain one gradient; where they meet, both must still be found."""
+    rng = np.random.default_rng(3)
+    theta = rng.standard_normal((4, 3)) * 3
+    theta -= theta.mean(axis=0)
+    unit = theta[0] / np.linalg.norm(theta[0])
+    scores = theta @ unit
+
+    def height(length):
+        s = length * scores
+        return length * (1 - np.exp(s[0] - s.max()) / np.exp(s - s.max()).sum())
+
+    lengths = np.linspace(1e-3, 3, 300_001)
+    heights = np.array([height(t) for t in lengths[::100]])
+    peak = lengths[::100][np.argmax(heights)]
+    peak = minimize_scalar(lambda t: -height(t), bounds=(0.9 * peak, 1.1 * peak),
+                           method="bounded", options={"xatol": 1e-13}).x  # fmt: skip
+    length = peak * (1 + margin)
+    row = length * unit
+    residual = np.exp(theta @ row) / np.exp(theta @ row).sum() - np.eye(4)[0]
+    v = -np.outer(residual, row)
+    found = [np.linalg.norm(x) for x in _softmax_scales(v, theta, 3.0)]
+    # At the peak itself a root is only as sharp as the square root of rounding.
+    assert min(abs(np.array(found) - length)) < 1e-6 * length
+    if margin:
+        other = brentq(lambda t: height(t) - height(length), *((0.5 * peak, peak) if margin > 0
+                       else (peak, 2 * peak)))  # fmt: skip
+        assert min(abs(np.array(found) - other)) < 1e-6 * length
+
+
+def test_softmax_inversion_of_a_confident_record():
+    """A probability within 1e-6 of one: the length must be searched from the gradient's own."""
+    rng = np.random.default_rng(0)
+    theta = np.array([[16.0, 0, 0, 0], [0, 1.0, 0, 0], [-16.0, -1.0, 0, 0]])
+    row = np.array([0.95, 0.1, 0.0, 0.0])
+    scores = theta @ row
+    residual = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum() - np.eye(3)[0]
+    assert 0 < -residual[0] < 1e-6
+    v = -np.outer(residual, row)
+    v = v * (1 + 1e-13 * rng.standard_normal(v.shape))
+    found = np.array(list(_softmax_scales(v, theta, 1.0)))
+    assert np.linalg.norm(found - row, axis=1).min() < 1e-6
+
+
 def test_both_roots_of_the_hinge_are_found():
     """A known s = 2h(1 - h) has two hinges; with weights small enough both rows are admissible."""
     both = 0
@@ -293,6 +370,9 @@ def test_both_roots_of_the_hinge_are_found():
         theta = minimiser("squared_hinge", X, codes, 2, 0.05, False)
         found = invert("squared_hinge", theta, X[1:], codes[1:], 2, 0.05, False)
         both += len(found.rows) == 4
+        if found.status == "ambiguous":
+            right = found.rows[found.codes == codes[0]]
+            assert np.linalg.norm(right - X[0], axis=1).min() < 1e-6
         if len(found.rows):
             norms = np.sort(np.linalg.norm(found.rows, axis=1))
             assert norms[-1] <= 1 + 1e-6
@@ -321,18 +401,25 @@ def test_inversion_fails_against_noise():
     X, codes = ball(rng, 60, 5), rng.integers(3, size=60)
     theta = minimiser("softmax", X, codes, 3, 0.1, True)
     noisy = theta + 0.01 * rng.standard_normal(theta.shape)
-    assert invert("softmax", noisy, X[1:], codes[1:], 3, 0.1, True).status == "silent"
+    assert invert("softmax", noisy, X[1:], codes[1:], 3, 0.1, True).status == "none"
 
 
 @pytest.mark.parametrize(
     ("call", "match"),
     [
         (lambda: log_posterior(np.zeros(3), np.eye(2), 1.0), "released"),
+        (
+            lambda: invert("logistic", np.ones((1, 2)), np.empty((0, 2)), [], 2, 0.1, False),
+            "X_known",
+        ),
         (lambda: log_posterior(np.zeros(2), np.eye(2), -1.0), "sigma"),
         (lambda: log_posterior(np.zeros(2), np.eye(2), 1.0, [1.0, 1.0]), "prior"),
         (lambda: decode(np.zeros(3), None, -1.0), "eta"),
         (lambda: decode(np.zeros(3), np.eye(2), 1.0), "distances"),
-        (lambda: invert_ridge(np.eye(2), np.eye(3), [1, 1], alpha=1.0), "known_sums"),
+        (
+            lambda: invert_ridge(np.eye(2), np.eye(3), [1, 1], alpha=1.0, norm_bound=1.0),
+            "known_sums",
+        ),
     ],
 )
 def test_errors(call, match):

@@ -21,6 +21,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, normalize
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info
 
 from sklearn_balldp import (
     BallDPLogisticRegression,
@@ -28,6 +29,7 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     ReconstructionAuditor,
 )
+from sklearn_balldp.audit import auditor as auditor_module
 from sklearn_balldp.audit.auditor import (
     FailedGuaranteeWarning,
     _convicts,
@@ -135,9 +137,12 @@ def test_report(audited, digits):
         assert (np.linalg.norm(X[candidates] - X[row["anchor"]], axis=1) <= 0.6).all()
     # Held-out rows were not trained on, and anchors were.
     n_held = len(y) - audited.estimator_.release_.n_samples
-    assert n_held == sum(int(0.2 * n) for n in np.bincount(y))
+    assert n_held == sum(int(np.ceil(0.2 * n)) for n in np.bincount(y))
     held = set(np.concatenate(supports["candidates"].to_list()))
-    assert not held & set(supports["anchor"])
+    trained = set(audited.training_rows_)
+    assert len(trained) == audited.estimator_.release_.n_samples
+    assert not held & trained
+    assert set(supports["anchor"]) <= trained
 
 
 def test_candidate_models_are_those_of_real_fits(digits, noise_free):
@@ -165,6 +170,24 @@ def test_candidate_models_are_those_of_real_fits(digits, noise_free):
             np.linalg.norm(scaled[1:, None] - scaled[1:], axis=2),
             atol=1e-4 * distance,
         )
+
+
+def test_ball_is_never_above_anchor():
+    """Candidates all around the anchor: the iterative centre is a little off the best one."""
+    X = np.zeros((200, 6))
+    X[::2, 0] = 0.5
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        # One pole and many near it, and the opposite pole: the mean is off the centre.
+        pole = rng.standard_normal(6)
+        offsets = np.vstack([pole + 0.5 * rng.standard_normal((18, 6)), pole, -pole])
+        offsets *= 0.2 / np.linalg.norm(offsets, axis=1, keepdims=True)
+        public, labels = np.vstack([offsets, X[0] + offsets]), np.repeat([1, 0], 20)
+        auditor = ReconstructionAuditor(
+            BallDPRidgePrototype(4.0, radius=0.3), n_candidates=20, random_state=0
+        ).fit(X, np.arange(200) % 2, public, labels)
+        assert (auditor.supports_["ball_bound"] <= auditor.supports_["anchor_bound"]).all()
+        assert (auditor.supports_["support_bound"] <= auditor.supports_["ball_bound"] + 1e-9).all()
 
 
 def test_success_is_that_of_real_releases(digits):
@@ -315,7 +338,8 @@ def test_the_honest_mechanism_passes(digits):
     ).fit(X, y)  # fmt: skip
     assert auditor.guarantee_holds_
     assert {"replay", "transfer"} <= set(auditor.report_)
-    assert auditor.report_["replay"].isna().sum() == 4  # one a support: nothing came before
+    # Every other trial: a release that lends its noise is not replayed itself.
+    assert auditor.report_["replay"].isna().sum() == 80
     low, high = auditor.success_interval_["clopper_pearson"]
     assert low <= auditor.certificate_["bayes"] <= high
 
@@ -331,11 +355,32 @@ def test_a_sound_release_is_not_convicted(n, stated):
         assert binom.pmf(np.arange(n + 1), n, stated + 0.2)[convicted].sum() > 0.99
 
 
-def test_the_warning_holds_no_result(digits):
+def test_the_warning_says_what_failed_and_holds_no_result(digits):
     X, y = two_classes(digits)
+    auditor = ReconstructionAuditor(QuarteredRidge(4.0, radius=0.6), n_draws=50, random_state=0)
     with pytest.warns(FailedGuaranteeWarning) as caught:
-        ReconstructionAuditor(QuarteredRidge(4.0, radius=0.6), random_state=0).fit(X, y)
-    assert not any(character.isdigit() for character in str(caught[0].message))
+        auditor.fit(X, y)
+    text = str(caught[0].message)
+    assert "the MAP attack succeeds more often" in text
+    assert "further apart than the sensitivity allows" in text
+    assert len(auditor.failures_) == 2
+    assert not any(character.isdigit() for character in text)
+
+
+def test_supports_draw_noise_of_their_own(digits, monkeypatch):
+    """The same support twice: its trials see different noise."""
+    X, y = digits
+    draw = auditor_module.draw_supports
+
+    def twice(*args, **kwargs):
+        supports, passed_over = draw(*args, **{**kwargs, "n_supports": 1})
+        return supports * 2, passed_over
+
+    monkeypatch.setattr(auditor_module, "draw_supports", twice)
+    auditor = ReconstructionAuditor(
+        BallDPRidgePrototype(4.0, radius=0.6), n_supports=2, n_repeats=2, random_state=0
+    ).fit(X, y)
+    assert auditor.report_["posterior"].nunique() == len(auditor.report_) == 40
 
 
 # Options ----------------------------------------------------------------------------------------
@@ -376,6 +421,24 @@ def test_approximate_reconstruction(digits):
     trials = loose.report_[loose.report_["support"] == 0]
     np.testing.assert_array_equal(trials["success"], gaps[trials["target"], trials["guess"]] <= 0.4)
     assert row["kappa"] == pytest.approx((gaps <= 0.4).mean(axis=1).max())
+
+
+def test_another_label_is_no_near_miss(digits):
+    """Equal rows under two labels are different records, whatever eta is."""
+    X, y = digits
+    head = BallDPRidgePrototype(8.0, radius=0.6, protect_labels=True, classes=range(10))
+    public, labels = np.vstack([X[1200:], X[1200:]]), np.r_[y[1200:], (y[1200:] + 1) % 10]
+    auditor = ReconstructionAuditor(
+        head, candidate_labels="any", support="nearest", eta=2.0, n_draws=20, random_state=0
+    ).fit(X[:1200], y[:1200], public, labels)
+    for i, row in auditor.supports_.iterrows():
+        codes = labels[list(row["candidates"])]
+        assert len(set(codes)) > 1
+        trials = auditor.report_[auditor.report_["support"] == i]
+        # Every distance is below eta: the label alone decides.
+        expected = codes[trials["target"]] == codes[trials["guess"]]
+        np.testing.assert_array_equal(trials["success"], expected)
+        assert row["kappa"] == pytest.approx(np.bincount(codes).max() / 10)
 
 
 def test_any_label_under_label_protection(digits):
@@ -432,6 +495,17 @@ def test_repeated_public_rows_count_once(digits):
         assert once.supports_[name].tolist() == twice.supports_[name].tolist()
 
 
+def test_public_rows_outside_the_ball_are_projected(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=0.6)
+    inside = ReconstructionAuditor(head, random_state=0)
+    inside.fit(X[:1400], y[:1400], X[1400:], y[1400:])
+    outside = ReconstructionAuditor(head, random_state=0)
+    outside.fit(5 * X[:1400], y[:1400], 7 * X[1400:], y[1400:])
+    pd.testing.assert_series_equal(inside.supports_["candidates"], outside.supports_["candidates"])
+    np.testing.assert_allclose(inside.supports_["distance"], outside.supports_["distance"])
+
+
 def test_radius_of_the_supports(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=1.2)
@@ -441,6 +515,15 @@ def test_radius_of_the_supports(digits):
     assert near.certificate_["direct"] == pytest.approx(release.certificate(0.1, radius=0.6))
     assert near.certificate_["direct"] < whole.certificate_["direct"]
     assert near.supports_["n_in_ball"].mean() < whole.supports_["n_in_ball"].mean()
+
+
+def test_threads_leave_the_process_as_it_was(digits):
+    """Solves on several threads limit BLAS together, and restore it once."""
+    X, y = two_classes(digits)
+    before = [library["num_threads"] for library in threadpool_info()]
+    for _ in range(3):
+        ReconstructionAuditor(BallDPLogisticRegression(radius=0.6), n_jobs=4).fit(X, y)
+        assert [library["num_threads"] for library in threadpool_info()] == before
 
 
 def test_threads_and_seeds(digits):
@@ -457,6 +540,8 @@ def test_threads_and_seeds(digits):
     for seed in (0, 3):
         own = _stream(seed).standard_normal(50)
         assert not np.isin(own, np.random.default_rng(seed).standard_normal(1000)).any()
+    own = _stream(np.random.default_rng(3)).standard_normal(50)
+    assert not np.isin(own, np.random.default_rng(3).standard_normal(1000)).any()
     assert _stream(np.random.RandomState(0)).integers(10) == _stream(
         np.random.RandomState(0)
     ).integers(10)
@@ -474,6 +559,19 @@ def test_further_trials(audited):
     pd.testing.assert_frame_equal(again, audited.attack(100, random_state=1))
     with pytest.raises(ValueError, match="n_trials"):
         audited.attack(0)
+
+
+def test_further_trials_keep_the_fitted_prior(digits):
+    prior = np.r_[0.7, np.full(9, 1 / 30)]
+    auditor = ReconstructionAuditor(
+        BallDPRidgePrototype(1.0, radius=0.6), prior=prior, random_state=0
+    ).fit(*digits)
+    auditor.set_params(prior=None, n_candidates=3)
+    trials = auditor.attack(20_000, random_state=0)
+    share = (trials["target"] == 0).mean()
+    assert 0.68 < share < 0.72
+    low, high = success_interval(trials["success"].sum(), len(trials), SURE)
+    assert low - 0.01 <= auditor.certificate_["bayes"] <= high + 0.01
 
 
 # Dropping in ------------------------------------------------------------------------------------
@@ -549,8 +647,10 @@ def test_data_frames(digits):
 def test_grid_search_with_two_scores(digits):
     X, y = digits
     search = GridSearchCV(
-        ReconstructionAuditor(BallDPRidgePrototype(radius=0.6), n_draws=20, random_state=0),
-        {"estimator__epsilon": [1.0, 64.0]},
+        ReconstructionAuditor(
+            BallDPRidgePrototype(radius=0.6, random_state=0), n_draws=20, random_state=0
+        ),
+        {"estimator__epsilon": [0.25, 64.0]},
         scoring={
             "accuracy": "accuracy",
             "reconstruction": neg_success_scorer,
@@ -565,6 +665,14 @@ def test_grid_search_with_two_scores(digits):
     assert results["mean_test_reconstruction"][0] > results["mean_test_reconstruction"][1]
     assert results["mean_test_certificate"][0] > results["mean_test_certificate"][1]
     assert search.best_estimator_.success_rate_ > 0
+
+
+def test_scorers_look_into_pipelines(digits):
+    X, y = digits
+    inner = ReconstructionAuditor(BallDPRidgePrototype(radius=0.6), random_state=0)
+    pipeline = make_pipeline(Normalizer(), inner).fit(X, y)
+    assert neg_success_scorer(pipeline) == -pipeline[-1].success_rate_
+    assert neg_certificate_scorer(pipeline) == -pipeline[-1].certificate_["direct"]
 
 
 def test_public_rows_are_routed_through_a_search(digits):
@@ -631,6 +739,37 @@ def test_the_known_records_of_a_released_model(head, digits):
     )
 
 
+def test_a_frozen_generator_is_left_alone(digits):
+    X, y = digits
+    released = BallDPRidgePrototype(4.0, radius=0.6, random_state=np.random.default_rng(0))
+    released.fit(X[:1400], y[:1400])
+    before = pickle.dumps(released)
+    auditor = ReconstructionAuditor(FrozenEstimator(released), noise="mechanism", random_state=0)
+    auditor.fit(X[:1400], y[:1400], X[1400:], y[1400:])
+    assert auditor.guarantee_holds_
+    assert pickle.dumps(released) == before
+
+
+@pytest.mark.parametrize("Head", [BallDPRidgePrototype, BallDPLogisticRegression])
+def test_records_that_contradict_the_public_counts_are_refused(Head, digits):
+    X, y = digits
+    released = FrozenEstimator(Head(4.0, radius=0.6).fit(X[:1000], y[:1000]))
+    public = X[1500:], y[1500:]
+    wrong = np.where(y[:1000] == 3, 5, y[:1000])
+    for rows, labels in ((X[:1000], wrong), (X[1:1000], wrong[1:]), (X[500:1500], y[500:1500])):
+        with pytest.raises(ValueError, match="y contradicts the public class counts"):
+            ReconstructionAuditor(released).fit(rows, labels, *public)
+
+
+def test_the_only_record_of_a_class(digits):
+    X, y = digits
+    rows = np.flatnonzero(y[:400] != 3)
+    rows = np.r_[rows, np.flatnonzero(y == 3)[0]]
+    released = FrozenEstimator(BallDPRidgePrototype(4.0, radius=0.6).fit(X[rows], y[rows]))
+    with pytest.raises(ValueError, match="only one of its class"):
+        ReconstructionAuditor(released).fit(X[rows[:-1]], y[rows[:-1]], X[400:], y[400:])
+
+
 def test_audit_results_stay_out_of_the_released_model(digits):
     """The fitted head is byte for byte what a plain fit gives, and knows nothing of the audit."""
     X, y = digits
@@ -663,6 +802,8 @@ def test_audit_results_stay_out_of_the_released_model(digits):
         ({"holdout": 0.0}, "holdout"),
         ({"eta": -0.1}, "eta"),
         ({"prior": [0.5, 0.5]}, "prior"),
+        ({"prior": "uniform"}, "prior must hold"),
+        ({"n_supports": True}, "n_supports"),
         ({"random_state": "seed"}, "random_state"),
         ({"n_candidates": 500}, r"distinct candidates.*X_public"),
         ({"radius": 1e-3}, r"only 0 of n_supports=4.*a radius of"),
@@ -686,7 +827,7 @@ def test_bad_data_and_estimators(digits):
         ReconstructionAuditor(make_pipeline(head, Normalizer())).fit(X, y)
     with pytest.raises(ValueError, match="X_public and y_public go together"):
         ReconstructionAuditor(head).fit(X, y, X_public=X)
-    with pytest.raises(ValueError, match="y_public holds no label"):
+    with pytest.raises(ValueError, match="X_public holds no label"):
         ReconstructionAuditor(head).fit(X, y, X, y + 100)
     released = FrozenEstimator(head.fit(X, y))
     with pytest.raises(ValueError, match="X_public=None: a frozen estimator"):
@@ -695,6 +836,14 @@ def test_bad_data_and_estimators(digits):
         ReconstructionAuditor(released).fit(X[:500], y[:500], X, y)
     with pytest.raises(ValueError, match="labels that the released model does not know"):
         ReconstructionAuditor(released).fit(X, y + 1, X, y)
+    with pytest.raises(ValueError, match="y mixes labels"):
+        ReconstructionAuditor(head).fit(X[:4], np.array([1, "a", None, 2], dtype=object))
+    with pytest.raises(ValueError, match="X_public: X has 30 features"):
+        ReconstructionAuditor(released).fit(X, y, X[:, :30], y)
+    with pytest.raises(ValueError, match=r"holdout holds no label.*holdout\)"):
+        ReconstructionAuditor(
+            BallDPRidgePrototype(protect_labels=True, classes=range(10)), holdout=1e-4
+        ).fit(X, y)
     spoiled = X.copy()
     spoiled[3, 4] = np.nan
     for args in ((spoiled, y, X, y), (X, y, spoiled, y)):

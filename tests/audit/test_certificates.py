@@ -71,10 +71,22 @@ def test_calibration_to_a_stated_risk():
         rho = rho_from_certificate(gamma, kappa)
         assert rero_bound(kappa, rho) <= gamma
         assert rero_bound(kappa, rho * (1 + 1e-6) + 1e-9) > gamma
-        epsilon = epsilon_from_certificate(gamma, kappa, 1e-6)
-        if epsilon > 0:
+        if gamma - kappa > 1e-5:
+            epsilon = epsilon_from_certificate(gamma, kappa, 1e-6)
             assert rero_bound(kappa, rho_from_budget(epsilon, 1e-6)) <= gamma
             assert rho_from_budget(epsilon * (1 + 1e-6), 1e-6) > rho * (1 - 1e-6)
+    rng = np.random.default_rng(0)
+    for kappa in rng.uniform(0, 1, 2000):
+        gamma = kappa + rng.uniform() * (1 - kappa)
+        assert rero_bound(kappa, rho_from_certificate(gamma, kappa)) <= gamma
+    # Within a few units of the last place of kappa the only answer may be zero.
+    for kappa in (0.05, 0.1, 0.9):
+        for step in range(1, 9):
+            gamma = kappa + step * math.ulp(kappa)
+            assert 0 <= rho_from_certificate(gamma, kappa) < 1e-12
+    for gamma, delta in [(0.102, 0.01), (0.1001, 1e-3)]:
+        with pytest.raises(ValueError, match=r"delta=.* alone allows"):
+            epsilon_from_certificate(gamma, 0.1, delta)
     for gamma, kappa in [(0.1, 0.1), (0.05, 0.1), (1.0, 0.1), (0.2, 0.0)]:
         with pytest.raises(ValueError, match="gamma"):
             rho_from_certificate(gamma, kappa)
@@ -199,6 +211,26 @@ def test_identical_candidates_teach_nothing():
     assert support_bound(models, 1.0) == pytest.approx(0.2)
     assert anchor_bound(models, 1.0) == pytest.approx(0.2)
     assert bayes_success(models, 1.0, n_draws=100).value == pytest.approx(0.2)
+
+
+def test_bayes_success_within_a_tolerance():
+    """Counting the successes of the best decoder gives the same probability."""
+    rng = np.random.default_rng(0)
+    models = rng.standard_normal((6, 4)) * 0.7
+    near = np.abs(np.subtract.outer(range(6), range(6))) <= 1
+    prior = rng.dirichlet(np.full(6, 2.0))
+    estimate = bayes_success(models, 1.0, prior, confidence=SURE, random_state=1, near=near)
+    n = 40_000
+    truth = rng.choice(6, size=n, p=prior)
+    released = models[truth] + rng.standard_normal((n, 4))
+    logs = np.log(prior) - ((released[:, None] - models) ** 2).sum(axis=2) / 2
+    masses = np.exp(logs - logs.max(axis=1, keepdims=True)) @ near
+    hits = np.count_nonzero(near[truth, masses.argmax(axis=1)])
+    low, high = success_interval(hits, n, SURE)
+    assert low <= estimate.high
+    assert high >= estimate.low
+    exact = bayes_success(models, 1.0, prior, random_state=1)
+    assert estimate.value > exact.value
 
 
 def test_enclosing_ball_covers_and_is_small():

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import normalize
 
@@ -46,12 +47,12 @@ def test_reconstruction_display():
     assert display.figure_ is ax.figure
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["2", "8"]
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert set(labels) == {"r = 0.6", "full radius", "certificate", "blind guess"}
+    assert set(labels) == {"r = 0.6", "full radius", "direct certificate", "blind guess"}
     heights = np.concatenate([line.get_ydata() for line in ax.lines])
     for value in (*display.results["success"], 0.1):
         assert value in heights
-    scatters = [points.get_offsets() for points in ax.collections]
-    marks = np.concatenate([offsets[:, 1] for offsets in scatters if len(offsets)])
+    marks = np.concatenate([path[:, 1] for lines in ax.collections
+                            for path in lines.get_segments()])  # fmt: skip
     for value in display.results["certificate"]:
         assert value in marks
 
@@ -62,6 +63,14 @@ def test_one_auditor_and_given_axes():
     display = audit.plot(ax=ax)
     assert display.ax_ is ax
     assert display.results["name"].tolist() == ["r = 0.6"]
+    wider = auditor(4.0, 0.9).plot().results["name"].tolist()
+    assert wider == ["r = 0.6 (released for 0.9)"]
+    assert len(ReconstructionDisplay.from_estimators(audit).results) == 1
+    assert len(ReconstructionDisplay.from_estimators({"a": (a for a in [audit])}).results) == 1
+    with pytest.raises(NotFittedError):
+        ReconstructionAuditor(BallDPRidgePrototype()).plot()
+    with pytest.raises(ValueError, match="expected a fitted ReconstructionAuditor"):
+        ReconstructionDisplay.from_estimator(audit.estimator_)
     named = ReconstructionDisplay.from_estimator(audit, name="mine")
     assert named.results["name"].tolist() == ["mine"]
     X, y = load_digits(return_X_y=True)
@@ -70,6 +79,22 @@ def test_one_auditor_and_given_axes():
     assert frozen.fit(X, y, X + 1e-3, y).plot().results["epsilon"].tolist() == [3.0]
     with pytest.raises(ValueError, match="lacks the column"):
         ReconstructionDisplay(pd.DataFrame({"epsilon": [1.0]}))
+
+
+def test_many_policies_keep_apart():
+    """Points stay in their epsilon's slot, and the legend leaves the axes."""
+    rows = [
+        {"name": f"policy {i}", "epsilon": epsilon, "success": 0.2, "low": 0.1, "high": 0.3,
+         "baseline": 0.1 + 0.01 * i, "certificate": 0.5}
+        for i in range(12) for epsilon in (1.0, 2.0, 4.0)
+    ]  # fmt: skip
+    display = ReconstructionDisplay(pd.DataFrame(rows)).plot()
+    points = [line for line in display.ax_.lines if line.get_marker() == "o"]
+    for line in points:
+        assert (np.abs(line.get_xdata() - np.arange(3)) < 0.5).all()
+    assert display.ax_.get_legend().get_bbox_to_anchor()._bbox.x0 == 1.0
+    assert len([text for text in display.ax_.get_legend().get_texts()
+                if text.get_text() == "blind guess"]) == 1  # fmt: skip
 
 
 RESULTS = {
@@ -86,11 +111,19 @@ def test_privacy_utility_display():
     assert display.figure_ is ax.figure
     assert ax.get_ylabel() == "accuracy"
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["radius = 0.5", "radius = None"]
+    assert labels == ["radius = 0.5", "full radius"]
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), [0.2, 0.6])
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), [0.6, 0.8])
     alone = PrivacyUtilityDisplay.from_cv_results(RESULTS).plot()
     assert alone.ax_.get_legend() is None
+    assert alone.ax_.lines[0].get_linestyle() == "None"
+    assert alone.ax_.get_xlabel() == "reconstruction certificate"
+    other = {**RESULTS, "mean_test_reconstruction": [-0.2, np.nan, -0.3, -0.4]}
+    measured = PrivacyUtilityDisplay.from_cv_results(other, certificate="reconstruction")
+    assert measured.plot().ax_.get_xlabel() == "reconstruction"
+    assert len(measured.results) == 3
+    with pytest.raises(ValueError, match="cv_results must be a dict"):
+        PrivacyUtilityDisplay.from_cv_results(measured)
     with pytest.raises(ValueError, match="mean_test_recall"):
         PrivacyUtilityDisplay.from_cv_results(RESULTS, utility="recall")
     with pytest.raises(ValueError, match="param_alpha"):

@@ -5,7 +5,9 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from sklearn_balldp.audit.supports import (
+    Pool,
     TooFewCandidates,
+    _up,
     candidates_in_ball,
     draw_supports,
     duplicates,
@@ -123,10 +125,10 @@ def test_too_few_says_how_many_and_what_radius_would_do():
 
 
 def draw(X, codes, public, public_codes, radius, **options):
-    defaults = {"anchors": np.arange(len(X)), "norm_bound": 1.0, "n_supports": 5,
-                "n_candidates": 4, "strategy": "farthest",
-                "random_state": np.random.default_rng(0)}  # fmt: skip
-    return draw_supports(X, codes, public, public_codes, radius, **(defaults | options))
+    defaults = {"anchors": np.arange(len(X)), "n_supports": 5, "n_candidates": 4,
+                "strategy": "farthest", "random_state": np.random.default_rng(0)}  # fmt: skip
+    pool = Pool(public, public_codes, 1.0)
+    return draw_supports(X, codes, pool, radius, **(defaults | options))
 
 
 def test_drawn_supports():
@@ -143,6 +145,41 @@ def test_drawn_supports():
         assert len(np.unique(support.rows, axis=0)) == 4
         inside = np.linalg.norm(public - anchor, axis=1) <= 0.8
         assert support.n_in_ball == (inside & (labels == codes[support.anchor])).sum()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_outside_the_ball_are_projected_and_repeat(dtype):
+    """Multiples of one row project to one record, up to rounding; the anchor's are the anchor."""
+    X, codes = pool(60, seed=1)
+    inside, labels = pool(150, seed=2)
+    outside = np.vstack([1.7 * inside, 2.9 * inside, 3 * X]).astype(dtype)
+    supports, _ = draw(
+        X, codes, outside, np.r_[labels, labels, codes], 1.2, n_supports=10, strategy="nearest"
+    )
+    for support in supports:
+        assert np.linalg.norm(support.rows, axis=1).max() <= 1 + 1e-9
+        anchor = X[support.anchor]
+        assert np.linalg.norm(support.rows - anchor, axis=1).min() > 1e-3
+        assert cdist(support.rows, support.rows)[np.triu_indices(4, 1)].min() > 1e-3
+        same = np.linalg.norm(inside[labels == codes[support.anchor]] - anchor, axis=1)
+        own = np.linalg.norm(X[codes == codes[support.anchor]] - anchor, axis=1)
+        assert support.n_in_ball == (same <= 1.2).sum() + (own <= 1.2).sum() - 1
+
+
+def test_advised_radius_counts_other_labels_at_any_distance():
+    X, codes = pool(40)
+    others = int((codes[1:] != codes[0]).sum())
+    with pytest.raises(TooFewCandidates) as error:
+        candidates_in_ball(
+            X[1:], codes[1:], X[0], codes[0], 1e-3, n_candidates=others + 3, any_label=True
+        )
+    same = np.sort(np.linalg.norm(X[1:][codes[1:] == codes[0]] - X[0], axis=1))
+    assert error.value.needed == same[2]
+
+
+@pytest.mark.parametrize("radius", [0.29293704, 1.23451, 0.99999, 12.0, 3e-7])
+def test_quoted_radii_are_rounded_up(radius):
+    assert radius <= float(_up(radius)) <= radius * 1.001
 
 
 def test_anchors_can_be_restricted():

@@ -63,6 +63,23 @@ def test_the_record_itself_gives_the_fitted_model(head, n_classes, noise_free):
     assert np.linalg.norm(model - fitted) <= tol
 
 
+@pytest.mark.parametrize(("head", "n_classes"), [case for case in HEADS if case[1] == 2][1:])
+def test_candidate_models_keep_the_certified_tolerance(head, n_classes):
+    """The gradient of the replaced rows is within what the release accounts for."""
+    X, y = records(n_classes)
+    head.fit(X, y)
+    problem, bound = head._known(X, y), head.release_.bound
+    models = head._neighbours(problem, bound)(5, X[10:20], problem.codes[10:20])
+    for model, i in zip(models, range(10, 20), strict=True):
+        changed, labels = X.copy(), problem.codes.copy()
+        changed[5], labels[5] = X[i], problem.codes[i]
+        objective = LinearObjective(
+            bound.loss, changed, labels, 2,
+            alpha=bound.alpha, norm_bound=1.0, fit_intercept=bound.fit_intercept,
+        )  # fmt: skip
+        assert np.linalg.norm(objective.value_and_gradient(model)[1]) <= bound.tol
+
+
 def test_replaced_record_is_the_objective_of_the_replaced_rows():
     X, y = records(3)
     theta = np.random.default_rng(0).standard_normal((3, 9))

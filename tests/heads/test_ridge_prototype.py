@@ -428,6 +428,11 @@ def test_errors_do_not_quote_private_cells(ball_rows):
         shown = f"{error.value} {error.value.__cause__} {error.value.__context__}"
         assert "confidential" not in shown
         assert "0.123" not in shown
+    for rows in (X[:, 0] + 0.123, np.array(0.123), (X + 0.123)[None]):
+        with pytest.raises(ValueError, match=r"Expected 2D|dim 3") as error:
+            BallDPRidgePrototype().fit(rows, y)
+        shown = f"{error.value} {error.value.__cause__} {error.value.__context__}"
+        assert "0." not in shown
 
 
 def test_arithmetic_never_warns_or_fails_on_a_row():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from sklearn_balldp import BallDPLogisticRegression
 from sklearn_balldp.heads import convex, solver
@@ -162,3 +163,19 @@ def test_stated_tolerance_covers_acceptance_and_rounding(tol, monkeypatch):
     if tol is None:
         share = 2 * release.tol / release.alpha / release.sensitivity
         assert share == pytest.approx(1e-3, rel=0.01)
+
+
+def test_overlapping_solves_restore_the_blas_threads_once():
+    """Another solve that ends first must not lift this one's limit, nor fix it for good."""
+
+    def threads():
+        return [library["num_threads"] for library in threadpool_info()
+                if library["user_api"] == "blas"]  # fmt: skip
+
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        with solver._SINGLE_BLAS_THREAD:
+            with solver._SINGLE_BLAS_THREAD:
+                assert set(threads()) == {1}
+            assert set(threads()) == {1}
+        assert threads() == before
