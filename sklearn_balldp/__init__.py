@@ -7,14 +7,17 @@ from .heads.logistic import BallDPLogisticRegression
 from .heads.ridge_prototype import BallDPRidgePrototype
 from .heads.squared_hinge import BallDPSquaredHingeSVC
 from .policy.radius import RadiusPolicy
+from .privacy.accounting import PrivacyAccountant, compose_releases
 
 __all__ = [
     "BallDPLogisticRegression",
     "BallDPRidgePrototype",
     "BallDPSquaredHingeSVC",
+    "PrivacyAccountant",
     "PrivacyUtilityDisplay",
     "RadiusPolicy",
     "ReconstructionAuditor",
     "ReconstructionDisplay",
     "__version__",
+    "compose_releases",
 ]

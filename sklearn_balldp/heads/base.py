@@ -28,6 +28,7 @@ from ..policy.adjacency import (
     row_blocks,
 )
 from ..policy.radius import ChosenRadius, RadiusPolicy, choose_radius
+from ..privacy.accounting import adopt, charged, tickets
 from ..privacy.gaussian import classic_rho, delta_from_rho, rho_from_budget
 from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
 from ..privacy.release import Release, rho_at, total_epsilon
@@ -154,6 +155,17 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             raise
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        # An unfitted head sent to another process takes along who counts its fits.
+        known = () if hasattr(self, "release_") else tickets()
+        return {**state, "_accountants": known} if known else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        adopt(state.pop("_accountants", ()))
+        super().__setstate__(state)
+
     def _forget(self) -> None:
         """Drop every fitted attribute, so that no error leaves a half-fitted head."""
         for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
@@ -205,15 +217,6 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         sigma = as_float_or_tuple(sensitivity / (rho - slack))
 
-        try:
-            # Neither warnings nor errors of arithmetic may depend on the rows.
-            with np.errstate(all="ignore"):
-                parameters = self._minimise(problem, bound)
-        except FloatingPointError:
-            assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
-            raise ValueError("X contains rows whose norm cannot be computed; rescale X.") from None
-        parameters = self._add_noise(parameters, sigma)
-
         full = bound.at(full_radius(norm_bound))
         public_labels = "labels and class counts are public"
         release = Release(
@@ -252,6 +255,18 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         )
         if delta_from_rho(release.rho, epsilon) > delta:
             raise RuntimeError("the release misses its own guarantee: please report this.")
+        # Counted before the rows are touched: everything in the record is public.
+        with charged(release):
+            try:
+                # Neither warnings nor errors of arithmetic may depend on the rows.
+                with np.errstate(all="ignore"):
+                    parameters = self._minimise(problem, bound)
+            except FloatingPointError:
+                assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+                raise ValueError(
+                    "X contains rows whose norm cannot be computed; rescale X."
+                ) from None
+            parameters = self._add_noise(parameters, sigma)
         return {"classes_": classes, **self._publish(parameters, problem), "release_": release}
 
     def _add_noise(self, parameters: NDArray[np.float64], sigma: Any) -> NDArray[np.float64]:

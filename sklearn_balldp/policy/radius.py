@@ -18,6 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..privacy.accounting import Spent, adopt, charged, tickets
 from ..privacy.noise import RandomState, check_random_state, exponential_choice
 from .adjacency import METRICS, full_radius_in, project_onto_ball
 
@@ -362,6 +363,17 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.max_pairs = max_pairs
         self.random_state = random_state
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        # As for heads: a private quantile drawn in another process is counted there.
+        known = () if hasattr(self, "radius_") else tickets()
+        return {**state, "_accountants": known} if known else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        adopt(state.pop("_accountants", ()))
+        super().__setstate__(state)
+
     def _check_parameters(self) -> None:
         if not (_is_real(self.quantile) and 0.0 <= self.quantile <= 1.0):
             raise ValueError(f"quantile must lie in [0, 1], got {self.quantile!r}.")
@@ -445,15 +457,17 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """The radius of validated rows, in the metric and ball of whoever asks."""
         rows = project_onto_ball(rows, norm_bound)
         if self.source == "private":
-            return private_quantile(
-                rows,
-                labels,
-                self.quantile,
-                epsilon=float(self.epsilon),
-                norm_bound=norm_bound,
-                metric=metric,
-                random_state=self.random_state,
-            )
+            spent = Spent("radius", epsilon=float(self.epsilon), private=self.random_state is None)
+            with charged(spent):
+                return private_quantile(
+                    rows,
+                    labels,
+                    self.quantile,
+                    epsilon=float(self.epsilon),
+                    norm_bound=norm_bound,
+                    metric=metric,
+                    random_state=self.random_state,
+                )
         radius = same_label_quantile(
             rows,
             labels,

@@ -1,0 +1,141 @@
+"""What a model search costs: disjoint folds, and scores that are private themselves."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    PredefinedSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
+
+from .accounting import Record, Spent, charged
+from .gaussian import rho_from_budget
+from .noise import RandomState, add_gaussian_noise, check_random_state, grid_slack
+from .release import Release
+
+#: Splitters whose test folds are disjoint: each record is left out of one fit a candidate.
+_DISJOINT = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut,
+             LeaveOneGroupOut, PredefinedSplit)  # fmt: skip
+_STRATIFIED = (StratifiedKFold, StratifiedGroupKFold)
+_SCORE = "accuracy"
+
+
+class PrivateAccuracy:
+    """Scorer: accuracy on private rows, with noise that hides any one of them.
+
+    Passed as ``scoring=`` it makes the scores of a search, and the choice of the best candidate,
+    private too. Substituting one row, label included, moves the accuracy of a fixed model by at
+    most ``1 / n_rows``.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss of one score, positive.
+    delta : float, default=1e-6
+        Failure probability of one score.
+    random_state : None, int, Generator or RandomState, default=None
+        None draws exact noise from operating-system entropy; a seed is not private.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+
+    def __init__(
+        self, epsilon: float, delta: float = 1e-6, random_state: RandomState = None
+    ) -> None:
+        self.rho = rho_from_budget(epsilon, delta)
+        if not self.rho > 4.0 * grid_slack(1):
+            raise ValueError(f"epsilon={epsilon!r} is too small for the sampler; raise epsilon.")
+        check_random_state(random_state)
+        self.epsilon, self.delta, self.random_state = epsilon, delta, random_state
+
+    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
+        """Noisy accuracy, charged to every active accountant before the rows are looked at."""
+        n_rows = len(np.asarray(y))
+        with charged(Spent(_SCORE, rho=self.rho, private=self.random_state is None)):
+            accuracy = accuracy_score(y, estimator.predict(X))
+            sigma = 1.0 / (n_rows * (self.rho - 2.0 * grid_slack(1)))
+            return float(add_gaussian_noise([accuracy], sigma, self.random_state)[0])
+
+    def __repr__(self) -> str:
+        return f"PrivateAccuracy(epsilon={self.epsilon!r}, delta={self.delta!r})"
+
+
+def touching_one_record(search: Any, records: list[Record], radius: float | None) -> list[Record]:
+    """Records of a search that bound those any one private record takes part in.
+
+    Its folds being disjoint, a private record is trained on in all fits but one a candidate, and
+    scored in one fold a candidate.
+
+    Parameters
+    ----------
+    search : fitted GridSearchCV or RandomizedSearchCV
+        The search that made all the fits.
+    records : list of Release or Spent
+        What an accountant counted.
+    radius : float or None
+        Common radius.
+
+    Returns
+    -------
+    list of Release or Spent
+        Without the least costly fit of each candidate, and all but the costliest score of each.
+
+    Raises
+    ------
+    ValueError
+        If the search is not fitted, its splits may overlap or follow protected labels, or it did
+        not make these fits.
+    """
+    if not hasattr(search, "cv_results_") or not hasattr(search, "n_splits_"):
+        raise ValueError("search must be a fitted GridSearchCV or RandomizedSearchCV.")
+    # A number of folds stratifies a classifier's.
+    given = search.cv
+    splitter = StratifiedKFold(search.n_splits_) if given is None or np.isscalar(given) else given
+    if not isinstance(splitter, _DISJOINT):
+        raise ValueError(
+            f"search: the folds of cv={given!r} may overlap; total() without search= holds."
+        )
+    heads = [record for record in records if isinstance(record, Release)]
+    if isinstance(splitter, _STRATIFIED) and any(r.labels == "protected" for r in heads):
+        raise ValueError(
+            f"search: cv={given!r} splits by labels, which these releases protect: a changed label "
+            "moves other records between folds, so that no total holds; use cv=KFold(...)."
+        )
+    n_candidates = len(search.cv_results_["params"])
+    n_fits = n_candidates * search.n_splits_ + int(bool(search.refit))
+    if len(heads) != n_fits:
+        raise ValueError(
+            f"search made {n_fits} fits, but {len(heads)} releases were counted: account for it in "
+            "a with block of its own, or use total() without search=."
+        )
+    heads.sort(key=lambda release: release.guarantee(radius).rho)
+    others = [record for record in records if isinstance(record, Spent)]
+    scores = sorted(
+        (record for record in others if record.what == _SCORE), key=lambda record: record.rho
+    )
+    n_metrics = max(1, round(len(scores) / (n_candidates * search.n_splits_)))
+    kept = scores[len(scores) - n_candidates * n_metrics :]
+    rest = [record for record in others if record.what != _SCORE]
+    return [*heads[n_candidates:], *kept, *rest]
+
+
+def selection_of(search: Any, scored_on: str) -> str:
+    """Whether the choice of a search's best candidate is covered."""
+    if scored_on not in ("private", "public"):
+        raise ValueError(f"scored_on must be 'private' or 'public', got {scored_on!r}.")
+    if scored_on == "public":
+        return "public"
+    scoring = search.scoring
+    scorers = scoring.values() if isinstance(scoring, dict) else [scoring]
+    covered = all(isinstance(scorer, PrivateAccuracy) for scorer in scorers)
+    return "private" if covered and not search.return_train_score else "unprotected"

@@ -1,0 +1,452 @@
+"""The accountant: every release is counted, wherever it is made, and limits hold.
+
+Tests of randomness here reject correct code with probability below 1e-9 each.
+"""
+
+import copy
+import json
+import math
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import VotingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_score,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    PrivacyAccountant,
+    RadiusPolicy,
+    ReconstructionAuditor,
+    compose_releases,
+)
+from sklearn_balldp.privacy import accounting
+from sklearn_balldp.privacy.accounting import BudgetExceededError, Spent, adopt, charged, tickets
+from sklearn_balldp.privacy.gaussian import (
+    compose,
+    epsilon_from_rho,
+    rho_from_budget,
+    rho_from_pure,
+)
+from sklearn_balldp.privacy.searching import PrivateAccuracy
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((120, 4))
+X /= np.linalg.norm(X, axis=1, keepdims=True)
+Y = np.arange(120) % 3
+HEAD = BallDPRidgePrototype(epsilon=1.0, radius=0.5)
+
+
+def fit_inside(epsilon):
+    """A head made and fitted where this function runs."""
+    return BallDPRidgePrototype(epsilon, radius=0.5).fit(X, Y).release_.epsilon
+
+
+def search(head=HEAD, **options):
+    options = {"cv": 5, "n_jobs": None} | options
+    grid = {"alpha": [0.01, 0.1, 1.0]}
+    return GridSearchCV(head, grid, **options)
+
+
+@pytest.mark.parametrize("backend", [None, "threading", "loky", "multiprocessing"])
+def test_a_search_is_counted_everywhere(backend):
+    with PrivacyAccountant(radius=0.5) as accountant:
+        if backend is None:
+            found = search().fit(X, Y)
+        else:
+            with joblib.parallel_config(backend, n_jobs=2):
+                found = search(n_jobs=2).fit(X, Y)
+    total = accountant.total()
+    assert total.n_releases == 16
+    rho = rho_from_budget(1.0, 1e-6)
+    assert total.rho == pytest.approx(4 * rho, rel=1e-9)
+    assert total.epsilon == pytest.approx(epsilon_from_rho(4 * rho, 1e-6), rel=1e-8)
+    assert total.kind == "ex post"
+    assert total.private is True
+    assert total.selection is None
+    tighter = accountant.total(search=found)
+    assert tighter.rho == pytest.approx(math.sqrt(13) * rho, rel=1e-9)
+    assert tighter.n_releases == 16
+    assert tighter.selection == "unprotected"
+    assert accountant.total(search=found, scored_on="public").selection == "public"
+    # Other radii: each release's own sensitivity there.
+    rhos = [release.guarantee(1.3).rho for release in accountant.releases]
+    assert accountant.total(1.3).rho == pytest.approx(compose(rhos), rel=1e-9)
+    assert accountant.total(1.3).radius == 1.3
+
+
+def test_full_radius_by_default():
+    with PrivacyAccountant() as accountant:
+        HEAD.fit(X, Y)
+    total = accountant.total()
+    assert total.radius == 2.0
+    assert total.rho == pytest.approx(HEAD.release_.guarantee(2.0).rho)
+    assert total.epsilon == pytest.approx(HEAD.release_.epsilon_full_radius)
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
+def test_heads_made_inside_workers_are_counted(backend):
+    """Nothing is sent that could carry a ticket; workers may have been idling from before."""
+    with joblib.parallel_config(backend, n_jobs=2):
+        assert joblib.Parallel()(joblib.delayed(abs)(-i) for i in range(4)) == [0, 1, 2, 3]
+        with PrivacyAccountant(radius=0.5) as accountant:
+            joblib.Parallel()(joblib.delayed(fit_inside)(1.0 + i) for i in range(6))
+        assert accountant.total().n_releases == 6
+        assert accountant.total().rho == pytest.approx(
+            compose(rho_from_budget(1.0 + i, 1e-6) for i in range(6))
+        )
+        # It has ended: what idle workers do later is not its.
+        joblib.Parallel()(joblib.delayed(fit_inside)(1.0) for _ in range(4))
+        assert accountant.total().n_releases == 6
+        assert tickets() == ()
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_wrappers_that_clone_are_counted(n_jobs):
+    pipeline = make_pipeline(Normalizer(), HEAD)
+    vote = VotingClassifier([("a", pipeline), ("b", clone(HEAD))], n_jobs=n_jobs)
+    with PrivacyAccountant(radius=0.5) as accountant:
+        cross_val_score(vote, X, Y, cv=3, n_jobs=n_jobs)
+    assert accountant.total().n_releases == 6
+    with PrivacyAccountant(radius=0.5) as accountant:
+        auditor = ReconstructionAuditor(clone(HEAD), n_candidates=2, n_supports=1, radius=1.5)
+        cross_val_score(auditor, X, Y, cv=2, n_jobs=n_jobs)
+    # Audits solve and simulate; what they release is one head each.
+    assert accountant.total().n_releases == 2
+
+
+def test_a_program_started_inside_is_counted():
+    code = (
+        "import numpy as np; from sklearn_balldp import BallDPRidgePrototype; "
+        "rng = np.random.default_rng(0); X = rng.standard_normal((60, 4)); "
+        "BallDPRidgePrototype(2.0, radius=0.5).fit(X, np.arange(60) % 3)"
+    )
+    with PrivacyAccountant(radius=0.5) as accountant:
+        subprocess.run([sys.executable, "-c", code], check=True)
+        assert accountant.total().n_releases == 1
+    assert accountant.total().rho == pytest.approx(rho_from_budget(2.0, 1e-6))
+    assert accounting._VARIABLE not in accounting.os.environ
+
+
+# Limits -----------------------------------------------------------------------------------------
+
+
+def test_over_the_limit_nothing_is_fitted(monkeypatch):
+    solved = []
+    minimise = BallDPRidgePrototype._minimise
+    monkeypatch.setattr(
+        BallDPRidgePrototype, "_minimise",
+        lambda self, problem, bound: solved.append(1) or minimise(self, problem, bound),
+    )  # fmt: skip
+    rho = rho_from_budget(1.0, 1e-6)
+    limit = epsilon_from_rho(math.sqrt(3.5) * rho, 1e-6)
+    with PrivacyAccountant(radius=0.5, limit=limit) as accountant:
+        for _ in range(3):
+            clone(HEAD).fit(X, Y)
+        head = clone(HEAD)
+        with pytest.raises(BudgetExceededError, match=r"above limit.* 3 release"):
+            head.fit(X, Y)
+        assert not hasattr(head, "release_")
+        assert len(solved) == 3
+        # A cheaper one still fits in.
+        BallDPRidgePrototype(epsilon=0.3, radius=0.5).fit(X, Y)
+    total = accountant.total()
+    assert total.n_releases == 4
+    assert total.epsilon <= limit
+    assert total.kind == "a priori"
+    assert total.limit == limit
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_workers_together_keep_the_limit(backend):
+    rho = rho_from_budget(1.0, 1e-6)
+    limit = epsilon_from_rho(math.sqrt(5.5) * rho, 1e-6)
+    with (
+        PrivacyAccountant(radius=0.5, limit=limit) as accountant,
+        joblib.parallel_config(backend, n_jobs=4),
+        pytest.warns(Warning, match="fits failed"),
+    ):
+        scores = cross_val_score(HEAD, X, Y, cv=12, error_score=np.nan)
+    assert accountant.total().n_releases == 5
+    assert np.isfinite(scores).sum() == 5
+
+
+def test_the_limit_is_in_gaussian_terms():
+    """Which way of adding up is better may not be chosen after the fact."""
+    gaussian, pure = rho_from_budget(1.0, 1e-6), 0.5
+    both = compose([gaussian, rho_from_pure(pure)])
+    limit = epsilon_from_rho(both, 1e-6)
+    # Basic composition would need less, and is what a total states.
+    assert 1.0 + pure < limit
+    with PrivacyAccountant(limit=0.99 * limit) as accountant:
+        with charged(Spent("radius", epsilon=pure)):
+            pass
+        with pytest.raises(BudgetExceededError), charged(Spent("score", rho=gaussian)):
+            raise AssertionError("released beyond the limit")
+    assert accountant.total().n_releases == 1
+    with PrivacyAccountant(limit=1.01 * limit) as accountant:
+        with charged(Spent("radius", epsilon=pure)), charged(Spent("score", rho=gaussian)):
+            pass
+    assert accountant.total().epsilon == pytest.approx(1.0 + pure, rel=1e-6)
+
+
+def test_a_failed_fit_is_not_counted():
+    spoiled = X.copy()
+    spoiled[3, 1] = np.nan
+    with PrivacyAccountant(radius=0.5) as accountant:
+        with pytest.raises(ValueError, match="NaN"):
+            clone(HEAD).fit(spoiled, Y)
+        assert accountant.total().n_releases == 0
+        clone(HEAD).fit(X, Y)
+    assert accountant.total().n_releases == 1
+
+
+def test_accountants_nest_and_go_on():
+    with PrivacyAccountant(radius=0.5) as outer:
+        clone(HEAD).fit(X, Y)
+        with PrivacyAccountant(radius=0.5, limit=1.01) as inner:
+            clone(HEAD).fit(X, Y)
+            with pytest.raises(BudgetExceededError):
+                clone(HEAD).fit(X, Y)
+        # What the inner one refused, the outer one does not count.
+        assert inner.total().n_releases == 1
+        assert outer.total().n_releases == 2
+    with outer:
+        clone(HEAD).fit(X, Y)
+        with pytest.raises(RuntimeError, match="active already"):
+            outer.__enter__()
+    assert outer.total().n_releases == 3
+    clone(HEAD).fit(X, Y)
+    assert outer.total().n_releases == 3
+    assert "3 release(s)" in repr(outer)
+
+
+def test_an_empty_accountant():
+    with PrivacyAccountant() as accountant:
+        LogisticRegression().fit(X, Y)
+    total = accountant.total()
+    assert (total.n_releases, total.rho, total.epsilon) == (0, 0.0, 0.0)
+
+
+# What is no common guarantee --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        (BallDPRidgePrototype(radius=0.5, metric="manhattan"), "metric"),
+        (BallDPRidgePrototype(radius=0.5, norm_bound=2.0), "norm_bound"),
+        (BallDPRidgePrototype(radius=0.5, protect_labels=True, classes=[0, 1, 2]), "labels"),
+    ],
+)
+def test_different_adjacencies_are_refused(other, name):
+    with PrivacyAccountant(radius=0.5) as accountant:
+        clone(HEAD).fit(X, Y)
+        with pytest.raises(ValueError, match=f"differ in {name}"):
+            other.fit(X, Y)
+        assert not hasattr(other, "release_")
+    assert accountant.total().n_releases == 1
+
+
+def test_different_encoders_are_refused():
+    with PrivacyAccountant(radius=0.5):
+        clone(HEAD).fit(X, Y)
+        with pytest.raises(ValueError, match="differ in n_features"):
+            clone(HEAD).fit(X[:, :3], Y)
+
+
+def test_a_seeded_release_counts_as_infinite():
+    seeded = BallDPRidgePrototype(radius=0.5, random_state=0)
+    with PrivacyAccountant(radius=0.5) as accountant:
+        seeded.fit(X, Y)
+    total = accountant.total()
+    assert total.epsilon == total.rho == math.inf
+    assert total.private is False
+    with PrivacyAccountant(radius=0.5, limit=100.0), pytest.raises(BudgetExceededError):
+        clone(seeded).fit(X, Y)
+
+
+def test_private_radii_are_counted_where_they_are_drawn():
+    policy = RadiusPolicy(source="private", epsilon=0.5)
+    with PrivacyAccountant(radius=0.2) as accountant:
+        frozen = FrozenEstimator(clone(policy).fit(X, Y))
+        heads = [BallDPRidgePrototype(1.0, radius=frozen).fit(X, Y) for _ in range(3)]
+    total = accountant.total()
+    assert total.n_releases == 4
+    rhos = [head.release_.guarantee(0.2).rho for head in heads]
+    # Once, though each release states it.
+    assert total.rho == pytest.approx(compose([*rhos, rho_from_pure(0.5)]))
+    summed = epsilon_from_rho(compose(rhos), 1e-6) + 0.5
+    assert total.epsilon == pytest.approx(min(summed, epsilon_from_rho(total.rho, 1e-6)))
+    with PrivacyAccountant(radius=0.2) as accountant:
+        for _ in range(3):
+            BallDPRidgePrototype(1.0, radius=policy).fit(X, Y)
+    assert [r.what for r in accountant.records if isinstance(r, Spent)] == ["radius"] * 3
+    seeded = RadiusPolicy(source="private", epsilon=0.5, random_state=0)
+    with PrivacyAccountant(radius=0.2) as accountant:
+        seeded.fit(X, Y)
+    assert accountant.total().epsilon == math.inf
+
+
+def test_declared_radii_are_conditional():
+    with PrivacyAccountant(radius=0.2) as accountant:
+        BallDPRidgePrototype(1.0, radius=RadiusPolicy(source="declared")).fit(X, Y)
+    assert accountant.total().private == "conditional"
+
+
+def test_compose_releases_from_json():
+    releases = [
+        BallDPRidgePrototype(1.0, radius=0.5).fit(X, Y).release_,
+        BallDPLogisticRegression(2.0, radius=0.9).fit(X, Y).release_,
+    ]
+    texts = [json.loads(json.dumps(release.to_dict())) for release in releases]
+    for radius in (0.3, 0.9, None):
+        total = compose_releases(texts, radius=radius, delta=1e-7)
+        rhos = [release.guarantee(radius or 2.0).rho for release in releases]
+        assert total.rho == pytest.approx(compose(rhos), rel=1e-9)
+        assert total.epsilon == pytest.approx(epsilon_from_rho(compose(rhos), 1e-7))
+        assert total.kind == "ex post"
+    with_radius = replace(releases[0], radius_epsilon=0.5)
+    total = compose_releases([with_radius, with_radius], radius=0.5)
+    rho = compose([releases[0].guarantee(0.5).rho] * 2)
+    assert total.epsilon == pytest.approx(epsilon_from_rho(rho, 1e-6) + 1.0)
+    with pytest.raises(ValueError, match="seed"):
+        compose_releases([replace(releases[0], private=False)])
+    with pytest.raises(ValueError, match="empty"):
+        compose_releases([])
+    with pytest.raises(ValueError, match="differ in metric"):
+        compose_releases([releases[0], replace(releases[0], metric="manhattan")])
+
+
+# Searches ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cv", "match"),
+    [(ShuffleSplit(5, random_state=0), "may overlap"), (KFold(4), "16 releases")],
+)
+def test_searches_that_are_not_understood(cv, match):
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = search().fit(X, Y)
+    found.cv = cv
+    found.n_splits_ = 4 if isinstance(cv, KFold) else 5
+    with pytest.raises(ValueError, match=match):
+        accountant.total(search=found)
+    with pytest.raises(ValueError, match="fitted"):
+        accountant.total(search=search())
+    with pytest.raises(ValueError, match="scored_on"):
+        accountant.total(search=found, scored_on="test")
+
+
+def test_different_candidates_drop_the_least_costly():
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = GridSearchCV(HEAD, {"epsilon": [0.5, 1.0, 2.0]}, cv=KFold(4), refit=False)
+        found.fit(X, Y)
+    rhos = np.repeat([rho_from_budget(e, 1e-6) for e in (0.5, 1.0, 2.0)], 4)
+    assert accountant.total().rho == pytest.approx(compose(rhos), rel=1e-9)
+    # Valid for every record: it is left out of one fit of each candidate, the cheapest at worst.
+    assert accountant.total(search=found).rho == pytest.approx(compose(rhos[3:]), rel=1e-9)
+    truth = compose([*rhos[1:4], *rhos[5:8], *rhos[9:12]])
+    assert truth <= accountant.total(search=found).rho
+
+
+def test_protected_labels_refuse_stratified_splits():
+    head = BallDPRidgePrototype(radius=0.5, protect_labels=True, classes=[0, 1, 2])
+    for cv in (5, StratifiedKFold(5)):
+        with PrivacyAccountant(radius=0.5) as accountant:
+            found = search(head, cv=cv).fit(X, Y)
+        with pytest.raises(ValueError, match=r"splits by labels.*KFold"):
+            accountant.total(search=found)
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = search(head, cv=KFold(5)).fit(X, Y)
+    assert accountant.total(search=found).labels == "protected"
+
+
+def test_private_scores_protect_the_selection():
+    scorer = PrivateAccuracy(epsilon=0.5)
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = search(scoring=scorer).fit(X, Y)
+    total = accountant.total(search=found)
+    assert total.selection == "private"
+    assert total.n_releases == 16 + 15
+    fits, scores = rho_from_budget(1.0, 1e-6), rho_from_budget(0.5, 1e-6)
+    assert accountant.total().rho == pytest.approx(compose([fits] * 16 + [scores] * 15), rel=1e-9)
+    # A record is trained on in four folds of five, and scored in the fifth.
+    assert total.rho == pytest.approx(compose([fits] * 13 + [scores] * 3), rel=1e-9)
+    leaking = search(scoring=scorer, return_train_score=True)
+    with PrivacyAccountant(radius=0.5) as accountant:
+        leaking.fit(X, Y)
+    assert accountant.total(search=leaking).selection == "unprotected"
+
+
+def test_private_accuracy_law():
+    model = LogisticRegression().fit(X, Y)
+    exact = model.score(X, Y)
+    scorer = PrivateAccuracy(epsilon=1.0)
+    draws = np.array([scorer(model, X, Y) for _ in range(600)])
+    sigma = 1 / (len(X) * rho_from_budget(1.0, 1e-6))
+    # Six and a half standard errors of a normal mean and standard deviation.
+    assert abs(draws.mean() - exact) < 6.5 * sigma / math.sqrt(600)
+    assert abs(draws.std() / sigma - 1) < 6.5 / math.sqrt(1200)
+    assert "PrivateAccuracy(epsilon=1.0" in repr(scorer)
+    with pytest.raises(ValueError, match="epsilon"):
+        PrivateAccuracy(epsilon=-1.0)
+    seeded = PrivateAccuracy(epsilon=1.0, random_state=0)
+    with PrivacyAccountant() as accountant:
+        seeded(model, X, Y)
+    assert accountant.total().epsilon == math.inf
+
+
+# Nothing stays behind ---------------------------------------------------------------------------
+
+
+def test_pickles_of_fitted_heads_know_no_accountant():
+    plain = pickle.dumps(clone(HEAD))
+    with PrivacyAccountant() as accountant:
+        fitted = clone(HEAD).fit(X, Y)
+        assert b"accountant" not in pickle.dumps(fitted)
+        assert b"accountant" in pickle.dumps(clone(HEAD))
+        again = copy.deepcopy(clone(HEAD)).fit(X, Y)
+        assert not any("accountant" in name for name in vars(again))
+    assert accountant.total().n_releases == 2
+    assert pickle.dumps(clone(HEAD)) == plain
+
+
+def test_an_accountant_has_no_copies():
+    accountant = PrivacyAccountant()
+    for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="copied or pickled"):
+            copying(accountant)
+
+
+def test_another_machine_is_refused(tmp_path, monkeypatch):
+    ticket = accounting.Ticket(str(tmp_path / "ledger"), "elsewhere", 1e-6, None, None)
+    monkeypatch.setattr(accounting, "_ADOPTED", [])
+    adopt([ticket])
+    with pytest.raises(RuntimeError, match="another machine"):
+        clone(HEAD).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [({"delta": 0.0}, "delta"), ({"radius": -1.0}, "radius"), ({"limit": 0.0}, "limit")],
+)
+def test_bad_parameters(options, match):
+    with pytest.raises(ValueError, match=match):
+        PrivacyAccountant(**options)
