@@ -200,9 +200,12 @@ def test_the_limit_is_in_gaussian_terms():
         with pytest.raises(BudgetExceededError), charged(Spent("score", rho=gaussian)):
             raise AssertionError("released beyond the limit")
     assert accountant.total().n_releases == 1
-    with PrivacyAccountant(limit=1.01 * limit) as accountant:
-        with charged(Spent("radius", epsilon=pure)), charged(Spent("score", rho=gaussian)):
-            pass
+    with (
+        PrivacyAccountant(limit=1.01 * limit) as accountant,
+        charged(Spent("radius", epsilon=pure)),
+        charged(Spent("score", rho=gaussian)),
+    ):
+        pass
     assert accountant.total().epsilon == pytest.approx(1.0 + pure, rel=1e-6)
 
 
