@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from . import BallDPRidgePrototype
+from .datasets import load_embeddings, unit_rows
 from .policy.radius import same_label_quantile
 
 CANDIDATES = 10
@@ -26,30 +27,22 @@ class Data(NamedTuple):
     y_test: np.ndarray
 
 
-def unit_rows(X: np.ndarray) -> np.ndarray:
-    """Rows of unit norm: each is mapped on its own, so adjacency is kept."""
-    X = np.asarray(X, dtype=np.float32)
-    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-
-
 def load(path: Path | None) -> Data:
     """The user's file, or scikit-learn's bundled digits split in two."""
     if path is not None:
-        with np.load(path) as file:
-            missing = [name for name in Data._fields if name not in file]
-            if missing:
-                raise SystemExit(f"--data {path}: missing arrays {', '.join(missing)}.")
-            data = Data(*(file[name] for name in Data._fields))
-    else:
-        from sklearn.datasets import load_digits
-        from sklearn.model_selection import train_test_split
+        try:
+            file = load_embeddings(path)
+        except (OSError, ValueError) as error:
+            raise SystemExit(f"--data: {error}") from None
+        return Data(*(file[name] for name in Data._fields))
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
 
-        X, y = load_digits(return_X_y=True)
-        X_train, X_test, y_train, y_test = train_test_split(
-            X, y, test_size=0.3, stratify=y, random_state=0
-        )
-        data = Data(X_train, y_train, X_test, y_test)
-    return data._replace(X_train=unit_rows(data.X_train), X_test=unit_rows(data.X_test))
+    X, y = load_digits(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(
+        unit_rows(X), y, test_size=0.3, stratify=y, random_state=0
+    )
+    return Data(X_train, y_train, X_test, y_test)
 
 
 def compare(
