@@ -28,7 +28,7 @@ from ..policy.adjacency import (
     row_blocks,
 )
 from ..policy.radius import ChosenRadius, RadiusPolicy, choose_radius
-from ..privacy.accounting import adopt, charged, tickets
+from ..privacy.accounting import CountedMixin, charged
 from ..privacy.gaussian import classic_rho, delta_from_rho, rho_from_budget
 from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
 from ..privacy.release import Release, rho_at, total_epsilon
@@ -72,7 +72,7 @@ class Problem:
         return np.bincount(self.codes, minlength=self.n_classes)
 
 
-class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Fit template and linear decision rule shared by the heads."""
 
     _flags: ClassVar[tuple[str, ...]] = ("protect_labels",)
@@ -155,17 +155,6 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             raise
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        # An unfitted head sent to another process takes along who counts its fits.
-        known = () if hasattr(self, "release_") else tickets()
-        return {**state, "_accountants": known} if known else state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
-        adopt(state.pop("_accountants", ()))
-        super().__setstate__(state)
-
     def _forget(self) -> None:
         """Drop every fitted attribute, so that no error leaves a half-fitted head."""
         for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
@@ -179,6 +168,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         y_public: ArrayLike | None,
     ) -> dict[str, Any]:
         self._check_parameters()
+        self._check_reachable()
         X, y = self._validate(X, y)
         X = clip_entries(X)
         n_samples, n_features = X.shape
@@ -232,6 +222,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             else full_radius_in(self.metric, norm_bound, n_features),
             radius_source=chosen.source,
             radius_epsilon=chosen.epsilon,
+            radius_draw=chosen.draw,
             epsilon=epsilon,
             delta=delta,
             calibration=self.calibration,

@@ -6,6 +6,7 @@ quantile is public; and a private quantile, whose epsilon joins the release's to
 """
 
 import numbers
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..privacy.accounting import Spent, adopt, charged, tickets
+from ..privacy.accounting import CountedMixin, Spent, charged
 from ..privacy.noise import RandomState, check_random_state, exponential_choice
 from .adjacency import METRICS, full_radius_in, project_onto_ball
 
@@ -271,21 +272,27 @@ class ChosenRadius:
     ----------
     value : float or None
         Radius in the units of the metric; None is the full radius.
+    metric : str
+        Metric it was chosen in.
     source : {"number", "reference", "declared", "private"}
         Where it came from.
     epsilon : float
         Pure differential privacy that the choice spent.
     seeded : bool
         Whether a private choice was drawn from a seed.
+    draw : str
+        Identifies a private choice.
     """
 
     value: float | None
+    metric: str
     source: str = "number"
     epsilon: float = 0.0
     seeded: bool = False
+    draw: str = ""
 
 
-class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Choose the radius that a Ball-DP head protects, and say what the choice costs.
 
     Nested in a head (``radius=RadiusPolicy(...)``) its parameters can be searched
@@ -320,6 +327,8 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     radius_ : float
         The radius, in units of ``metric``.
+    choice_ : ChosenRadius
+        The radius and what is to be said of it: metric, source, epsilon spent.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -363,17 +372,6 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.max_pairs = max_pairs
         self.random_state = random_state
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        # As for heads: a private quantile drawn in another process is counted there.
-        known = () if hasattr(self, "radius_") else tickets()
-        return {**state, "_accountants": known} if known else state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
-        adopt(state.pop("_accountants", ()))
-        super().__setstate__(state)
-
     def _check_parameters(self) -> None:
         if not (_is_real(self.quantile) and 0.0 <= self.quantile <= 1.0):
             raise ValueError(f"quantile must lie in [0, 1], got {self.quantile!r}.")
@@ -396,9 +394,9 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     "costs none: leave epsilon=None."
                 )
             return
-        if not (_is_real(self.epsilon) and 0.0 < self.epsilon <= 1e3):
+        if not (_is_real(self.epsilon) and 1e-6 <= self.epsilon <= 1e3):
             raise ValueError(
-                f"epsilon must be a positive number up to 1000 with source='private', got "
+                f"epsilon must be a positive number from 1e-6 to 1000 with source='private', got "
                 f"{self.epsilon!r}."
             )
         if self.aggregate == "pooled":
@@ -447,28 +445,44 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"source={self.source!r} needs {names}: pass them to fit"
                 + (", or choose source='declared' or 'private'." if public else ".")
             )
-        rows, labels = validate_data(self, rows, labels, dtype=_DTYPES)
-        self.radius_ = self._choose(rows, labels, self.metric, self.norm_bound)
+        try:
+            rows, labels = validate_data(self, rows, labels, dtype=_DTYPES)
+        except ValueError as error:
+            text = str(error)
+            # Private cells stay out of messages.
+            if public or not text.startswith(("could not convert string", "Expected 2D array")):
+                raise
+            text = "X holds text or is not 2D; pass numbers, one record a row. Reshape your data."
+            raise ValueError(text) from None
+        chosen = self._choose(rows, labels, self.metric, self.norm_bound)
+        if self.source == "declared":
+            with charged(Spent("radius", private="conditional", labels="public")):
+                pass
+        self.radius_, self.choice_ = chosen.value, chosen
         return self
 
     def _choose(
         self, rows: NDArray[np.floating], labels: NDArray[Any], metric: str, norm_bound: float
-    ) -> float:
+    ) -> ChosenRadius:
         """The radius of validated rows, in the metric and ball of whoever asks."""
+        self._check_reachable()
         rows = project_onto_ball(rows, norm_bound)
         if self.source == "private":
-            spent = Spent("radius", epsilon=float(self.epsilon), private=self.random_state is None)
+            seeded, epsilon = self.random_state is not None, float(self.epsilon)
+            draw = uuid.uuid4().hex
+            spent = Spent("radius", epsilon=epsilon, private=not seeded, labels="public", draw=draw)
             with charged(spent):
-                return private_quantile(
+                value = private_quantile(
                     rows,
                     labels,
                     self.quantile,
-                    epsilon=float(self.epsilon),
+                    epsilon=epsilon,
                     norm_bound=norm_bound,
                     metric=metric,
                     random_state=self.random_state,
                 )
-        radius = same_label_quantile(
+            return ChosenRadius(value, metric, self.source, epsilon, seeded, draw)
+        value = same_label_quantile(
             rows,
             labels,
             float(self.quantile),
@@ -477,12 +491,12 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             max_pairs=int(self.max_pairs),
             random_state=_pair_stream(self.random_state),
         )
-        if not radius > 0.0:
+        if not value > 0.0:
             raise ValueError(
-                f"quantile={self.quantile!r} of the same-label distances is zero: too many "
-                "reference rows repeat; raise quantile."
+                f"quantile={self.quantile!r} of the same-label distances is zero: too many rows "
+                "repeat; raise quantile."
             )
-        return radius
+        return ChosenRadius(value, metric, self.source)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Project rows onto the admissible ball, each on its own.
@@ -542,30 +556,31 @@ def choose_radius(
     frozen = isinstance(radius, FrozenEstimator)
     policy = radius.estimator if frozen else radius
     if not isinstance(policy, RadiusPolicy):
-        return ChosenRadius(radius if radius is None else float(radius))
-    if not frozen:
-        policy._check_parameters()
-    # With private labels even the pairing of records, and which classes exist, would be private.
-    if policy.source != "reference" and not labels_public:
-        raise ValueError(
-            f"radius: source={policy.source!r} reads public labels, which protect_labels=True "
-            "keeps private; use source='reference', or a number."
-        )
-    spent = float(policy.epsilon) if policy.source == "private" else 0.0
-    seeded = policy.source == "private" and policy.random_state is not None
+        return ChosenRadius(radius if radius is None else float(radius), metric)
     if frozen:
         check_is_fitted(policy)
-        if policy.metric != metric:
+        # What was chosen counts, not what the parameters say by now.
+        source = policy.choice_.source
+    else:
+        policy._check_parameters()
+        source = policy.source
+    # With private labels even the pairing of records, and which classes exist, would be private.
+    if source != "reference" and not labels_public:
+        raise ValueError(
+            f"radius: source={source!r} reads public labels, which protect_labels=True keeps "
+            "private; use source='reference', or a number."
+        )
+    if frozen:
+        if policy.choice_.metric != metric:
             raise ValueError(
-                f"radius: the frozen policy was fitted with metric={policy.metric!r}, the head has "
-                f"metric={metric!r}; fit it with the head's."
+                f"radius: the frozen policy was fitted with metric={policy.choice_.metric!r}, the "
+                f"head has metric={metric!r}; fit it with the head's."
             )
-        return ChosenRadius(float(policy.radius_), policy.source, spent, seeded)
-    given = public() if policy.source == "reference" else rows()
+        return policy.choice_
+    given = public() if source == "reference" else rows()
     if given is None:
         raise ValueError(
             "radius: RadiusPolicy(source='reference') needs public rows: pass X_public and "
             "y_public to fit, or choose source='declared' or 'private'."
         )
-    value = policy._choose(*given, metric, norm_bound)
-    return ChosenRadius(value, policy.source, spent, seeded)
+    return policy._choose(*given, metric, norm_bound)

@@ -1,12 +1,16 @@
 """Counting the releases made from the same records, wherever they are made.
 
 Heads and private policies announce a release before they touch the rows. Every accountant active in
-this process, in the process that started this one, or in the one that sent the estimator here,
-writes it to its ledger: a small database file, so that threads and processes count together.
+this process, in the process that started this one (however and whenever), or in the one that sent
+the estimator here, writes it to its ledger: a small database file, so that threads and processes
+count together.
 """
 
 import contextlib
+import copy
 import json
+import math
+import multiprocessing
 import os
 import shutil
 import socket
@@ -17,8 +21,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-
-from joblib.externals.loky import get_reusable_executor
 
 from ..policy.adjacency import full_radius_in
 from .gaussian import compose, epsilon_from_rho, rho_from_budget, rho_from_pure
@@ -44,14 +46,20 @@ class Spent:
         Gaussian differential privacy parameter, for every substitution.
     epsilon : float
         Pure differential privacy, for every substitution.
-    private : bool
-        False when it was drawn from a seed.
+    private : bool or str
+        False when it was drawn from a seed; "conditional" when it was declared public.
+    labels : {"any", "public"}
+        "public" when it hides feature substitutions only.
+    draw : str
+        Identifies a private radius, which releases that rest on it name.
     """
 
     what: str
     rho: float = 0.0
     epsilon: float = 0.0
-    private: bool = True
+    private: bool | str = True
+    labels: str = "any"
+    draw: str = ""
 
 
 Record = Release | Spent
@@ -135,43 +143,58 @@ def compose_releases(
         raise ValueError("releases is empty; pass at least one release.")
     if any(release.private is False for release in known):
         raise ValueError("a release was drawn from a seed, which hides nothing; fit it without.")
-    return _total(known, delta, radius, radius_epsilon=True)
+    return _total(known, delta, radius)
 
 
-def _total(
-    records: Iterable[Record], delta: float, radius: float | None, radius_epsilon: bool = False
-) -> Total:
-    """Compose records at a common radius.
+def _full_radius(release: Release) -> float:
+    return full_radius_in(release.metric, release.norm_bound, release.n_features)
 
-    ``radius_epsilon`` adds what the releases themselves state of private radii: an accountant
-    sees those drawn, once each, as records of their own.
-    """
+
+def _adjacency(release: Release) -> dict[str, Any]:
+    """What two releases must share to be composed at a common radius."""
+    names = ("metric", "norm_bound", "n_features", "labels")
+    return {name: getattr(release, name) for name in names}
+
+
+def _check_adjacency(first: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    for name, value in first.items():
+        if other[name] != value:
+            raise ValueError(
+                f"releases differ in {name} ({value}, {other[name]}): no common adjacency covers "
+                "them; account for each kind apart."
+            )
+
+
+def _check_labels(labels: str, spent: Spent) -> None:
+    if labels == "protected" and spent.labels == "public":
+        raise ValueError(
+            f"a private {spent.what} was drawn with public labels, beside releases that protect "
+            "labels: no common adjacency covers them; use public reference rows."
+        )
+
+
+def _total(records: Iterable[Record], delta: float, radius: float | None) -> Total:
+    """Compose records at a common radius."""
     records = list(records)
     releases = [record for record in records if isinstance(record, Release)]
     spent = [record for record in records if isinstance(record, Spent)]
     labels = "public"
     if releases:
-        first = releases[0]
-        for name in ("metric", "norm_bound", "n_features", "labels"):
-            values = {getattr(release, name) for release in releases}
-            if len(values) > 1:
-                shown = ", ".join(sorted(map(str, values)))
-                raise ValueError(
-                    f"releases differ in {name} ({shown}): no common adjacency covers them; "
-                    "account for each kind apart."
-                )
-        labels = first.labels
+        first = _adjacency(releases[0])
+        for release in releases[1:]:
+            _check_adjacency(first, _adjacency(release))
+        labels = releases[0].labels
+        for item in spent:
+            _check_labels(labels, item)
         if radius is None:
-            radius = full_radius_in(first.metric, first.norm_bound, first.n_features)
+            radius = _full_radius(releases[0])
     private: bool | str = True
-    if any(release.private == "conditional" for release in releases):
+    if any(record.private == "conditional" for record in records):
         private = "conditional"
     if any(record.private is False for record in records):
         private = False
     rhos = [release.guarantee(radius).rho for release in releases] + [s.rho for s in spent]
-    pure = [s.epsilon for s in spent]
-    if radius_epsilon:
-        pure += [release.radius_epsilon for release in releases]
+    pure = [s.epsilon for s in spent] + list(_drawn_elsewhere(releases, spent).values())
     rho = compose([*rhos, *map(rho_from_pure, pure)])
     epsilon = epsilon_from_rho(rho, delta)
     if any(pure):
@@ -183,25 +206,46 @@ def _total(
     return Total(len(records), radius, rho, epsilon, delta, labels, "ex post", private)
 
 
+def _drawn_elsewhere(releases: Iterable[Release], spent: Iterable[Spent]) -> dict[str, float]:
+    """Private radii that releases rest on and that were not counted when drawn, once each."""
+    seen = {item.draw for item in spent}
+    return {
+        release.radius_draw: release.radius_epsilon
+        for release in releases
+        if release.radius_epsilon > 0.0 and release.radius_draw not in seen
+    }
+
+
 class _Ledger:
     """Records in a database file; its lock orders the writers of all processes."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        self._address = Path(path).as_uri() + "?mode=rw"
 
-    def _connect(self) -> contextlib.closing:
-        return contextlib.closing(
-            sqlite3.connect(f"file:{self.path}?mode=rw", uri=True, timeout=_WAIT,
-                            isolation_level=None)
-        )  # fmt: skip
+    def _connect(self, mode: str = "") -> contextlib.closing:
+        base = sqlite3.connect(self._address + mode, uri=True, timeout=_WAIT, isolation_level=None)
+        base.execute("PRAGMA synchronous = OFF")
+        return contextlib.closing(base)
 
     def create(self) -> None:
-        with contextlib.closing(sqlite3.connect(self.path, isolation_level=None)) as base:
-            base.execute("CREATE TABLE record (id INTEGER PRIMARY KEY, body TEXT)")
+        with self._connect("c") as base:
+            base.execute(
+                "CREATE TABLE record (id INTEGER PRIMARY KEY, body TEXT, square REAL, draw TEXT, "
+                "adjacency TEXT, labels TEXT)"
+            )
 
     def records(self) -> list[Record]:
         with self._connect() as base:
             rows = base.execute("SELECT body FROM record ORDER BY id").fetchall()
+        return [_read(body) for (body,) in rows]
+
+    def close(self) -> list[Record]:
+        """All records; a writer that comes later finds no table, and makes no release."""
+        with self._connect() as base:
+            base.execute("BEGIN EXCLUSIVE")
+            rows = base.execute("SELECT body FROM record ORDER BY id").fetchall()
+            base.execute("DROP TABLE record")
+            base.execute("COMMIT")
         return [_read(body) for (body,) in rows]
 
     def add(self, record: Record, delta: float, radius: float | None, limit: float | None) -> int:
@@ -209,22 +253,66 @@ class _Ledger:
         with self._connect() as base:
             base.execute("BEGIN IMMEDIATE")
             try:
-                rows = base.execute("SELECT body FROM record ORDER BY id").fetchall()
-                records = [*(_read(body) for (body,) in rows), record]
-                total = _total(records, delta, radius)
-                # Against a limit only one way of adding up may be used: the Gaussian one.
-                if limit is not None and total.rho > rho_from_budget(limit, delta):
-                    raise BudgetExceededError(
-                        f"this release would take the total above limit={limit!r} (delta={delta!r},"
-                        f" {len(records) - 1} release(s) so far); nothing was released. Lower "
-                        "epsilon, make fewer fits, or raise the limit."
-                    )
-                cursor = base.execute("INSERT INTO record (body) VALUES (?)", (_write(record),))
+                number = self._insert(base, record, delta, radius, limit)
             except BaseException:
                 base.execute("ROLLBACK")
                 raise
             base.execute("COMMIT")
-            return int(cursor.lastrowid)
+            return number
+
+    def _insert(
+        self,
+        base: sqlite3.Connection,
+        record: Record,
+        delta: float,
+        radius: float | None,
+        limit: float | None,
+    ) -> int:
+        adjacency = draw = None
+        labels = "any"
+        if isinstance(record, Release):
+            adjacency = json.dumps(_adjacency(record))
+            rho = record.guarantee(_full_radius(record) if radius is None else radius).rho
+            if record.radius_epsilon > 0.0:
+                known = base.execute(
+                    "SELECT 1 FROM record WHERE draw = ?", (record.radius_draw,)
+                ).fetchone()
+                draw = record.radius_draw
+                if known is None:
+                    rho = compose([rho, rho_from_pure(record.radius_epsilon)])
+            for (other,) in base.execute(
+                "SELECT adjacency FROM record WHERE adjacency IS NOT NULL LIMIT 1"
+            ):
+                _check_adjacency(json.loads(other), json.loads(adjacency))
+            if record.labels == "protected":
+                for (body,) in base.execute(
+                    "SELECT body FROM record WHERE labels = 'public' LIMIT 1"
+                ):
+                    _check_labels("protected", _read(body))  # type: ignore[arg-type]
+        else:
+            labels, draw = record.labels, record.draw or None
+            rho = compose([record.rho, rho_from_pure(record.epsilon)])
+            for (other,) in base.execute(
+                "SELECT adjacency FROM record WHERE adjacency IS NOT NULL LIMIT 1"
+            ):
+                _check_labels(json.loads(other)["labels"], record)
+        if record.private is False:
+            rho = math.inf
+        count, total = base.execute(
+            "SELECT COUNT(*), COALESCE(SUM(square), 0.0) FROM record"
+        ).fetchone()
+        # Against a limit only one way of adding up may be used: the Gaussian one.
+        if limit is not None and math.sqrt(total + rho**2) > rho_from_budget(limit, delta):
+            raise BudgetExceededError(
+                f"this release would take the total above limit={limit!r} (delta={delta!r}, "
+                f"{count} release(s) so far); nothing was released. Lower epsilon, make fewer "
+                "fits, or raise the limit."
+            )
+        cursor = base.execute(
+            "INSERT INTO record (body, square, draw, adjacency, labels) VALUES (?, ?, ?, ?, ?)",
+            (_write(record), rho**2, draw, adjacency, labels),
+        )
+        return int(cursor.lastrowid or 0)
 
     def remove(self, number: int) -> None:
         with self._connect() as base:
@@ -257,29 +345,97 @@ _ACTIVE: list[Ticket] = []
 _ADOPTED: list[Ticket] = []
 
 
+def _after_fork() -> None:
+    """In a child the accountants are its parent's; a lock held at the fork stays locked."""
+    global _LOCK
+    _LOCK = threading.Lock()
+    _ADOPTED.extend(_ACTIVE)
+    _ACTIVE.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _board(process: int) -> Path:
+    """File on which a process posts its accountants for its children, however they started."""
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    return Path(tempfile.gettempdir()) / f"balldp-accountants-{user}" / f"{process}.json"
+
+
+def _posted() -> list[Ticket]:
+    """Tickets inherited by the environment, or posted by the processes that started this one."""
+    texts = [os.environ.get(_VARIABLE, "[]")]
+    parents = {os.getppid()}
+    started_by = multiprocessing.parent_process()
+    if started_by is not None and started_by.pid is not None:
+        parents.add(started_by.pid)
+    for process in parents:
+        with contextlib.suppress(FileNotFoundError):
+            texts.append(_board(process).read_text())
+    return [Ticket(**entry) for text in texts for entry in json.loads(text)]
+
+
 def tickets() -> tuple[Ticket, ...]:
     """Accountants that count what happens in this process."""
     with _LOCK:
-        inherited = [Ticket(**entry) for entry in json.loads(os.environ.get(_VARIABLE, "[]"))]
-        known = dict.fromkeys([*_ACTIVE, *_ADOPTED, *inherited])
-    return tuple(ticket for ticket in known if _is_open(ticket))
+        active, others = list(_ACTIVE), [*_ADOPTED, *_posted()]
+    for ticket in active:
+        if not os.path.exists(ticket.path):
+            raise RuntimeError(
+                "the ledger of an active accountant is gone (was the temporary folder emptied?); "
+                "nothing can be counted, so nothing is released."
+            )
+    # Of the others the file goes when their accountant ends.
+    open_ones = [ticket for ticket in others if os.path.exists(ticket.path)]
+    return tuple(dict.fromkeys([*active, *open_ones]))
 
 
-def adopt(received: Iterable[Ticket]) -> None:
-    """Count in this process with the accountants that an estimator was sent under."""
+def adopt(received: Iterable[Ticket]) -> tuple[Ticket, ...]:
+    """Count here with the accountants that an estimator was sent under, where they can be reached.
+
+    Returns the others: they are on another machine, and the estimator must not be fitted here.
+    """
+    received = tuple(received)
+    here = [ticket for ticket in received if ticket.host == socket.gethostname()]
     with _LOCK:
         known = {*_ACTIVE, *_ADOPTED}
-        _ADOPTED.extend(ticket for ticket in received if ticket not in known)
+        _ADOPTED[:] = [ticket for ticket in _ADOPTED if os.path.exists(ticket.path)]
+        _ADOPTED.extend(ticket for ticket in here if ticket not in known)
+    return tuple(ticket for ticket in received if ticket not in here)
 
 
-def _is_open(ticket: Ticket) -> bool:
-    if ticket.host != socket.gethostname():
-        raise RuntimeError(
-            "an accountant on another machine counts this fit, and cannot be reached; fit on its "
-            "machine, or account there with compose_releases."
-        )
-    # The file goes when its accountant ends.
-    return os.path.exists(ticket.path)
+class CountedMixin:
+    """Takes along who counts its fits when it is pickled unfitted, and finds them again."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[misc, dict-item]
+        plain = state.pop("_plain", False)
+        if any(name.endswith("_") and not name.startswith("_") for name in state):
+            # Fitted: what it was made of goes along, but counts nothing elsewhere.
+            for name, value in state.items():
+                if isinstance(value, CountedMixin):
+                    state[name] = copy.copy(value)
+                    state[name]._plain = True
+            return state
+        known = () if plain else tickets()
+        return {**state, "_accountants": known} if known else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        far = adopt(state.pop("_accountants", ()))
+        if far:
+            state["_accountants"] = far
+        super().__setstate__(state)  # type: ignore[misc]
+
+    def _check_reachable(self) -> None:
+        """Refuse to fit where the accountant that this was sent under cannot count."""
+        if getattr(self, "_accountants", ()):
+            raise RuntimeError(
+                "an accountant on another machine was active when this estimator was sent here, "
+                "and cannot be reached; fit on its machine, or fit a clone and account with "
+                "compose_releases."
+            )
 
 
 @contextlib.contextmanager
@@ -297,11 +453,19 @@ def charged(record: Record) -> Iterator[None]:
         If it would exceed a limit; then no accountant counts it.
     ValueError
         If it shares no adjacency with what was counted before.
+    RuntimeError
+        If an accountant ended meanwhile, or its ledger is gone.
     """
     with contextlib.ExitStack() as undo:
         for ticket in tickets():
             ledger = _Ledger(ticket.path)
-            number = ledger.add(record, ticket.delta, ticket.radius, ticket.limit)
+            try:
+                number = ledger.add(record, ticket.delta, ticket.radius, ticket.limit)
+            except sqlite3.OperationalError as error:
+                raise RuntimeError(
+                    "an accountant ended, or could not be reached, while this release was to be "
+                    "counted; nothing was released."
+                ) from error
             undo.callback(ledger.remove, number)
         yield
         undo.pop_all()
@@ -355,37 +519,62 @@ class PrivacyAccountant:
             raise ValueError(f"radius must be positive, or None, got {radius!r}.")
         if limit is not None and not 0.0 < limit <= 1e10:
             raise ValueError(f"limit must be a positive epsilon, or None, got {limit!r}.")
-        self.delta, self.radius, self.limit = delta, radius, limit
+        self._delta = float(delta)
+        self._radius = None if radius is None else float(radius)
+        self._limit = None if limit is None else float(limit)
         self._ticket: Ticket | None = None
+        self._process = 0
         self._records: list[Record] = []
+
+    @property
+    def delta(self) -> float:
+        """Failure probability of the total; fixed, as the limit is enforced with it."""
+        return self._delta
+
+    @property
+    def radius(self) -> float | None:
+        """Common radius of the total and of the limit; fixed."""
+        return self._radius
+
+    @property
+    def limit(self) -> float | None:
+        """Largest total epsilon; fixed."""
+        return self._limit
 
     def __enter__(self) -> "PrivacyAccountant":
         if self._ticket is not None:
             raise RuntimeError("this accountant is active already; make another one.")
-        folder = tempfile.mkdtemp(prefix="balldp-accountant-")
-        path = str(Path(folder) / "ledger.sqlite")
-        ledger = _Ledger(path)
+        folder = Path(tempfile.mkdtemp(prefix="balldp-accountant-"))
+        ticket = Ticket(
+            str(folder / "ledger.sqlite"), socket.gethostname(), self.delta, self.radius, self.limit
+        )
+        ledger = _Ledger(ticket.path)
         ledger.create()
         for record in self._records:
             ledger.add(record, self.delta, self.radius, None)
-        self._ticket = Ticket(path, socket.gethostname(), self.delta, self.radius, self.limit)
-        # Idle workers were started before and would not know: new ones inherit the variable.
-        get_reusable_executor().shutdown(wait=True)
         with _LOCK:
-            _ACTIVE.append(self._ticket)
-            _publish()
+            _ACTIVE.append(ticket)
+            try:
+                _post(ticket, None)
+            except BaseException:
+                _ACTIVE.remove(ticket)
+                raise
+        self._ticket, self._process = ticket, os.getpid()
         return self
 
     def __exit__(self, *_: object) -> None:
         ticket = self._ticket
-        if ticket is None:
+        # A forked child that leaves the block ends nothing: the accountant is its parent's.
+        if ticket is None or self._process != os.getpid():
             return
-        self._records = _Ledger(ticket.path).records()
-        with _LOCK:
-            _ACTIVE.remove(ticket)
-            _publish()
-        self._ticket = None
-        shutil.rmtree(Path(ticket.path).parent, ignore_errors=True)
+        try:
+            self._records = _Ledger(ticket.path).close()
+        finally:
+            self._ticket = None
+            with _LOCK:
+                _ACTIVE.remove(ticket)
+                _post(None, ticket)
+            shutil.rmtree(Path(ticket.path).parent, ignore_errors=True)
 
     def __reduce__(self) -> Any:
         raise TypeError("an accountant cannot be copied or pickled: its budget would start anew.")
@@ -432,7 +621,11 @@ class PrivacyAccountant:
             that the releases protect.
         """
         records = self.records
-        radius = self.radius if radius is None else float(radius)
+        heads = [record for record in records if isinstance(record, Release)]
+        enforced = self.radius
+        if enforced is None and heads:
+            enforced = _full_radius(heads[0])
+        radius = enforced if radius is None else float(radius)
         total = _total(records, self.delta, radius)
         selection = None
         if search is not None:
@@ -442,11 +635,15 @@ class PrivacyAccountant:
             selection = selection_of(search, scored_on)
             touching = touching_one_record(search, records, radius)
             total = _total(touching, self.delta, radius)
+        # What was enforced at a radius holds for closer substitutions, not for further ones.
+        covered = self.limit is not None and (
+            enforced is None or radius is None or radius <= enforced
+        )
         return replace(
             total,
             n_releases=len(records),
-            kind="ex post" if self.limit is None else "a priori",
-            limit=self.limit,
+            kind="a priori" if covered else "ex post",
+            limit=self.limit if covered else None,
             selection=selection,
         )
 
@@ -455,9 +652,23 @@ class PrivacyAccountant:
         return f"PrivacyAccountant({state}, {len(self.records)} release(s))"
 
 
-def _publish() -> None:
-    """Tell processes started from now on which accountants are active."""
-    if _ACTIVE:
-        os.environ[_VARIABLE] = json.dumps([asdict(ticket) for ticket in _ACTIVE])
+def _post(added: Ticket | None, removed: Ticket | None) -> None:
+    """Tell processes started from now on, and those started before, of this one's accountants."""
+    inherited = [Ticket(**entry) for entry in json.loads(os.environ.get(_VARIABLE, "[]"))]
+    shown = [ticket for ticket in inherited if ticket != removed]
+    if added is not None:
+        shown.append(added)
+    if shown:
+        os.environ[_VARIABLE] = json.dumps([asdict(ticket) for ticket in shown])
     else:
         os.environ.pop(_VARIABLE, None)
+    board = _board(os.getpid())
+    if _ACTIVE:
+        board.parent.mkdir(mode=0o700, exist_ok=True)
+        text = json.dumps([asdict(ticket) for ticket in _ACTIVE])
+        # Readers see the old file or the new one, never half of it.
+        with tempfile.NamedTemporaryFile("w", dir=board.parent, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, board)
+    else:
+        board.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
+from scipy.special import erfcx, erfinv, expit, log_ndtr, ndtr, ndtri
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
@@ -241,8 +241,12 @@ def rho_from_pure(epsilon: float) -> float:
     epsilon = _check_epsilon(epsilon)
     if epsilon > 700.0:
         return math.inf
-    rho = -2.0 * float(ndtri(expit(-epsilon)))
-    return max(rho, 0.0) * (1.0 + 2.0**-48)
+    # Phi^-1((1 + t) / 2) = sqrt(2) erfinv(t), without the loss of a level near one half or one.
+    if epsilon < 1.0:
+        rho = 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon)))
+    else:
+        rho = -2.0 * float(ndtri(expit(-epsilon)))
+    return rho * (1.0 + 2.0**-46)
 
 
 def compose(rhos: Iterable[float]) -> float:

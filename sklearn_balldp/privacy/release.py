@@ -99,6 +99,8 @@ class Release:
         quantile is declared public, or the private quantile.
     radius_epsilon : float
         Pure differential privacy that the private quantile spent, else 0; part of the total.
+    radius_draw : str
+        Identifies the private quantile, so that releases which share it count it once.
     epsilon, delta : float
         Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
     calibration : {"analytic", "classic"}
@@ -138,6 +140,7 @@ class Release:
     radius: float
     radius_source: str
     radius_epsilon: float
+    radius_draw: str
     epsilon: float
     delta: float
     calibration: str
@@ -161,6 +164,9 @@ class Release:
 
     def guarantee(self, radius: float | None = None, labels: str | None = None) -> Guarantee:
         """Exact guarantee at any radius, at this release's delta.
+
+        With a private radius the noise follows from that draw: figures at a fixed other radius are
+        then ex post.
 
         Parameters
         ----------

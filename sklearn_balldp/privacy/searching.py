@@ -1,5 +1,6 @@
 """What a model search costs: disjoint folds, and scores that are private themselves."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from sklearn.model_selection import (
     KFold,
     LeaveOneGroupOut,
     LeaveOneOut,
-    PredefinedSplit,
     StratifiedGroupKFold,
     StratifiedKFold,
 )
@@ -20,9 +20,15 @@ from .gaussian import rho_from_budget
 from .noise import RandomState, add_gaussian_noise, check_random_state, grid_slack
 from .release import Release
 
-#: Splitters whose test folds are disjoint: each record is left out of one fit a candidate.
-_DISJOINT = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut,
-             LeaveOneGroupOut, PredefinedSplit)  # fmt: skip
+#: Splitters whose test folds partition the records: each is left out of one fit a candidate.
+_DISJOINT = (
+    KFold,
+    StratifiedKFold,
+    GroupKFold,
+    StratifiedGroupKFold,
+    LeaveOneOut,
+    LeaveOneGroupOut,
+)
 _STRATIFIED = (StratifiedKFold, StratifiedGroupKFold)
 _SCORE = "accuracy"
 
@@ -101,7 +107,8 @@ def touching_one_record(search: Any, records: list[Record], radius: float | None
     # A number of folds stratifies a classifier's.
     given = search.cv
     splitter = StratifiedKFold(search.n_splits_) if given is None or np.isscalar(given) else given
-    if not isinstance(splitter, _DISJOINT):
+    # A subclass may split otherwise.
+    if type(splitter) not in _DISJOINT:
         raise ValueError(
             f"search: the folds of cv={given!r} may overlap; total() without search= holds."
         )
@@ -111,7 +118,14 @@ def touching_one_record(search: Any, records: list[Record], radius: float | None
             f"search: cv={given!r} splits by labels, which these releases protect: a changed label "
             "moves other records between folds, so that no total holds; use cv=KFold(...)."
         )
-    n_candidates = len(search.cv_results_["params"])
+    results = search.cv_results_
+    scores_of_splits = [v for k, v in results.items() if re.fullmatch(r"split\d+_test_.*", k)]
+    if any(np.isnan(np.asarray(values, dtype=float)).any() for values in scores_of_splits):
+        raise ValueError(
+            "search: a fit failed or has no score, so that fits cannot be matched to folds; use "
+            "total() without search=."
+        )
+    n_candidates = len(results["params"])
     n_fits = n_candidates * search.n_splits_ + int(bool(search.refit))
     if len(heads) != n_fits:
         raise ValueError(
@@ -123,10 +137,18 @@ def touching_one_record(search: Any, records: list[Record], radius: float | None
     scores = sorted(
         (record for record in others if record.what == _SCORE), key=lambda record: record.rho
     )
-    n_metrics = max(1, round(len(scores) / (n_candidates * search.n_splits_)))
-    kept = scores[len(scores) - n_candidates * n_metrics :]
     rest = [record for record in others if record.what != _SCORE]
-    return [*heads[n_candidates:], *kept, *rest]
+    n_scorers = sum(isinstance(scorer, PrivateAccuracy) for scorer in _scorers(search))
+    expected = n_candidates * search.n_splits_ * n_scorers
+    if len(scores) == expected and not search.return_train_score:
+        # Each scorer looks at a record once a candidate; the costliest scores bound which.
+        scores = scores[expected - n_candidates * n_scorers :]
+    return [*heads[n_candidates:], *scores, *rest]
+
+
+def _scorers(search: Any) -> list[Any]:
+    scoring = search.scoring
+    return list(scoring.values()) if isinstance(scoring, dict) else [scoring]
 
 
 def selection_of(search: Any, scored_on: str) -> str:
@@ -135,7 +157,8 @@ def selection_of(search: Any, scored_on: str) -> str:
         raise ValueError(f"scored_on must be 'private' or 'public', got {scored_on!r}.")
     if scored_on == "public":
         return "public"
-    scoring = search.scoring
-    scorers = scoring.values() if isinstance(scoring, dict) else [scoring]
-    covered = all(isinstance(scorer, PrivateAccuracy) for scorer in scorers)
+    covered = all(
+        isinstance(scorer, PrivateAccuracy) and scorer.random_state is None
+        for scorer in _scorers(search)
+    )
     return "private" if covered and not search.return_train_score else "unprotected"

@@ -7,6 +7,7 @@ import json
 import math
 import pickle
 
+import mpmath
 import numpy as np
 import pytest
 import sklearn
@@ -276,6 +277,12 @@ def test_pure_privacy_as_gaussian():
     assert rho_from_pure(0.5) == pytest.approx(0.624, abs=5e-4)
     assert rho_from_pure(0.0) == 0
     assert rho_from_pure(1e6) == math.inf
+    for epsilon in (1e-17, 1e-9, 1e-3, 0.5, 0.999, 1.001, 5.0, 40.0, 300.0):
+        with mpmath.workdps(60):
+            level = mpmath.exp(epsilon) / (1 + mpmath.exp(epsilon))
+            if epsilon < 100:
+                exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(2 * level - 1)
+                assert exact <= rho_from_pure(epsilon) <= exact * (1 + 1e-12)
     for epsilon in (1e-6, 0.3, 2.0, 30.0):
         rho = rho_from_pure(epsilon)
         # The Gaussian profile covers that of randomised response, at every order.
@@ -375,6 +382,36 @@ def test_a_frozen_policy(digits):
     assert release.radius_epsilon == 0.5
     with pytest.raises(ValueError, match="radius must be"):
         BallDPRidgePrototype(radius=FrozenEstimator(Normalizer())).fit(X, y)
+
+
+def test_a_frozen_policy_is_what_it_was_fitted_as(digits):
+    """Parameters set later change nothing of what was drawn."""
+    X, y = digits
+    policy = RadiusPolicy(source="private", epsilon=5.0, random_state=0).fit(X, y)
+    policy.set_params(epsilon=0.001, random_state=None)
+    release = BallDPRidgePrototype(1.0, radius=FrozenEstimator(policy)).fit(X, y).release_
+    assert (release.radius_epsilon, release.private) == (5.0, False)
+    policy = RadiusPolicy(source="declared").fit(X, y).set_params(source="reference")
+    release = BallDPRidgePrototype(1.0, radius=FrozenEstimator(policy)).fit(X, y).release_
+    assert release.private == "conditional"
+    protected = BallDPRidgePrototype(
+        radius=FrozenEstimator(policy), protect_labels=True, classes=range(10)
+    )
+    with pytest.raises(ValueError, match="protect_labels=True keeps private"):
+        protected.fit(X, y)
+
+
+def test_private_cells_stay_out_of_messages(digits):
+    rows = digits[0].astype(object)
+    rows[3, 1] = "confidential"
+    for source in ("declared", "private"):
+        policy = RadiusPolicy(source=source, epsilon=1.0 if source == "private" else None)
+        for X in (rows, digits[0][:, 0] + 0.123):
+            with pytest.raises(ValueError, match="one record a row") as error:
+                policy.fit(X, digits[1])
+            shown = f"{error.value} {error.value.__cause__}"
+            assert "confidential" not in shown
+            assert "0.1" not in shown
 
 
 def test_the_heads_metric_and_ball_are_used(digits):

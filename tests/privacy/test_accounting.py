@@ -6,10 +6,16 @@ Tests of randomness here reject correct code with probability below 1e-9 each.
 import copy
 import json
 import math
+import multiprocessing
+import os
 import pickle
+import shutil
+import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -21,6 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
+    PredefinedSplit,
     ShuffleSplit,
     StratifiedKFold,
     cross_val_score,
@@ -36,8 +43,8 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     compose_releases,
 )
-from sklearn_balldp.privacy import accounting
-from sklearn_balldp.privacy.accounting import BudgetExceededError, Spent, adopt, charged, tickets
+from sklearn_balldp.privacy import accounting, searching
+from sklearn_balldp.privacy.accounting import BudgetExceededError, Spent, charged, tickets
 from sklearn_balldp.privacy.gaussian import (
     compose,
     epsilon_from_rho,
@@ -325,10 +332,12 @@ def test_compose_releases_from_json():
         assert total.rho == pytest.approx(compose(rhos), rel=1e-9)
         assert total.epsilon == pytest.approx(epsilon_from_rho(compose(rhos), 1e-7))
         assert total.kind == "ex post"
-    with_radius = replace(releases[0], radius_epsilon=0.5)
-    total = compose_releases([with_radius, with_radius], radius=0.5)
     rho = compose([releases[0].guarantee(0.5).rho] * 2)
-    assert total.epsilon == pytest.approx(epsilon_from_rho(rho, 1e-6) + 1.0)
+    for draws, spent in ((("a", "b"), 1.0), (("a", "a"), 0.5)):
+        # A private radius that two releases share was drawn, and is spent, once.
+        drawn = [replace(releases[0], radius_epsilon=0.5, radius_draw=draw) for draw in draws]
+        total = compose_releases(drawn, radius=0.5)
+        assert total.epsilon == pytest.approx(epsilon_from_rho(rho, 1e-6) + spent)
     with pytest.raises(ValueError, match="seed"):
         compose_releases([replace(releases[0], private=False)])
     with pytest.raises(ValueError, match="empty"):
@@ -424,10 +433,14 @@ def test_pickles_of_fitted_heads_know_no_accountant():
     with PrivacyAccountant() as accountant:
         fitted = clone(HEAD).fit(X, Y)
         assert b"accountant" not in pickle.dumps(fitted)
+        nested = BallDPRidgePrototype(1.0, radius=RadiusPolicy(source="declared")).fit(X, Y)
+        assert b"accountant" not in pickle.dumps(nested)
+        assert isinstance(pickle.loads(pickle.dumps(nested)).radius, RadiusPolicy)
+        assert not hasattr(nested.radius, "_plain")
         assert b"accountant" in pickle.dumps(clone(HEAD))
         again = copy.deepcopy(clone(HEAD)).fit(X, Y)
         assert not any("accountant" in name for name in vars(again))
-    assert accountant.total().n_releases == 2
+    assert accountant.total(0.3).n_releases == 3
     assert pickle.dumps(clone(HEAD)) == plain
 
 
@@ -438,12 +451,243 @@ def test_an_accountant_has_no_copies():
             copying(accountant)
 
 
-def test_another_machine_is_refused(tmp_path, monkeypatch):
-    ticket = accounting.Ticket(str(tmp_path / "ledger"), "elsewhere", 1e-6, None, None)
-    monkeypatch.setattr(accounting, "_ADOPTED", [])
-    adopt([ticket])
+def test_another_machine_is_refused(monkeypatch):
+    """Sent where its accountant cannot count, an estimator is not fitted; others are."""
+    with PrivacyAccountant():
+        sent = pickle.dumps(clone(HEAD))
+        policy = pickle.dumps(RadiusPolicy(source="private", epsilon=1.0))
+    monkeypatch.setattr(accounting.socket, "gethostname", lambda: "elsewhere")
+    head = pickle.loads(sent)
     with pytest.raises(RuntimeError, match="another machine"):
+        head.fit(X, Y)
+    with pytest.raises(RuntimeError, match="another machine"):
+        pickle.loads(policy).fit(X, Y)
+    clone(head).fit(X, Y)
+    clone(HEAD).fit(X, Y)
+    assert b"accountant" not in pickle.dumps(clone(HEAD))
+
+
+# Everything that once escaped ---------------------------------------------------------------------
+
+
+def score_inside(scorer, model):
+    return scorer(model, X, Y)
+
+
+def refit_inside(head):
+    return head.fit(X, Y).release_.epsilon
+
+
+def account_inside(n):
+    """A process with an accountant of its own."""
+    with PrivacyAccountant(radius=0.5) as own:
+        for _ in range(n):
+            fit_inside(1.0)
+    return own.total().n_releases
+
+
+@pytest.mark.parametrize("when", ["before", "inside"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_pools_of_the_standard_library(method, when):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("not on this system")
+    context = multiprocessing.get_context(method)
+    fitted, model = clone(HEAD).fit(X, Y), LogisticRegression().fit(X, Y)
+    pool = None
+    try:
+        if when == "before":
+            pool = ProcessPoolExecutor(1, mp_context=context)
+            pool.submit(abs, 1).result()
+        with PrivacyAccountant(radius=0.5) as accountant:
+            pool = pool or ProcessPoolExecutor(1, mp_context=context)
+            pool.submit(fit_inside, 1.0).result()
+            pool.submit(refit_inside, fitted).result()
+            pool.submit(refit_inside, clone(HEAD)).result()
+            pool.submit(score_inside, PrivateAccuracy(1.0), model).result()
+            assert pool.submit(account_inside, 2).result() == 2
+            # A child's own accountant hides nothing from its parent's.
+            pool.submit(fit_inside, 1.0).result()
+        assert accountant.total().n_releases == 7
+        pool.submit(fit_inside, 1.0).result()
+    finally:
+        if pool is not None:
+            pool.shutdown()
+    assert accountant.total().n_releases == 7
+
+
+def test_a_lost_ledger_stops_releases():
+    accountant = PrivacyAccountant(radius=0.5, limit=1.01)
+    accountant.__enter__()
+    shutil.rmtree(Path(accountant._ticket.path).parent)
+    with pytest.raises(RuntimeError, match="ledger of an active accountant is gone"):
         clone(HEAD).fit(X, Y)
+    with pytest.raises(sqlite3.OperationalError):
+        accountant.__exit__(None, None, None)
+    assert tickets() == ()
+    clone(HEAD).fit(X, Y)
+
+
+def test_a_forked_child_ends_nothing():
+    with PrivacyAccountant(radius=0.5) as accountant:
+        child = os.fork()
+        if child == 0:
+            accountant.__exit__(None, None, None)
+            os._exit(0)
+        os.waitpid(child, 0)
+        clone(HEAD).fit(X, Y)
+    assert accountant.total().n_releases == 1
+
+
+def test_a_fit_that_comes_too_late_is_refused():
+    """Charged after the last reading of the ledger, a release would be lost."""
+    with PrivacyAccountant(radius=0.5) as accountant:
+        ticket = accountant._ticket
+        assert accounting._Ledger(ticket.path).close() == []
+        with pytest.raises(RuntimeError, match="ended, or could not be reached"):
+            clone(HEAD).fit(X, Y)
+        accounting._Ledger(ticket.path).create()
+
+
+def test_private_radii_and_protected_labels_do_not_mix():
+    protected = BallDPRidgePrototype(radius=0.5, protect_labels=True, classes=[0, 1, 2])
+    policy = RadiusPolicy(source="private", epsilon=0.5)
+    with PrivacyAccountant(radius=0.5):
+        clone(policy).fit(X, Y)
+        with pytest.raises(ValueError, match="protect labels"):
+            clone(protected).fit(X, Y)
+    with PrivacyAccountant(radius=0.5):
+        clone(protected).fit(X, Y)
+        with pytest.raises(ValueError, match="protect labels"):
+            clone(policy).fit(X, Y)
+        PrivateAccuracy(1.0)(LogisticRegression().fit(X, Y), X, Y)
+
+
+def test_a_limit_is_a_priori_where_it_was_enforced():
+    with PrivacyAccountant(radius=0.5, limit=2.0) as accountant:
+        clone(HEAD).fit(X, Y)
+    assert accountant.total(0.3).kind == "a priori"
+    further = accountant.total(2.0)
+    assert (further.kind, further.limit) == ("ex post", None)
+    for name in ("limit", "radius", "delta"):
+        with pytest.raises(AttributeError):
+            setattr(accountant, name, 1.0)
+
+
+def test_numpy_parameters_do_no_harm():
+    with PrivacyAccountant(np.float32(1e-6), np.float32(0.5), limit=np.float32(3.0)) as accountant:
+        clone(HEAD).fit(X, Y)
+    assert accountant.total().n_releases == 1
+
+
+def test_radii_drawn_before_the_block_count_once():
+    frozen = FrozenEstimator(RadiusPolicy(source="private", epsilon=0.5).fit(X, Y))
+    with PrivacyAccountant() as accountant:
+        heads = [BallDPRidgePrototype(1.0, radius=frozen).fit(X, Y) for _ in range(2)]
+    rhos = [head.release_.guarantee(2.0).rho for head in heads]
+    expected = compose([*rhos, rho_from_pure(0.5)])
+    assert accountant.total().rho == pytest.approx(expected)
+    assert compose_releases([head.release_ for head in heads]).rho == pytest.approx(expected)
+    # The limit knows it too.
+    limit = epsilon_from_rho(compose([rhos[0], 0.5 * rho_from_pure(0.5)]), 1e-6)
+    with PrivacyAccountant(limit=limit), pytest.raises(BudgetExceededError):
+        BallDPRidgePrototype(1.0, radius=frozen).fit(X, Y)
+
+
+def test_a_declared_policy_alone_is_conditional():
+    with PrivacyAccountant() as accountant:
+        RadiusPolicy(source="declared").fit(X, Y)
+    assert accountant.total().private == "conditional"
+
+
+def test_policies_sent_to_workers_are_counted():
+    policy = RadiusPolicy(source="private", epsilon=0.5)
+    with joblib.parallel_config("loky", n_jobs=2), PrivacyAccountant() as accountant:
+        joblib.Parallel()(joblib.delayed(clone(policy).fit)(X, Y) for _ in range(3))
+    assert len(accountant.records) == 3
+
+
+def test_radii_of_different_sizes_at_the_default_radius():
+    """At the full radius the noise of a small radius costs most: it may not be left out."""
+    grid = {"radius": [1.0, 0.05]}
+    with PrivacyAccountant() as accountant:
+        found = GridSearchCV(HEAD, grid, cv=KFold(5)).fit(X, Y)
+    large, small = (
+        [r.guarantee(2.0).rho for r in accountant.releases if r.radius == radius]
+        for radius in (1.0, 0.05)
+    )
+    best = large if found.best_params_["radius"] == 1.0 else small
+    truth = compose([*large[:4], *small[:4], best[-1]])
+    assert accountant.total(search=found).rho >= truth * (1 - 1e-12)
+
+
+class Overlapping(KFold):
+    pass
+
+
+@pytest.mark.parametrize("cv", [PredefinedSplit([-1] * 60 + [0, 1, 2] * 20), Overlapping(5)])
+def test_splits_that_are_no_partition(cv):
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = search(cv=cv).fit(X, Y)
+    with pytest.raises(ValueError, match="may overlap"):
+        accountant.total(search=found)
+
+
+def test_scores_are_left_out_only_when_they_are_understood():
+    fits, scores = rho_from_budget(1.0, 1e-6), rho_from_budget(0.5, 1e-6)
+    scorer = PrivateAccuracy(0.5)
+    two = {"first": scorer, "second": PrivateAccuracy(0.25)}
+    cheap = rho_from_budget(0.25, 1e-6)
+    cases = [
+        (search(scoring=two, refit="first"), 0, [scores] * 6),
+        (search(scoring=scorer, return_train_score=True), 0, [scores] * 30),
+        (search(scoring=scorer), 2, [scores] * 17),
+        (search(), 2, [scores] * 2),
+    ]
+    for made, n_more, expected in cases:
+        with PrivacyAccountant(radius=0.5) as accountant:
+            found = made.fit(X, Y)
+            for _ in range(n_more):
+                scorer(found, X, Y)
+        total = accountant.total(search=found)
+        assert total.rho >= compose([fits] * 13 + expected) * (1 - 1e-9)
+    assert cheap < scores
+    # What is no score stays in.
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = search().fit(X, Y)
+        RadiusPolicy(source="private", epsilon=0.5).fit(X, Y)
+    expected = compose([fits] * 13 + [rho_from_pure(0.5)])
+    assert accountant.total(search=found).rho == pytest.approx(expected)
+
+
+@pytest.mark.filterwarnings("ignore:One or more of the test scores")
+def test_failed_fits_cannot_be_matched():
+    class Moody(BallDPRidgePrototype):
+        def fit(self, X, y, X_public=None, y_public=None):
+            if self.alpha == 0.1:
+                raise ValueError("not today")
+            return super().fit(X, y)
+
+    with PrivacyAccountant(radius=0.5) as accountant, pytest.warns(Warning, match="fits failed"):
+        found = search(Moody(1.0, radius=0.5)).fit(X, Y)
+    with pytest.raises(ValueError, match="a fit failed"):
+        accountant.total(search=found)
+
+
+def test_seeded_scores_protect_nothing():
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = search(scoring=PrivateAccuracy(0.5, random_state=0)).fit(X, Y)
+    total = accountant.total(search=found)
+    assert (total.selection, total.private, total.epsilon) == ("unprotected", False, math.inf)
+
+
+def test_private_accuracy_scale(monkeypatch):
+    """One row moves the accuracy by 1 / n: the noise is that over rho, and no less."""
+    seen = []
+    monkeypatch.setattr(searching, "add_gaussian_noise",
+                        lambda values, sigma, state: seen.append(sigma) or values)  # fmt: skip
+    PrivateAccuracy(1.0)(LogisticRegression().fit(X, Y), X, Y)
+    assert seen[0] == pytest.approx(1 / (len(X) * rho_from_budget(1.0, 1e-6)), rel=1e-9)
+    assert seen[0] >= 1 / (len(X) * rho_from_budget(1.0, 1e-6))
 
 
 @pytest.mark.parametrize(
