@@ -608,7 +608,7 @@ def test_policies_sent_to_workers_are_counted():
 
 def test_radii_of_different_sizes_at_the_default_radius():
     """At the full radius the noise of a small radius costs most: it may not be left out."""
-    grid = {"radius": [1.0, 0.05]}
+    grid = {"radius": [0.05, 1.0]}
     with PrivacyAccountant() as accountant:
         found = GridSearchCV(HEAD, grid, cv=KFold(5)).fit(X, Y)
     large, small = (
