@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from ..heads.base import BaseBallDPClassifier, Problem, check_option, check_positive, is_real
 from ..policy.adjacency import ROUNDING
+from ..policy.radius import RadiusPolicy
 from .certificates import check_prior, success_interval
 from .displays import ReconstructionDisplay, fitted_auditor
 from .supports import STRATEGIES, Pool, Support, draw_supports
@@ -51,6 +52,10 @@ def _estimator_has(name: str) -> Callable[[Any], bool]:
 
 class FailedGuaranteeWarning(UserWarning):
     """An audit contradicts the guarantee that a release states."""
+
+
+class PooledPreprocessingWarning(UserWarning):
+    """A transformer learns from the private rows: what it gives away is in no guarantee."""
 
 
 class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -155,6 +160,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     -----
     FailedGuaranteeWarning
         If ``guarantee_holds_`` is False.
+    PooledPreprocessingWarning
+        If a transformer before the head learns from the private rows.
 
     References
     ----------
@@ -334,6 +341,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             check_is_fitted(head)
             X = X if transformers is None else transformers.transform(X)
         elif transformers is not None:
+            _warn_of_pooling(transformers)
             transformers = clone(transformers)
             X = transformers.fit_transform(X, y)
         if transformers is not None:
@@ -658,6 +666,24 @@ def _parts(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, bool]
             f"{type(model).__name__}."
         )
     return transformers, model, frozen
+
+
+def _warn_of_pooling(transformers: Pipeline) -> None:
+    """Name the steps that learn from the rows; frozen ones and row-wise ones do not."""
+    learning = [
+        name
+        for name, step in transformers.steps
+        if not isinstance(step, (str, type(None), FrozenEstimator, RadiusPolicy))
+        and get_tags(step).requires_fit
+    ]
+    if learning:
+        warnings.warn(
+            f"the step(s) {', '.join(learning)} learn from the private rows, so that one record "
+            "moves every row: neither the guarantee nor this audit covers that. Use steps that "
+            "map each row on its own, or fit them on public rows and freeze them.",
+            PooledPreprocessingWarning,
+            stacklevel=4,
+        )
 
 
 def _joined(estimator: Any, transformers: Pipeline | None, head: BaseBallDPClassifier) -> Any:

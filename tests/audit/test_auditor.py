@@ -14,12 +14,13 @@ import sklearn
 from scipy.stats import binom
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, normalize
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, normalize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_info
 
@@ -27,11 +28,13 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
+    RadiusPolicy,
     ReconstructionAuditor,
 )
 from sklearn_balldp.audit import auditor as auditor_module
 from sklearn_balldp.audit.auditor import (
     FailedGuaranteeWarning,
+    PooledPreprocessingWarning,
     _convicts,
     _stream,
     neg_certificate_scorer,
@@ -590,6 +593,11 @@ class Counting(TransformerMixin, BaseEstimator):
         Counting.calls.append(len(X))
         return normalize(X)
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
 
 def test_pipeline_encodes_once(digits):
     X, y = digits
@@ -630,6 +638,22 @@ def test_texts():
     assert auditor.predict(texts[:3]).shape == (3,)
     assert auditor.predict_proba(texts[:3]).shape == (3, 2)
     assert len(auditor.report_) == 20
+
+
+def test_pooled_preprocessing_is_named(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=0.6)
+    for step in (StandardScaler(), PCA(20)):
+        auditor = ReconstructionAuditor(make_pipeline(step, Normalizer(), head), random_state=0)
+        with pytest.warns(PooledPreprocessingWarning, match=f"{type(step).__name__.lower()} learn"):
+            auditor.fit(X, y)
+    # Fitted on public rows and frozen, it is a map of each row.
+    frozen = FrozenEstimator(PCA(20).fit(X[1400:]))
+    pipeline = make_pipeline(frozen, Normalizer(), head)
+    auditor = ReconstructionAuditor(pipeline, radius=0.9, random_state=0)
+    auditor.fit(X[:1400], y[:1400], X[1400:], y[1400:])
+    policy = make_pipeline(RadiusPolicy(source="declared"), head)
+    ReconstructionAuditor(policy, random_state=0).fit(X, y)
 
 
 def test_data_frames(digits):
