@@ -644,16 +644,18 @@ def test_pooled_preprocessing_is_named(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=0.6)
     for step in (StandardScaler(), PCA(20)):
-        auditor = ReconstructionAuditor(make_pipeline(step, Normalizer(), head), random_state=0)
+        auditor = ReconstructionAuditor(
+            make_pipeline(step, Normalizer(), head), radius=1.5, random_state=0
+        )
         with pytest.warns(PooledPreprocessingWarning, match=f"{type(step).__name__.lower()} learn"):
             auditor.fit(X, y)
     # Fitted on public rows and frozen, it is a map of each row.
     frozen = FrozenEstimator(PCA(20).fit(X[1400:]))
     pipeline = make_pipeline(frozen, Normalizer(), head)
-    auditor = ReconstructionAuditor(pipeline, radius=0.9, random_state=0)
+    auditor = ReconstructionAuditor(pipeline, radius=1.5, random_state=0)
     auditor.fit(X[:1400], y[:1400], X[1400:], y[1400:])
     policy = make_pipeline(RadiusPolicy(source="declared"), head)
-    ReconstructionAuditor(policy, random_state=0).fit(X, y)
+    ReconstructionAuditor(policy, radius=1.5, random_state=0).fit(X, y)
 
 
 def test_data_frames(digits):
