@@ -91,6 +91,16 @@ def test_a_text_is_embedded_on_its_own(tmp_path):
 
 @needs_text
 @quiet
+def test_columns_have_names():
+    X, _ = texts(3)
+    encoder = SentenceEncoder(MINILM).set_output(transform="pandas")
+    frame = encoder.fit_transform(pd.Series(X))
+    assert frame.shape == (3, 384)
+    assert frame.columns[1] == "sentenceencoder1"
+
+
+@needs_text
+@quiet
 def test_texts_agree_with_the_library():
     from sentence_transformers import SentenceTransformer
 

@@ -1,0 +1,106 @@
+"""Heads among scikit-learn's other parts: frames, persistence, wrappers and what they release."""
+
+import io
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import skops.io
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import StackingClassifier, VotingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    PrivacyAccountant,
+    RadiusPolicy,
+)
+
+RNG = np.random.default_rng(0)
+Y = np.arange(150) % 3
+X = RNG.standard_normal((150, 4)) + 2 * np.eye(3, 4)[Y]
+X /= np.linalg.norm(X, axis=1, keepdims=True)
+NAMES = ["a", "b", "c", "d"]
+HEADS = [
+    BallDPRidgePrototype(8.0, radius=0.5, random_state=0),
+    BallDPLogisticRegression(8.0, radius=0.5, random_state=0),
+    BallDPSquaredHingeSVC(8.0, radius=0.5, random_state=0),
+]
+by_name = pytest.mark.parametrize("head", HEADS, ids=lambda head: type(head).__name__)
+
+
+@by_name
+@pytest.mark.parametrize("Frame", [pd.DataFrame, pl.DataFrame])
+def test_frames(head, Frame):
+    frame = Frame(dict(zip(NAMES, X.T, strict=True)))
+    plain = clone(head).fit(X, Y)
+    framed = clone(head).fit(frame, pd.Series(Y) if Frame is pd.DataFrame else pl.Series(Y))
+    assert framed.feature_names_in_.tolist() == NAMES
+    np.testing.assert_array_equal(framed.predict(frame), plain.predict(X))
+    with pytest.raises(ValueError, match="feature names"):
+        framed.predict(frame[NAMES[::-1]])
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_set_output(kind):
+    pipeline = make_pipeline(Normalizer(), RadiusPolicy(source="declared"))
+    pipeline.set_output(transform=kind)
+    frame = pd.DataFrame(X, columns=NAMES)
+    out = pipeline.fit_transform(frame, Y)
+    assert isinstance(out, pd.DataFrame if kind == "pandas" else pl.DataFrame)
+    assert list(out.columns) == NAMES
+    head = clone(HEADS[0]).fit(out, Y)
+    assert head.feature_names_in_.tolist() == NAMES
+
+
+def _skops(model):
+    raw = skops.io.dumps(model)
+    return skops.io.loads(raw, trusted=skops.io.get_untrusted_types(data=raw))
+
+
+def _joblib(model):
+    buffer = io.BytesIO()
+    joblib.dump(model, buffer)
+    buffer.seek(0)
+    return joblib.load(buffer)
+
+
+@by_name
+@pytest.mark.parametrize(
+    "again", [lambda m: pickle.loads(pickle.dumps(m)), _joblib, _skops],
+    ids=["pickle", "joblib", "skops"],
+)  # fmt: skip
+def test_persistence(head, again):
+    model = make_pipeline(Normalizer(), clone(head)).fit(X, Y)
+    found = again(model)
+    np.testing.assert_array_equal(found.decision_function(X), model.decision_function(X))
+    assert found[-1].release_ == model[-1].release_
+    assert found[-1].release_.guarantee(0.2) == model[-1].release_.guarantee(0.2)
+    if isinstance(head, BallDPRidgePrototype):
+        assert isinstance(clone(found)[-1], BallDPRidgePrototype)
+
+
+def test_what_wrappers_release():
+    """The numbers of docs/accounting.md."""
+    head = BallDPLogisticRegression(8.0, radius=0.5)
+    members = [("one", clone(head)), ("two", BallDPRidgePrototype(8.0, radius=0.5))]
+    frozen = FrozenEstimator(clone(head).fit(X, Y))
+    cases = [
+        (VotingClassifier(members), 2),
+        (CalibratedClassifierCV(head, cv=3), 3),
+        (CalibratedClassifierCV(frozen), 0),
+        (StackingClassifier([("one", head)], cv=4), 5),
+        (make_pipeline(Normalizer(), head), 1),
+    ]
+    for wrapper, expected in cases:
+        with PrivacyAccountant(radius=0.5) as accountant:
+            assert wrapper.fit(X, Y).predict(X).shape == (150,)
+        assert accountant.total().n_releases == expected, wrapper
