@@ -28,8 +28,8 @@ from ..policy.adjacency import (
     row_blocks,
 )
 from ..policy.radius import ChosenRadius, RadiusPolicy, choose_radius
-from ..privacy.accounting import CountedMixin, charged
 from ..privacy.gaussian import classic_rho, delta_from_rho, rho_from_budget
+from ..privacy.ledger import CountedMixin, charged
 from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
 from ..privacy.release import Release, rho_at, total_epsilon
 from ..privacy.sensitivity import as_float_or_tuple

@@ -19,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..privacy.accounting import CountedMixin, Spent, charged
+from ..privacy.ledger import CountedMixin, Spent, charged
 from ..privacy.noise import RandomState, check_random_state, exponential_choice
 from .adjacency import METRICS, full_radius_in, project_onto_ball
 

@@ -15,8 +15,8 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 
-from .accounting import Record, Spent, charged
 from .gaussian import rho_from_budget
+from .ledger import Record, Spent, charged
 from .noise import RandomState, add_gaussian_noise, check_random_state, grid_slack
 from .release import Release
 

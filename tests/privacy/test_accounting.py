@@ -43,14 +43,14 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     compose_releases,
 )
-from sklearn_balldp.privacy import accounting, searching
-from sklearn_balldp.privacy.accounting import BudgetExceededError, Spent, charged, tickets
+from sklearn_balldp.privacy import ledger, searching
 from sklearn_balldp.privacy.gaussian import (
     compose,
     epsilon_from_rho,
     rho_from_budget,
     rho_from_pure,
 )
+from sklearn_balldp.privacy.ledger import BudgetExceededError, Spent, charged, tickets
 from sklearn_balldp.privacy.searching import PrivateAccuracy
 
 RNG = np.random.default_rng(0)
@@ -148,7 +148,7 @@ def test_a_program_started_inside_is_counted():
         subprocess.run([sys.executable, "-c", code], check=True)
         assert accountant.total().n_releases == 1
     assert accountant.total().rho == pytest.approx(rho_from_budget(2.0, 1e-6))
-    assert accounting._VARIABLE not in accounting.os.environ
+    assert ledger._VARIABLE not in os.environ
 
 
 # Limits -----------------------------------------------------------------------------------------
@@ -456,7 +456,7 @@ def test_another_machine_is_refused(monkeypatch):
     with PrivacyAccountant():
         sent = pickle.dumps(clone(HEAD))
         policy = pickle.dumps(RadiusPolicy(source="private", epsilon=1.0))
-    monkeypatch.setattr(accounting.socket, "gethostname", lambda: "elsewhere")
+    monkeypatch.setattr(ledger.socket, "gethostname", lambda: "elsewhere")
     head = pickle.loads(sent)
     with pytest.raises(RuntimeError, match="another machine"):
         head.fit(X, Y)
@@ -542,10 +542,10 @@ def test_a_fit_that_comes_too_late_is_refused():
     """Charged after the last reading of the ledger, a release would be lost."""
     with PrivacyAccountant(radius=0.5) as accountant:
         ticket = accountant._ticket
-        assert accounting._Ledger(ticket.path).close() == []
+        assert ledger.Ledger(ticket.path).close() == []
         with pytest.raises(RuntimeError, match="ended, or could not be reached"):
             clone(HEAD).fit(X, Y)
-        accounting._Ledger(ticket.path).create()
+        ledger.Ledger(ticket.path).create()
 
 
 def test_private_radii_and_protected_labels_do_not_mix():

@@ -1,0 +1,386 @@
+"""The ledger of releases: who counts them, across threads and processes.
+
+Heads and private policies announce a release before they touch the rows. Every accountant active in
+this process, in the process that started this one (however and whenever), or in the one that sent
+the estimator here, writes it to its ledger: a small database file, so that threads and processes
+count together.
+"""
+
+import contextlib
+import copy
+import json
+import math
+import multiprocessing
+import os
+import socket
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..policy.adjacency import full_radius_in
+from .gaussian import compose, rho_from_budget, rho_from_pure
+from .release import Release
+
+_VARIABLE = "SKLEARN_BALLDP_ACCOUNTANTS"
+_WAIT = 60.0
+
+
+class BudgetExceededError(ValueError):
+    """A release would take the total above an accountant's limit; it was not made."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A release of something else than a head: a private radius, or a noisy score.
+
+    Parameters
+    ----------
+    what : str
+        What was released.
+    rho : float
+        Gaussian differential privacy parameter, for every substitution.
+    epsilon : float
+        Pure differential privacy, for every substitution.
+    private : bool or str
+        False when it was drawn from a seed; "conditional" when it was declared public.
+    labels : {"any", "public"}
+        "public" when it hides feature substitutions only.
+    draw : str
+        Identifies a private radius, which releases that rest on it name.
+    """
+
+    what: str
+    rho: float = 0.0
+    epsilon: float = 0.0
+    private: bool | str = True
+    labels: str = "any"
+    draw: str = ""
+
+
+Record = Release | Spent
+
+
+def full_radius_of(release: Release) -> float:
+    return full_radius_in(release.metric, release.norm_bound, release.n_features)
+
+
+def adjacency_of(release: Release) -> dict[str, Any]:
+    """What two releases must share to be composed at a common radius."""
+    names = ("metric", "norm_bound", "n_features", "labels")
+    return {name: getattr(release, name) for name in names}
+
+
+def check_adjacency(first: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    for name, value in first.items():
+        if other[name] != value:
+            raise ValueError(
+                f"releases differ in {name} ({value}, {other[name]}): no common adjacency covers "
+                "them; account for each kind apart."
+            )
+
+
+def check_labels(labels: str, spent: Spent) -> None:
+    if labels == "protected" and spent.labels == "public":
+        raise ValueError(
+            f"a private {spent.what} was drawn with public labels, beside releases that protect "
+            "labels: no common adjacency covers them; use public reference rows."
+        )
+
+
+class Ledger:
+    """Records in a database file; its lock orders the writers of all processes."""
+
+    def __init__(self, path: str) -> None:
+        self._address = Path(path).as_uri() + "?mode=rw"
+
+    def _connect(self, mode: str = "") -> contextlib.closing:
+        base = sqlite3.connect(self._address + mode, uri=True, timeout=_WAIT, isolation_level=None)
+        base.execute("PRAGMA synchronous = OFF")
+        return contextlib.closing(base)
+
+    def create(self) -> None:
+        with self._connect("c") as base:
+            base.execute(
+                "CREATE TABLE record (id INTEGER PRIMARY KEY, body TEXT, square REAL, draw TEXT, "
+                "adjacency TEXT, labels TEXT)"
+            )
+
+    def records(self) -> list[Record]:
+        with self._connect() as base:
+            rows = base.execute("SELECT body FROM record ORDER BY id").fetchall()
+        return [_read(body) for (body,) in rows]
+
+    def close(self) -> list[Record]:
+        """All records; a writer that comes later finds no table, and makes no release."""
+        with self._connect() as base:
+            base.execute("BEGIN EXCLUSIVE")
+            rows = base.execute("SELECT body FROM record ORDER BY id").fetchall()
+            base.execute("DROP TABLE record")
+            base.execute("COMMIT")
+        return [_read(body) for (body,) in rows]
+
+    def add(self, record: Record, delta: float, radius: float | None, limit: float | None) -> int:
+        """Write a record unless it exceeds the limit, in one step for all processes."""
+        with self._connect() as base:
+            base.execute("BEGIN IMMEDIATE")
+            try:
+                number = self._insert(base, record, delta, radius, limit)
+            except BaseException:
+                base.execute("ROLLBACK")
+                raise
+            base.execute("COMMIT")
+            return number
+
+    def _insert(
+        self,
+        base: sqlite3.Connection,
+        record: Record,
+        delta: float,
+        radius: float | None,
+        limit: float | None,
+    ) -> int:
+        adjacency = draw = None
+        labels = "any"
+        if isinstance(record, Release):
+            adjacency = json.dumps(adjacency_of(record))
+            rho = record.guarantee(full_radius_of(record) if radius is None else radius).rho
+            if record.radius_epsilon > 0.0:
+                known = base.execute(
+                    "SELECT 1 FROM record WHERE draw = ?", (record.radius_draw,)
+                ).fetchone()
+                draw = record.radius_draw
+                if known is None:
+                    rho = compose([rho, rho_from_pure(record.radius_epsilon)])
+            for (other,) in base.execute(
+                "SELECT adjacency FROM record WHERE adjacency IS NOT NULL LIMIT 1"
+            ):
+                check_adjacency(json.loads(other), json.loads(adjacency))
+            if record.labels == "protected":
+                for (body,) in base.execute(
+                    "SELECT body FROM record WHERE labels = 'public' LIMIT 1"
+                ):
+                    check_labels("protected", _read(body))  # type: ignore[arg-type]
+        else:
+            labels, draw = record.labels, record.draw or None
+            rho = compose([record.rho, rho_from_pure(record.epsilon)])
+            for (other,) in base.execute(
+                "SELECT adjacency FROM record WHERE adjacency IS NOT NULL LIMIT 1"
+            ):
+                check_labels(json.loads(other)["labels"], record)
+        if record.private is False:
+            rho = math.inf
+        count, total = base.execute(
+            "SELECT COUNT(*), COALESCE(SUM(square), 0.0) FROM record"
+        ).fetchone()
+        # Against a limit only one way of adding up may be used: the Gaussian one.
+        if limit is not None and math.sqrt(total + rho**2) > rho_from_budget(limit, delta):
+            raise BudgetExceededError(
+                f"this release would take the total above limit={limit!r} (delta={delta!r}, "
+                f"{count} release(s) so far); nothing was released. Lower epsilon, make fewer "
+                "fits, or raise the limit."
+            )
+        cursor = base.execute(
+            "INSERT INTO record (body, square, draw, adjacency, labels) VALUES (?, ?, ?, ?, ?)",
+            (_write(record), rho**2, draw, adjacency, labels),
+        )
+        return int(cursor.lastrowid or 0)
+
+    def remove(self, number: int) -> None:
+        with self._connect() as base:
+            base.execute("DELETE FROM record WHERE id = ?", (number,))
+
+
+def _write(record: Record) -> str:
+    body = record.to_dict() if isinstance(record, Release) else asdict(record)
+    return json.dumps([type(record).__name__, body])
+
+
+def _read(text: str) -> Record:
+    kind, body = json.loads(text)
+    return Release.from_dict(body) if kind == "Release" else Spent(**body)
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What another process needs to count with an accountant of this one."""
+
+    path: str
+    host: str
+    delta: float
+    radius: float | None
+    limit: float | None
+
+
+_LOCK = threading.Lock()
+_ACTIVE: list[Ticket] = []
+_ADOPTED: list[Ticket] = []
+
+
+def _after_fork() -> None:
+    """In a child the accountants are its parent's; a lock held at the fork stays locked."""
+    global _LOCK
+    _LOCK = threading.Lock()
+    _ADOPTED.extend(_ACTIVE)
+    _ACTIVE.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _board(process: int) -> Path:
+    """File on which a process posts its accountants for its children, however they started."""
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    return Path(tempfile.gettempdir()) / f"balldp-accountants-{user}" / f"{process}.json"
+
+
+def _posted() -> list[Ticket]:
+    """Tickets inherited by the environment, or posted by the processes that started this one."""
+    texts = [os.environ.get(_VARIABLE, "[]")]
+    parents = {os.getppid()}
+    started_by = multiprocessing.parent_process()
+    if started_by is not None and started_by.pid is not None:
+        parents.add(started_by.pid)
+    for process in parents:
+        with contextlib.suppress(FileNotFoundError):
+            texts.append(_board(process).read_text())
+    return [Ticket(**entry) for text in texts for entry in json.loads(text)]
+
+
+def tickets() -> tuple[Ticket, ...]:
+    """Accountants that count what happens in this process."""
+    with _LOCK:
+        active, others = list(_ACTIVE), [*_ADOPTED, *_posted()]
+    for ticket in active:
+        if not os.path.exists(ticket.path):
+            raise RuntimeError(
+                "the ledger of an active accountant is gone (was the temporary folder emptied?); "
+                "nothing can be counted, so nothing is released."
+            )
+    # Of the others the file goes when their accountant ends.
+    open_ones = [ticket for ticket in others if os.path.exists(ticket.path)]
+    return tuple(dict.fromkeys([*active, *open_ones]))
+
+
+def adopt(received: Iterable[Ticket]) -> tuple[Ticket, ...]:
+    """Count here with the accountants that an estimator was sent under, where they can be reached.
+
+    Returns the others: they are on another machine, and the estimator must not be fitted here.
+    """
+    received = tuple(received)
+    here = [ticket for ticket in received if ticket.host == socket.gethostname()]
+    with _LOCK:
+        known = {*_ACTIVE, *_ADOPTED}
+        _ADOPTED[:] = [ticket for ticket in _ADOPTED if os.path.exists(ticket.path)]
+        _ADOPTED.extend(ticket for ticket in here if ticket not in known)
+    return tuple(ticket for ticket in received if ticket not in here)
+
+
+def begin(ticket: Ticket) -> None:
+    """Let an accountant count from now on, here and in processes that this one starts."""
+    with _LOCK:
+        _ACTIVE.append(ticket)
+        try:
+            _post(ticket, None)
+        except BaseException:
+            _ACTIVE.remove(ticket)
+            raise
+
+
+def end(ticket: Ticket) -> None:
+    """Let an accountant count no more."""
+    with _LOCK:
+        _ACTIVE.remove(ticket)
+        _post(None, ticket)
+
+
+class CountedMixin:
+    """Takes along who counts its fits when it is pickled unfitted, and finds them again."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[misc, dict-item]
+        plain = state.pop("_plain", False)
+        if any(name.endswith("_") and not name.startswith("_") for name in state):
+            # Fitted: what it was made of goes along, but counts nothing elsewhere.
+            for name, value in state.items():
+                if isinstance(value, CountedMixin):
+                    state[name] = copy.copy(value)
+                    state[name]._plain = True
+            return state
+        known = () if plain else tickets()
+        return {**state, "_accountants": known} if known else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        far = adopt(state.pop("_accountants", ()))
+        if far:
+            state["_accountants"] = far
+        super().__setstate__(state)  # type: ignore[misc]
+
+    def _check_reachable(self) -> None:
+        """Refuse to fit where the accountant that this was sent under cannot count."""
+        if getattr(self, "_accountants", ()):
+            raise RuntimeError(
+                "an accountant on another machine was active when this estimator was sent here, "
+                "and cannot be reached; fit on its machine, or fit a clone and account with "
+                "compose_releases."
+            )
+
+
+@contextlib.contextmanager
+def charged(record: Record) -> Iterator[None]:
+    """Count a release with every accountant before it is made; take it back if it fails.
+
+    Parameters
+    ----------
+    record : Release or Spent
+        What is about to be released; public numbers alone.
+
+    Raises
+    ------
+    BudgetExceededError
+        If it would exceed a limit; then no accountant counts it.
+    ValueError
+        If it shares no adjacency with what was counted before.
+    RuntimeError
+        If an accountant ended meanwhile, or its ledger is gone.
+    """
+    with contextlib.ExitStack() as undo:
+        for ticket in tickets():
+            ledger = Ledger(ticket.path)
+            try:
+                number = ledger.add(record, ticket.delta, ticket.radius, ticket.limit)
+            except sqlite3.OperationalError as error:
+                raise RuntimeError(
+                    "an accountant ended, or could not be reached, while this release was to be "
+                    "counted; nothing was released."
+                ) from error
+            undo.callback(ledger.remove, number)
+        yield
+        undo.pop_all()
+
+
+def _post(added: Ticket | None, removed: Ticket | None) -> None:
+    """Tell processes started from now on, and those started before, of this one's accountants."""
+    inherited = [Ticket(**entry) for entry in json.loads(os.environ.get(_VARIABLE, "[]"))]
+    shown = [ticket for ticket in inherited if ticket != removed]
+    if added is not None:
+        shown.append(added)
+    if shown:
+        os.environ[_VARIABLE] = json.dumps([asdict(ticket) for ticket in shown])
+    else:
+        os.environ.pop(_VARIABLE, None)
+    board = _board(os.getpid())
+    if _ACTIVE:
+        board.parent.mkdir(mode=0o700, exist_ok=True)
+        text = json.dumps([asdict(ticket) for ticket in _ACTIVE])
+        # Readers see the old file or the new one, never half of it.
+        with tempfile.NamedTemporaryFile("w", dir=board.parent, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, board)
+    else:
+        board.unlink(missing_ok=True)
