@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from tqdm import tqdm
 
+from ._validation import check_whole
 from .datasets import unit_rows
 
 Rows = NDArray[np.float32]
@@ -114,8 +115,7 @@ class BaseEncoder(
         """Number of output columns."""
 
     def _check_parameters(self) -> None:
-        if not (isinstance(self.batch_size, (int, np.integer)) and self.batch_size >= 1):
-            raise ValueError(f"batch_size must be a positive integer, got {self.batch_size!r}.")
+        check_whole("batch_size", self.batch_size)
 
     def fit(self, X: Any, y: Any = None) -> "BaseEncoder":
         """Check the parameters; nothing is learned.
@@ -250,9 +250,8 @@ class SentenceEncoder(BaseEncoder):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        length = self.max_length
-        if length is not None and not (isinstance(length, (int, np.integer)) and length >= 1):
-            raise ValueError(f"max_length must be a positive integer or None, got {length!r}.")
+        if self.max_length is not None:
+            check_whole("max_length", self.max_length)
 
     def _records(self, X: Any) -> list[str]:
         if isinstance(X, str) or not np.iterable(X):

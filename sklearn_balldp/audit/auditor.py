@@ -21,7 +21,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
-from ..heads.base import BaseBallDPClassifier, Problem, check_option, check_positive, is_real
+from .._validation import check_option, check_positive, check_whole, is_real
+from ..heads.base import BaseBallDPClassifier, Problem
 from ..policy.adjacency import ROUNDING
 from ..policy.radius import RadiusPolicy
 from .certificates import check_prior, success_interval
@@ -239,9 +240,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         for name, least in (("n_candidates", 2), ("n_supports", 1), ("n_draws", 1),
                             ("n_repeats", 1)):  # fmt: skip
-            value = getattr(self, name)
-            if not (_is_whole(value) and value >= least):
-                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+            check_whole(name, getattr(self, name), least)
         check_option("support", self.support, STRATEGIES)
         check_option("candidate_labels", self.candidate_labels, ("same", "any"))
         check_option("noise", self.noise, ("simulated", "mechanism"))
@@ -497,8 +496,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             As ``report_``.
         """
         check_is_fitted(self)
-        if not (_is_whole(n_trials) and n_trials >= 1):
-            raise ValueError(f"n_trials must be a positive integer, got {n_trials!r}.")
+        check_whole("n_trials", n_trials)
         rng = _stream(random_state)
         weights, uniform = self._setting_
         shares = np.diff(np.linspace(0, n_trials, len(self._supports_) + 1).astype(int))
@@ -629,10 +627,6 @@ def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     float
     """
     return -float(fitted_auditor(auditor).certificate_["direct"])
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _stream(random_state: Any) -> np.random.Generator:

@@ -1,6 +1,5 @@
 """The one fit template of every head: rows -> bound -> noise scale -> minimiser -> release."""
 
-import numbers
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from sklearn.utils import Tags, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._validation import check_option, check_positive, is_real
 from .._version import __version__
 from ..policy.adjacency import (
     METRICS,
@@ -427,24 +427,6 @@ def _is_private(seeded: bool, chosen: ChosenRadius) -> bool | str:
     if seeded or chosen.seeded:
         return False
     return "conditional" if chosen.source == "declared" else True
-
-
-def is_real(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def check_positive(name: str, value: Any, otherwise: str = "") -> None:
-    """Raise a ValueError unless ``value`` is a positive number whose square is one too."""
-    if not (is_real(value) and 1e-100 <= float(value) <= 1e100):
-        raise ValueError(
-            f"{name} must be a positive number between 1e-100 and 1e100{otherwise}, got {value!r}."
-        )
-
-
-def check_option(name: str, value: Any, options: tuple[str, ...]) -> None:
-    """Raise a ValueError unless ``value`` is one of ``options``."""
-    if not (isinstance(value, str) and value in options):
-        raise ValueError(f"{name} must be one of {', '.join(options)}; got {value!r}.")
 
 
 def log_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:

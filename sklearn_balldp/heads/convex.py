@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import check_option, check_positive
 from ..policy.adjacency import ROUNDING
 from ..privacy.sensitivity import METHODS, MinimizerBound, minimizer_norm_bound
-from .base import BaseBallDPClassifier, Neighbours, Problem, check_option, check_positive
+from .base import BaseBallDPClassifier, Neighbours, Problem
 from .objectives import LOSSES, LinearObjective, ReplacedRecord, gradient_rounding
 from .solver import hessian_factor, minimise, newton_step
 

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
+from .._validation import check_option
 from ..policy.adjacency import (
     ball_factors,
     block_rows,
@@ -15,7 +16,7 @@ from ..policy.adjacency import (
     row_blocks,
 )
 from ..privacy.sensitivity import COUNT_MODES, PrototypeBound
-from .base import BaseBallDPClassifier, Neighbours, Problem, check_option, log_probabilities
+from .base import BaseBallDPClassifier, Neighbours, Problem, log_probabilities
 
 #: Effective dimension of class means and scatter in the "gaussian" rule: embeddings are far from
 #: isotropic. Any value from 5 to 14 serves the benchmarks about equally well.

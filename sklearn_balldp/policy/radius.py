@@ -5,7 +5,6 @@ The paper reads its radius off the training rows, which makes it a function of p
 quantile is public; and a private quantile, whose epsilon joins the release's total.
 """
 
-import numbers
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._validation import check_option, check_positive, check_whole, is_real
 from ..privacy.ledger import CountedMixin, Spent, charged
 from ..privacy.noise import RandomState, check_random_state, exponential_choice
 from .adjacency import METRICS, full_radius_in, project_onto_ball
@@ -260,10 +260,6 @@ def _pair_stream(random_state: RandomState) -> np.random.Generator | int:
     return 0 if random_state is None else random_state
 
 
-def _is_real(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
 @dataclass(frozen=True)
 class ChosenRadius:
     """A radius and what is to be said of it.
@@ -373,19 +369,12 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        if not (_is_real(self.quantile) and 0.0 <= self.quantile <= 1.0):
+        if not (is_real(self.quantile) and 0.0 <= self.quantile <= 1.0):
             raise ValueError(f"quantile must lie in [0, 1], got {self.quantile!r}.")
         for name, options in (("aggregate", AGGREGATES), ("source", SOURCES), ("metric", METRICS)):
-            value = getattr(self, name)
-            if not (isinstance(value, str) and value in options):
-                raise ValueError(f"{name} must be one of {', '.join(options)}; got {value!r}.")
-        if not (_is_real(self.norm_bound) and 1e-100 <= self.norm_bound <= 1e100):
-            raise ValueError(
-                f"norm_bound must be a positive number between 1e-100 and 1e100, got "
-                f"{self.norm_bound!r}."
-            )
-        if not (isinstance(self.max_pairs, numbers.Integral) and int(self.max_pairs) >= 1):
-            raise ValueError(f"max_pairs must be a positive integer, got {self.max_pairs!r}.")
+            check_option(name, getattr(self, name), options)
+        check_positive("norm_bound", self.norm_bound)
+        check_whole("max_pairs", self.max_pairs)
         check_random_state(self.random_state)
         if self.source != "private":
             if self.epsilon is not None:
@@ -394,7 +383,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                     "costs none: leave epsilon=None."
                 )
             return
-        if not (_is_real(self.epsilon) and 1e-6 <= self.epsilon <= 1e3):
+        if not (is_real(self.epsilon) and 1e-6 <= self.epsilon <= 1e3):
             raise ValueError(
                 f"epsilon must be a positive number from 1e-6 to 1000 with source='private', got "
                 f"{self.epsilon!r}."

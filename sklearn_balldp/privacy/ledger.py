@@ -145,32 +145,28 @@ class Ledger:
     ) -> int:
         adjacency = draw = None
         labels = "any"
+        known = base.execute(
+            "SELECT adjacency FROM record WHERE adjacency IS NOT NULL LIMIT 1"
+        ).fetchone()
+        first = None if known is None else json.loads(known[0])
         if isinstance(record, Release):
-            adjacency = json.dumps(adjacency_of(record))
+            own = adjacency_of(record)
+            adjacency = json.dumps(own)
             rho = record.guarantee(full_radius_of(record) if radius is None else radius).rho
             if record.radius_epsilon > 0.0:
-                known = base.execute(
-                    "SELECT 1 FROM record WHERE draw = ?", (record.radius_draw,)
-                ).fetchone()
                 draw = record.radius_draw
-                if known is None:
+                counted = base.execute("SELECT 1 FROM record WHERE draw = ?", (draw,)).fetchone()
+                if counted is None:
                     rho = compose([rho, rho_from_pure(record.radius_epsilon)])
-            for (other,) in base.execute(
-                "SELECT adjacency FROM record WHERE adjacency IS NOT NULL LIMIT 1"
-            ):
-                check_adjacency(json.loads(other), json.loads(adjacency))
-            if record.labels == "protected":
-                for (body,) in base.execute(
-                    "SELECT body FROM record WHERE labels = 'public' LIMIT 1"
-                ):
-                    check_labels("protected", _read(body))  # type: ignore[arg-type]
+            if first is not None:
+                check_adjacency(first, own)
+            for (body,) in base.execute("SELECT body FROM record WHERE labels = 'public' LIMIT 1"):
+                check_labels(record.labels, _read(body))  # type: ignore[arg-type]
         else:
             labels, draw = record.labels, record.draw or None
             rho = compose([record.rho, rho_from_pure(record.epsilon)])
-            for (other,) in base.execute(
-                "SELECT adjacency FROM record WHERE adjacency IS NOT NULL LIMIT 1"
-            ):
-                check_labels(json.loads(other)["labels"], record)
+            if first is not None:
+                check_labels(first["labels"], record)
         if record.private is False:
             rho = math.inf
         count, total = base.execute(
@@ -238,6 +234,10 @@ def _board(process: int) -> Path:
     return Path(tempfile.gettempdir()) / f"balldp-accountants-{user}" / f"{process}.json"
 
 
+def _is_ours(folder: Path) -> bool:
+    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+
+
 def _posted() -> list[Ticket]:
     """Tickets inherited by the environment, or posted by the processes that started this one."""
     texts = [os.environ.get(_VARIABLE, "[]")]
@@ -246,8 +246,11 @@ def _posted() -> list[Ticket]:
     if started_by is not None and started_by.pid is not None:
         parents.add(started_by.pid)
     for process in parents:
+        board = _board(process)
+        # The folder's name is known to all users of the machine: only our own is believed.
         with contextlib.suppress(FileNotFoundError):
-            texts.append(_board(process).read_text())
+            if _is_ours(board.parent):
+                texts.append(board.read_text())
     return [Ticket(**entry) for text in texts for entry in json.loads(text)]
 
 
@@ -316,6 +319,10 @@ class CountedMixin:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
+        for value in state.values():
+            if isinstance(value, CountedMixin):
+                # A shallow copy of a fitted estimator ends here without pickling what it holds.
+                vars(value).pop("_plain", None)
         far = adopt(state.pop("_accountants", ()))
         if far:
             state["_accountants"] = far
@@ -366,6 +373,20 @@ def charged(record: Record) -> Iterator[None]:
 
 def _post(added: Ticket | None, removed: Ticket | None) -> None:
     """Tell processes started from now on, and those started before, of this one's accountants."""
+    board = _board(os.getpid())
+    if _ACTIVE:
+        board.parent.mkdir(mode=0o700, exist_ok=True)
+        if not _is_ours(board.parent):
+            raise RuntimeError(
+                f"{board.parent} belongs to another user; set TMPDIR to a folder of your own."
+            )
+        text = json.dumps([asdict(ticket) for ticket in _ACTIVE])
+        # Readers see the old file or the new one, never half of it.
+        with tempfile.NamedTemporaryFile("w", dir=board.parent, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, board)
+    else:
+        board.unlink(missing_ok=True)
     inherited = [Ticket(**entry) for entry in json.loads(os.environ.get(_VARIABLE, "[]"))]
     shown = [ticket for ticket in inherited if ticket != removed]
     if added is not None:
@@ -374,13 +395,3 @@ def _post(added: Ticket | None, removed: Ticket | None) -> None:
         os.environ[_VARIABLE] = json.dumps([asdict(ticket) for ticket in shown])
     else:
         os.environ.pop(_VARIABLE, None)
-    board = _board(os.getpid())
-    if _ACTIVE:
-        board.parent.mkdir(mode=0o700, exist_ok=True)
-        text = json.dumps([asdict(ticket) for ticket in _ACTIVE])
-        # Readers see the old file or the new one, never half of it.
-        with tempfile.NamedTemporaryFile("w", dir=board.parent, delete=False) as file:
-            file.write(text)
-        os.replace(file.name, board)
-    else:
-        board.unlink(missing_ok=True)

@@ -436,7 +436,8 @@ def test_pickles_of_fitted_heads_know_no_accountant():
         nested = BallDPRidgePrototype(1.0, radius=RadiusPolicy(source="declared")).fit(X, Y)
         assert b"accountant" not in pickle.dumps(nested)
         assert isinstance(pickle.loads(pickle.dumps(nested)).radius, RadiusPolicy)
-        assert not hasattr(nested.radius, "_plain")
+        for holder in (nested, copy.copy(nested), copy.deepcopy(nested)):
+            assert not hasattr(holder.radius, "_plain")
         assert b"accountant" in pickle.dumps(clone(HEAD))
         again = copy.deepcopy(clone(HEAD)).fit(X, Y)
         assert not any("accountant" in name for name in vars(again))
@@ -525,6 +526,25 @@ def test_a_lost_ledger_stops_releases():
         accountant.__exit__(None, None, None)
     assert tickets() == ()
     clone(HEAD).fit(X, Y)
+
+
+def test_a_folder_of_another_user_is_not_believed(monkeypatch, tmp_path):
+    """Its name can be guessed: what others put there neither counts nor refuses our fits."""
+    monkeypatch.setattr(ledger.tempfile, "gettempdir", lambda: str(tmp_path))
+    board = ledger._board(os.getppid())
+    board.parent.mkdir()
+    planted = tmp_path / "planted.sqlite"
+    ledger.Ledger(str(planted)).create()
+    board.write_text(json.dumps([vars(ledger.Ticket(str(planted), "here", 1e-6, None, 1e-3))]))
+    with pytest.raises(BudgetExceededError):
+        clone(HEAD).fit(X, Y)  # our own folder is believed
+    monkeypatch.setattr(ledger.os, "getuid", lambda: board.stat().st_uid + 1)
+    monkeypatch.setattr(ledger, "_board", lambda process: board)
+    clone(HEAD).fit(X, Y)
+    with pytest.raises(RuntimeError, match="belongs to another user"):
+        PrivacyAccountant().__enter__()
+    assert tickets() == ()
+    assert ledger._VARIABLE not in os.environ
 
 
 def test_a_forked_child_ends_nothing():
