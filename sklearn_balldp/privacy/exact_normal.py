@@ -1,0 +1,134 @@
+r"""Standard normal deviates without rounding error in their law, many at a time.
+
+A real deviate Z = +-(k + x), k whole and x in [0, 1), comes from rejection (Karney, 2016, with a
+geometric proposal for k): propose k with probability :math:`2^{-k-1}` and x uniform, accept with
+probability
+
+.. math:: p(k, x) = \exp\left(-\tfrac12 (k + x)^2 + (k - 1) \log 2 + \tfrac12\right) \le 1.
+
+Uniforms are real numbers whose bits are drawn as needed. The comparison of a uniform with p is
+made in double precision where its error, bounded by :data:`TOLERANCE`, cannot change the outcome,
+and otherwise by :func:`accepts` in as many digits as it takes. So every decision is the exact one,
+and what is returned, the cell of a grid that holds Z, has exactly the normal's probability.
+
+For values on the same grid, ``values + rounded_normal(n)`` is a function of ``values + Z``: adding
+the cell is post-processing of the continuous Gaussian mechanism, whose guarantees and composition
+therefore hold as they stand, with no term for a discrete law.
+
+References
+----------
+Karney, "Sampling exactly from the normal distribution", ACM TOMS 42 (2016).
+"""
+
+import os
+from collections.abc import Callable
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Entropy = Callable[[int], bytes]
+
+#: Grid of the exact samplers, as a power of two, in units of the noise scale.
+GRID_EXPONENT = -40
+#: Bound on the error of the comparison in double precision, with room to spare (below 2**-46).
+TOLERANCE = 2.0**-40
+
+# A word holds 53 bits of x, ten of k (leading zeros; all zero: ten or more) and the sign.
+_BITS = 53
+_MOST = 10
+_WHOLE = np.array([_MOST, *(_MOST - i.bit_length() for i in range(1, 2**_MOST))], dtype=np.float64)
+_OFFSET = (np.arange(_MOST + 1) - 1.0) * np.log(2.0) + 0.5
+_BLOCK = 2**14
+# More proposals than are needed on average, so that few blocks come up short.
+_PROPOSALS = 2.1
+
+
+def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float64]:
+    """Standard normal deviates, each moved to the middle of its cell of the grid.
+
+    Parameters
+    ----------
+    size : int
+        Number of deviates.
+    entropy : callable, default=os.urandom
+        Takes a number of bytes and returns that many random ones.
+
+    Returns
+    -------
+    ndarray of shape (size,)
+        Odd multiples of ``2**(GRID_EXPONENT - 1)``.
+    """
+    deviates = np.empty(size)
+    filled = 0
+    while filled < size:
+        n_proposals = min(_BLOCK, int(_PROPOSALS * (size - filled)) + 16)
+        accepted = _proposals(n_proposals, entropy)[: size - filled]
+        deviates[filled : filled + len(accepted)] = accepted
+        filled += len(accepted)
+    return deviates
+
+
+def _proposals(n_proposals: int, entropy: Entropy) -> NDArray[np.float64]:
+    """Those of ``n_proposals`` that are accepted."""
+    words = np.frombuffer(entropy(16 * n_proposals), dtype="<u8").reshape(2, n_proposals)
+    fraction = words[0] >> np.uint64(64 - _BITS)
+    rest = (words[0] & np.uint64(2 ** (64 - _BITS) - 1)).astype(np.intp)
+    whole = _WHOLE[rest >> 1]
+    uniform = words[1] >> np.uint64(64 - _BITS)
+    z = whole + fraction * 2.0**-_BITS
+    excess = np.exp(_OFFSET[whole.astype(np.intp)] - 0.5 * z * z) - uniform * 2.0**-_BITS
+    accepted = excess > 0.0
+    for i in np.flatnonzero(np.abs(excess) <= TOLERANCE).tolist():
+        k = int(whole[i])
+        if k == _MOST:
+            while not entropy(1)[0] & 1:
+                k += 1
+            whole[i] = k
+        accepted[i] = accepts(k, int(fraction[i]), int(uniform[i]), _BITS, entropy)
+    cell = whole * 2.0**-GRID_EXPONENT + (fraction >> np.uint64(_BITS + GRID_EXPONENT))
+    deviates = (cell + 0.5) * 2.0**GRID_EXPONENT
+    np.negative(deviates, out=deviates, where=(rest & 1).astype(bool))
+    return deviates[accepted]
+
+
+def accepts(k: int, fraction: int, uniform: int, bits: int, entropy: Entropy = os.urandom) -> bool:
+    r"""Whether a uniform real lies below p(k, x), for a uniform real x: the exact decision.
+
+    Parameters
+    ----------
+    k : int
+        Whole part of the proposal.
+    fraction, uniform : int
+        First ``bits`` bits of x and of the uniform it is compared with.
+    bits : int
+        How many bits of both are known; more are drawn until the decision is certain.
+    entropy : callable, default=os.urandom
+        Source of further bits.
+
+    Returns
+    -------
+    bool
+    """
+    while True:
+        context = Context(prec=bits // 3 + 40, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
+        # p falls with x; computed digits beyond this slack are right (exp rounds correctly).
+        slack = context.power(Decimal(10), -(bits // 3 + 20))
+        most = context.add(_log_acceptance(k, fraction, bits, context), slack)
+        least = context.subtract(_log_acceptance(k, fraction + 1, bits, context), slack)
+        unit = context.power(Decimal(2), -bits)
+        if context.multiply(Decimal(uniform + 1), unit) < context.exp(least):
+            return True
+        if context.multiply(Decimal(uniform), unit) > context.exp(most):
+            return False
+        fraction = fraction << 64 | int.from_bytes(entropy(8), "little")
+        uniform = uniform << 64 | int.from_bytes(entropy(8), "little")
+        bits += 64
+
+
+def _log_acceptance(k: int, fraction: int, bits: int, context: Context) -> Decimal:
+    """log p(k, fraction / 2**bits)."""
+    z = context.divide(Decimal((k << bits) + fraction), Decimal(1 << bits))
+    square = context.multiply(z, z)
+    twos = context.multiply(Decimal(k - 1), context.ln(Decimal(2)))
+    return context.subtract(context.add(twos, Decimal("0.5")), context.divide(square, Decimal(2)))
