@@ -1,4 +1,4 @@
-"""The one fit template of every head: rows -> bound -> noise scale -> minimiser -> release."""
+"""The one fit template of every head: rows -> bound -> noise scale -> parameters -> release."""
 
 import warnings
 from abc import ABCMeta, abstractmethod
@@ -31,7 +31,7 @@ from ..policy.radius import ChosenRadius, RadiusPolicy, choose_radius
 from ..privacy.gaussian import classic_rho, delta_from_rho, rho_from_budget
 from ..privacy.ledger import CountedMixin, charged
 from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
-from ..privacy.release import Release, rho_at, total_epsilon
+from ..privacy.release import Release, rho_of, total_epsilon
 from ..privacy.sensitivity import as_float_or_tuple
 
 # float64 first: integer input becomes float64; the other two are read in row blocks.
@@ -94,8 +94,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
 
     def _check_parameters(self) -> None:
-        for name in ("epsilon", "alpha", "norm_bound"):
+        for name in ("epsilon", "norm_bound"):
             check_positive(name, getattr(self, name))
+        self._check_alpha()
         if not (is_real(self.delta) and 0.0 < float(self.delta) < 1.0):
             raise ValueError(f"delta must lie strictly between 0 and 1, got {self.delta!r}.")
         radius = self.radius
@@ -113,6 +114,13 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 "classes=None with protect_labels=True: the label set must be declared, not read "
                 "from private labels; pass classes=[...]."
             )
+
+    def _check_alpha(self) -> None:
+        check_positive("alpha", self.alpha)
+
+    def _alpha(self) -> float:
+        """Regularisation strength in use."""
+        return float(self.alpha)
 
     def fit(
         self,
@@ -173,7 +181,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         X = clip_entries(X)
         n_samples, n_features = X.shape
         epsilon, delta = float(self.epsilon), float(self.delta)
-        alpha, norm_bound = float(self.alpha), float(self.norm_bound)
+        alpha, norm_bound = self._alpha(), float(self.norm_bound)
         if delta >= 1.0 / n_samples:
             warnings.warn(
                 f"delta={delta!r} is not below 1/n_samples={1.0 / n_samples:.3g}: releasing "
@@ -195,19 +203,15 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         )
         problem = Problem(X, codes, classes, alpha, norm_bound, radius)
 
-        bound = self._bound(problem)
-        sensitivity = bound.at(radius)
-        n_values = self._n_values(problem)
         calibrate = classic_rho if self.calibration == "classic" else rho_from_budget
         rho = calibrate(epsilon, delta)
-        slack = 2.0 * grid_slack(n_values)
-        if rho <= slack:
-            raise ValueError(
-                f"epsilon={epsilon!r} is too small for the sampler's grid; raise epsilon."
-            )
-        sigma = as_float_or_tuple(sensitivity / (rho - slack))
+        plan = self._plan(problem, rho, calibrate)
+        bound, sigma, n_values = plan["bound"], plan["sigma"], plan["n_values"]
 
-        full = bound.at(full_radius(norm_bound))
+        def rho_within(euclidean: float) -> float:
+            return rho_of(bound, euclidean, sigma, n_values, bool(self.protect_labels))
+
+        rho_full = rho_within(full_radius(norm_bound))
         public_labels = "labels and class counts are public"
         release = Release(
             head=type(self).__name__,
@@ -226,16 +230,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             epsilon=epsilon,
             delta=delta,
             calibration=self.calibration,
-            rho=rho_at(sensitivity, sigma, n_values),
-            sensitivity=as_float_or_tuple(sensitivity),
-            sigma=sigma,
-            tol=float(getattr(bound, "tol", 0.0)),
+            rho=rho_within(radius),
             labels="protected" if self.protect_labels else "public",
-            sampler=sampler_name(self.random_state),
             private=_is_private(self.random_state is not None, chosen),
-            n_values=n_values,
-            bound=bound,
-            epsilon_full_radius=total_epsilon(rho_at(full, sigma, n_values), delta, chosen.epsilon),
+            epsilon_full_radius=total_epsilon(rho_full, delta, chosen.epsilon),
             assumptions=(
                 "the number of records, the label set, the encoder and every parameter are public",
                 "label changes are hidden too" if self.protect_labels else public_labels,
@@ -243,6 +241,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 *_RADIUS_ASSUMPTIONS.get(chosen.source, ()),
             ),
             version=__version__,
+            **plan,
         )
         if delta_from_rho(release.rho, epsilon) > delta:
             raise RuntimeError("the release misses its own guarantee: please report this.")
@@ -251,14 +250,42 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             try:
                 # Neither warnings nor errors of arithmetic may depend on the rows.
                 with np.errstate(all="ignore"):
-                    parameters = self._minimise(problem, bound)
+                    parameters, release, kept = self._release(problem, release)
             except FloatingPointError:
                 assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
                 raise ValueError(
                     "X contains rows whose norm cannot be computed; rescale X."
                 ) from None
-            parameters = self._add_noise(parameters, sigma)
-        return {"classes_": classes, **self._publish(parameters, problem), "release_": release}
+        published = self._publish(parameters, problem)
+        return {"classes_": classes, **published, **kept, "release_": release}
+
+    def _plan(
+        self, problem: Problem, rho: float, calibrate: Callable[[float, float], float]
+    ) -> dict[str, Any]:
+        """Bound, noise and sampler of the release, from public numbers: fields of its record."""
+        bound = self._bound(problem)
+        sensitivity = bound.at(problem.radius)
+        n_values = self._n_values(problem)
+        slack = 2.0 * grid_slack(n_values)
+        if rho <= slack:
+            raise ValueError(
+                f"epsilon={self.epsilon!r} is too small for the sampler's grid; raise epsilon."
+            )
+        return {
+            "bound": bound,
+            "sensitivity": as_float_or_tuple(sensitivity),
+            "sigma": as_float_or_tuple(sensitivity / (rho - slack)),
+            "tol": float(getattr(bound, "tol", 0.0)),
+            "n_values": n_values,
+            "sampler": sampler_name(self.random_state),
+        }
+
+    def _release(
+        self, problem: Problem, release: Release
+    ) -> tuple[NDArray[np.float64], Release, dict[str, Any]]:
+        """Noisy parameters, the completed record, and further public attributes."""
+        parameters = self._minimise(problem, release.bound)
+        return self._add_noise(parameters, release.sigma), release, {}
 
     def _add_noise(self, parameters: NDArray[np.float64], sigma: Any) -> NDArray[np.float64]:
         """The parameters with noise of this head's own sampler, one scale a block."""

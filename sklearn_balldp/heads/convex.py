@@ -1,17 +1,30 @@
-"""What the heads with an iterative minimiser share: bound, public tolerance, certified solve."""
+"""What the linear heads share: noise on a certified minimiser, or on the gradients of a descent."""
 
 import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_option, check_positive
-from ..policy.adjacency import ROUNDING
+from .._validation import check_option, check_positive, check_whole, is_real
+from ..policy.adjacency import ROUNDING, euclidean_radius, full_radius, row_workers
+from ..privacy.gaussian import compose
+from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
+from ..privacy.release import Release, total_epsilon
 from ..privacy.sensitivity import METHODS, MinimizerBound, minimizer_norm_bound
+from ..privacy.transcript import Descent, TranscriptBound
 from .base import BaseBallDPClassifier, Neighbours, Problem
+from .descent import default_learning_rate, descend
+from .gradients import MeanGradient
 from .objectives import LOSSES, LinearObjective, ReplacedRecord, gradient_rounding
-from .solver import hessian_factor, minimise, newton_step
+from .solver import SINGLE_BLAS_THREAD, hessian_factor, minimise, newton_step
+
+MECHANISMS = ("output", "gradient")
+# Regularisation of the minimiser when none is given; a descent needs none.
+_ALPHA = 0.01
 
 # Share of the certified gradient norm that the computed one may use; the rest is its rounding.
 _ACCEPTED = 0.9
@@ -21,13 +34,46 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
     """Linear head that minimises a regularised mean loss; subclasses name the loss."""
 
     _loss: ClassVar[str]
-    _flags = ("protect_labels", "fit_intercept")
+    _flags = ("protect_labels", "fit_intercept", "keep_transcript")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        check_option("mechanism", self.mechanism, MECHANISMS)
         check_option("sensitivity", self.sensitivity, METHODS)
         if self.tol is not None:
             check_positive("tol", self.tol, " or None")
+        check_whole("n_steps", self.n_steps, 1)
+        for name in ("learning_rate", "clip", "outer_radius", "outer_epsilon"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name), " or None")
+        for name, most in (("momentum", 1.0), ("averaging", math.nextafter(1.0, 2.0))):
+            value = getattr(self, name)
+            if not (is_real(value) and 0.0 <= value < most):
+                end = ")" if most == 1.0 else "]"
+                raise ValueError(f"{name} must lie in [0, 1{end}, got {value!r}.")
+        if (self.outer_radius is None) != (self.outer_epsilon is None):
+            raise ValueError("outer_radius and outer_epsilon go together: pass both or neither.")
+        if self.outer_radius is not None and self.mechanism == "output":
+            raise ValueError(
+                f"outer_radius={self.outer_radius!r}: with mechanism='output' the guarantee at "
+                "every radius is exact as it stands (release_.guarantee); leave it None."
+            )
+        if self.mechanism == "gradient" and self.sensitivity == "paper":
+            raise ValueError(
+                "sensitivity='paper': the paper has no bound for mechanism='gradient'; use 'tight'."
+            )
+
+    def _check_alpha(self) -> None:
+        if self.alpha is None:
+            return
+        if self.mechanism == "gradient" and is_real(self.alpha) and float(self.alpha) == 0.0:
+            return
+        check_positive("alpha", self.alpha, " or None")
+
+    def _alpha(self) -> float:
+        if self.alpha is not None:
+            return float(self.alpha)
+        return _ALPHA if self.mechanism == "output" else 0.0
 
     def _loss_name(self, n_classes: int) -> str:
         """Loss of this many classes."""
@@ -57,6 +103,106 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
                 "certified at this shape; raise alpha."
             )
         return bound
+
+    def _plan(
+        self, problem: Problem, rho: float, calibrate: Callable[[float, float], float]
+    ) -> dict[str, Any]:
+        if self.mechanism == "output":
+            return super()._plan(problem, rho, calibrate)
+        n_steps, clip = int(self.n_steps), None if self.clip is None else float(self.clip)
+        loss = self._loss_name(problem.n_classes)
+        bound = TranscriptBound(
+            loss=loss,
+            n_samples=problem.X.shape[0],
+            n_features=problem.X.shape[1],
+            n_scores=LOSSES[loss]().n_scores(problem.n_classes),
+            norm_bound=problem.norm_bound,
+            fit_intercept=bool(self.fit_intercept),
+            n_steps=n_steps,
+            clip=clip,
+            label_change=bool(self.protect_labels),
+            promises=((problem.radius, rho), *self._outer_promise(problem, rho, calibrate)),
+        )
+        if bound.step_rho(rho) <= grid_slack(bound.n_values):
+            raise ValueError(
+                f"epsilon={self.epsilon!r} is too small for {n_steps} steps on the sampler's grid; "
+                "raise epsilon or lower n_steps."
+            )
+        momentum = float(self.momentum)
+        rate = self.learning_rate
+        if rate is None:
+            rate = default_learning_rate(bound, n_steps, momentum, clip)
+        return {
+            "bound": bound,
+            "sensitivity": (),
+            "sigma": (),
+            "tol": 0.0,
+            "n_values": n_steps * bound.n_values,
+            "sampler": sampler_name(self.random_state, vectorised=True),
+            "mechanism": "gradient",
+            "descent": Descent(n_steps, float(rate), momentum, clip, float(self.averaging)),
+        }
+
+    def _outer_promise(
+        self, problem: Problem, rho: float, calibrate: Callable[[float, float], float]
+    ) -> list[tuple[float, float]]:
+        """The second promised radius and its rho, if there is one."""
+        if self.outer_radius is None:
+            return []
+        outer = euclidean_radius(
+            float(self.outer_radius),
+            self.metric,
+            norm_bound=problem.norm_bound,
+            n_features=problem.X.shape[1],
+        )
+        outer_rho = calibrate(float(self.outer_epsilon), float(self.delta))
+        if not (outer > problem.radius and outer_rho >= rho):
+            raise ValueError(
+                f"outer_radius={self.outer_radius!r}, outer_epsilon={self.outer_epsilon!r}: a "
+                "second promise needs a larger radius than radius, and no smaller epsilon."
+            )
+        return [(outer, outer_rho)]
+
+    def _release(
+        self, problem: Problem, release: Release
+    ) -> tuple[NDArray[np.float64], Release, dict[str, Any]]:
+        if self.mechanism == "output":
+            return super()._release(problem, release)
+        bound, descent = release.bound, release.descent
+        # One stream for all steps: a seed would repeat its noise at each.
+        stream = check_random_state(self.random_state)
+
+        def add_noise(gradient: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+            return self._add_step_noise(gradient, sigma, stream)
+
+        with ThreadPoolExecutor(row_workers(*problem.X.shape)) as pool, SINGLE_BLAS_THREAD:
+            mean = mean_gradient(problem, bound, pool)
+            parameters, steps = descend(
+                mean,
+                descent,
+                bound,
+                problem.alpha,
+                add_noise,
+                full_radius(problem.norm_bound),
+                keep=bool(self.keep_transcript),
+            )
+        spent = [full / sigma for full, sigma in zip(steps.full, steps.sigma, strict=True)]
+        slack = math.sqrt(bound.n_steps) * grid_slack(bound.n_values)
+        ex_post = total_epsilon(compose(spent) + slack, release.delta, release.radius_epsilon)
+        release = replace(
+            release,
+            sensitivity=tuple(steps.sensitivity),
+            sigma=tuple(steps.sigma),
+            epsilon_full_radius_ex_post=ex_post,
+        )
+        kept = {"transcript_": steps.transcript()} if self.keep_transcript else {}
+        return parameters, release, kept
+
+    def _add_step_noise(
+        self, gradient: NDArray[np.float64], sigma: float, stream: Any
+    ) -> NDArray[np.float64]:
+        """One released gradient, with noise of this head's own sampler."""
+        return add_gaussian_noise(gradient, sigma, stream, vectorised=True)
 
     def _minimise(self, problem: Problem, bound: MinimizerBound) -> NDArray[np.float64]:
         tol = _accepted(bound, problem.X.shape[1])
@@ -98,6 +244,20 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
 
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return self.coef_, self.intercept_
+
+
+def mean_gradient(problem: Problem, bound: TranscriptBound, pool: Any = None) -> MeanGradient:
+    """Gradients of a problem's records, as a descent takes them."""
+    return MeanGradient(
+        bound.loss,
+        problem.X,
+        problem.codes,
+        problem.n_classes,
+        norm_bound=bound.norm_bound,
+        fit_intercept=bound.fit_intercept,
+        clip=bound.clip,
+        pool=pool,
+    )
 
 
 def _objective(problem: Problem, bound: MinimizerBound) -> LinearObjective:

@@ -32,17 +32,38 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
         public (with ``protect_labels=True``, standard bounded DP).
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         Distance between rows of equal label.
-    alpha : float, default=0.01
+    alpha : float or None, default=None
         Regularisation strength, the paper's lambda; scikit-learn's ``C`` is
-        ``1 / (alpha * n_samples)``. The noise shrinks as it grows.
+        ``1 / (alpha * n_samples)``. None is 0.01 with ``mechanism="output"``, whose
+        noise shrinks as it grows, and 0 with "gradient".
     norm_bound : float, default=1.0
         Radius B of the ball that rows are projected onto. Declare it; never read it off the rows.
     fit_intercept : bool, default=True
         Augment rows by a constant 1; the intercept is regularised.
+    mechanism : {"output", "gradient"}, default="output"
+        "output" adds noise to the certified minimiser (the paper). "gradient" adds noise to the
+        gradients of a descent, calibrated at each public iterate: far more accurate at the same
+        guarantee; ``release_.guarantee`` at other radii is then a bound, not exact.
+    n_steps : int, default=100
+        Steps of the descent. This and the next five are used by ``mechanism="gradient"`` only;
+        its budget is shared equally among the steps.
+    learning_rate : float or None, default=None
+        Step size. None chooses it from public numbers, so that noise and fit balance.
+    momentum : float, default=0.9
+        Share of the velocity that is kept from step to step.
+    clip : float or None, default=0.2
+        Norm that the gradient of each record is clipped to; None for no clipping.
+    averaging : float, default=0.5
+        Share of the iterates, the last ones, whose mean is released; 0 for the last alone.
+    outer_radius, outer_epsilon : float or None, default=None
+        A second, larger radius and the epsilon promised at it (same delta): every step adds the
+        noise that the stricter promise needs.
+    keep_transcript : bool, default=False
+        Whether to keep ``transcript_``, which is public: the guarantee is its own.
     tol : float or None, default=None
         Gradient norm to which the minimiser is certified; a public constant that enters the
         sensitivity; raised to what rounding leaves within reach. None adds a thousandth to the
-        noise.
+        noise. With ``mechanism="output"``.
     sensitivity : {"tight", "paper"}, default="tight"
         "paper" multiplies the radius by the paper's Lipschitz constant, to reproduce its tables.
     protect_labels : bool, default=False
@@ -65,6 +86,8 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
         Labels.
     class_counts_ : ndarray of shape (n_classes,)
         Public class counts; absent with ``protect_labels=True``.
+    transcript_ : Transcript
+        Noisy gradients, iterates and noise scales, with ``keep_transcript=True``.
     release_ : Release
         Public record of the release: guarantee, gradient gap, noise, assumptions.
     n_features_in_ : int
@@ -97,7 +120,8 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
         radius=None,
         metric="euclidean",
         *,
-        alpha=0.01,
+        mechanism="output",
+        alpha=None,
         norm_bound=1.0,
         fit_intercept=True,
         tol=None,
@@ -105,12 +129,21 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
         protect_labels=False,
         classes=None,
         calibration="analytic",
+        n_steps=100,
+        learning_rate=None,
+        momentum=0.9,
+        clip=0.2,
+        averaging=0.5,
+        outer_radius=None,
+        outer_epsilon=None,
+        keep_transcript=False,
         random_state=None,
     ):
         self.epsilon = epsilon
         self.delta = delta
         self.radius = radius
         self.metric = metric
+        self.mechanism = mechanism
         self.alpha = alpha
         self.norm_bound = norm_bound
         self.fit_intercept = fit_intercept
@@ -119,6 +152,14 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
         self.protect_labels = protect_labels
         self.classes = classes
         self.calibration = calibration
+        self.n_steps = n_steps
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.clip = clip
+        self.averaging = averaging
+        self.outer_radius = outer_radius
+        self.outer_epsilon = outer_epsilon
+        self.keep_transcript = keep_transcript
         self.random_state = random_state
 
     def _loss_name(self, n_classes: int) -> str:

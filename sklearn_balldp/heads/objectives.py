@@ -21,6 +21,7 @@ from scipy.special import expit
 from ..policy.adjacency import ball_factors, block_rows, map_row_ranges, row_blocks
 
 Array = NDArray[np.float64]
+Scores = NDArray[np.floating]
 _UNIT_ROUNDOFF = 2.0**-53
 
 
@@ -41,6 +42,12 @@ class Loss(Protocol):
 
     def evaluate(self, scores: Array, codes: NDArray[np.intp]) -> tuple[float, Array, Array]:
         """Sum of losses, residuals and curvatures; ``scores`` may be overwritten."""
+
+    def residuals(self, scores: Scores, codes: NDArray[np.intp]) -> Scores:
+        """Derivatives alone, for scores of shape (n_records, n_parameters, n_scores).
+
+        In the precision of the scores, which may be overwritten.
+        """
 
     def curve(self, curvature: Array, direction: Array) -> Array:
         """Second derivative applied to a ``direction`` of scores, record by record."""
@@ -67,6 +74,14 @@ class LogisticLoss:
         value = float(np.logaddexp(0.0, -margins).sum())
         wrong = expit(-margins)
         return value, -sign * wrong, wrong * expit(margins)
+
+    def residuals(self, scores: Scores, codes: NDArray[np.intp]) -> Scores:
+        # -sigmoid(-s) where y = 1, and sigmoid(s) elsewhere.
+        sign = (1 - 2 * codes).astype(scores.dtype)[:, None, None]
+        scores *= sign
+        expit(scores, out=scores)
+        scores *= sign
+        return scores
 
     def curve(self, curvature: Array, direction: Array) -> Array:
         return curvature * direction
@@ -98,6 +113,13 @@ class SoftmaxLoss:
         residuals[rows, codes] -= 1.0
         return value, residuals, probabilities
 
+    def residuals(self, scores: Scores, codes: NDArray[np.intp]) -> Scores:
+        scores -= scores.max(axis=2, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=2, keepdims=True)
+        scores[np.arange(len(scores)), :, codes] -= 1.0
+        return scores
+
     def curve(self, curvature: Array, direction: Array) -> Array:
         weighted = curvature * direction
         return weighted - curvature * weighted.sum(axis=1, keepdims=True)
@@ -118,13 +140,25 @@ class SquaredHingeLoss:
         return 2.0 * (1.0 + margin)
 
     def evaluate(self, scores: Array, codes: NDArray[np.intp]) -> tuple[float, Array, Array]:
-        if scores.shape[1] == 1:
-            sign = (2.0 * codes - 1.0)[:, None]
-        else:
-            sign = np.full(scores.shape, -1.0)
-            sign[np.arange(len(scores)), codes] = 1.0
+        sign = self._signs(scores.shape[1], codes)
         hinges = np.maximum(1.0 - sign * scores, 0.0)
         return float(np.vdot(hinges, hinges)), -2.0 * sign * hinges, 2.0 * (hinges > 0.0)
+
+    def residuals(self, scores: Scores, codes: NDArray[np.intp]) -> Scores:
+        sign = self._signs(scores.shape[2], codes).astype(scores.dtype)[:, None, :]
+        scores *= sign
+        np.subtract(1, scores, out=scores)
+        np.maximum(scores, 0, out=scores)
+        scores *= sign
+        scores *= -2
+        return scores
+
+    def _signs(self, n_scores: int, codes: NDArray[np.intp]) -> Array:
+        if n_scores == 1:
+            return (2.0 * codes - 1.0)[:, None]
+        sign = np.full((len(codes), n_scores), -1.0)
+        sign[np.arange(len(codes)), codes] = 1.0
+        return sign
 
     def curve(self, curvature: Array, direction: Array) -> Array:
         return curvature * direction

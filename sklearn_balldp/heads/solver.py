@@ -51,7 +51,7 @@ class _SingleBlasThread:
                 self._limit.restore_original_limits()
 
 
-_SINGLE_BLAS_THREAD = _SingleBlasThread()
+SINGLE_BLAS_THREAD = _SingleBlasThread()
 
 
 class ConvergenceError(ArithmeticError):
@@ -165,7 +165,7 @@ def minimise(
     if factor is None:
         factor = _whitening(objective)
     # Row ranges run on threads of their own; BLAS inside them must not spawn more.
-    with _SINGLE_BLAS_THREAD:
+    with SINGLE_BLAS_THREAD:
         try:
             # A factor that several score columns share is too rough for it.
             if start is not None and objective.shape[0] == 1:

@@ -3,7 +3,7 @@
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,11 @@ from .gaussian import (
 )
 from .noise import grid_slack
 from .sensitivity import MinimizerBound, PrototypeBound
+from .transcript import Descent, TranscriptBound
 
 Blocks = float | tuple[float, ...]
-_BOUNDS = {bound.__name__: bound for bound in (PrototypeBound, MinimizerBound)}
+Bound = PrototypeBound | MinimizerBound | TranscriptBound
+_BOUNDS = {bound.__name__: bound for bound in (PrototypeBound, MinimizerBound, TranscriptBound)}
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,10 @@ class Release:
     rho : float
         Sensitivity over noise scale, with the sampler's allowance.
     sensitivity, sigma : float or tuple of float
-        L2 sensitivity and noise scale; one number a class block when the noise has blocks.
+        L2 sensitivity and noise scale; one number a class block when the noise has blocks, one a
+        step when gradients are noisy.
     tol : float
-        Gradient norm at which the minimiser was certified; 0 for a closed form.
+        Gradient norm at which the minimiser was certified; 0 for a closed form or a descent.
     labels : {"public", "protected"}
         Whether label changes are part of the adjacency.
     sampler : str
@@ -120,14 +123,21 @@ class Release:
         declared public.
     n_values : int
         Number of released values.
-    bound : PrototypeBound or MinimizerBound
-        The sensitivity as a function of the radius, and the theorem it rests on.
+    bound : PrototypeBound, MinimizerBound or TranscriptBound
+        The guarantee as a function of the radius, and the theorem it rests on.
     epsilon_full_radius : float
         epsilon at radius ``2 * norm_bound`` and the same delta (labels as in ``labels``).
     assumptions : tuple of str
         What the guarantee takes for granted.
     version : str
         Package version.
+    mechanism : {"output", "gradient"}
+        Whether the noise is added to the minimiser or to the gradients of a descent.
+    descent : Descent or None
+        Settings of the descent.
+    epsilon_full_radius_ex_post : float or None
+        Of a descent: epsilon at the full radius by the gaps at the iterates that occurred. It
+        depends on the release and is no guarantee; :meth:`guarantee` is.
     """
 
     head: str
@@ -152,10 +162,13 @@ class Release:
     sampler: str
     private: bool | str
     n_values: int
-    bound: PrototypeBound | MinimizerBound
+    bound: Bound
     epsilon_full_radius: float
     assumptions: tuple[str, ...]
     version: str
+    mechanism: str = "output"
+    descent: Descent | None = None
+    epsilon_full_radius_ex_post: float | None = None
 
     @property
     def theorem(self) -> str:
@@ -165,8 +178,9 @@ class Release:
     def guarantee(self, radius: float | None = None, labels: str | None = None) -> Guarantee:
         """Exact guarantee at any radius, at this release's delta.
 
-        With a private radius the noise follows from that draw: figures at a fixed other radius are
-        then ex post.
+        For noisy gradients it is the one that held before the first step: what was promised, at
+        other radii by group privacy and the limits of the gap. With a private radius the noise
+        follows from that draw: figures at a fixed other radius are then ex post.
 
         Parameters
         ----------
@@ -197,12 +211,11 @@ class Release:
                 f"labels={labels!r}: this release keeps labels {self.labels}; fit with "
                 "protect_labels=True to hide label changes."
             )
-        bound = self.bound if labels == self.labels else self.bound.labels_public()
         radius = self.radius if radius is None else float(radius)
         euclidean = euclidean_radius(
             radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
         )
-        rho = rho_at(bound.at(euclidean), self.sigma, self.n_values)
+        rho = rho_of(self.bound, euclidean, self.sigma, self.n_values, labels == "protected")
         epsilon = total_epsilon(rho, self.delta, self.radius_epsilon)
         return Guarantee(
             radius, rho, epsilon, self.delta, labels, self.private, self.radius_epsilon
@@ -251,8 +264,9 @@ class Release:
             If a field is missing or unknown.
         """
         names = {field.name for field in fields(cls)}
-        if set(record) != names:
-            odd = sorted(set(record) ^ names)
+        optional = {field.name for field in fields(cls) if field.default is not MISSING}
+        if set(record) | optional != names:
+            odd = sorted((set(record) | optional) ^ names)
             raise ValueError(f"record: missing or unknown fields {odd}; pass Release.to_dict().")
         values = {key: _from_json(value) for key, value in record.items()}
         bound = dict(values["bound"])
@@ -260,6 +274,8 @@ class Release:
         if kind not in _BOUNDS:
             raise ValueError(f"record: unknown bound {kind!r}; pass Release.to_dict().")
         values["bound"] = _BOUNDS[kind](**bound)
+        if values.get("descent") is not None:
+            values["descent"] = Descent(**values["descent"])
         return cls(**values)
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -272,8 +288,10 @@ class Release:
         spent = ""
         if self.radius_epsilon > 0.0:
             spent = f"; with the radius epsilon={self.guarantee().epsilon:.4g}"
+        blocks = "class blocks" if self.descent is None else "steps"
         return [
             ("head", self.head),
+            ("mechanism", self._mechanism()),
             ("data", shape),
             ("hides", f"one record's substitution within {self.radius:g} ({self.metric})"),
             ("labels", self.labels),
@@ -282,11 +300,17 @@ class Release:
                 f"epsilon={self.epsilon:g}, delta={self.delta:g} (rho={self.rho:.4f}){spent}",
             ),
             ("at full radius", f"epsilon={self.epsilon_full_radius:.4g}, labels {self.labels}"),
-            ("sensitivity", f"{_range(self.sensitivity)}, {self.theorem}"),
-            ("noise scale", f"{_range(self.sigma)}, {self.sampler}"),
+            ("sensitivity", f"{_range(self.sensitivity, blocks)}, {self.theorem}"),
+            ("noise scale", f"{_range(self.sigma, blocks)}, {self.sampler}"),
             ("private", private.get(str(self.private), str(self.private))),
             ("assumes", "; ".join(self.assumptions)),
         ]
+
+    def _mechanism(self) -> str:
+        if self.descent is None:
+            return "noise on the minimiser" if self.tol > 0.0 else "noise on the parameters"
+        clip = "unclipped" if self.descent.clip is None else f"clipped at {self.descent.clip:g}"
+        return f"noise on the gradients of {self.descent.n_steps} steps, {clip}"
 
     def __str__(self) -> str:
         rows = self._rows()
@@ -317,6 +341,16 @@ def rho_at(sensitivity: np.ndarray, sigma: Blocks, n_values: int) -> float:
     return math.nextafter(float(ratio) + grid_slack(n_values), math.inf)
 
 
+def rho_of(bound: Bound, radius: float, sigma: Blocks, n_values: int, label_change: bool) -> float:
+    """Rho of a release with this bound and noise at a Euclidean radius.
+
+    ``label_change`` is whether label changes count, for a release that may or may not hide them.
+    """
+    if isinstance(bound, TranscriptBound):
+        return bound.rho(radius, label_change)
+    return rho_at(replace(bound, label_change=label_change).at(radius), sigma, n_values)
+
+
 def total_epsilon(rho: float, delta: float, radius_epsilon: float) -> float:
     """Epsilon of a Gaussian release beside a pure one: the better of two compositions."""
     epsilon = epsilon_from_rho(rho, delta)
@@ -327,10 +361,12 @@ def total_epsilon(rho: float, delta: float, radius_epsilon: float) -> float:
     return min(summed, epsilon_from_rho(total, delta))
 
 
-def _range(values: Blocks) -> str:
+def _range(values: Blocks, blocks: str) -> str:
     if isinstance(values, float):
         return f"{values:.4g}"
-    return f"{min(values):.4g} to {max(values):.4g} over {len(values)} class blocks"
+    if not values:
+        return "known after the steps"
+    return f"{min(values):.4g} to {max(values):.4g} over {len(values)} {blocks}"
 
 
 def _to_json(value: Any) -> Any:

@@ -20,7 +20,7 @@ changes and rounding are proved in this package's documentation.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -133,10 +133,6 @@ class PrototypeBound:
             if sum(self.class_counts) != self.n_samples:
                 raise ValueError("class_counts must add up to n_samples.")
 
-    def labels_public(self) -> "PrototypeBound":
-        """The bound restricted to same-label substitutions."""
-        return replace(self, label_change=False)
-
     @property
     def theorem(self) -> str:
         """What the bound rests on, in one line."""
@@ -222,10 +218,6 @@ class MinimizerBound:
             "paper": "G = L_z r (Margaryan & Gupta)",
         }[self.method]
         return f"G / (alpha n) + 2 tol / alpha: {self.loss} minimiser, {gap}"
-
-    def labels_public(self) -> "MinimizerBound":
-        """The bound restricted to same-label substitutions."""
-        return replace(self, label_change=False)
 
     def gap(self, radius: float) -> float:
         """Gradient gap at a Euclidean radius, with the allowance for rounded rows."""
