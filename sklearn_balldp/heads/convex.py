@@ -17,7 +17,7 @@ from ..privacy.release import Release, total_epsilon
 from ..privacy.sensitivity import METHODS, MinimizerBound, minimizer_norm_bound
 from ..privacy.transcript import Descent, TranscriptBound
 from .base import BaseBallDPClassifier, Neighbours, Problem
-from .descent import default_learning_rate, descend
+from .descent import CONSTANT, default_learning_rate, descend
 from .gradients import MeanGradient
 from .objectives import LOSSES, LinearObjective, ReplacedRecord, gradient_rounding
 from .solver import SINGLE_BLAS_THREAD, hessian_factor, minimise, newton_step
@@ -117,7 +117,7 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
             n_features=problem.X.shape[1],
             n_scores=LOSSES[loss]().n_scores(problem.n_classes),
             norm_bound=problem.norm_bound,
-            fit_intercept=bool(self.fit_intercept),
+            constant=CONSTANT * problem.norm_bound if self.fit_intercept else 0.0,
             n_steps=n_steps,
             clip=clip,
             label_change=bool(self.protect_labels),
@@ -186,6 +186,8 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
                 full_radius(problem.norm_bound),
                 keep=bool(self.keep_transcript),
             )
+        if bound.constant > 0.0:
+            parameters[:, -1] *= bound.constant
         spent = [full / sigma for full, sigma in zip(steps.full, steps.sigma, strict=True)]
         slack = math.sqrt(bound.n_steps) * grid_slack(bound.n_values)
         ex_post = total_epsilon(compose(spent) + slack, release.delta, release.radius_epsilon)
@@ -254,7 +256,7 @@ def mean_gradient(problem: Problem, bound: TranscriptBound, pool: Any = None) ->
         problem.codes,
         problem.n_classes,
         norm_bound=bound.norm_bound,
-        fit_intercept=bound.fit_intercept,
+        constant=bound.constant,
         clip=bound.clip,
         pool=pool,
     )

@@ -11,9 +11,12 @@ from ..privacy.transcript import Descent, TranscriptBound
 from .gradients import MeanGradient
 from .objectives import LOSSES, Array
 
+#: Constant that augments the rows, in units of B: a smaller one takes less of the noise, and moves
+#: intercepts more slowly.
+CONSTANT = 0.5
 #: Standard deviation, in units of 1 / B, that the noise of all steps together would give one
 #: parameter if nothing pulled it back: what the default step size aims at.
-ACCUMULATED_NOISE = 2.0
+ACCUMULATED_NOISE = 1.5
 #: Largest total step, in units of 1 / B and for gradients of the clipping norm.
 LONGEST_PATH = 3e4
 # Iterates stay within this norm, in units of 1 / B: a step size that diverges gives no infinity.
@@ -26,7 +29,7 @@ class Transcript:
 
     Parameters
     ----------
-    gradients : ndarray of shape (n_steps, n_scores, n_features + fit_intercept)
+    gradients : ndarray of shape (n_steps, n_scores, n_columns)
         Noisy mean gradients of the loss, clipped record by record; without the regulariser.
     iterates : ndarray of the same shape
         Parameters at which they were taken.
@@ -66,7 +69,7 @@ class Iterates:
         alpha: float,
         precision: DTypeLike = np.float64,
     ) -> None:
-        shape = (n_runs, bound.n_scores, bound.n_features + int(bound.fit_intercept))
+        shape = (n_runs, bound.n_scores, bound.n_columns)
         self.thetas = np.zeros(shape)
         self._velocity, self._total = np.zeros(shape), np.zeros(shape)
         self._descent, self._alpha, self._precision = descent, alpha, precision
@@ -140,7 +143,7 @@ def descend(
 
     Returns
     -------
-    parameters : ndarray of shape (n_scores, n_features + fit_intercept)
+    parameters : ndarray of shape (n_scores, n_columns)
         The released model.
     steps : Steps
         What was released on the way.
@@ -187,7 +190,7 @@ def default_learning_rate(
     float
     """
     norm_bound = bound.norm_bound
-    augmented = math.hypot(norm_bound, float(bound.fit_intercept))
+    augmented = math.hypot(norm_bound, bound.constant)
     stable = (1.0 + momentum) / (LOSSES[bound.loss]().curvature_bound * augmented**2)
     # Without a limit on gradients only the stable step size is left.
     rates = [

@@ -1,4 +1,4 @@
-r"""Mean gradients of clipped records, at any parameters, with a bound on what rounding moves.
+r"""Mean gradients of records at any parameters, with a bound on what rounding moves.
 
 Rows keep their precision: float32 is computed in float32, which halves the time of a pass. That is
 accounted for as follows. A computed mean is a sum over small blocks of rows, added up in float64.
@@ -36,10 +36,10 @@ class MeanGradient:
         Number of classes.
     norm_bound : float
         Radius of the admissible ball, onto which rows are projected.
-    fit_intercept : bool
-        Whether rows are augmented by a constant 1.
+    constant : float
+        Constant that rows are augmented by; 0 for no intercept.
     clip : float or None
-        Norm to which the gradient of each record is clipped.
+        Norm to which the residual of each record, its derivative by the scores, is clipped.
     pool : Executor, optional
         Threads for the passes.
 
@@ -57,7 +57,7 @@ class MeanGradient:
         n_classes: int,
         *,
         norm_bound: float,
-        fit_intercept: bool,
+        constant: float,
         clip: float | None,
         pool: Executor | None = None,
     ) -> None:
@@ -68,22 +68,8 @@ class MeanGradient:
             raise FloatingPointError("rows hold NaN or infinity.") from None
         self.loss, self.codes, self.clip = LOSSES[loss](), codes, clip
         self.X = rows.astype(np.promote_types(rows.dtype, np.float32), copy=False)
-        self.norm_bound, self.fit_intercept = norm_bound, fit_intercept
-        self.shape = (self.loss.n_scores(n_classes), X.shape[1] + int(fit_intercept))
-        self._norms = self._measure() if clip is not None else None
-
-    def _measure(self) -> NDArray[np.floating]:
-        """Norms of the augmented rows."""
-        norms = np.empty(len(self.X), dtype=self.X.dtype)
-
-        def measure(start: int, stop: int) -> None:
-            for first in range(start, stop, self._chunk):
-                block = self.X[first : min(first + self._chunk, stop)]
-                squares = np.vecdot(block, block) + block.dtype.type(self.fit_intercept)
-                np.sqrt(squares, out=norms[first : first + len(block)])
-
-        map_row_ranges(measure, *self.X.shape, self._pool)
-        return norms
+        self.norm_bound, self.constant = norm_bound, float(constant)
+        self.shape = (self.loss.n_scores(n_classes), X.shape[1] + int(constant > 0.0))
 
     @property
     def _chunk(self) -> int:
@@ -95,7 +81,7 @@ class MeanGradient:
 
         Parameters
         ----------
-        thetas : ndarray of shape (n_parameters, n_scores, n_features + fit_intercept)
+        thetas : ndarray of shape (n_parameters, n_scores, n_columns)
             Parameters; values that the rows' precision holds (:meth:`representable`).
 
         Returns
@@ -105,6 +91,7 @@ class MeanGradient:
         n_features, n_columns = self.X.shape[1], thetas.shape[0] * thetas.shape[1]
         columns = thetas.reshape(n_columns, -1).astype(self.X.dtype)
         weights = np.ascontiguousarray(columns[:, :n_features].T)
+        offsets = (self.constant * columns[:, -1]).astype(self.X.dtype).reshape(thetas.shape[:2])
 
         def evaluate(start: int, stop: int) -> Array:
             total = np.zeros((n_columns, thetas.shape[2]))
@@ -114,15 +101,15 @@ class MeanGradient:
                 # One column is a matrix-vector product, which BLAS runs faster as such.
                 scores = block @ (weights[:, 0] if n_columns == 1 else weights)
                 scores = scores.reshape(len(block), *thetas.shape[:2])
-                if self.fit_intercept:
-                    scores += columns[:, -1].reshape(thetas.shape[:2])
+                if self.constant > 0.0:
+                    scores += offsets
                 residuals = self.loss.residuals(scores, self.codes[rows])
-                if self._norms is not None:
-                    residuals *= clipping(residuals, self._norms[rows], self.clip)
+                if self.clip is not None:
+                    clip_residuals(residuals, self.clip)
                 residuals = residuals.reshape(len(block), n_columns)
                 total[:, :n_features] += _block_sums(residuals, block)
-                if self.fit_intercept:
-                    total[:, -1] += residuals.sum(axis=0, dtype=np.float64)
+                if self.constant > 0.0:
+                    total[:, -1] += self.constant * residuals.sum(axis=0, dtype=np.float64)
             return total
 
         parts = map_row_ranges(evaluate, *self.X.shape, self._pool)
@@ -142,7 +129,7 @@ class MeanGradient:
 
         Parameters
         ----------
-        theta : ndarray of shape (n_scores, n_features + fit_intercept)
+        theta : ndarray of shape (n_scores, n_columns)
             Parameters, public.
 
         Returns
@@ -153,36 +140,31 @@ class MeanGradient:
         n_samples, n_features = self.X.shape
         u = float(np.finfo(self.X.dtype).eps)
         norm, offset = float(np.linalg.norm(theta)), 0.0
-        if self.fit_intercept:
-            norm, offset = float(np.linalg.norm(theta[:, :-1])), float(np.linalg.norm(theta[:, -1]))
-        augmented = math.hypot(self.norm_bound, float(self.fit_intercept)) * (1.0 + 1e-6)
+        if self.constant > 0.0:
+            norm = float(np.linalg.norm(theta[:, :-1]))
+            offset = self.constant * float(np.linalg.norm(theta[:, -1]))
+        augmented = math.hypot(self.norm_bound, self.constant) * (1.0 + 1e-6)
         score = norm * self.norm_bound + offset
         largest = self.loss.residual_bound(score) * math.sqrt(self.shape[0])
         evaluation = (self.shape[0] + 16.0) * u
         residual = self.loss.curvature_bound * (n_features + 4.0) * u * score + evaluation * largest
-        gradient = largest * augmented
         if self.clip is not None:
-            gradient = min(gradient, self.clip)
+            largest = min(largest, self.clip)
+        gradient = largest * augmented
         record = residual * augmented + evaluation * gradient
         block = 1.01 * _SUMMED**2 * u * gradient
         sums = (n_samples / _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
         return (record + block) / n_samples + sums
 
 
-def clipping(
-    residuals: NDArray[np.floating], norms: NDArray[np.floating], clip: float
-) -> NDArray[np.floating]:
-    """Factors, of shape (n_records, n_parameters, 1), that clip gradients to norm ``clip``.
-
-    A gradient is the residual vector of a record times its augmented row of norm ``norms``.
-    """
-    if residuals.shape[2] == 1:
-        size = np.abs(residuals)
-    else:
-        size = np.sqrt(np.vecdot(residuals, residuals))[:, :, None]
-    size *= norms[:, None, None]
-    limit = size.dtype.type(clip)
-    return limit / np.maximum(size, limit, out=size)
+def clip_residuals(residuals: NDArray[np.floating], clip: float) -> None:
+    """Clip residual vectors, the last axis, to norm ``clip``; in place."""
+    limit = residuals.dtype.type(clip)
+    if residuals.shape[-1] == 1:
+        np.clip(residuals, -limit, limit, out=residuals)
+        return
+    size = np.sqrt(np.vecdot(residuals, residuals))
+    residuals *= (limit / np.maximum(size, limit, out=size))[..., None]
 
 
 def _block_sums(residuals: NDArray[np.floating], rows: NDArray[np.floating]) -> Array:

@@ -1,13 +1,13 @@
 r"""How far one substitution can move the loss gradient at parameters that are already public.
 
 Noisy gradient descent evaluates the gradient of one record at iterates that earlier steps have
-published, so the bound may use them exactly: :func:`iterate_gap`. Clipping the gradient of every
-record to norm C bounds it once more, by the angle between the gradients of two adjacent records:
-:func:`clipped_gap`. Over all parameters both have the public limits of :func:`gap_range`.
+published, so the bound may use them exactly: :func:`iterate_gap`. The gradient of a record is its
+residual a, the derivative of the loss by the scores, times its augmented row x. Clipping the
+residual to norm C bounds the gap once more. (Clipping the gradient, as differentially private
+gradient descent does, would leave a bound in angles between rows, which is larger.) Over all
+parameters the gap has the public limits of :func:`gap_limits`.
 
-Margins are written as t = c + s z, with z the component of the row along the weights (towards
-larger loss) and s their norm; a is the size of the gradient's factor at t. The proofs are in this
-package's documentation.
+The proofs are in this package's documentation.
 """
 
 import math
@@ -35,37 +35,27 @@ class Domain:
     Parameters
     ----------
     radius : float
-        Euclidean radius r of same-label substitutions.
+        Euclidean radius r of same-label substitutions, at most ``2 * norm_bound``.
     norm_bound : float
         Radius B of the ball of rows.
-    fit_intercept : bool
-        Whether rows are augmented by a constant 1.
+    constant : float
+        Constant c that rows are augmented by; 0 for no intercept.
     """
 
     radius: float
     norm_bound: float
-    fit_intercept: bool
+    constant: float
 
     @property
     def augmented(self) -> float:
         """Largest norm of an augmented row."""
-        return math.hypot(self.norm_bound, 1.0) if self.fit_intercept else self.norm_bound
+        return math.hypot(self.norm_bound, self.constant)
 
     @property
     def shortening(self) -> float:
         """B^2 - ((B - r)+)^2, by how much the square of an adjacent row may be less."""
         r, b = self.radius, self.norm_bound
         return r * (2.0 * b - r) if r < b else b * b
-
-    @property
-    def cosine(self) -> float:
-        """Least cosine of the angle between two adjacent augmented rows.
-
-        Rows lie at distance 1 or more from the origin, from where a segment of length r is seen
-        under the angle 2 arctan(r / 2) at most. Without an intercept rows may be opposite.
-        """
-        square = 0.25 * self.radius**2
-        return (1.0 - square) / (1.0 + square) if self.fit_intercept else -1.0
 
 
 def iterate_gap(
@@ -74,7 +64,7 @@ def iterate_gap(
     radius: float,
     *,
     norm_bound: float,
-    fit_intercept: bool,
+    constant: float,
     clip: float | None = None,
     label_change: bool = False,
 ) -> float:
@@ -84,24 +74,23 @@ def iterate_gap(
     ----------
     loss : {"logistic", "softmax", "squared_hinge"}
         Loss of one record; "squared_hinge" with several scores stacks one-versus-rest heads.
-    theta : ndarray of shape (n_scores, n_features + fit_intercept)
-        Public parameters, finite; the last column is the intercept, if there is one.
+    theta : ndarray of shape (n_scores, n_features) or (n_scores, n_features + 1)
+        Public parameters, finite; the last column multiplies the constant, if there is one.
     radius : float
         Euclidean radius r of same-label substitutions; capped at ``2 * norm_bound``.
     norm_bound : float
         Radius B of the admissible ball of rows.
-    fit_intercept : bool
-        Whether rows are augmented by a constant 1.
+    constant : float
+        Constant that rows are augmented by; 0 for no intercept.
     clip : float, optional
-        Norm to which the gradient of each record is clipped; no clipping by default.
+        Norm to which the residual of each record is clipped; no clipping by default.
     label_change : bool, default=False
         Whether pairs with different labels (at any distance) are adjacent too.
 
     Returns
     -------
     float
-        Upper bound on :math:`\|g(\theta; z) - g(\theta; z')\|` over adjacent records, g the
-        (clipped) gradient of the loss.
+        Upper bound on :math:`\|a x^T - a' x'^T\|` over adjacent records.
 
     Raises
     ------
@@ -110,98 +99,109 @@ def iterate_gap(
 
     Notes
     -----
-    Logistic: the exact maximum, to half a per cent. Squared hinge: the ends of a convex function.
-    Softmax: bounds on the residual by known margins, and the identity
-    :math:`\|q x - q' x'\|^2 = \langle q - q', q \rangle \|x\|^2
-    - \langle q - q', q' \rangle \|x'\|^2 + \langle q, q' \rangle \|x - x'\|^2`.
+    One score: the exact maximum, to half a per cent. More: bounds on residuals by known margins,
+    and the identity :math:`\|a x^T - a' x'^T\|^2 = \langle a - a', a \rangle \|x\|^2
+    - \langle a - a', a' \rangle \|x'\|^2 + \langle a, a' \rangle \|x - x'\|^2`.
     """
     if not radius >= 0.0:
         raise ValueError(f"radius must be non-negative, got {radius!r}.")
     parameters = np.asarray(theta, dtype=np.float64)
     if not np.isfinite(parameters).all():
         raise ValueError("theta holds parameters that are not finite.")
-    domain = Domain(min(float(radius), 2.0 * norm_bound), float(norm_bound), fit_intercept)
-    cap = math.inf
+    domain = Domain(min(float(radius), 2.0 * norm_bound), float(norm_bound), float(constant))
+    most = math.inf if clip is None else float(clip)
     # Extreme parameters overflow to infinity, which bounds anything.
     with np.errstate(all="ignore"):
         known = _known(loss, parameters, domain)
-        if clip is not None:
-            cap = clipped_gap(float(clip), domain, cosine=known.cosine(), least=known.least())
-        gap = min(cap, known.same_label(cap))
+        gap = known.same_label(most)
         if label_change:
             change = known.label_change()
-            gap = max(gap, change if clip is None else min(change, 2.0 * float(clip)))
+            if clip is not None:
+                # The same for all parameters, so that less can be promised without label changes.
+                change = 2.0 * min(most, _LARGEST[loss]) * domain.augmented
+            gap = max(gap, change)
     return gap * _UP
 
 
 def clipped_gap(clip: float, domain: Domain, *, cosine: float, least: float = 0.0) -> float:
-    r"""Largest distance between the clipped gradients of two adjacent records of equal label.
+    r"""Gap of two rows of equal label whose residuals are clipped, from the angle between those.
 
-    With norms s, s' of the clipped gradients and cosine k of the angle between them,
-    :math:`(s - s')^2 + 2 s s' (1 - k)` is convex in (s, s') and so largest at a corner of
-    [least, clip]^2.
+    With norms s, s' of the residuals and cosine k of their angle, the square of the gap is
+    :math:`s^2 \|x\|^2 + s'^2 \|x'\|^2 - s s' k (\|x\|^2 + \|x'\|^2 - \|x - x'\|^2)`:
+    convex in (s, s') and linear in k, so largest at corners of [least, clip]^2 and [cosine, 1].
 
     Parameters
     ----------
     clip : float
-        Norm C that gradients are clipped to.
+        Norm C that residuals are clipped to.
     domain : Domain
         Rows and radius.
     cosine : float
-        Least cosine of the angle between the residual vectors of two records of equal label,
-        not negative.
+        Least cosine of the angle between the residuals of two records of equal label, not
+        negative.
     least : float, default=0.0
-        Least norm of a gradient before clipping.
+        Least norm of a residual before clipping.
 
     Returns
     -------
     float
-        Between 0 and ``2 * clip``.
     """
-    angle = domain.cosine * (cosine if domain.cosine > 0.0 else 1.0)
-    square = 2.0 - 2.0 * angle
+    square, shorter = domain.augmented**2, domain.augmented**2 - domain.shortening
     least = min(least, clip)
-    apart = math.sqrt((clip - least) ** 2 + least * clip * square)
-    return max(apart, clip * math.sqrt(square))
+
+    def corner(small: float, k: float) -> float:
+        other = small * (small - clip * k)
+        row = shorter if other < 0.0 else square
+        return (
+            clip * (clip - small * k) * square + other * row + clip * small * k * domain.radius**2
+        )
+
+    return math.sqrt(max(corner(small, k) for small in (least, clip) for k in (cosine, 1.0)))
 
 
 def _known(loss: str, theta: Array, domain: Domain) -> "_OneScore | _OneVersusRest | _Softmax":
     if loss == "softmax":
         return _Softmax(theta, domain)
-    if loss not in ("logistic", "squared_hinge"):
+    if loss not in _LARGEST:
         raise ValueError(f"loss must be logistic, softmax or squared_hinge; got {loss!r}.")
     return _OneScore(loss, theta, domain) if len(theta) == 1 else _OneVersusRest(theta, domain)
 
 
+# Limit of the norm of a residual.
+_LARGEST = {"logistic": 1.0, "softmax": math.sqrt(2.0), "squared_hinge": math.inf}
+
+
 class _OneScore:
-    """One column of scores: logistic, or the squared hinge of two classes."""
+    """One column of scores: logistic, or the squared hinge of two classes.
+
+    Margins are t = c + s z, with z the component of the row along the weights, towards larger
+    loss, and s their norm; the size of the residual is a nondecreasing function of t.
+    """
 
     def __init__(self, loss: str, theta: Array, domain: Domain) -> None:
         slopes, offsets = _split(theta, domain)
         self.domain, self.slope, self.offset = domain, float(slopes[0]), abs(float(offsets[0]))
-        self.n_features = theta.shape[1] - int(domain.fit_intercept)
-        self.factor = _LOGISTIC if loss == "logistic" else _HINGE
+        self.size = _logistic_size if loss == "logistic" else _hinge_size
+        self.n_features = theta.shape[1] - int(domain.constant > 0.0)
 
-    def same_label(self, cap: float) -> float:
-        """Gap of two rows of equal label, or ``cap`` if that is less; the worse label counts."""
+    def same_label(self, clip: float) -> float:
+        """The worse of the two labels."""
         domain, slope = self.domain, self.slope
-        # Limits that need no search: factors of at most one, ends in the smaller factor, and a
-        # Lipschitz constant.
-        if self.factor is _LOGISTIC:
-            limit, steepest = max(domain.augmented, domain.radius), 0.25
-        else:
-            height = np.asarray(1.0 + self.offset + slope * domain.norm_bound)
-            limit = 2.0 * math.sqrt(float(_hinge_ends(height, np.asarray(slope), domain)))
-            steepest = 2.0
-        largest = float(self.factor.value(np.asarray(self.offset + slope * domain.norm_bound)))
-        lipschitz = (largest + steepest * slope * domain.augmented) * domain.radius
-        cap, gap = min(cap, limit, lipschitz), 0.0
-        # Two rows across the weights have equal factors: a gap that some pair attains.
-        across = float(self.factor.value(np.asarray(self.offset))) * domain.radius
+        size = self.size(clip)
+        largest = float(size.value(np.asarray(self.offset + slope * domain.norm_bound)))
+        # Limits that need no search: corners of [0, largest]^2, and a Lipschitz constant.
+        cap = largest * max(domain.augmented, domain.radius)
+        lipschitz = (
+            largest * domain.radius + size.steepest * slope * domain.radius * domain.augmented
+        )
+        cap = min(cap, lipschitz)
+        # Two rows across the weights have equal residuals: a gap that some pair attains.
+        across = float(size.value(np.asarray(self.offset))) * domain.radius
         if self.n_features > 1 and across * (1.0 + _EXCESS) >= cap:
             return cap
+        gap = 0.0
         for centre in (self.offset, -self.offset):
-            gap = _certified_gap(self.factor, centre, slope, domain, gap, cap)
+            gap = _certified_gap(size, centre, slope, domain, gap, cap)
             if gap >= cap or self.offset == 0.0:
                 break
         return min(gap, cap)
@@ -209,65 +209,87 @@ class _OneScore:
     def label_change(self) -> float:
         """Largest gradients of the two labels, added up."""
         reach = self.slope * self.domain.norm_bound
-        factors = [self.factor.value(np.asarray(c + reach)) for c in (self.offset, -self.offset)]
-        return self.domain.augmented * float(sum(factors))
-
-    def least(self) -> float:
-        """Least norm of a gradient."""
-        if not self.domain.fit_intercept:
-            return 0.0
-        margin = -self.offset - self.slope * self.domain.norm_bound
-        return float(self.factor.value(np.asarray(margin)))
-
-    def cosine(self) -> float:
-        """Residuals of equal label have equal signs."""
-        return 1.0
+        value = self.size(math.inf).value
+        sizes = [value(np.asarray(centre + reach)) for centre in (self.offset, -self.offset)]
+        return self.domain.augmented * float(sum(sizes))
 
 
-class _OneVersusRest:
+class _Residuals:
+    """Residual vectors of two scores or more: bounds on their norms, distance and angle."""
+
+    domain: Domain
+    #: Largest and least norm, and largest distance between those of adjacent records.
+    largest: float
+    least: float
+    move: float
+    #: Least cosine between two residuals of equal label, whatever the parameters.
+    any_cosine: float
+
+    def same_label(self, clip: float) -> float:
+        """Least of the triangle inequality, the identity, and what is known of the angle."""
+        domain, size = self.domain, min(self.largest, clip)
+        # Clipping is a projection, which moves residuals no further apart.
+        triangle = size * domain.radius + self.move * domain.augmented
+        identity = (
+            self.move * (domain.augmented**2 * self.move + size * domain.shortening)
+            + (size * domain.radius) ** 2
+        )
+        bounds = [triangle, math.sqrt(identity)]
+        cosine = max(self.any_cosine, _cosine(self.move, self.least))
+        if size < math.inf:
+            bounds.append(clipped_gap(size, domain, cosine=cosine, least=self.least))
+        return min(bound for bound in bounds if not math.isnan(bound))
+
+
+class _OneVersusRest(_Residuals):
     """Squared hinges of one score a class, stacked."""
+
+    any_cosine = 0.0  # equal signs, head by head
 
     def __init__(self, theta: Array, domain: Domain) -> None:
         self.domain = domain
         self.slopes, self.offsets = _split(theta, domain)
         # Rows: a record of the head's own class, a record of the rest.
         signed = np.stack([-self.offsets, self.offsets])
-        self.heights = np.maximum(1.0 + signed + self.slopes * domain.norm_bound, 0.0)
+        reach = self.slopes * domain.norm_bound
+        self.heights = np.maximum(1.0 + signed + reach, 0.0)
+        lowest = np.maximum(1.0 + signed - reach, 0.0) ** 2
+        own, rest = self.heights**2
+        self.largest = 2.0 * math.sqrt(rest.sum() + max(float((own - rest).max()), 0.0))
+        own, rest = lowest
+        self.least = 2.0 * math.sqrt(max(rest.sum() + float((own - rest).min()), 0.0))
+        self.move = 2.0 * float(np.linalg.norm(self.slopes)) * domain.radius
 
-    def _moves(self, domain: Domain) -> Array:
+    def _moves(self, radius: float) -> Array:
         """Squared gap of each head, for both labels: ends of a convex function."""
-        return 4.0 * _hinge_ends(self.heights, self.slopes, domain)
+        domain = replace(self.domain, radius=radius)
+        square, drop = domain.augmented**2, domain.shortening
+        difference = np.minimum(self.slopes * radius, self.heights)
+        lower = self.heights - difference
+        apart = difference * (difference * square + lower * drop)
+        apart += self.heights * lower * radius**2
+        return 4.0 * np.maximum(self.heights**2 * radius**2, apart)
 
-    def same_label(self, cap: float) -> float:
-        """Every head but one sees a record of the rest."""
-        own, rest = self._moves(self.domain)
-        return math.sqrt(rest.sum() + max(float((own - rest).max()), 0.0))
+    def same_label(self, clip: float) -> float:
+        """As for all residuals, or head by head: every head but one sees a record of the rest."""
+        bound = super().same_label(clip)
+        if clip < self.largest:
+            return bound
+        own, rest = self._moves(self.domain.radius)
+        return min(bound, math.sqrt(rest.sum() + max(float((own - rest).max()), 0.0)))
 
     def label_change(self) -> float:
         """Two heads see their label change, the others a move of at most the diameter."""
-        other = self._moves(replace(self.domain, radius=2.0 * self.domain.norm_bound)).max(axis=0)
+        other = self._moves(2.0 * self.domain.norm_bound).max(axis=0)
         flip = (2.0 * self.heights.sum(axis=0) * self.domain.augmented) ** 2
         extra = np.sort(np.maximum(flip - other, 0.0))
         return math.sqrt(other.sum() + extra[-2:].sum())
 
-    def _least_residual(self) -> float:
-        reach = self.slopes * self.domain.norm_bound
-        own = np.maximum(1.0 - self.offsets - reach, 0.0) ** 2
-        rest = np.maximum(1.0 + self.offsets - reach, 0.0) ** 2
-        return 2.0 * math.sqrt(max(rest.sum() + float((own - rest).min()), 0.0))
 
-    def least(self) -> float:
-        """Least norm of a gradient."""
-        return self._least_residual() if self.domain.fit_intercept else 0.0
-
-    def cosine(self) -> float:
-        """Residuals have equal signs head by head, and move by a Lipschitz constant."""
-        moved = 2.0 * float(np.linalg.norm(self.slopes)) * self.domain.radius
-        return max(0.0, _cosine(moved, self._least_residual()))
-
-
-class _Softmax:
+class _Softmax(_Residuals):
     """Cross-entropy of two scores or more."""
+
+    any_cosine = 0.5  # residuals are (1 - p_y)(q - e_y), q a distribution over other classes
 
     def __init__(self, theta: Array, domain: Domain) -> None:
         self.domain = domain
@@ -275,8 +297,8 @@ class _Softmax:
         # Adding one vector to every class changes nothing.
         theta = theta - theta.mean(axis=0)
         weights, offsets = theta, np.zeros(n_classes)
-        if domain.fit_intercept:
-            weights, offsets = theta[:, :-1], theta[:, -1]
+        if domain.constant > 0.0:
+            weights, offsets = theta[:, :-1], theta[:, -1] * domain.constant
         gram = weights @ weights.T
         squares = np.diag(gram)
         pairs = squares[:, None] + squares
@@ -294,37 +316,21 @@ class _Softmax:
         most, least = others(lead + reach), others(lead - reach)
         rival = np.where(off, expit(lead + reach), 0.0).max(axis=1)
         self.sizes = np.sqrt(most * (most + np.minimum(rival, most)))
-        self.least_residual = float(least.min()) * math.sqrt(n_classes / (n_classes - 1.0))
+        self.largest = float(self.sizes.max())
+        self.least = float(least.min()) * math.sqrt(n_classes / (n_classes - 1.0))
         spectral = max(float(np.linalg.eigvalsh(gram)[-1]), 0.0) + float(error.sum())
         self.move = min(0.5 * math.sqrt(spectral) * domain.radius, math.sqrt(2.0))
-
-    def same_label(self, cap: float) -> float:
-        """Least of the triangle inequality, the identity, and the corners of the simplex."""
-        domain, size, move = self.domain, float(self.sizes.max()), self.move
-        radius, augmented = domain.radius, domain.augmented
-        triangle = size * radius + move * augmented
-        identity = move * (augmented**2 * move + size * domain.shortening) + (size * radius) ** 2
-        corners = max(math.sqrt(2.0) * radius, math.hypot(math.sqrt(2.0) * augmented, radius))
-        return min(triangle, math.sqrt(identity), corners)
 
     def label_change(self) -> float:
         """The two largest residuals, at any two rows."""
         return float(np.sort(self.sizes)[-2:].sum()) * self.domain.augmented
 
-    def least(self) -> float:
-        """Least norm of a gradient."""
-        return self.least_residual if self.domain.fit_intercept else 0.0
-
-    def cosine(self) -> float:
-        """At least 1/2: residuals are (1 - p_y)(q - e_y), q a distribution over other classes."""
-        return max(0.5, _cosine(self.move, self.least_residual))
-
 
 def _split(theta: Array, domain: Domain) -> tuple[Array, Array]:
     """Norms of the weights, rounded up, and intercepts."""
     weights, offsets = theta, np.zeros(len(theta))
-    if domain.fit_intercept:
-        weights, offsets = theta[:, :-1], theta[:, -1]
+    if domain.constant > 0.0:
+        weights, offsets = theta[:, :-1], theta[:, -1] * domain.constant
     return np.linalg.norm(weights, axis=1) * _UP, offsets
 
 
@@ -336,78 +342,88 @@ def _cosine(moved: float, least: float) -> float:
     return 1.0 - 0.5 * (moved / least) ** 2 if moved < 2.0 * least else -1.0
 
 
-def _hinge_ends(heights: Array, slopes: Array, domain: Domain) -> Array:
-    """Square of the gap of h x over 0 <= h <= height and |h - h'| <= slope r: ends in h'."""
-    square, drop = domain.augmented**2, domain.shortening
-    difference = np.minimum(slopes * domain.radius, heights)
-    lower = heights - difference
-    apart = difference * (difference * square + lower * drop) + heights * lower * domain.radius**2
-    return np.maximum(heights**2 * domain.radius**2, apart)
-
-
 @dataclass(frozen=True)
-class _Factor:
-    """Size of a gradient's factor as a nondecreasing function of t, and its differences.
+class _Size:
+    """Size of a residual as a nondecreasing function of t, its slope and its differences.
 
-    ``rises(low, high, least, most)`` bounds factor(t + s) - factor(t) below and above, over
-    t in [low, high] and s in [least, most].
+    ``rises(low, high, least, most)`` bounds size(t + s) - size(t) below and above, over t in
+    [low, high] and s in [least, most].
     """
 
     value: Callable[[Array], Array]
+    steepest: float
     rises: Callable[[Array, Array, Array, Array], tuple[Array, Array]]
 
 
-def _logistic_rise(t: Array, step: Array) -> Array:
-    """sigmoid(t + step) - sigmoid(t), without cancellation."""
-    return expit(t + step) * expit(-t) * -np.expm1(-step)
+def _one_peak(
+    rise: Callable[[Array, Array], Array], peak: Callable[[Array], Array]
+) -> Callable[[Array, Array, Array, Array], tuple[Array, Array]]:
+    """Bounds on a rise that grows with the step, and with t up to ``peak(step)``, then falls."""
+
+    def rises(low: Array, high: Array, least: Array, most: Array) -> tuple[Array, Array]:
+        ends = np.minimum(rise(low, least), rise(high, least))
+        return ends, rise(np.clip(peak(most), low, high), most)
+
+    return rises
 
 
-def _logistic_rises(low: Array, high: Array, least: Array, most: Array) -> tuple[Array, Array]:
-    # One peak, at -step / 2; least at an end.
-    peak = np.clip(-0.5 * most, low, high)
-    ends = np.minimum(_logistic_rise(low, least), _logistic_rise(high, least))
-    return ends, _logistic_rise(peak, most)
+def _logistic_size(clip: float) -> _Size:
+    """min(sigmoid(t), clip)."""
+    edge = math.log(clip / (1.0 - clip)) if clip < 1.0 else math.inf
 
+    def value(t: Array) -> Array:
+        return np.minimum(expit(t), clip)
 
-def _hinge(t: Array) -> Array:
-    return 2.0 * np.maximum(1.0 + t, 0.0)
-
-
-def _hinge_rises(low: Array, high: Array, least: Array, most: Array) -> tuple[Array, Array]:
     def rise(t: Array, step: Array) -> Array:
-        return 2.0 * np.clip(1.0 + t + step, 0.0, step)
+        # sigmoid(t + s) - sigmoid(t) without cancellation, up to the edge.
+        step = np.clip(edge - t, 0.0, step)
+        return expit(t + step) * expit(-t) * -np.expm1(-step)
 
-    return rise(low, least), rise(high, most)
+    def peak(step: Array) -> Array:
+        return np.minimum(-0.5 * step, edge - step)
+
+    return _Size(value, 0.25, _one_peak(rise, peak))
 
 
-_LOGISTIC = _Factor(expit, _logistic_rises)
-_HINGE = _Factor(_hinge, _hinge_rises)
+def _hinge_size(clip: float) -> _Size:
+    """min(2 (1 + t)+, clip)."""
+    edge = 0.5 * clip - 1.0
+
+    def value(t: Array) -> Array:
+        return 2.0 * np.clip(1.0 + t, 0.0, 1.0 + edge)
+
+    def rise(t: Array, step: Array) -> Array:
+        return 2.0 * np.clip(np.minimum(t + step, edge) - np.maximum(t, -1.0), 0.0, None)
+
+    def peak(step: Array) -> Array:
+        return edge - step
+
+    return _Size(value, 2.0, _one_peak(rise, peak))
 
 
 def _certified_gap(
-    factor: _Factor, centre: float, slope: float, domain: Domain, reached: float, cap: float
+    size: _Size, centre: float, slope: float, domain: Domain, reached: float, cap: float
 ) -> float:
     r"""Gap of two rows of one label, by splitting cells; ``reached`` or ``cap`` where they decide.
 
-    Rows have components z' and z = z' + s along the weights, s in [0, r], factors a' <= a, and
+    Rows have components z' and z = z' + s along the weights, s in [0, r], residuals a' <= a, and
     n' and n across them, :math:`n \le \min(c, c' + q)`, :math:`c^2 = B^2 - z^2`,
     :math:`q^2 = r^2 - s^2`. The square of the gap is at most
 
     .. math:: e (a - a')^2 + ((a - a') z + a' s)^2 + ((a - a') n + a' \min(q, n + c'))^2
 
-    with e = 1 under an intercept, and some pair attains it.
+    with e the square of the constant, and some pair attains it.
     """
     bound, radius = domain.norm_bound, domain.radius
     if radius == 0.0:
         return reached
-    constant = float(domain.fit_intercept)
 
     def squares(p0: Array, p1: Array, s0: Array, s1: Array) -> Array:
         """Upper bound over z' in [p0, p1], s in [s0, s1]; exact for points."""
         z0, z1 = p0 + s0, np.minimum(p1 + s1, bound)
         t0, t1 = centre + slope * p0, centre + slope * p1
-        less, more = factor.rises(t0, t1, slope * s0, slope * s1)
-        smaller0, smaller1 = factor.value(t0), factor.value(t1)
+        less, more = size.rises(t0, t1, slope * s0, slope * s1)
+        smaller0, smaller1 = size.value(t0), size.value(t1)
         along1 = np.where(z1 > 0.0, more, less) * z1 + smaller1 * s1
         along0 = np.where(z0 > 0.0, less, more) * z0 + smaller0 * s0
         along = np.maximum(np.abs(along0), np.abs(along1))
@@ -416,7 +432,7 @@ def _certified_gap(
         q = np.sqrt(np.maximum(radius**2 - s0**2, 0.0))
         n = np.minimum(c, c_other + q)
         across = more * n + smaller1 * np.minimum(q, n + c_other)
-        return constant * more**2 + along**2 + across**2
+        return domain.constant**2 * more**2 + along**2 + across**2
 
     edges_p = np.linspace(-bound, bound, _CELLS + 1)
     edges_s = np.linspace(0.0, radius, _CELLS + 1)
@@ -468,20 +484,20 @@ def gap_limits(
     n_scores: int,
     n_features: int,
     norm_bound: float,
-    fit_intercept: bool,
+    constant: float,
     clip: float | None = None,
     label_change: bool = False,
 ) -> GapLimits:
     r"""Smallest and largest value of :func:`iterate_gap` over all parameters.
 
-    Two rows r apart across all weights have equal scores, so that no parameters make the gap of
+    Two rows r apart across all weights have equal residuals, so that no parameters make the gap of
     equal labels smaller than r times the least residual of the worst label: 1/2 (logistic),
     :math:`\sqrt{1 - 1/K}` (softmax), 2 (squared hinge), given a feature more than the weights
     span.
 
     Parameters
     ----------
-    loss, radius, norm_bound, fit_intercept, clip, label_change
+    loss, radius, norm_bound, constant, clip, label_change
         As in :func:`iterate_gap`.
     n_scores, n_features : int
         Shape of the parameters.
@@ -490,32 +506,32 @@ def gap_limits(
     -------
     GapLimits
     """
-    domain = Domain(min(float(radius), 2.0 * norm_bound), float(norm_bound), fit_intercept)
-    r, augmented = domain.radius, domain.augmented
-    rest = n_scores - 1
-    # Least residual, gap and label change; dimension that the weights span; cosine of residuals.
+    domain = Domain(min(float(radius), 2.0 * norm_bound), float(norm_bound), float(constant))
+    r, augmented, rest = domain.radius, domain.augmented, n_scores - 1
+    largest = _LARGEST[loss] if clip is None else min(_LARGEST[loss], float(clip))
+    # Residual of the worst label, dimension that weights span, and change of a label.
     if loss == "logistic":
-        least, most = 0.5 * r, max(augmented, r)
-        change, most_change = augmented, 2.0 * augmented
-        spanned, cosine = 1, 1.0
+        residual, spanned, change = 0.5, 1, augmented
     elif loss == "softmax":
-        least = math.sqrt(rest / n_scores) * r
-        most = max(math.sqrt(2.0) * r, math.hypot(math.sqrt(2.0) * augmented, r))
         second = (rest - 1.0) / rest * math.sqrt(n_scores / rest)
-        change = (math.sqrt(rest / n_scores) + second) * augmented
-        most_change, spanned, cosine = 2.0 * math.sqrt(2.0) * augmented, rest, 0.5
+        residual, spanned = math.sqrt(rest / n_scores), rest
+        change = (residual + second) * augmented
     else:
-        least, most = 2.0 * r, math.inf
+        residual, spanned = 2.0, n_scores
         change = 4.0 * augmented * (math.sqrt(2.0) if rest else 1.0)
-        most_change, spanned, cosine = math.inf, n_scores, 0.0 if rest else 1.0
-    if n_features <= spanned:
-        least = 0.0
-    if clip is not None:
-        # The angle between rows remains when that between residuals vanishes.
-        angle = math.sqrt(2.0 - 2.0 * domain.cosine)
-        least = min(least, float(clip) * angle)
-        most = min(most, clipped_gap(float(clip), domain, cosine=cosine))
-        change, most_change = min(change, 2.0 * float(clip)), min(most_change, 2.0 * float(clip))
+    least = min(residual, largest) * r if n_features > spanned else 0.0
+    if not math.isfinite(largest):
+        most = math.inf
+    elif loss == "softmax":
+        # Residuals without a limit of their own peak at corners of the simplex: cosine 1/2 too.
+        most = clipped_gap(largest, domain, cosine=0.5)
+    elif n_scores > 1:
+        most = clipped_gap(largest, domain, cosine=0.0)
+    else:
+        most = largest * max(augmented, r)
     if label_change:
-        least, most = max(least, change), max(most, most_change)
-    return GapLimits(least / _UP, most * _UP)
+        most_change = 2.0 * largest * augmented
+        least = max(least, change if clip is None else most_change)
+        most = max(most, most_change)
+    # Further than the bound itself is rounded.
+    return GapLimits(least / _UP, most * _UP**2)

@@ -69,8 +69,8 @@ class TranscriptBound:
         Number of records, of features, and of score columns.
     norm_bound : float
         Radius of the admissible ball.
-    fit_intercept : bool
-        Whether rows are augmented by a constant 1.
+    constant : float
+        Constant that rows are augmented by; 0 for no intercept.
     n_steps : int
         Number of steps.
     clip : float or None
@@ -86,7 +86,7 @@ class TranscriptBound:
     n_features: int
     n_scores: int
     norm_bound: float
-    fit_intercept: bool
+    constant: float
     n_steps: int
     clip: float | None
     label_change: bool
@@ -105,9 +105,14 @@ class TranscriptBound:
         return f"gradient gap at each public iterate / n{clipped}{change}"
 
     @property
+    def n_columns(self) -> int:
+        """Parameters of one score."""
+        return self.n_features + int(self.constant > 0.0)
+
+    @property
     def n_values(self) -> int:
         """Values that one step releases."""
-        return self.n_scores * (self.n_features + int(self.fit_intercept))
+        return self.n_scores * self.n_columns
 
     def sensitivity(
         self,
@@ -120,7 +125,7 @@ class TranscriptBound:
 
         Parameters
         ----------
-        theta : ndarray of shape (n_scores, n_features + fit_intercept)
+        theta : ndarray of shape (n_scores, n_features) or (n_scores, n_features + 1)
             Iterate that the gradient is taken at.
         radius : float
             Euclidean radius.
@@ -138,7 +143,7 @@ class TranscriptBound:
             theta,
             radius * (1.0 + ROUNDING),
             norm_bound=self.norm_bound * (1.0 + ROUNDING),
-            fit_intercept=self.fit_intercept,
+            constant=self.constant,
             clip=self.clip,
             label_change=self.label_change if label_change is None else label_change,
         )
@@ -166,7 +171,7 @@ class TranscriptBound:
             n_scores=self.n_scores,
             n_features=self.n_features,
             norm_bound=self.norm_bound * (1.0 + ROUNDING),
-            fit_intercept=self.fit_intercept,
+            constant=self.constant,
             clip=self.clip,
             label_change=label_change,
         )
