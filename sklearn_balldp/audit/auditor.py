@@ -34,7 +34,8 @@ from .trials import Setting, SupportAudit, audit_support, hidden_records, simula
 FALSE_ALARM = 1e-6
 _ATTACKS = {
     "success": "the MAP attack",
-    "replay": "the attack that replays noise of an earlier release",
+    "last_iterate": "the attack on the released model alone",
+    "replay": "the attack that replays earlier noise",
     "transfer": "the attack that reads noise off another block",
 }
 # Keeps the auditor's stream apart from that of a head with the same seed.
@@ -123,7 +124,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Labels.
     report_ : DataFrame
         One row a trial: repeat, support, hidden record and guess (positions among the support's
-        candidates), whether the guess succeeded, and the posterior of the truth. With
+        candidates), whether the guess succeeded, and the posterior of the truth. For noisy
+        gradients the guess is from the whole transcript, and "last_iterate" says whether one from
+        the released model alone succeeded. With
         ``noise="mechanism"`` also whether attacks that assume reused noise succeeded.
     supports_ : DataFrame
         One row a support: anchor (position in ``X``), label, rows in its ball, candidates
@@ -141,7 +144,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Upper bounds on the success probability, means over supports: "dp", "rdp", "direct" as the
         release states them; "anchor", "ball" (reference: centre of a small enclosing ball) and
         "support" from the candidate models; "bayes" is no bound but the best attack's own success,
-        estimated by simulation. "support" is missing for ``eta > 0``; guesses are candidates.
+        estimated by simulation. "support" is missing for ``eta > 0``; guesses are candidates. For
+        noisy gradients "anchor", "ball" and "support" are missing: they depend on the path.
     guarantee_holds_ : bool
         False when an exact test (level 1e-6, so that searches of many fits raise no false alarm)
         puts the success of an attack above the direct certificate, or when candidate models lie
@@ -424,7 +428,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             head=head,
             problem=problem,
             left_in=left_in,
-            neighbours=head._neighbours(problem, release.bound),
+            neighbours=None
+            if release.mechanism == "gradient"
+            else head._neighbours(problem, release.bound),
             guarantee=release.guarantee(self.radius, labels),
             weights=check_prior(self.prior, self.n_candidates),
             uniform=self.prior is None,
@@ -497,6 +503,11 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_whole("n_trials", n_trials)
+        if any(result.points is None for result in self._supports_):
+            raise ValueError(
+                "a further trial on noisy gradients is a run over all records; set n_draws before "
+                "fit instead."
+            )
         rng = _stream(random_state)
         weights, uniform = self._setting_
         shares = np.diff(np.linspace(0, n_trials, len(self._supports_) + 1).astype(int))

@@ -23,6 +23,7 @@ from .certificates import (
     support_bound,
 )
 from .supports import Support, distances
+from .transcripts import TranscriptTrials
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -43,8 +44,8 @@ class Setting:
         As many records as the release; the known ones and one to leave out.
     left_in : int or None
         Position that only marks the place of the hidden record; None leaves out each anchor.
-    neighbours : callable
-        Noiseless models with one record replaced (``head._neighbours``).
+    neighbours : callable or None
+        Noiseless models with one record replaced (``head._neighbours``); None for noisy gradients.
     guarantee : Guarantee
         What the release states at the distance of the candidates.
     weights : ndarray of shape (n_candidates,)
@@ -62,7 +63,7 @@ class Setting:
     head: BaseBallDPClassifier
     problem: Problem
     left_in: int | None
-    neighbours: Neighbours
+    neighbours: Neighbours | None
     guarantee: Guarantee
     weights: Array
     uniform: bool
@@ -81,15 +82,15 @@ class SupportAudit:
         Kappa, success rate, largest distance from the anchor's model, and bounds.
     trials : DataFrame
         One row a trial.
-    points : ndarray of shape (n_candidates, n_dimensions)
-        Candidate models in units of the noise, in coordinates of their span.
+    points : ndarray of shape (n_candidates, n_dimensions) or None
+        Candidate models in units of the noise, in coordinates of their span; None for transcripts.
     near : ndarray of shape (n_candidates, n_candidates) or None
         Which guesses succeed for which hidden records, for ``eta > 0``.
     """
 
     summary: dict[str, Any]
     trials: pd.DataFrame
-    points: Array
+    points: Array | None
     near: NDArray[np.bool_] | None
 
 
@@ -109,23 +110,63 @@ def audit_support(setting: Setting, support: Support, rng: np.random.Generator) 
     -------
     SupportAudit
     """
-    problem, release = setting.problem, setting.head.release_
-    place = support.anchor if setting.left_in is None else setting.left_in
-    anchor_row = problem.X[support.anchor][None].astype(np.float64)
-    rows = np.concatenate([anchor_row, support.rows])
-    codes = np.concatenate([problem.codes[support.anchor][None], support.codes])
-    models = setting.neighbours(place, rows, codes)
-    sigma = np.reshape(release.sigma, (-1,) + (1,) * (models.ndim - 2))
-    points = span_coordinates(scaled_models(models, sigma))
-    anchor, points = points[0], points[1:]
-
     near = gaps = None
     if setting.eta > 0.0:
-        gaps = distances(support.rows, support.rows, release.metric)
+        gaps = distances(support.rows, support.rows, setting.head.release_.metric)
         # Another label is another record, however near.
         gaps[support.codes[:, None] != support.codes] = np.inf
         near = gaps <= setting.eta
     kappa = baseline(setting.weights, distances=gaps, eta=setting.eta)
+    n_trials = len(support.codes) * setting.n_draws
+    target = hidden_records(setting.weights, setting.uniform, n_trials, rng)
+    audit = _audit_models if setting.neighbours is not None else _audit_transcripts
+    trials, found, points = audit(setting, support, target, near, rng)
+    guarantee = setting.guarantee
+    summary = {
+        "n_in_ball": support.n_in_ball,
+        "kappa": kappa,
+        "success_rate": float(trials["success"].mean()),
+        "distance": found["distance"],
+        "rho": guarantee.rho,
+        "dp_bound": rero_bound_dp(kappa, guarantee.epsilon, guarantee.delta),
+        "rdp_bound": rero_bound(kappa, guarantee.rho_total, method="rdp"),
+        "direct_bound": guarantee.certificate(kappa),
+        "anchor_bound": _power(kappa, found["anchor"]),
+        "ball_bound": _power(kappa, found["ball"]),
+        "support_bound": found["support"],
+        "bayes_bound": found["bayes"],
+    }
+    return SupportAudit(summary, trials, points, near)
+
+
+def _power(kappa: float, distance: float) -> float:
+    return math.nan if math.isnan(distance) else gaussian_power(kappa, distance)
+
+
+def _suspects(setting: Setting, support: Support) -> tuple[int, Array, Positions]:
+    """Place of the hidden record; the anchor, then the candidates."""
+    problem = setting.problem
+    place = support.anchor if setting.left_in is None else setting.left_in
+    anchor_row = problem.X[support.anchor][None].astype(np.float64)
+    rows = np.concatenate([anchor_row, support.rows])
+    codes = np.concatenate([problem.codes[support.anchor][None], support.codes])
+    return place, rows, codes
+
+
+def _audit_models(
+    setting: Setting,
+    support: Support,
+    target: Positions,
+    near: NDArray[np.bool_] | None,
+    rng: np.random.Generator,
+) -> tuple[pd.DataFrame, dict[str, float], Array]:
+    """Trials, distances and bounds of noise on parameters; candidate models."""
+    if setting.neighbours is None:
+        raise RuntimeError("noisy gradients have no candidate models.")
+    models = setting.neighbours(*_suspects(setting, support))
+    sigma = np.reshape(setting.head.release_.sigma, (-1,) + (1,) * (models.ndim - 2))
+    points = span_coordinates(scaled_models(models, sigma))
+    anchor, points = points[0], points[1:]
     distance = float(np.linalg.norm(points - anchor, axis=1).max())
     centre, ball = enclosing_ball(points)
     if distance < ball:
@@ -134,31 +175,50 @@ def audit_support(setting: Setting, support: Support, rng: np.random.Generator) 
     bayes = bayes_success(
         points, 1.0, setting.weights, n_draws=BAYES_DRAWS, random_state=rng, near=near
     )
-    guarantee = setting.guarantee
     # The shares of the support bound add up to one for exact identification only.
     exact = math.nan if near is not None else support_bound(points, 1.0, setting.weights, centre)
-
-    n_trials = len(support.codes) * setting.n_draws
-    target = hidden_records(setting.weights, setting.uniform, n_trials, rng)
     if setting.mechanism:
         trials = released_trials(setting, models[1:], target, near)
     else:
         trials = simulated_trials(points, target, setting.weights, near, rng)
-    summary = {
-        "n_in_ball": support.n_in_ball,
-        "kappa": kappa,
-        "success_rate": float(trials["success"].mean()),
+    found = {
         "distance": distance,
-        "rho": guarantee.rho,
-        "dp_bound": rero_bound_dp(kappa, guarantee.epsilon, guarantee.delta),
-        "rdp_bound": rero_bound(kappa, guarantee.rho_total, method="rdp"),
-        "direct_bound": guarantee.certificate(kappa),
-        "anchor_bound": gaussian_power(kappa, distance),
-        "ball_bound": gaussian_power(kappa, ball),
-        "support_bound": exact,
-        "bayes_bound": bayes.value,
+        "anchor": distance,
+        "ball": ball,
+        "support": exact,
+        "bayes": bayes.value,
     }
-    return SupportAudit(summary, trials, points, near)
+    return trials, found, points
+
+
+def _audit_transcripts(
+    setting: Setting,
+    support: Support,
+    target: Positions,
+    near: NDArray[np.bool_] | None,
+    rng: np.random.Generator,
+) -> tuple[pd.DataFrame, dict[str, float], None]:
+    """Trials and distances of noisy gradients.
+
+    Distances depend on the path, so they bound nothing beforehand: the bounds that rest on
+    candidate models are missing. The posterior is exact, so its mean maximum is the Bayes value.
+    """
+    runs = TranscriptTrials(setting.head, setting.problem, *_suspects(setting, support))
+    found = runs.run(target, setting.weights, rng, setting.mechanism)
+    trials = _judge(found["map"], target, near)
+    for name in ("last_iterate", "replay"):
+        if name in found:
+            trials[name] = _judge(found[name], target, near)["success"].astype(float)
+    posterior = np.exp(found["map"])
+    best = posterior.max(axis=1) if near is None else (posterior @ near).max(axis=1)
+    values = {
+        "distance": float(found["distance"].max()),
+        "anchor": math.nan,
+        "ball": math.nan,
+        "support": math.nan,
+        "bayes": float(best.mean()),
+    }
+    return trials, values, None
 
 
 def hidden_records(

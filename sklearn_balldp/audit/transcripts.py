@@ -1,0 +1,310 @@
+r"""Attacks on noisy gradient descent: on its transcript, and on the released model alone.
+
+The adversary knows every record but one and sees every released gradient, so that each step is a
+Gaussian observation at a known iterate, and the posterior of candidate i is exact:
+
+.. math:: \log \pi_i - \sum_s \frac{1}{2 \sigma_s^2}
+          \| g_s - \tfrac1n (\sum_{known} g(\theta_{s-1}; z) + g(\theta_{s-1}; z_i)) \|^2 .
+
+One who sees the released model alone has less; the transcript's success is the one to report.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+
+from ..heads.base import Problem
+from ..heads.convex import BaseMinimizerClassifier, mean_gradient
+from ..heads.descent import Iterates
+from ..heads.gradients import MeanGradient, clip_residuals
+from ..heads.objectives import LOSSES
+from ..heads.solver import SINGLE_BLAS_THREAD
+from ..policy.adjacency import project_onto_ball
+from ..privacy.noise import check_random_state
+from ..privacy.transcript import TranscriptBound
+from .certificates import check_prior
+
+Array = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+# Values of all runs that advance together: some tens of megabytes for each array.
+_RUN_VALUES = 2**22
+
+
+class Suspects:
+    """Records that may be the missing one, and what each adds to a gradient.
+
+    A gradient is residual times augmented row: products with one take a product for each score.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_suspects, n_features)
+        Rows.
+    codes : ndarray of shape (n_suspects,)
+        Class codes.
+    bound : TranscriptBound
+        Loss, clipping and shape.
+    """
+
+    def __init__(
+        self, rows: NDArray[np.floating], codes: Positions, bound: TranscriptBound
+    ) -> None:
+        inside = project_onto_ball(rows.astype(np.float64), bound.norm_bound)
+        constants = np.full((len(rows), bound.n_columns - rows.shape[1]), bound.constant)
+        self.rows = np.hstack([inside, constants])
+        self.squares = np.vecdot(self.rows, self.rows)
+        self._codes, self._clip, self._loss = codes, bound.clip, LOSSES[bound.loss]()
+
+    def residuals(self, thetas: Array) -> NDArray[np.floating]:
+        """Residuals, of shape (n_suspects, n_runs, n_scores)."""
+        scores = np.tensordot(self.rows, thetas, axes=(1, 2))
+        residuals = self._loss.residuals(scores, self._codes)
+        if self._clip is not None:
+            clip_residuals(residuals, self._clip)
+        return residuals
+
+    def closeness(self, gradients: Array, residuals: Array) -> Array:
+        """Minus half the squared distance of gradients to residual times row, up to a constant.
+
+        Of shape (n_runs, n_suspects), for gradients of shape (n_runs, n_scores, n_columns).
+        """
+        products = np.tensordot(gradients, self.rows, axes=(2, 1))
+        inner = np.einsum("rki,irk->ri", products, residuals)
+        return inner - 0.5 * np.vecdot(residuals, residuals).T * self.squares
+
+    def apart(self, residuals: Array) -> Array:
+        """Squared distance of each suspect's gradient from the first's, (n_runs, n_suspects)."""
+        sizes = np.vecdot(residuals, residuals).T
+        inner = np.vecdot(residuals, residuals[:1]).T * (self.rows @ self.rows[0])
+        return sizes * self.squares + (sizes * self.squares)[:, :1] - 2.0 * inner
+
+
+class TranscriptTrials:
+    """Runs of the mechanism with each suspect as the missing record.
+
+    Parameters
+    ----------
+    head : estimator
+        Fitted head with ``mechanism="gradient"``.
+    problem : Problem
+        All records, one of which marks the place of the missing one.
+    left_out : int
+        Its position.
+    rows : ndarray of shape (n_suspects, n_features)
+        The anchor, then the candidates.
+    codes : ndarray of shape (n_suspects,)
+        Their class codes.
+    """
+
+    def __init__(
+        self,
+        head: BaseMinimizerClassifier,
+        problem: Problem,
+        left_out: int,
+        rows: NDArray[np.floating],
+        codes: Positions,
+    ) -> None:
+        self._head, self._release = head, head.release_
+        self._bound: TranscriptBound = head.release_.bound
+        self._n_samples, self._alpha = len(problem.X), problem.alpha
+        self._known = known_gradients(problem, self._bound, left_out)
+        self._suspects = Suspects(rows, codes, self._bound)
+
+    def _iterates(self, n_runs: int) -> Iterates:
+        precision = np.promote_types(self._known.X.dtype, np.float32)
+        return Iterates(n_runs, self._release.descent, self._bound, self._alpha, precision)
+
+    def noiseless(self) -> Array:
+        """Models that a descent without noise gives with each candidate."""
+        places = np.arange(1, len(self._suspects.rows))
+        iterates = self._iterates(len(places))
+        for _ in range(self._bound.n_steps):
+            residuals = self._suspects.residuals(iterates.thetas)
+            iterates.advance(self._noiseless(iterates.thetas, residuals, places))
+        return iterates.released()
+
+    def _noiseless(self, thetas: Array, residuals: Array, places: Positions) -> Array:
+        """Mean gradients with the suspects at ``places``, one a run."""
+        share = (self._n_samples - 1) / self._n_samples
+        own = residuals[places, np.arange(len(places))]
+        added = own[:, :, None] * self._suspects.rows[places][:, None, :]
+        return share * self._known(thetas) + added / self._n_samples
+
+    def run(
+        self, target: Positions, weights: Array, rng: np.random.Generator, mechanism: bool
+    ) -> dict[str, Array]:
+        """Run the mechanism once for each hidden record, and attack every run.
+
+        Parameters
+        ----------
+        target : ndarray of shape (n_trials,)
+            Hidden candidates.
+        weights : ndarray of shape (n_candidates,)
+            Prior.
+        rng : Generator
+            Simulated noise.
+        mechanism : bool
+            Take noise from the head's own sampler instead.
+
+        Returns
+        -------
+        dict
+            "map", "last_iterate" and, with ``mechanism``, "replay": log-posteriors of shape
+            (n_trials, n_candidates). "distance": the largest over the trial's candidates, of
+            their transcripts from the anchor's in units of the noise.
+        """
+        size = max(1, _RUN_VALUES // self._bound.n_values)
+        with SINGLE_BLAS_THREAD:
+            models = self.noiseless()
+            parts = [
+                self._run(target[i : i + size], weights, models, rng, mechanism)
+                for i in range(0, len(target), size)
+            ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _run(
+        self,
+        target: Positions,
+        weights: Array,
+        models: Array,
+        rng: np.random.Generator,
+        mechanism: bool,
+    ) -> dict[str, Array]:
+        suspects, bound, n_samples = self._suspects, self._bound, self._n_samples
+        places, n_runs = target + 1, len(target)
+        iterates = self._iterates(n_runs)
+        streams = [check_random_state(self._head.random_state) for _ in target if mechanism]
+        with np.errstate(divide="ignore"):
+            prior = np.log(weights)
+        shape = (n_runs, len(suspects.rows))
+        seen, replayed, apart = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        noise_square = np.zeros(n_runs)
+        before: tuple[Array, Array] | None = None
+        for _ in range(bound.n_steps):
+            thetas = iterates.thetas
+            sigma = np.array([bound.sigma(t, self._known.rounding(t)) for t in thetas])
+            residuals = suspects.residuals(thetas)
+            noiseless = self._noiseless(thetas, residuals, places)
+            if mechanism:
+                gradients = np.stack(
+                    [
+                        self._head._add_step_noise(*step)
+                        for step in zip(noiseless, sigma.tolist(), streams, strict=True)
+                    ]
+                )
+            else:
+                noise = rng.standard_normal(noiseless.shape)
+                gradients = noiseless + sigma[:, None, None] * noise
+            # What the missing record and the noise added, in units of the noise.
+            own = residuals[places, np.arange(n_runs)]
+            added = own[:, :, None] * suspects.rows[places][:, None, :] / n_samples
+            excess = (gradients - noiseless + added) / sigma[:, None, None]
+            shares = residuals / (n_samples * sigma[:, None])
+            seen += suspects.closeness(excess, shares)
+            apart += suspects.apart(shares)
+            noise_square += sigma**2
+            if before is not None:
+                # Noise that repeats drops out of the difference of two steps.
+                replayed += 0.5 * suspects.closeness(excess - before[0], shares - before[1])
+            before = (excess, shares)
+            iterates.advance(gradients)
+        logs = {"map": seen[:, 1:], "last_iterate": self._released(iterates, models, noise_square)}
+        if mechanism and bound.n_steps > 1:
+            logs["replay"] = replayed[:, 1:]
+        found = {name: _normalised(log + prior) for name, log in logs.items()}
+        return {**found, "distance": np.sqrt(apart[:, 1:].max(axis=1))}
+
+    def _released(self, iterates: Iterates, models: Array, noise_square: Array) -> Array:
+        """Closeness of the released models to the noiseless ones.
+
+        Noise counts as if nothing pulled it back, equally in all directions.
+        """
+        descent = self._release.descent
+        scale = descent.learning_rate / (1.0 - descent.momentum) * np.sqrt(noise_square)
+        centre = models.mean(axis=0)
+        points = (models - centre).reshape(len(models), -1)
+        released = (iterates.released() - centre).reshape(len(noise_square), -1)
+        inner = released @ points.T - 0.5 * np.vecdot(points, points)
+        return inner / scale[:, None] ** 2
+
+
+def transcript_log_posterior(
+    head: Any,
+    X_known: ArrayLike,
+    y_known: ArrayLike,
+    X: ArrayLike,
+    y: ArrayLike,
+    prior: ArrayLike | None = None,
+) -> Array:
+    """Log-posterior of candidates for the missing record, given a kept transcript.
+
+    Parameters
+    ----------
+    head : estimator
+        Fitted with ``mechanism="gradient"`` and ``keep_transcript=True``.
+    X_known : array-like of shape (n_samples - 1, n_features)
+        Every other record.
+    y_known : array-like of shape (n_samples - 1,)
+        Their labels.
+    X : array-like of shape (n_candidates, n_features)
+        Candidates.
+    y : array-like of shape (n_candidates,)
+        Their labels.
+    prior : array-like of shape (n_candidates,), optional
+        Prior; uniform by default.
+
+    Returns
+    -------
+    ndarray of shape (n_candidates,)
+
+    Raises
+    ------
+    ValueError
+        If the head keeps no transcript, or the records are not one less than it was fitted on.
+    """
+    if not hasattr(head, "transcript_"):
+        raise ValueError(
+            "head keeps no transcript_; fit it with mechanism='gradient', keep_transcript=True."
+        )
+    known, candidates = head._known(X_known, y_known), head._known(X, y)
+    transcript, bound = head.transcript_, head.release_.bound
+    n_samples = head.release_.n_samples
+    if len(known.X) != n_samples - 1:
+        raise ValueError(
+            f"X_known has {len(known.X)} records, but the head was fitted on {n_samples}: pass all "
+            "of them but one."
+        )
+    suspects = Suspects(candidates.X, candidates.codes, bound)
+    log = np.zeros(len(candidates.X))
+    size = max(1, _RUN_VALUES // bound.n_values)
+    with SINGLE_BLAS_THREAD:
+        gradients = mean_gradient(known, bound)
+        for i in range(0, bound.n_steps, size):
+            steps = slice(i, i + size)
+            thetas, sigma = transcript.iterates[steps], transcript.sigma[steps, None, None]
+            base = gradients(thetas) * (n_samples - 1) / n_samples
+            excess = (transcript.gradients[steps] - base) / sigma
+            shares = suspects.residuals(thetas) / (n_samples * sigma[:, :, 0])
+            log += suspects.closeness(excess, shares).sum(axis=0)
+    with np.errstate(divide="ignore"):
+        log += np.log(check_prior(prior, len(log)))
+    return _normalised(log[None])[0]
+
+
+def known_gradients(problem: Problem, bound: TranscriptBound, left_out: int) -> MeanGradient:
+    """Mean gradients of all records but one."""
+    known = Problem(
+        np.delete(problem.X, left_out, axis=0),
+        np.delete(problem.codes, left_out),
+        problem.classes,
+        problem.alpha,
+        problem.norm_bound,
+        problem.radius,
+    )
+    return mean_gradient(known, bound)
+
+
+def _normalised(logs: Array) -> Array:
+    return logs - logsumexp(logs, axis=1, keepdims=True)
