@@ -113,8 +113,8 @@ class TranscriptTrials:
         self._suspects = Suspects(rows, codes, self._bound)
 
     def _iterates(self, n_runs: int) -> Iterates:
-        precision = np.promote_types(self._known.X.dtype, np.float32)
-        return Iterates(n_runs, self._release.descent, self._bound, self._alpha, precision)
+        descent, precision = self._release.descent, self._known.X.dtype
+        return Iterates(n_runs, descent, self._bound, self._alpha, precision)
 
     def noiseless(self) -> Array:
         """Models that a descent without noise gives with each candidate."""
@@ -125,7 +125,9 @@ class TranscriptTrials:
             iterates.advance(self._noiseless(iterates.thetas, residuals, places))
         return iterates.released()
 
-    def _noiseless(self, thetas: Array, residuals: Array, places: Positions) -> Array:
+    def _noiseless(
+        self, thetas: Array, residuals: NDArray[np.floating], places: Positions
+    ) -> Array:
         """Mean gradients with the suspects at ``places``, one a run."""
         share = (self._n_samples - 1) / self._n_samples
         own = residuals[places, np.arange(len(places))]

@@ -30,7 +30,7 @@ class Transcript:
     Parameters
     ----------
     gradients : ndarray of shape (n_steps, n_scores, n_columns)
-        Noisy mean gradients of the loss, clipped record by record; without the regulariser.
+        Noisy mean gradients of the loss, residuals clipped; without the regulariser.
     iterates : ndarray of the same shape
         Parameters at which they were taken.
     sigma : ndarray of shape (n_steps,)
@@ -149,15 +149,14 @@ def descend(
         What was released on the way.
     """
     iterates = Iterates(1, descent, bound, alpha, mean.X.dtype)
-    promised = bound.promises[0][0]
     steps = Steps()
     for _ in range(descent.n_steps):
         theta = iterates.thetas[0]
         rounding = mean.rounding(theta)
-        sigma = bound.sigma(theta, rounding)
+        sensitivity, sigma = bound.step(theta, rounding)
         released = add_noise(mean(iterates.thetas)[0], sigma)
         steps.sigma.append(sigma)
-        steps.sensitivity.append(bound.sensitivity(theta, promised, rounding))
+        steps.sensitivity.append(sensitivity)
         steps.full.append(bound.sensitivity(theta, full_radius, rounding))
         if keep:
             steps.gradients.append(released)

@@ -4,7 +4,9 @@ Rows keep their precision: float32 is computed in float32, which halves the time
 accounted for as follows. A computed mean is a sum over small blocks of rows, added up in float64.
 Between two datasets that differ in one row the other blocks are the same numbers, bit by bit; the
 block of that row moves by the distance of the two gradients, plus what rounding does to one record
-and to the sum of one block, twice. :meth:`MeanGradient.rounding` bounds both.
+and to the sum of one block, twice. :meth:`MeanGradient.rounding` bounds both. For the other blocks
+to be the same, nothing but a row itself may decide how it is stored or computed: rows are always
+copied, to one layout.
 """
 
 import math
@@ -13,7 +15,7 @@ from concurrent.futures import Executor
 import numpy as np
 from numpy.typing import NDArray
 
-from ..policy.adjacency import BLOCK_VALUES, map_row_ranges, project_onto_ball
+from ..policy.adjacency import BLOCK_VALUES, ball_factors, map_row_ranges, row_blocks
 from .objectives import LOSSES, Array
 
 # Rows that are added up in the rows' own precision.
@@ -29,7 +31,7 @@ class MeanGradient:
     loss : {"logistic", "softmax", "squared_hinge"}
         Loss of one record.
     X : ndarray of shape (n_samples, n_features)
-        Rows; copied (as float32 or float64) only where some lie outside the ball.
+        Rows; copied.
     codes : ndarray of shape (n_samples,)
         Class codes.
     n_classes : int
@@ -62,14 +64,26 @@ class MeanGradient:
         pool: Executor | None = None,
     ) -> None:
         self._pool = pool
-        try:
-            rows = project_onto_ball(X, norm_bound)
-        except ValueError:
-            raise FloatingPointError("rows hold NaN or infinity.") from None
         self.loss, self.codes, self.clip = LOSSES[loss](), codes, clip
-        self.X = rows.astype(np.promote_types(rows.dtype, np.float32), copy=False)
         self.norm_bound, self.constant = norm_bound, float(constant)
+        self.X = self._projected(X)
         self.shape = (self.loss.n_scores(n_classes), X.shape[1] + int(constant > 0.0))
+
+    def _projected(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """A copy of the rows, in C order whatever they hold, projected onto the ball."""
+        rows = np.empty(X.shape, dtype=working_precision(X.dtype, self.norm_bound, self.clip))
+
+        def project(start: int, stop: int) -> None:
+            for part, block in row_blocks(X, start, stop):
+                factors = ball_factors(block, self.norm_bound)
+                if factors is None:
+                    rows[part] = block
+                else:
+                    # A factor of one changes nothing, so that a row is stored alike in any block.
+                    rows[part] = block * factors[:, None]
+
+        map_row_ranges(project, *X.shape, self._pool)
+        return rows
 
     @property
     def _chunk(self) -> int:
@@ -109,7 +123,7 @@ class MeanGradient:
                 residuals = residuals.reshape(len(block), n_columns)
                 total[:, :n_features] += _block_sums(residuals, block)
                 if self.constant > 0.0:
-                    total[:, -1] += self.constant * residuals.sum(axis=0, dtype=np.float64)
+                    total[:, -1] += self.constant * _block_sums(residuals, None)[:, 0]
             return total
 
         parts = map_row_ranges(evaluate, *self.X.shape, self._pool)
@@ -122,10 +136,11 @@ class MeanGradient:
     def rounding(self, theta: Array) -> float:
         r"""Half of what rounding adds to the sensitivity of a computed mean.
 
-        With u the unit roundoff of the rows, scores err by :math:`(d + 4) u (\|w\| B + |b|)`,
-        residuals by a Lipschitz constant times that and by :math:`(K + 16) u` times their size,
-        clipping factors likewise, and the sum of m gradients of norm M by :math:`m^2 u M`.
-        float64 sums err by their number of terms times :math:`2^{-53} M`.
+        With u the unit roundoff of the rows, scores err by :math:`(d + 6) u (\|w\| B + |b|)`,
+        residuals by a Lipschitz constant times that and by :math:`(K + 20) u` times their size,
+        clipping factors and stored rows likewise, and the sum of m gradients of norm M by
+        :math:`m^2 u M`. float64 sums err by their number of terms times :math:`2^{-53} M`, and so
+        does the division by the noise scale.
 
         Parameters
         ----------
@@ -146,14 +161,14 @@ class MeanGradient:
         augmented = math.hypot(self.norm_bound, self.constant) * (1.0 + 1e-6)
         score = norm * self.norm_bound + offset
         largest = self.loss.residual_bound(score) * math.sqrt(self.shape[0])
-        evaluation = (self.shape[0] + 16.0) * u
-        residual = self.loss.curvature_bound * (n_features + 4.0) * u * score + evaluation * largest
+        evaluation = (self.shape[0] + 20.0) * u
+        residual = self.loss.curvature_bound * (n_features + 6.0) * u * score + evaluation * largest
         if self.clip is not None:
             largest = min(largest, self.clip)
         gradient = largest * augmented
         record = residual * augmented + evaluation * gradient
         block = 1.01 * _SUMMED**2 * u * gradient
-        sums = (n_samples / _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
+        sums = (n_samples / _SUMMED + _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
         return (record + block) / n_samples + sums
 
 
@@ -167,14 +182,27 @@ def clip_residuals(residuals: NDArray[np.floating], clip: float) -> None:
     residuals *= (limit / np.maximum(size, limit, out=size))[..., None]
 
 
-def _block_sums(residuals: NDArray[np.floating], rows: NDArray[np.floating]) -> Array:
-    """Residuals times rows: blocks in their own precision, added up in float64."""
-    whole = len(rows) // _SUMMED * _SUMMED
-    total = np.zeros((residuals.shape[1], rows.shape[1]))
+def working_precision(
+    dtype: np.dtype, norm_bound: float, clip: float | None
+) -> type[np.float32] | type[np.float64]:
+    """float32 for rows of that precision or less, unless public numbers are extreme for it."""
+    numbers = (norm_bound, 1.0 if clip is None else clip)
+    moderate = all(1e-12 <= number <= 1e12 for number in numbers)
+    return np.float32 if moderate and dtype.itemsize <= 4 else np.float64
+
+
+def _block_sums(residuals: NDArray[np.floating], rows: NDArray[np.floating] | None) -> Array:
+    """Residuals times rows (or times one): blocks in their own precision, added up in float64."""
+    n_rows, n_columns = residuals.shape
+    whole = n_rows // _SUMMED * _SUMMED
+    total = np.zeros((n_columns, 1 if rows is None else rows.shape[1]))
     for part in (slice(0, whole), slice(whole, None)):
-        if len(rows[part]):
-            size = min(_SUMMED, len(rows[part]))
-            left = residuals[part].reshape(-1, size, residuals.shape[1]).swapaxes(1, 2)
-            products = left @ rows[part].reshape(-1, size, rows.shape[1])
-            total += products.sum(axis=0, dtype=np.float64)
+        if len(residuals[part]):
+            size = min(_SUMMED, len(residuals[part]))
+            blocks = residuals[part].reshape(-1, size, n_columns)
+            if rows is None:
+                total[:, 0] += blocks.sum(axis=1, dtype=np.float64).sum(axis=0)
+            else:
+                products = blocks.swapaxes(1, 2) @ rows[part].reshape(-1, size, rows.shape[1])
+                total += products.sum(axis=0, dtype=np.float64)
     return total

@@ -52,7 +52,8 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
     momentum : float, default=0.9
         Share of the velocity that is kept from step to step.
     clip : float or None, default=0.2
-        Norm that the gradient of each record is clipped to; None for no clipping.
+        Norm that the residual of each record, its derivative by the scores, is clipped to; None
+        for no clipping. Bounds gradients by ``clip`` times the norm of a row.
     averaging : float, default=0.5
         Share of the iterates, the last ones, whose mean is released; 0 for the last alone.
     outer_radius, outer_epsilon : float or None, default=None

@@ -31,7 +31,8 @@ Entropy = Callable[[int], bytes]
 
 #: Grid of the exact samplers, as a power of two, in units of the noise scale.
 GRID_EXPONENT = -40
-#: Bound on the error of the comparison in double precision, with room to spare (below 2**-46).
+#: Bound on what may decide the comparison otherwise, with room to spare (it stays below 2**-46):
+#: rounding, the bits of both uniforms not yet drawn, and p itself for k of ten or more.
 TOLERANCE = 2.0**-40
 
 # A word holds 53 bits of x, ten of k (leading zeros; all zero: ten or more) and the sign.
@@ -111,7 +112,9 @@ def accepts(k: int, fraction: int, uniform: int, bits: int, entropy: Entropy = o
     bool
     """
     while True:
-        context = Context(prec=bits // 3 + 40, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
+        context = Context(
+            prec=bits // 3 + 40, rounding=ROUND_HALF_EVEN, Emin=-(10**8), Emax=10**8, traps=[]
+        )
         # p falls with x; computed digits beyond this slack are right (exp rounds correctly).
         slack = context.power(Decimal(10), -(bits // 3 + 20))
         most = context.add(_log_acceptance(k, fraction, bits, context), slack)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 Array = NDArray[np.float64]
 
@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 _EXCESS = 1e-2
 _CELLS = 16
 _MOST_CELLS = 50_000
+_MOST_PARAMETER = 1e100
 # Rounds a computed bound up: its evaluation errs by far less.
 _UP = 1.0 + 1e-11
 
@@ -75,7 +76,7 @@ def iterate_gap(
     loss : {"logistic", "softmax", "squared_hinge"}
         Loss of one record; "squared_hinge" with several scores stacks one-versus-rest heads.
     theta : ndarray of shape (n_scores, n_features) or (n_scores, n_features + 1)
-        Public parameters, finite; the last column multiplies the constant, if there is one.
+        Public parameters, below 1e100; the last column multiplies the constant, if there is one.
     radius : float
         Euclidean radius r of same-label substitutions; capped at ``2 * norm_bound``.
     norm_bound : float
@@ -95,7 +96,7 @@ def iterate_gap(
     Raises
     ------
     ValueError
-        If the loss is unknown, the radius negative, or a parameter not finite.
+        If the loss is unknown, the radius negative, or a parameter too large.
 
     Notes
     -----
@@ -106,11 +107,11 @@ def iterate_gap(
     if not radius >= 0.0:
         raise ValueError(f"radius must be non-negative, got {radius!r}.")
     parameters = np.asarray(theta, dtype=np.float64)
-    if not np.isfinite(parameters).all():
-        raise ValueError("theta holds parameters that are not finite.")
+    if not (np.abs(parameters) < _MOST_PARAMETER).all():
+        raise ValueError(f"theta holds parameters that are not below {_MOST_PARAMETER:g} in size.")
     domain = Domain(min(float(radius), 2.0 * norm_bound), float(norm_bound), float(constant))
     most = math.inf if clip is None else float(clip)
-    # Extreme parameters overflow to infinity, which bounds anything.
+    # Exponentials of extreme margins are zero or infinite, as they should be.
     with np.errstate(all="ignore"):
         known = _known(loss, parameters, domain)
         gap = known.same_label(most)
@@ -123,12 +124,13 @@ def iterate_gap(
     return gap * _UP
 
 
-def clipped_gap(clip: float, domain: Domain, *, cosine: float, least: float = 0.0) -> float:
+def clipped_gap(clip: float, domain: Domain, *, versine: float, least: float = 0.0) -> float:
     r"""Gap of two rows of equal label whose residuals are clipped, from the angle between those.
 
     With norms s, s' of the residuals and cosine k of their angle, the square of the gap is
     :math:`s^2 \|x\|^2 + s'^2 \|x'\|^2 - s s' k (\|x\|^2 + \|x'\|^2 - \|x - x'\|^2)`:
-    convex in (s, s') and linear in k, so largest at corners of [least, clip]^2 and [cosine, 1].
+    convex in (s, s') and linear in k, so largest at corners of [least, clip]^2 and at k = 1 or
+    its least.
 
     Parameters
     ----------
@@ -136,9 +138,9 @@ def clipped_gap(clip: float, domain: Domain, *, cosine: float, least: float = 0.
         Norm C that residuals are clipped to.
     domain : Domain
         Rows and radius.
-    cosine : float
-        Least cosine of the angle between the residuals of two records of equal label, not
-        negative.
+    versine : float
+        1 - k at its largest, for the residuals of two records of equal label; at most 1. (The
+        cosine itself would lose small angles to rounding.)
     least : float, default=0.0
         Least norm of a residual before clipping.
 
@@ -149,14 +151,14 @@ def clipped_gap(clip: float, domain: Domain, *, cosine: float, least: float = 0.
     square, shorter = domain.augmented**2, domain.augmented**2 - domain.shortening
     least = min(least, clip)
 
-    def corner(small: float, k: float) -> float:
-        other = small * (small - clip * k)
+    def corner(small: float, turn: float) -> float:
+        drop = clip - small
+        other = small * (clip * turn - drop)
         row = shorter if other < 0.0 else square
-        return (
-            clip * (clip - small * k) * square + other * row + clip * small * k * domain.radius**2
-        )
+        along = clip * small * (1.0 - turn) * domain.radius**2
+        return clip * (drop + small * turn) * square + other * row + along
 
-    return math.sqrt(max(corner(small, k) for small in (least, clip) for k in (cosine, 1.0)))
+    return math.sqrt(max(corner(small, turn) for small in (least, clip) for turn in (versine, 0.0)))
 
 
 def _known(loss: str, theta: Array, domain: Domain) -> "_OneScore | _OneVersusRest | _Softmax":
@@ -222,8 +224,8 @@ class _Residuals:
     largest: float
     least: float
     move: float
-    #: Least cosine between two residuals of equal label, whatever the parameters.
-    any_cosine: float
+    #: Largest versine between two residuals of equal label, whatever the parameters.
+    any_versine: float
 
     def same_label(self, clip: float) -> float:
         """Least of the triangle inequality, the identity, and what is known of the angle."""
@@ -235,16 +237,16 @@ class _Residuals:
             + (size * domain.radius) ** 2
         )
         bounds = [triangle, math.sqrt(identity)]
-        cosine = max(self.any_cosine, _cosine(self.move, self.least))
+        versine = min(self.any_versine, _versine(self.move, self.least))
         if size < math.inf:
-            bounds.append(clipped_gap(size, domain, cosine=cosine, least=self.least))
-        return min(bound for bound in bounds if not math.isnan(bound))
+            bounds.append(clipped_gap(size, domain, versine=versine, least=self.least))
+        return min(bounds)
 
 
 class _OneVersusRest(_Residuals):
     """Squared hinges of one score a class, stacked."""
 
-    any_cosine = 0.0  # equal signs, head by head
+    any_versine = 1.0  # equal signs, head by head
 
     def __init__(self, theta: Array, domain: Domain) -> None:
         self.domain = domain
@@ -289,7 +291,7 @@ class _OneVersusRest(_Residuals):
 class _Softmax(_Residuals):
     """Cross-entropy of two scores or more."""
 
-    any_cosine = 0.5  # residuals are (1 - p_y)(q - e_y), q a distribution over other classes
+    any_versine = 0.5  # residuals are (1 - p_y)(q - e_y), q a distribution over other classes
 
     def __init__(self, theta: Array, domain: Domain) -> None:
         self.domain = domain
@@ -310,11 +312,14 @@ class _Softmax(_Residuals):
 
         def others(scores: Array) -> Array:
             """1 - p_y from the scores of the other classes against its own."""
-            return expit(logsumexp(np.where(off, scores, -np.inf), axis=1))
+            scores = np.where(off, scores, -np.inf)
+            peak = scores.max(axis=1)
+            return expit(peak + np.log(np.exp(scores - peak[:, None]).sum(axis=1)))
 
         # Row y: the largest and least 1 - p_y of any record, and the largest p_c.
         most, least = others(lead + reach), others(lead - reach)
-        rival = np.where(off, expit(lead + reach), 0.0).max(axis=1)
+        pairwise = np.minimum(expit(lead + reach), 1.0 - least)
+        rival = np.where(off, pairwise, 0.0).max(axis=1) * _UP
         self.sizes = np.sqrt(most * (most + np.minimum(rival, most)))
         self.largest = float(self.sizes.max())
         self.least = float(least.min()) * math.sqrt(n_classes / (n_classes - 1.0))
@@ -334,12 +339,12 @@ def _split(theta: Array, domain: Domain) -> tuple[Array, Array]:
     return np.linalg.norm(weights, axis=1) * _UP, offsets
 
 
-def _cosine(moved: float, least: float) -> float:
-    """Least cosine between two vectors of norm ``least`` or more, ``moved`` apart at most.
+def _versine(moved: float, least: float) -> float:
+    """Largest versine between two vectors of norm ``least`` or more, ``moved`` apart at most.
 
     Normalising vectors outside a ball contracts: |a/|a| - b/|b|| <= |a - b| / least.
     """
-    return 1.0 - 0.5 * (moved / least) ** 2 if moved < 2.0 * least else -1.0
+    return 0.5 * (moved / least) ** 2 * _UP if moved < 2.0 * least else 2.0
 
 
 @dataclass(frozen=True)
@@ -523,10 +528,10 @@ def gap_limits(
     if not math.isfinite(largest):
         most = math.inf
     elif loss == "softmax":
-        # Residuals without a limit of their own peak at corners of the simplex: cosine 1/2 too.
-        most = clipped_gap(largest, domain, cosine=0.5)
+        # Without clipping residuals peak at corners of the simplex: cosine 1/2 too.
+        most = clipped_gap(largest, domain, versine=0.5)
     elif n_scores > 1:
-        most = clipped_gap(largest, domain, cosine=0.0)
+        most = clipped_gap(largest, domain, versine=1.0)
     else:
         most = largest * max(augmented, r)
     if label_change:

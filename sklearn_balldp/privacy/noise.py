@@ -22,6 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .exact_normal import GRID_EXPONENT, rounded_normal
 
+# Doubles from here on are multiples of the grid.
+_ON_GRID = 2.0 ** (53 + GRID_EXPONENT)
 _CHUNK = 1024
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
@@ -39,7 +41,8 @@ def grid_slack(n_values: int) -> float:
     -------
     float
         ``2 sqrt(n_values) 2**-40`` in units of the noise scale: rounding moves each of two
-        neighbouring values by half a grid step, and the sampler allows as much again.
+        neighbouring values by half a grid step, and the sampler allows as much again. The division
+        by the noise scale, which rounds to ``2**-53`` of the value, is part of the sensitivity.
     """
     return 2.0 * math.sqrt(n_values) * 2.0**GRID_EXPONENT
 
@@ -148,7 +151,11 @@ def add_gaussian_noise(
     released = values.copy()
     noisy = scale > 0.0
     grid = 2.0**GRID_EXPONENT
-    scaled = np.rint(values[noisy] / scale[noisy] / grid) * grid
+    scaled = values[noisy] / scale[noisy]
+    if not np.isfinite(scaled).all():
+        raise ValueError("values are too large for sigma.")
+    # Larger ones are on the grid as they are.
+    scaled = np.where(np.abs(scaled) < _ON_GRID, np.rint(scaled / grid) * grid, scaled)
     if generator is None and vectorised:
         scaled = scaled + rounded_normal(len(scaled))
     elif generator is None:

@@ -69,7 +69,9 @@ class PrivateAccuracy:
         n_rows = len(np.asarray(y))
         with charged(Spent(_SCORE, rho=self.rho, private=self.random_state is None)):
             accuracy = accuracy_score(y, estimator.predict(X))
-            sigma = 1.0 / (n_rows * (self.rho - 2.0 * grid_slack(1)))
+            # Two accuracies and their division by the noise scale are rounded.
+            sensitivity = 1.0 / n_rows + 2.0**-50
+            sigma = sensitivity / (self.rho - 2.0 * grid_slack(1))
             return float(add_gaussian_noise([accuracy], sigma, self.random_state)[0])
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 r"""What the transcript of noisy gradient descent hides, fixed before the first step.
 
 Step s publishes :math:`g_s = \frac1n \sum_i g(\theta_{s-1}; z_i) + N(0, \sigma_s^2 I)`, g the
-gradient of one record's loss, clipped or not. The iterate is public, so that
+gradient of one record's loss, its residual clipped or not. The iterate is public, so that
 :math:`\sigma_s = G_s(r) / (n \rho_s)` may use the gap at it (:func:`.iterate_gap`), and each step
 is :math:`\rho_s`-GDP with :math:`\rho_s` fixed in advance: the transcript, and every model made
 from it, is :math:`\sqrt{\sum \rho_s^2}`-GDP at radius r.
@@ -43,7 +43,7 @@ class Descent:
     momentum : float
         Share of the velocity that is kept from step to step (heavy ball).
     clip : float or None
-        Norm that the gradient of each record is clipped to.
+        Norm that the residual of each record, its derivative by the scores, is clipped to.
     averaging : float
         Share of the iterates, the last ones, whose mean is released; 0 for the last alone.
     """
@@ -74,7 +74,7 @@ class TranscriptBound:
     n_steps : int
         Number of steps.
     clip : float or None
-        Norm that the gradient of each record is clipped to.
+        Norm that the residual of each record is clipped to.
     label_change : bool
         Whether label changes are adjacent.
     promises : tuple of (float, float)
@@ -156,12 +156,21 @@ class TranscriptBound:
         """
         return rho / math.sqrt(self.n_steps) * (1.0 - 1e-12) - 2.0 * grid_slack(self.n_values)
 
+    def step(self, theta: NDArray[np.float64], rounding: float = 0.0) -> tuple[float, float]:
+        """Sensitivity at the first promised radius, and noise scale, of the step at ``theta``.
+
+        The noise scale is the largest that a promise asks for.
+        """
+        moved = [self.sensitivity(theta, radius, rounding) for radius, _ in self.promises]
+        scales = [
+            sensitivity / self.step_rho(rho)
+            for sensitivity, (_, rho) in zip(moved, self.promises, strict=True)
+        ]
+        return moved[0], max(scales)
+
     def sigma(self, theta: NDArray[np.float64], rounding: float = 0.0) -> float:
-        """Noise scale of the step at ``theta``: the largest that a promise asks for."""
-        return max(
-            self.sensitivity(theta, radius, rounding) / self.step_rho(rho)
-            for radius, rho in self.promises
-        )
+        """Noise scale of the step at ``theta``."""
+        return self.step(theta, rounding)[1]
 
     def limits(self, radius: float, label_change: bool) -> GapLimits:
         """Gaps at a Euclidean radius over all iterates."""
@@ -194,8 +203,14 @@ class TranscriptBound:
         most = self.limits(radius, label_change).most
         rhos = []
         for promised, rho in self.promises:
-            chain = max(1, math.ceil(radius / promised * _CHAIN))
+            chain: float = max(1, math.ceil(radius / promised * _CHAIN))
+            if self.label_change:
+                # By way of a record of another label, any two are two changes apart.
+                chain = min(chain, 2)
+            elif label_change:
+                chain = math.inf
             least = self.limits(promised, self.label_change).least
             growth = most / least if least > 0.0 else math.inf
-            rhos.append(rho * min(chain, growth * (1.0 + 1e-9)))
+            # Below one, rounding would count for more than its share of the sensitivity.
+            rhos.append(rho * min(chain, max(growth * (1.0 + 1e-9), 1.0)))
         return min(rhos)

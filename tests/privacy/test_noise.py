@@ -3,6 +3,7 @@
 Every test of randomness here rejects a correct sampler with probability below 1e-9.
 """
 
+import functools
 import math
 import os
 import pickle
@@ -24,14 +25,19 @@ SCALES = np.array([[1e-6], [0.3], [40.0]])
 LEVEL = 1e-10
 
 
-@pytest.fixture(params=["exact", "numpy"])
-def random_state(request):
-    return None if request.param == "exact" else 7
+@pytest.fixture(params=["opendp", "vectorised", "numpy"])
+def add_noise(request):
+    options = {
+        "opendp": {},
+        "vectorised": {"vectorised": True},
+        "numpy": {"random_state": 7},
+    }[request.param]
+    return functools.partial(add_gaussian_noise, **options)
 
 
-def test_law_of_each_block(random_state):
+def test_law_of_each_block(add_noise):
     values = np.array([[5.0], [-2.0], [1e3]]) + np.zeros((3, 4000))
-    noise = (add_gaussian_noise(values, SCALES, random_state) - values) / SCALES
+    noise = (add_noise(values, SCALES) - values) / SCALES
     for block in noise:
         assert stats.kstest(block, "norm").pvalue > LEVEL
         # The chi-squared law of the energy catches a scale that is off by 15%.
@@ -44,9 +50,9 @@ def test_kolmogorov_smirnov_would_catch_a_wrong_scale():
     assert stats.kstest(noise, "norm").pvalue < LEVEL
 
 
-def test_values_are_independent(random_state):
+def test_values_are_independent(add_noise):
     n = 4000
-    draws = add_gaussian_noise(np.zeros((n, 5)), 1.0, random_state)
+    draws = add_noise(np.zeros((n, 5)), 1.0)
     covariance = draws.T @ draws / n
     bound = stats.norm.isf(LEVEL) / math.sqrt(n)
     off = covariance[np.triu_indices(5, 1)]
@@ -56,27 +62,33 @@ def test_values_are_independent(random_state):
     assert abs(lagged) < bound
 
 
-def test_exact_draws_differ_and_seeded_draws_repeat():
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_exact_draws_differ(vectorised):
     values = np.zeros(20_000)  # more than one chunk
-    a, b = add_gaussian_noise(values, 1.0), add_gaussian_noise(values, 1.0)
+    a, b = (add_gaussian_noise(values, 1.0, vectorised=vectorised) for _ in range(2))
     assert len(np.unique(np.concatenate([a, b]))) > 39_990
-    np.testing.assert_array_equal(
-        add_gaussian_noise(values, 1.0, 3), add_gaussian_noise(values, 1.0, 3)
-    )
     for chunk in (slice(0, 1024), slice(1024, 2048), slice(19_456, None)):
         assert stats.kstest(a[chunk], "norm").pvalue > LEVEL
 
 
+def test_seeded_draws_repeat():
+    values = np.zeros(20_000)
+    np.testing.assert_array_equal(
+        add_gaussian_noise(values, 1.0, 3), add_gaussian_noise(values, 1.0, 3)
+    )
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
-def test_forked_processes_do_not_share_noise():
-    add_gaussian_noise(np.zeros(3), 1.0)
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_forked_processes_do_not_share_noise(vectorised):
+    add_gaussian_noise(np.zeros(3), 1.0, vectorised=vectorised)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writer, pickle.dumps(add_gaussian_noise(np.zeros(50), 1.0)))
+        os.write(writer, pickle.dumps(add_gaussian_noise(np.zeros(50), 1.0, vectorised=vectorised)))
         os._exit(0)
-    here = add_gaussian_noise(np.zeros(50), 1.0)
+    here = add_gaussian_noise(np.zeros(50), 1.0, vectorised=vectorised)
     os.waitpid(child, 0)
     there = pickle.loads(os.read(reader, 65536))
     os.close(reader)
@@ -84,10 +96,12 @@ def test_forked_processes_do_not_share_noise():
     assert not np.isin(here, there).any()
 
 
-def test_values_are_rounded_to_the_grid_first():
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_values_are_rounded_to_the_grid_first(vectorised):
     value, sigma = math.pi, 0.5
-    noisy = add_gaussian_noise(np.full(200, value), sigma) / sigma
-    steps = noisy / 2.0**GRID_EXPONENT
+    noisy = add_gaussian_noise(np.full(200, value), sigma, vectorised=vectorised) / sigma
+    # The middles of cells lie half a step off the grid.
+    steps = noisy / 2.0**GRID_EXPONENT - 0.5 * vectorised
     np.testing.assert_array_equal(steps, np.rint(steps))
 
 

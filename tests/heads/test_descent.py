@@ -1,0 +1,422 @@
+"""Noise on gradients: contract, calibration of every step, what is published and what is not."""
+
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+import sklearn_balldp.heads.convex as convex
+import sklearn_balldp.heads.descent as descent_module
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPSquaredHingeSVC,
+    PrivacyAccountant,
+    RadiusPolicy,
+    compose_releases,
+)
+from sklearn_balldp.heads.convex import mean_gradient
+from sklearn_balldp.heads.descent import Iterates
+from sklearn_balldp.privacy.gaussian import rho_from_budget
+from sklearn_balldp.privacy.noise import grid_slack
+from sklearn_balldp.privacy.release import Release
+
+HEADS = [BallDPLogisticRegression, BallDPSquaredHingeSVC]
+OWN_LABELS = {
+    "check_classifiers_one_label",
+    "check_classifiers_classes",
+    "check_classifiers_train",
+    "check_decision_proba_consistency",
+}
+
+
+@parametrize_with_checks(
+    [
+        BallDPLogisticRegression(mechanism="gradient", n_steps=20),
+        BallDPLogisticRegression(
+            mechanism="gradient", n_steps=5, radius=0.5, clip=None, fit_intercept=False, alpha=0.1
+        ),
+        BallDPSquaredHingeSVC(mechanism="gradient", n_steps=20, keep_transcript=True),
+        BallDPSquaredHingeSVC(mechanism="gradient", n_steps=5, clip=None, fit_intercept=True),
+    ]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_sklearn_contract(estimator, check):
+    check(estimator)
+
+
+def _fixed_label_checks():
+    head = BallDPLogisticRegression(
+        mechanism="gradient", n_steps=5, protect_labels=True, classes=[0, 1, 2, 3, 4]
+    )
+    for estimator, check in estimator_checks_generator(head):
+        name = getattr(check, "func", check).__name__
+        if name not in OWN_LABELS and name != "check_array_api_input":
+            yield pytest.param(estimator, check, id=name)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(_fixed_label_checks()))
+def test_sklearn_contract_with_protected_labels(estimator, check):
+    check(estimator)
+
+
+def data(n=600, n_classes=3, d=5, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    X = rng.standard_normal((n, d)) + 1.5 * rng.standard_normal((n_classes, d))[y]
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype), y
+
+
+def gradient_head(Head, **params):
+    given = {"epsilon": 2.0, "radius": 0.6, "mechanism": "gradient", "n_steps": 8, **params}
+    return Head(**given)
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """Gradients without noise, to see the descent itself."""
+    monkeypatch.setattr(convex, "add_gaussian_noise", lambda values, *a, **k: values)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("averaging", [0.0, 0.3])
+def test_minimiser_without_noise(silent, n_classes, averaging):
+    """A long unclipped descent ends at scikit-learn's minimiser of the same objective."""
+    X, y = data(400, n_classes)
+    head = gradient_head(BallDPLogisticRegression, n_steps=3000, clip=None, alpha=0.05,
+                         learning_rate=1.0, averaging=averaging).fit(X, y)  # fmt: skip
+    augmented = np.hstack([X, np.full((len(X), 1), descent_module.CONSTANT)])
+    reference = LogisticRegression(C=1 / (0.05 * len(X)), fit_intercept=False, tol=1e-10,
+                                   max_iter=2000).fit(augmented, y)  # fmt: skip
+    expected = reference.coef_ - reference.coef_.mean(axis=0) * (n_classes > 2)
+    np.testing.assert_allclose(head.coef_, expected[:, :-1], atol=2e-5)
+    np.testing.assert_allclose(
+        head.intercept_, expected[:, -1] * descent_module.CONSTANT, atol=2e-5
+    )
+
+
+def replay(head, transcript):
+    """The model from released numbers alone."""
+    release = head.release_
+    iterates = Iterates(1, release.descent, release.bound, release.alpha, np.float64)
+    for theta, gradient in zip(transcript.iterates, transcript.gradients, strict=True):
+        np.testing.assert_allclose(iterates.thetas[0], theta, atol=1e-12)
+        iterates.advance(gradient[None])
+    return iterates.released()[0]
+
+
+@pytest.mark.parametrize("Head", HEADS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("alpha", [None, 0.01])
+def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha):
+    X, y = data(n_classes=n_classes)
+    head = gradient_head(Head, keep_transcript=True, fit_intercept=True, alpha=alpha).fit(X, y)
+    theta = replay(head, head.transcript_)
+    coef = theta[:, :-1]
+    if Head is BallDPLogisticRegression and n_classes > 2:
+        coef = coef - coef.mean(axis=0)
+    np.testing.assert_allclose(head.coef_, coef, atol=1e-12)
+    # By hand: heavy ball on released gradients plus the regulariser, mean of the last half.
+    descent, released = head.release_.descent, head.transcript_
+    at, velocity, kept = np.zeros(theta.shape), np.zeros(theta.shape), []
+    for gradient in released.gradients:
+        if Head is BallDPLogisticRegression and n_classes > 2:
+            gradient = gradient - gradient.mean(axis=0)
+        velocity = descent.momentum * velocity + gradient + head.release_.alpha * at
+        at = at - descent.learning_rate * velocity
+        kept.append(at)
+    np.testing.assert_allclose(theta, np.mean(kept[-4:], axis=0), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("clip", [None, 0.2])
+@pytest.mark.parametrize("protect_labels", [False, True])
+@pytest.mark.parametrize("Head", HEADS)
+def test_noise_is_calibrated_at_every_iterate(Head, protect_labels, clip, dtype):
+    """Scale, law and independence of the noise, from the transcript and the exact gradients."""
+    X, y = data(dtype=dtype)
+    head = gradient_head(Head, keep_transcript=True, clip=clip, protect_labels=protect_labels,
+                         classes=[0, 1, 2], learning_rate=0.5)  # fmt: skip
+    rho = rho_from_budget(2.0, 1e-6)
+    noises = []
+    for _ in range(40):
+        head.fit(X, y)
+        transcript, bound = head.transcript_, head.release_.bound
+        mean = mean_gradient(head._known(X, y), bound)
+        for theta, gradient, sigma in zip(
+            transcript.iterates, transcript.gradients, transcript.sigma, strict=True
+        ):
+            noises.append((gradient - mean(theta[None])[0]) / sigma)
+        shares = [
+            s / t for s, t in zip(head.release_.sensitivity, head.release_.sigma, strict=True)
+        ]
+        assert math.hypot(*shares) <= rho
+        assert math.hypot(*shares) >= rho * (1 - 1e-6)
+        # The stated sensitivity is that of the iterate, rounding included.
+        again = [
+            bound.sensitivity(theta, 0.6, mean.rounding(theta)) for theta in transcript.iterates
+        ]
+        np.testing.assert_allclose(again, head.release_.sensitivity)
+        np.testing.assert_array_equal(transcript.sigma, head.release_.sigma)
+    noises = np.array(noises)
+    assert stats.kstest(noises.ravel(), "norm").pvalue > 1e-9
+    energy = np.sum(noises**2)
+    tail = stats.chi2(noises.size)
+    assert min(tail.cdf(energy), tail.sf(energy)) > 1e-10
+    steps = noises.reshape(40, 8, -1)
+    lagged = np.mean(steps[:, 1:] * steps[:, :-1])
+    assert abs(lagged) < 6.5 / math.sqrt(steps[:, 1:].size)
+
+
+def test_seeded_steps_draw_noise_of_their_own():
+    """One seed serves the whole descent: its noise must not repeat from step to step."""
+    X, y = data()
+    head = gradient_head(BallDPLogisticRegression, keep_transcript=True, random_state=3,
+                         learning_rate=1e-9).fit(X, y)  # fmt: skip
+    gradients = head.transcript_.gradients
+    assert len(np.unique(gradients)) == gradients.size
+    assert np.abs(np.diff(gradients, axis=0)).min() > 0
+    again = gradient_head(BallDPLogisticRegression, random_state=3, learning_rate=1e-9).fit(X, y)
+    np.testing.assert_array_equal(again.coef_, head.coef_)
+    assert head.release_.private is False
+    other = gradient_head(BallDPLogisticRegression).fit(X, y)
+    assert other.release_.private is True
+    assert "exact" in other.release_.sampler
+
+
+@pytest.mark.parametrize("Head", HEADS)
+def test_release(Head):
+    X, y = data()
+    head = gradient_head(Head, fit_intercept=True).fit(X, y)
+    release = head.release_
+    assert release.mechanism == "gradient"
+    assert release.rho == rho_from_budget(2.0, 1e-6)
+    assert len(release.sigma) == len(release.sensitivity) == 8
+    assert release.guarantee().epsilon == pytest.approx(2.0, rel=1e-6)
+    assert release.guarantee(0.2).rho == release.rho
+    assert release.guarantee(1.0).rho > release.rho
+    assert release.guarantee(1.0).epsilon <= release.epsilon_full_radius
+    assert release.certificate(0.1, radius=0.3) == release.certificate(0.1)
+    assert release.tol == 0.0
+    assert release.alpha == 0.0
+    text = str(release)
+    assert "8 steps" in text
+    assert "clipped at 0.2" in text
+    record = json.loads(json.dumps(release.to_dict()))
+    assert Release.from_dict(record) == release
+    assert Release.from_dict(record).guarantee(0.9) == release.guarantee(0.9)
+    assert not hasattr(head, "transcript_")
+
+
+def test_ex_post_figure_is_apart_from_the_guarantee():
+    """It follows from the iterates, so it varies; what is guaranteed does not."""
+    X, y = data()
+    releases = [
+        gradient_head(BallDPLogisticRegression, clip=None).fit(X, y).release_ for _ in range(4)
+    ]
+    assert len({r.epsilon_full_radius_ex_post for r in releases}) == 4
+    assert len({r.epsilon_full_radius for r in releases}) == 1
+    assert len({r.guarantee(1.3) for r in releases}) == 1
+    for release in releases:
+        assert release.epsilon < release.epsilon_full_radius_ex_post <= release.epsilon_full_radius
+
+
+def test_ex_post_figure_from_the_transcript():
+    X, y = data()
+    release = gradient_head(BallDPLogisticRegression, keep_transcript=True).fit(X, y)
+    bound, transcript = release.release_.bound, release.transcript_
+    spent = [
+        bound.sensitivity(theta, 2.0) / sigma
+        for theta, sigma in zip(transcript.iterates, transcript.sigma, strict=True)
+    ]
+    rho = math.hypot(*spent)
+    stated = rho_from_budget(release.release_.epsilon_full_radius_ex_post, 1e-6)
+    assert stated == pytest.approx(rho, rel=1e-6)
+
+
+def test_second_promise():
+    X, y = data()
+    head = gradient_head(BallDPLogisticRegression, outer_radius=1.5, outer_epsilon=2.5, clip=None)
+    release = head.fit(X, y).release_
+    assert release.guarantee(1.5).epsilon == pytest.approx(2.5, rel=1e-6)
+    assert release.guarantee(0.6).epsilon == pytest.approx(2.0, rel=1e-6)
+    single = gradient_head(BallDPLogisticRegression, clip=None).fit(X, y).release_
+    assert single.guarantee(1.5).epsilon > 2.6
+    assert release.sigma[0] > single.sigma[0]
+    record = json.loads(json.dumps(release.to_dict()))
+    assert Release.from_dict(record).guarantee(1.5) == release.guarantee(1.5)
+
+
+@pytest.mark.parametrize("metric", ["manhattan", "chebyshev"])
+def test_other_metrics(metric):
+    X, y = data()
+    release = gradient_head(
+        BallDPLogisticRegression, metric=metric, radius=0.2, outer_radius=0.3, outer_epsilon=3.0
+    ).fit(X, y).release_  # fmt: skip
+    factor = math.sqrt(5) if metric == "chebyshev" else 1.0
+    assert [r for r, _ in release.bound.promises] == pytest.approx([0.2 * factor, 0.3 * factor])
+    assert release.guarantee(0.3).epsilon == pytest.approx(3.0, rel=1e-6)
+
+
+def test_everything_but_released_numbers_is_the_same_for_neighbours():
+    """With one sensitivity at zero and one step, only noisy values depend on the rows."""
+    X, y = data()
+    other = np.random.default_rng(5).permutation(X[::-1])
+    fits = []
+    for rows in (X, other):
+        head = gradient_head(BallDPLogisticRegression, n_steps=1).fit(rows, y)
+        state = {k: v for k, v in vars(head).items() if k not in ("coef_", "intercept_")}
+        fits.append(pickle.dumps(state))
+    assert fits[0] == fits[1]
+
+
+def walk(obj, seen=None):
+    """Every array and number that an object reaches."""
+    seen = set() if seen is None else seen
+    if id(obj) in seen:
+        return
+    seen.add(id(obj))
+    if isinstance(obj, np.ndarray):
+        yield from obj.ravel().tolist()
+    elif isinstance(obj, float):
+        yield obj
+    elif isinstance(obj, (list, tuple, set)):
+        for item in obj:
+            yield from walk(item, seen)
+    elif isinstance(obj, dict):
+        yield from walk(list(obj.values()), seen)
+    elif hasattr(obj, "__dict__"):
+        yield from walk(vars(obj), seen)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("Head", HEADS)
+def test_nothing_private_stays(Head, keep):
+    X, y = data()
+    head = gradient_head(Head, keep_transcript=keep, learning_rate=0.1).fit(X, y)
+    bound = head.release_.bound
+    mean = mean_gradient(head._known(X, y), bound)
+    private = set(X.ravel().tolist()) | set(mean(np.zeros((1, *mean.shape))).ravel().tolist())
+    if keep:
+        private |= set(mean(head.transcript_.iterates).ravel().tolist())
+    private -= {0.0}
+    for copy in (head, pickle.loads(pickle.dumps(head))):
+        assert private.isdisjoint(walk(copy))
+
+
+def test_accountant_counts_before_and_composes():
+    X, y = data()
+    with PrivacyAccountant() as accountant:
+        for _ in range(2):
+            gradient_head(BallDPLogisticRegression).fit(X, y)
+        BallDPLogisticRegression(2.0, radius=0.6).fit(X, y)
+    rho = rho_from_budget(2.0, 1e-6)
+    assert accountant.total(0.6).rho == pytest.approx(math.sqrt(3) * rho, rel=1e-6)
+    assert len(accountant.releases) == 3
+    total = compose_releases([r.to_dict() for r in accountant.releases], radius=0.6)
+    assert total.rho == pytest.approx(math.sqrt(3) * rho, rel=1e-6)
+
+
+def test_private_radius():
+    X, y = data(3000)
+    policy = RadiusPolicy(source="private", epsilon=0.5)
+    release = gradient_head(BallDPLogisticRegression, radius=policy).fit(X, y).release_
+    assert release.radius_epsilon == 0.5
+    assert release.guarantee().epsilon > 2.0
+    assert release.epsilon_full_radius_ex_post > release.epsilon
+
+
+def test_diverging_steps_stay_finite():
+    X, y = data()
+    for Head in HEADS:
+        for clip in (None, 0.2):
+            head = gradient_head(Head, clip=clip, learning_rate=1e5, n_steps=60).fit(X, y)
+            assert np.isfinite(head.coef_).all()
+            assert np.isfinite(head.release_.sigma).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("Head", HEADS)
+def test_defaults_fit_without_tuning(Head, n_classes):
+    """Near the noiseless head at a moderate budget, from 2000 rows on."""
+    X, y = data(4000, n_classes, d=20, dtype=np.float32)
+    train, test = slice(0, 3000), slice(3000, None)
+    reference = LogisticRegression(C=10).fit(X[train], y[train]).score(X[test], y[test])
+    head = Head(8.0, radius=0.6, mechanism="gradient").fit(X[train], y[train])
+    assert head.score(X[test], y[test]) > reference - 0.05
+
+
+def test_default_step_size_uses_public_numbers_alone():
+    """Same shape, other rows: the same settings; with little noise a limit takes over."""
+    X, y = data()
+    rates = {
+        gradient_head(BallDPLogisticRegression).fit(rows, y).release_.descent.learning_rate
+        for rows in (X, -X)
+    }
+    assert len(rates) == 1
+    rate = [
+        gradient_head(BallDPLogisticRegression, epsilon=e).fit(X, y).release_.descent.learning_rate
+        for e in (0.5, 1e3, 1e4)
+    ]
+    assert rate[0] < rate[1] == rate[2]
+
+
+def test_grid_search_over_the_mechanism():
+    X, y = data()
+    grid = {"mechanism": ["output", "gradient"], "epsilon": [1.0, 4.0]}
+    search = GridSearchCV(BallDPLogisticRegression(radius=0.6, n_steps=5), grid, cv=3).fit(X, y)
+    assert set(search.cv_results_["param_mechanism"]) == {"output", "gradient"}
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"mechanism": "objective"}, "mechanism"),
+        ({"n_steps": 0}, "n_steps"),
+        ({"n_steps": 2.5}, "n_steps"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"momentum": -0.1}, "momentum"),
+        ({"clip": 0.0}, "clip"),
+        ({"averaging": 1.5}, "averaging"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"mechanism": "output", "alpha": 0.0}, "alpha"),
+        ({"sensitivity": "paper"}, "sensitivity"),
+        ({"outer_radius": 1.0}, "outer_epsilon"),
+        ({"outer_radius": 0.5, "outer_epsilon": 3.0}, "outer_radius"),
+        ({"outer_radius": 1.0, "outer_epsilon": 1.0}, "outer_epsilon"),
+        ({"mechanism": "output", "outer_radius": 1.0, "outer_epsilon": 3.0}, "outer_radius"),
+        ({"keep_transcript": "yes"}, "keep_transcript"),
+        ({"epsilon": 1e-12, "n_steps": 10**6}, "epsilon"),
+    ],
+)
+def test_bad_parameters(params, match):
+    X, y = data()
+    head = gradient_head(BallDPLogisticRegression, **params)
+    with pytest.raises(ValueError, match=match):
+        head.fit(X, y)
+    assert not hasattr(head, "coef_")
+
+
+def test_bad_rows_release_nothing():
+    X, y = data()
+    X[7, 2] = np.nan
+    head = gradient_head(BallDPLogisticRegression)
+    with PrivacyAccountant() as accountant:
+        with pytest.raises(ValueError, match="NaN"):
+            head.fit(X, y)
+        assert accountant.total(0.6).n_releases == 0
+    assert not hasattr(head, "release_")
+
+
+def test_grid_slack_is_part_of_every_step():
+    X, y = data()
+    release = gradient_head(BallDPLogisticRegression).fit(X, y).release_
+    slack = grid_slack(release.bound.n_values)
+    shares = [s / t + slack for s, t in zip(release.sensitivity, release.sigma, strict=True)]
+    assert math.hypot(*shares) <= release.rho

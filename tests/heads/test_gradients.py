@@ -1,0 +1,204 @@
+"""Mean gradients: right, in any precision, and moved by one row as much as is accounted for."""
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+import sklearn_balldp.heads.gradients as gradients_module
+from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.heads.objectives import LinearObjective
+from sklearn_balldp.privacy.iterate_gap import iterate_gap
+
+CASES = [("logistic", 2, 1), ("softmax", 4, 4), ("squared_hinge", 2, 1), ("squared_hinge", 3, 3)]
+
+
+def data(n, n_classes, d=6, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n)
+    X = rng.standard_normal((n, d)) + rng.standard_normal((n_classes, d))[y]
+    return (X / np.linalg.norm(X, axis=1, keepdims=True) * rng.uniform(0.5, 1.5, (n, 1))).astype(
+        dtype
+    ), y
+
+
+def mean_of(loss, X, y, n_classes, clip=None, constant=0.5, norm_bound=1.0):
+    return MeanGradient(loss, X, y, n_classes, norm_bound=norm_bound, constant=constant, clip=clip)
+
+
+def naive(loss, X, y, theta, clip, constant):
+    """Record by record, in float64."""
+    X = X.astype(np.float64)
+    X = X * np.minimum(1.0, 1.0 / np.linalg.norm(X, axis=1))[:, None]
+    augmented = np.hstack([X, np.full((len(X), int(constant > 0)), constant)])
+    total = np.zeros(theta.shape)
+    for row, code in zip(augmented, y, strict=True):
+        s = theta @ row
+        if loss == "softmax":
+            a = softmax(s) - (np.arange(len(s)) == code)
+        else:
+            sign = np.where(np.arange(len(s)) == (code if len(s) > 1 else 0), 1.0, -1.0)
+            if len(s) == 1:
+                sign = np.array([2.0 * code - 1.0])
+            a = (
+                -sign * expit(-sign * s)
+                if loss == "logistic"
+                else -2 * sign * np.maximum(1 - sign * s, 0)
+            )
+        if clip is not None:
+            a = a * min(1.0, clip / max(np.linalg.norm(a), 1e-300))
+        total += np.outer(a, row)
+    return total / len(X)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.5])
+@pytest.mark.parametrize("clip", [None, 0.2])
+@pytest.mark.parametrize(("loss", "n_classes", "n_scores"), CASES)
+def test_record_by_record(loss, n_classes, n_scores, clip, constant):
+    X, y = data(300, n_classes)
+    mean = mean_of(loss, X, y, n_classes, clip, constant)
+    rng = np.random.default_rng(1)
+    thetas = rng.standard_normal((5, *mean.shape)) * np.array([0, 0.3, 1, 5, 30])[:, None, None]
+    found = mean(thetas)
+    for theta, gradient in zip(thetas, found, strict=True):
+        np.testing.assert_allclose(gradient, naive(loss, X, y, theta, clip, constant), atol=1e-12)
+        np.testing.assert_allclose(mean(theta[None])[0], gradient, atol=1e-14)
+
+
+@pytest.mark.parametrize(("loss", "n_classes", "n_scores"), CASES)
+def test_same_as_the_objective(loss, n_classes, n_scores):
+    X, y = data(20_000, n_classes, d=250, dtype=np.float32)  # on threads
+    mean = mean_of(loss, X, y, n_classes, constant=1.0)
+    theta = mean.representable(np.random.default_rng(0).standard_normal((1, *mean.shape)))
+    objective = LinearObjective(
+        loss, X, y, n_classes, alpha=0.0, norm_bound=1.0, fit_intercept=True
+    )
+    exact = objective.value_and_gradient(theta[0])[1]
+    np.testing.assert_allclose(mean(theta)[0], exact, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("clip", [None, 0.2])
+@pytest.mark.parametrize(("loss", "n_classes", "n_scores"), CASES)
+def test_one_row_moves_a_computed_mean_within_gap_and_rounding(
+    loss, n_classes, n_scores, clip, dtype
+):
+    """Neighbours in the rows' own precision; rounding alone for equal rows is far smaller."""
+    n, d = 1000, 64
+    rng = np.random.default_rng(3)
+    X, y = data(n, n_classes, d, dtype=dtype)
+    for scale in (0.1, 3.0, 100.0):
+        mean = mean_of(loss, X, y, n_classes, clip)
+        theta = mean.representable(scale * rng.standard_normal(mean.shape) / np.sqrt(d))
+        place = int(rng.integers(n))
+        other = X.copy()
+        row = X[place].astype(np.float64)
+        row /= max(np.linalg.norm(row), 1.0)
+        step = rng.standard_normal(d)
+        other[place] = row + 0.3 * step / np.linalg.norm(step)
+        moved = mean_of(loss, other, y, n_classes, clip)(theta[None]) - mean(theta[None])
+        radius = np.linalg.norm(other[place].astype(float) - X[place].astype(float))
+        gap = iterate_gap(loss, theta, radius * (1 + 1e-6), norm_bound=1 + 1e-6, constant=0.5,
+                          clip=clip)  # fmt: skip
+        assert np.linalg.norm(moved) <= gap / n + 2 * mean.rounding(theta)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("loss", "n_classes", "n_scores"), CASES)
+def test_rounding_covers_the_error_of_a_block(loss, n_classes, n_scores, dtype):
+    """A single block: what is computed against float64 sums of the same records, times n."""
+    X, y = data(gradients_module._SUMMED, n_classes, 200, dtype=dtype)
+    X = (X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1)).astype(dtype)
+    mean = mean_of(loss, X, y, n_classes, 0.3)
+    theta = mean.representable(2.0 * np.random.default_rng(0).standard_normal(mean.shape))
+    exact = naive(loss, X, y, theta, 0.3, 0.5)
+    error = np.linalg.norm(mean(theta[None])[0] - exact) * len(X)
+    n_errors = len(X) + 1  # one for each record, and the sum
+    assert error <= n_errors * mean.rounding(theta) * len(X)
+    assert mean.rounding(theta) * len(X) < (0.01 if dtype == np.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_other_blocks_do_not_move_by_a_bit(dtype):
+    """A new row, inside the ball or far outside, changes its own block's sum alone."""
+    n, d = 1024, 40
+    X, y = data(n, 3, d, dtype=dtype)
+    X = (X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1) * 0.99).astype(dtype)
+    sums = []
+
+    def recorded(residuals, rows, _original=gradients_module._block_sums):
+        size = gradients_module._SUMMED
+        if rows is not None:
+            for i in range(0, len(rows), size):
+                sums.append(_original(residuals[i : i + size], rows[i : i + size]))
+        return _original(residuals, rows)
+
+    theta = np.random.default_rng(0).standard_normal((1, 3, d + 1)).astype(np.float16)
+    theta = theta.astype(np.float64)
+    seen = []
+    for row in (X[200], -X[200], 50 * X[200], np.zeros(d)):
+        other = X.copy()
+        other[200] = row
+        sums.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gradients_module, "_block_sums", recorded)
+            mean_of("softmax", other, y, 3, 0.2)(theta)
+        seen.append(np.array(sums))
+    for other in seen[1:]:
+        same = (other == seen[0]).all(axis=(1, 2))
+        np.testing.assert_array_equal(same, np.arange(len(same)) != 200 // gradients_module._SUMMED)
+
+
+@pytest.mark.parametrize("layout", ["C", "F", "reversed", "strided", "columns"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_layout_of_the_rows_is_not_left_to_the_rows(layout, dtype):
+    """One row that leaves the ball decides no copy: all are stored, and computed, alike."""
+    n, d = 200_000, 16
+    rng = np.random.default_rng(0)
+    row = rng.standard_normal(d)
+    row /= np.linalg.norm(row)
+    base = np.tile((0.8 * row).astype(dtype), (n, 1))
+    views = {
+        "C": lambda a: a,
+        "F": np.asfortranarray,
+        "reversed": lambda a: a[::-1],
+        "strided": lambda a: np.repeat(a, 2, axis=0)[::2],
+        "columns": lambda a: a[:, ::-1],
+    }
+    found = []
+    for size in (0.996, 1.004):
+        base[-1] = size * row
+        mean = mean_of("logistic", views[layout](base), np.zeros(n, int), 2, 0.5)
+        found.append(mean(np.zeros((1, 1, d + 1)))[0])
+    moved = np.linalg.norm(found[1] - found[0])
+    assert moved <= 0.5 * 0.008 / n + 2 * mean.rounding(np.zeros((1, d + 1)))
+    assert mean.X.flags.c_contiguous
+    assert not np.shares_memory(mean.X, base)
+
+
+@pytest.mark.parametrize(("norm_bound", "clip"), [(1e38, 0.2), (1e-38, 0.2), (1.0, 1e-46)])
+def test_extreme_public_numbers_are_computed_in_float64(norm_bound, clip):
+    X, y = data(300, 2, dtype=np.float32)
+    X = X * np.float32(min(norm_bound, 1e30))
+    mean = mean_of("logistic", X, y, 2, clip, norm_bound=norm_bound)
+    assert mean.X.dtype == np.float64
+    assert np.isfinite(mean(np.zeros((1, *mean.shape)))).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_any_size(dtype):
+    """Rows near the largest number are projected before any product."""
+    X, y = data(50, 2, 4, dtype=dtype)
+    X[3] = np.finfo(dtype).max / 10
+    X[4] = np.finfo(dtype).tiny
+    X = np.clip(X, -1e140, 1e140) if dtype == np.float64 else X
+    mean = mean_of("logistic", X, y, 2, 0.2)
+    assert np.isfinite(mean(np.ones((1, *mean.shape)))).all()
+    assert np.linalg.norm(mean.X, axis=1).max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_bad_rows(bad):
+    X, y = data(50, 2)
+    X[7, 1] = bad
+    with pytest.raises(FloatingPointError):
+        mean_of("logistic", X, y, 2)

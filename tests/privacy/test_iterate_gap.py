@@ -1,0 +1,310 @@
+"""The gap at a known iterate: never exceeded by a search, and hardly above it."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, softmax
+
+from sklearn_balldp.privacy.iterate_gap import Domain, clipped_gap, gap_limits, iterate_gap
+
+LOSSES = [("logistic", 1), ("squared_hinge", 1), ("softmax", 2), ("softmax", 3), ("softmax", 6),
+          ("squared_hinge", 3)]  # fmt: skip
+SLOW = 1e-9
+
+
+def residuals(loss, theta, rows, codes, constant):
+    """By the definition of each loss, one record a row."""
+    augmented = rows if constant == 0 else np.hstack([rows, np.full((len(rows), 1), constant)])
+    scores = augmented @ theta.T
+    if loss == "softmax":
+        out = softmax(scores, axis=1)
+        out[np.arange(len(rows)), codes] -= 1.0
+        return out, augmented
+    signs = np.full(scores.shape, -1.0)
+    if scores.shape[1] == 1:
+        signs = (2.0 * codes - 1.0)[:, None]
+    else:
+        signs[np.arange(len(rows)), codes] = 1.0
+    if loss == "logistic":
+        return -signs * expit(-signs * scores), augmented
+    return -2.0 * signs * np.maximum(1.0 - signs * scores, 0.0), augmented
+
+
+def gradients(loss, theta, rows, codes, constant, clip):
+    out, augmented = residuals(loss, theta, rows, codes, constant)
+    if clip is not None:
+        out *= np.minimum(1.0, clip / np.maximum(np.linalg.norm(out, axis=1), 1e-300))[:, None]
+    return out[:, :, None] * augmented[:, None, :]
+
+
+def pairs(rng, n, d, theta, r, bound, constant):
+    """Rows of the ball and rows within r of them: spread, on the boundary, and along weights."""
+    weights = theta[:, :d]
+    x = rng.standard_normal((n, d))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    x *= bound * rng.choice([1.0, 1.0, 0.5, 0.1], (n, 1)) * rng.uniform(size=(n, 1)) ** 0.1
+    step = rng.standard_normal((n, d))
+    along = (
+        weights[rng.integers(len(weights), size=n)] - weights[rng.integers(len(weights), size=n)]
+    )
+    along += weights[rng.integers(len(weights), size=n)] * (rng.random((n, 1)) < 0.5)
+    size = np.linalg.norm(along, axis=1, keepdims=True)
+    unit = np.where(size > 0, along / np.maximum(size, 1e-300), step)
+    mix = rng.random((n, 1)) < 0.5
+    x = np.where(mix, x + bound * rng.uniform(-1, 1, (n, 1)) * unit, x)
+    x *= np.minimum(1.0, bound / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300))
+    step = np.where(rng.random((n, 1)) < 0.4, unit * rng.choice([-1, 1], (n, 1)), step)
+    step *= r / np.maximum(np.linalg.norm(step, axis=1, keepdims=True), 1e-300)
+    other = x + step * rng.choice([1.0, 0.99, 0.5], (n, 1))
+    # Projections onto the ball move two points no further apart.
+    norms = np.linalg.norm(other, axis=1, keepdims=True)
+    other *= np.minimum(1.0, bound / np.maximum(norms, 1e-300))
+    return x, other
+
+
+def searched(loss, theta, r, bound, constant, clip, label_change, rng, n=2000):
+    """Largest distance of gradients that a search finds."""
+    d = theta.shape[1] - (constant > 0)
+    n_classes = max(len(theta), 2)
+    x, other = pairs(rng, n, d, theta, r, bound, constant)
+    codes = rng.integers(n_classes, size=n)
+    new = codes.copy()
+    if label_change:
+        new = rng.integers(n_classes, size=n)
+        elsewhere = rng.permutation(x)
+        other = np.where((new != codes)[:, None], elsewhere, other)
+
+    def distance(a, b, y, z):
+        difference = gradients(loss, theta, a, y, constant, clip) - gradients(
+            loss, theta, b, z, constant, clip
+        )
+        return np.sqrt((difference**2).sum(axis=(1, 2)))
+
+    values = distance(x, other, codes, new)
+    best = int(np.argmax(values))
+    y, z = codes[best : best + 1], new[best : best + 1]
+
+    def shaped(flat):
+        a, b = flat[:d], flat[d:]
+        a = a * min(1.0, bound / max(np.linalg.norm(a), 1e-300))
+        if y[0] == z[0]:
+            step = b - a
+            b = a + step * min(1.0, r / max(np.linalg.norm(step), 1e-300))
+        b = b * min(1.0, bound / max(np.linalg.norm(b), 1e-300))
+        return a[None], b[None]
+
+    start = np.concatenate([x[best], other[best]])
+    polished = minimize(lambda f: -distance(*shaped(f), y, z)[0], start, method="Nelder-Mead",
+                        options={"maxiter": 150})  # fmt: skip
+    return max(float(values[best]), -float(polished.fun))
+
+
+@pytest.mark.parametrize("label_change", [False, True])
+@pytest.mark.parametrize("clip", [None, 0.05, 0.3, 1.5])
+@pytest.mark.parametrize(("loss", "n_scores"), LOSSES)
+def test_no_search_exceeds_it(loss, n_scores, clip, label_change):
+    rng = np.random.default_rng(n_scores)
+    for scale in (0.0, 0.1, 1.0, 6.0, 50.0, 1e4):
+        for _ in range(4):
+            d = int(rng.integers(1, 5))
+            constant = float(rng.choice([0.0, 0.3, 1.0]))
+            bound = float(rng.choice([0.5, 1.0, 3.0]))
+            r = bound * float(rng.choice([1e-3, 0.3, 1.2, 2.0]))
+            theta = scale * rng.standard_normal((n_scores, d + (constant > 0)))
+            gap = iterate_gap(loss, theta, r, norm_bound=bound, constant=constant, clip=clip,
+                              label_change=label_change)  # fmt: skip
+            found = searched(loss, theta, r, bound, constant, clip, label_change, rng)
+            assert found <= gap * (1 + SLOW)
+            common = {"norm_bound": bound, "constant": constant, "clip": clip}
+            limits = gap_limits(loss, r, n_scores=n_scores, n_features=d,
+                                label_change=label_change, **common)  # fmt: skip
+            assert limits.least <= gap <= limits.most
+
+
+def planar_gap(loss, slope, offset, r, bound, constant, clip=None):
+    """The largest distance on a fine grid of the plane of the weights and one direction across."""
+    best = 0.0
+    # Finer where the residual bends.
+    edges = [(m - offset) / slope for m in (0.0, 1.0, -1.0)] if slope else []
+    near = [(s * e + np.linspace(-r, r, 25)) for e in edges for s in (1, -1)]
+    u = np.concatenate([np.linspace(-bound, bound, 41), *near])
+    u = u[np.abs(u) <= bound]
+    angle = np.linspace(0, 2 * np.pi, 49)
+    lengths = r * np.array([0.8, 1.0])
+    radial = np.sqrt(np.maximum(bound**2 - u**2, 0))
+    x = np.concatenate([np.stack([u, s * radial], 1) for s in (1.0, 0.5, 0.0)])
+    steps = np.concatenate([np.stack([s * np.cos(angle), s * np.sin(angle)], 1) for s in lengths])
+    a = np.repeat(x, len(steps), axis=0)
+    b = a + np.tile(steps, (len(x), 1))
+    b *= np.minimum(1.0, bound / np.maximum(np.linalg.norm(b, axis=1), 1e-300))[:, None]
+    theta = np.array([[slope, 0.0] + ([offset / constant] if constant else [])])
+    for label in (0, 1):
+        codes = np.full(len(a), label)
+        difference = gradients(loss, theta, a, codes, constant, clip) - gradients(
+            loss, theta, b, codes, constant, clip
+        )
+        best = max(best, float(np.sqrt((difference**2).sum(axis=(1, 2))).max()))
+    gap = iterate_gap(loss, np.hstack([theta[:, :2], theta[:, 2:]]), r, norm_bound=bound,
+                      constant=constant, clip=clip)  # fmt: skip
+    return gap, best
+
+
+@pytest.mark.parametrize("clip", [None, 0.2, 0.6])
+@pytest.mark.parametrize("r", [0.05, 0.4, 1.2, 2.0])
+@pytest.mark.parametrize("offset", [0.0, -0.8, 3.0])
+@pytest.mark.parametrize("slope", [0.0, 1.0, 4.0, 15.0])
+def test_one_score_is_tight(slope, offset, r, clip):
+    """Within 10% (nearly always 1%) of a grid search, for logistic; the same for the hinge."""
+    for loss in ("logistic", "squared_hinge"):
+        gap, best = planar_gap(loss, slope, offset, r, 1.0, 1.0, clip)
+        assert best <= gap * (1 + SLOW)
+        assert gap <= 1.05 * best
+
+
+def test_median_excess_is_half_a_per_cent():
+    ratios = [
+        np.divide(*planar_gap("logistic", slope, offset, r, 1.0, 0.5))
+        for slope in (0.5, 2.0, 8.0)
+        for offset in (0.0, 1.0)
+        for r in (0.2, 0.9, 1.6)
+    ]
+    assert np.median(ratios) < 1.01
+
+
+def test_values_at_zero():
+    """Residuals of one label agree there, so only the rows differ."""
+    for r in (0.1, 1.0):
+        assert iterate_gap("logistic", np.zeros((1, 4)), r, norm_bound=1.0, constant=1.0) == (
+            pytest.approx(r / 2, rel=6e-3)
+        )
+        assert iterate_gap("softmax", np.zeros((5, 4)), r, norm_bound=1.0, constant=1.0) == (
+            pytest.approx(math.sqrt(0.8) * r)
+        )
+        assert iterate_gap("squared_hinge", np.zeros((1, 4)), r, norm_bound=1.0, constant=0.0) == (
+            pytest.approx(2 * r, rel=6e-3)
+        )
+        for loss, n_scores in LOSSES:
+            clipped = iterate_gap(loss, np.zeros((n_scores, 4)), r, norm_bound=1.0, constant=0.5,
+                                  clip=0.2)  # fmt: skip
+            assert clipped == pytest.approx(0.2 * r, rel=6e-3)
+
+
+@pytest.mark.parametrize("r", [0.1, 1.0, 1.7])
+def test_worst_label_counts(r):
+    """At w = 0 the gap is sigmoid(|b|) r: the maximum over labels, not that of one."""
+    for offset in (2.0, -2.0):
+        theta = np.array([[0.0, 0.0, offset]])
+        gap = iterate_gap("logistic", theta, r, norm_bound=1.0, constant=1.0)
+        assert gap == pytest.approx(expit(2.0) * r, rel=6e-3)
+
+
+@pytest.mark.parametrize(("loss", "n_scores"), LOSSES)
+@pytest.mark.parametrize("scale", [1e3, 1e8, 1e90])
+def test_huge_parameters(loss, n_scores, scale):
+    rng = np.random.default_rng(0)
+    theta = scale * rng.standard_normal((n_scores, 5))
+    common = {"norm_bound": 1.0, "constant": 0.5}
+    gap = iterate_gap(loss, theta, 0.7, **common)
+    assert gap >= searched(loss, theta / 1e3, 0.7, 1.0, 0.5, None, False, rng) * (1 - 1e-9) or (
+        loss == "squared_hinge"
+    )
+    assert not math.isnan(gap)
+    clipped = iterate_gap(loss, theta, 0.7, **common, clip=0.2)
+    assert 0.0 < clipped <= 0.4 * math.hypot(1.0, 0.5) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("loss", "n_scores"), LOSSES)
+def test_grows_with_the_radius_and_with_the_clip(loss, n_scores):
+    rng = np.random.default_rng(1)
+    theta = 3.0 * rng.standard_normal((n_scores, 4))
+
+    def gap(r, clip):
+        return iterate_gap(loss, theta, r, norm_bound=1.0, constant=0.5, clip=clip)
+
+    gaps = [gap(r, 0.3) for r in np.linspace(0.0, 2.0, 21)]
+    assert gaps[0] == 0.0
+    assert (np.diff(gaps) >= -6e-3 * np.array(gaps[1:])).all()
+    clips = [gap(0.8, c) for c in (0.01, 0.1, 0.5, 1.0, 2.0)]
+    assert (np.diff(clips) >= -6e-3 * np.array(clips[1:])).all()
+    assert clips[-1] <= gap(0.8, None) * 1.006 or loss == "squared_hinge"
+
+
+@pytest.mark.parametrize("cosine", [0.0, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize("constant", [0.0, 0.5])
+def test_angle_bound_is_never_exceeded_and_attained(cosine, constant):
+    """Any two residuals at that angle or less, any two rows: a search of vectors, not of models."""
+    rng = np.random.default_rng(0)
+    n = 200_000
+    for r, least in ((0.3, 0.0), (0.9, 0.5), (1.4, 0.0), (2.0, 0.9), (1.4, 1.0)):
+        bound = clipped_gap(1.0, Domain(r, 1.0, constant), versine=1 - cosine, least=least)
+        x, other = pairs(rng, n, 3, np.zeros((1, 3)), r, 1.0, constant)
+        if constant:
+            x, other = (np.hstack([v, np.full((n, 1), constant)]) for v in (x, other))
+        k = np.where(rng.random(n) < 0.5, cosine, rng.uniform(cosine, 1.0, n))
+        s, t = (rng.choice([least, 1.0, rng.uniform(least, 1.0)], n) for _ in range(2))
+        square = s**2 * np.vecdot(x, x) + t**2 * np.vecdot(other, other)
+        square -= 2 * s * t * k * np.vecdot(x, other)
+        assert math.sqrt(square.max()) <= bound * (1 + 1e-12)
+        assert math.sqrt(square.max()) >= 0.9 * bound
+
+
+def test_clipping_residuals_beats_clipping_gradients():
+    """The angle between gradients is what the other way must bound: more noise for the signal."""
+    for r, n_scores, cosine in ((1.2, 1, 1.0), (1.3565, 6, 0.5)):
+        limits = gap_limits("softmax" if n_scores > 1 else "logistic", r, n_scores=n_scores,
+                            n_features=50, norm_bound=1.0, constant=0.5, clip=0.2)  # fmt: skip
+        ours = limits.most / 0.2
+        others = []
+        for c in np.linspace(0.3, 2.0, 18):
+            angle = (c**2 - r**2 / 4) / (c**2 + r**2 / 4)
+            kappa = math.sqrt(2 - 2 * angle * (cosine if angle > 0 else 1.0))
+            others.append(max(1.0, kappa) * math.hypot(1.0, c))
+        assert ours < 0.9 * min(others)
+
+
+@pytest.mark.parametrize("clip", [0.05, 0.5, 1.0])
+@pytest.mark.parametrize("r", [1e-6, 1e-8, 1e-10])
+@pytest.mark.parametrize("loss", ["softmax", "squared_hinge"])
+def test_tiny_radii(loss, r, clip):
+    """Small turns of a residual must not be lost to rounding; the oracle has sixty digits."""
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    with mpmath.workdps(60):
+        for _ in range(30):
+            theta = rng.choice([0.3, 2.0]) * rng.standard_normal((3, 2))
+            gap = iterate_gap(loss, theta, r, norm_bound=1.0, constant=0.0, clip=clip)
+            x = rng.standard_normal(2)
+            x /= np.linalg.norm(x) * 1.0000001
+            across = np.array([-x[1], x[0]]) * r * 0.999999
+            found = []
+            for code in range(3):
+                grads = []
+                for sign in (0, 1):
+                    row = [mpmath.mpf(a) + sign * mpmath.mpf(b)
+                           for a, b in zip(x.tolist(), across.tolist(), strict=True)]  # fmt: skip
+                    scores = [sum(mpmath.mpf(w) * v for w, v in zip(t, row, strict=True))
+                              for t in theta.tolist()]  # fmt: skip
+                    if loss == "softmax":
+                        total = sum(mpmath.exp(s) for s in scores)
+                        a = [mpmath.exp(s) / total - (k == code) for k, s in enumerate(scores)]
+                    else:
+                        signs = [1 if k == code else -1 for k in range(3)]
+                        a = [-2 * t * max(1 - t * s, 0) for t, s in zip(signs, scores, strict=True)]
+                    size = mpmath.sqrt(sum(v**2 for v in a))
+                    a = [v * min(1, mpmath.mpf(clip) / size) for v in a]
+                    grads.append([v * w for v in a for w in row])
+                found.append(mpmath.sqrt(sum((p - q) ** 2 for p, q in zip(*grads, strict=True))))
+            worst = max(worst, float(max(found) / mpmath.mpf(gap)))
+    assert 0.3 < worst <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "bad", [{"radius": -1.0}, {"loss": "hinge"}, {"theta": [[np.nan]]}, {"theta": [[1e101]]}]
+)
+def test_bad_input(bad):
+    given = {"loss": "logistic", "theta": np.zeros((1, 1)), "radius": 1.0, **bad}
+    with pytest.raises(ValueError, match=r"radius|loss|theta"):
+        iterate_gap(**given, norm_bound=1.0, constant=0.0)

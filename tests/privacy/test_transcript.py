@@ -1,0 +1,220 @@
+"""Transcripts of noisy gradient descent: the guarantee, end to end and at other radii.
+
+Every test of randomness here rejects a correct mechanism with probability below 1e-6.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sklearn_balldp.heads.descent import Iterates
+from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.privacy.gaussian import delta_from_rho
+from sklearn_balldp.privacy.noise import grid_slack
+from sklearn_balldp.privacy.transcript import Descent, TranscriptBound
+
+N_RUNS = 100_000
+Z = 5.5
+
+
+def bound_of(loss="logistic", *, n_samples=6, n_features=3, n_scores=1, n_steps=3, rho=1.0, r=0.8,
+             clip=0.2, label_change=False, promises=None, constant=0.5):  # fmt: skip
+    return TranscriptBound(loss, n_samples, n_features, n_scores, 1.0, constant, n_steps, clip,
+                           label_change, promises or ((r, rho),))  # fmt: skip
+
+
+def neighbours(r, n_features=3, n_samples=6):
+    """Two datasets that differ in the first row, by r across the first axis."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_samples, n_features))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.arange(n_samples) % 2
+    X[0] = 0.0
+    X[0, 0] = r / 2
+    other = X.copy()
+    other[0, 0] = -r / 2
+    return X, other, y
+
+
+def log_ratios(bound, descent, X, other, y, n_runs=N_RUNS, label=None):
+    """Log-likelihood ratios of transcripts of ``X`` against ``other``, by the shipped parts."""
+    rng = np.random.default_rng(1)
+
+    def gradients(rows, codes):
+        return MeanGradient(bound.loss, rows, codes, max(2, bound.n_scores), norm_bound=1.0,
+                            constant=bound.constant, clip=bound.clip)  # fmt: skip
+
+    here, there = gradients(X, y), gradients(other, y if label is None else label)
+    iterates = Iterates(n_runs, descent, bound, 0.0)
+    ratios = np.zeros(n_runs)
+    for _ in range(descent.n_steps):
+        thetas = iterates.thetas
+        distinct = thetas if np.ptp(thetas, axis=0).any() else thetas[:1]
+        sigma = np.array([bound.sigma(t, here.rounding(t)) for t in distinct])[:, None, None]
+        mean, moved = here(thetas), there(thetas)
+        noise = sigma * rng.standard_normal(mean.shape)
+        change = (moved - mean - noise) / sigma
+        ratios += 0.5 * (change**2).sum(axis=(1, 2))
+        ratios -= 0.5 * ((noise / sigma) ** 2).sum(axis=(1, 2))
+        iterates.advance(mean + noise)
+    return ratios
+
+
+def settings(n_steps, clip, learning_rate=1.0):
+    return Descent(n_steps, learning_rate, 0.5, clip, 0.5)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize(("n_steps", "learning_rate"), [(1, 1.0), (5, 0.0)])
+@pytest.mark.parametrize("clip", [0.2, None])
+def test_worst_pair_at_zero_spends_rho_exactly(loss, n_steps, learning_rate, clip):
+    """One step, or iterates that stay: L is N(rho^2/2, rho^2), neither more nor less."""
+    r, rho = 0.8, 0.7
+    bound = bound_of(loss, n_steps=n_steps, rho=rho, r=r, clip=clip)
+    X, other, y = neighbours(r)
+    ratios = log_ratios(bound, settings(n_steps, clip, learning_rate), X, other, y)
+    assert stats.kstest(ratios, "norm", (rho**2 / 2, rho)).pvalue > 1e-7
+    # Three decimals of rho, from the mean.
+    assert ratios.mean() == pytest.approx(rho**2 / 2, abs=Z * rho / math.sqrt(N_RUNS))
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_scores", "clip", "label_change"),
+    [
+        ("logistic", 1, 0.2, False),
+        ("logistic", 1, 0.3, True),
+        ("squared_hinge", 1, 0.5, False),
+        ("softmax", 3, 0.2, False),
+        ("softmax", 3, 0.5, True),
+    ],
+)
+def test_whole_transcripts_keep_the_guarantee(loss, n_scores, clip, label_change):
+    """Iterates that move by much: mean, second moment and privacy profile of L stay below."""
+    # Where gaps are quick to find there are more runs.
+    r, rho, n_steps, n_runs = 1.2, 1.2, 3, 5_000 if n_scores > 1 else N_RUNS
+    bound = bound_of(loss, n_scores=n_scores, n_steps=n_steps, rho=rho, r=r, clip=clip,
+                     label_change=label_change)  # fmt: skip
+    X, other, y = neighbours(r)
+    label = None
+    if label_change:
+        label = y.copy()
+        label[0] = 1 - y[0]
+        X[0] = other[0] = [1.0, 0.0, 0.0]
+    learning_rate = 3.0 * bound.n_samples
+    ratios = log_ratios(bound, settings(n_steps, clip, learning_rate), X, other, y, n_runs, label)
+
+    def mean_with_error(values):
+        return values.mean(), Z * values.std() / math.sqrt(n_runs)
+
+    mean, error = mean_with_error(ratios)
+    assert mean <= rho**2 / 2 + error
+    second, error = mean_with_error(np.exp(ratios))
+    assert second <= math.exp(rho**2) + error
+    for epsilon in (0.0, 0.5, 1.0, 2.0, 4.0):
+        profile, error = mean_with_error(np.maximum(-np.expm1(epsilon - ratios), 0.0))
+        assert profile <= delta_from_rho(rho, epsilon) + error
+    # The pair is a bad one: most of the budget is used, so that a bound half as large would show.
+    assert mean > 0.3 * rho**2 / 2
+
+
+def test_step_noise_is_calibrated_to_the_promise():
+    bound = bound_of(n_steps=7, rho=0.9)
+    theta = np.array([[3.0, -1.0, 0.5, 0.2]])
+    share = bound.sensitivity(theta, 0.8) / bound.sigma(theta) + 2 * grid_slack(bound.n_values)
+    assert math.sqrt(7) * share == pytest.approx(0.9, rel=1e-11)
+    assert math.sqrt(7) * share <= 0.9
+
+
+def test_rounding_adds_to_the_noise():
+    bound = bound_of()
+    theta = np.zeros((1, 4))
+    assert bound.sensitivity(theta, 0.8, 0.01) == pytest.approx(
+        bound.sensitivity(theta, 0.8) + 0.02
+    )
+    assert bound.sigma(theta, 0.01) > bound.sigma(theta)
+
+
+def test_second_promise_takes_the_larger_noise():
+    inner, outer = (0.4, 0.5), (1.6, 0.6)
+    both = bound_of(promises=(inner, outer), clip=None)
+    rng = np.random.default_rng(0)
+    for scale in (0.0, 1.0, 30.0):
+        theta = scale * rng.standard_normal((1, 4))
+        alone = [bound_of(promises=(p,), clip=None).sigma(theta) for p in (inner, outer)]
+        assert both.sigma(theta) == max(alone)
+    assert both.rho(0.4) == 0.5
+    assert both.rho(1.0) == 0.6
+    assert both.rho(1.6) == 0.6
+    assert both.rho(2.0) > 0.6
+
+
+@pytest.mark.parametrize("clip", [None, 0.2, 0.9])
+@pytest.mark.parametrize(
+    ("loss", "n_scores"),
+    [("logistic", 1), ("squared_hinge", 1), ("softmax", 4), ("squared_hinge", 3)],
+)
+@pytest.mark.parametrize("label_change", [False, True])
+def test_other_radii_hold_at_every_iterate(loss, n_scores, clip, label_change):
+    """rho(t) covers every gap at t that could occur, over the noise that the promise gives."""
+    bound = bound_of(loss, n_scores=n_scores, n_features=8, clip=clip, r=0.5,
+                     label_change=label_change)  # fmt: skip
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        theta = rng.choice([0.0, 0.1, 1.0, 5.0, 30.0]) * rng.standard_normal((n_scores, 9))
+        # Large intercepts leave one label without a gradient.
+        theta[:, -1] *= rng.choice([1.0, 20.0])
+        sigma = bound.sigma(theta)
+        for t in (0.1, 0.5, 0.6, 1.0, 1.3, 2.0):
+            for change in {False, label_change}:
+                # A chain of records is no bound on gaps that are themselves bounds from above.
+                gap = bound.sensitivity(theta, t, label_change=change)
+                step = gap / sigma * math.sqrt(bound.n_steps)
+                limit = bound.rho(t, change)
+                most = bound.limits(t, change).most
+                least = bound.limits(0.5, label_change).least
+                assert limit <= most / least * (1 + 1e-8) * 1.0 or limit <= math.ceil(2 * t)
+                if limit < math.ceil(t / 0.5 * (1 - 1e-9)):
+                    assert step <= limit * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("clip", [None, 0.2])
+def test_guarantee_at_other_radii(clip):
+    bound = bound_of(clip=clip, n_features=10, r=0.5)
+    assert bound.rho(0.1) == bound.rho(0.5) == 1.0
+    assert bound.rho(0.5 * (1 + 1e-12)) <= 1.0 + 1e-9  # rounding lengthens no chain
+    rhos = [bound.rho(t) for t in np.linspace(0.05, 2.0, 40)]
+    assert (np.diff(rhos) >= 0).all()
+    assert bound.rho(1.0) <= 2.0
+    assert bound.rho(2.0) <= 4.0
+    if clip:
+        # max(B~, 2) / r: clipping keeps gaps from growing with the parameters.
+        assert bound.rho(2.0) == pytest.approx(4.0, rel=1e-5)
+        assert bound.rho(1.1) == pytest.approx(math.hypot(1, 0.5) / 0.5, rel=1e-5)
+
+
+def test_label_protection_asked_less():
+    """Same-label substitutions of a release that hides label changes too."""
+    bound = bound_of(clip=0.2, label_change=True, r=0.5, n_features=10)
+    assert bound.rho(0.5) == 1.0
+    # No less, as rounding keeps its share, and no more: max(B~, t) stays below 2 B~.
+    assert bound.rho(0.5, label_change=False) == 1.0
+    assert bound.rho(2.0, label_change=False) == 1.0
+    assert bound.rho(2.0) == pytest.approx(1.0, rel=1e-6)
+    assert bound_of(r=0.5).rho(0.5, label_change=True) > 2.0  # never promised: limits alone
+    assert bound_of(r=0.5, clip=None, loss="squared_hinge").rho(0.5, label_change=True) == math.inf
+    loose = bound_of(clip=None, label_change=True, r=0.5, n_features=10)
+    assert loose.rho(2.0) <= 2.0
+
+
+def test_no_limit_without_features_to_spare():
+    """With one feature all rows move along the weights: only the chain is left."""
+    assert bound_of(n_features=1, r=0.5, n_samples=5).rho(1.2) == 3.0
+
+
+def test_statements():
+    assert "clipped" in bound_of().theorem
+    assert "label" in bound_of(label_change=True).theorem
+    assert bound_of().n_values == 4
+    assert bound_of(promises=[[0.5, 1.0]]).promises == ((0.5, 1.0),)
