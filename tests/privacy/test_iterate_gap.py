@@ -294,7 +294,7 @@ def test_tiny_radii(loss, r, clip):
                         signs = [1 if k == code else -1 for k in range(3)]
                         a = [-2 * t * max(1 - t * s, 0) for t, s in zip(signs, scores, strict=True)]
                     size = mpmath.sqrt(sum(v**2 for v in a))
-                    a = [v * min(1, mpmath.mpf(clip) / size) for v in a]
+                    a = [v * min(1, mpmath.mpf(clip) / max(size, mpmath.mpf("1e-50"))) for v in a]
                     grads.append([v * w for v in a for w in row])
                 found.append(mpmath.sqrt(sum((p - q) ** 2 for p, q in zip(*grads, strict=True))))
             worst = max(worst, float(max(found) / mpmath.mpf(gap)))
