@@ -1,0 +1,158 @@
+"""Attacks on noisy gradients: the exact posterior, audits, and mechanisms that are broken."""
+
+import numpy as np
+import pytest
+from sklearn.frozen import FrozenEstimator
+
+from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC, ReconstructionAuditor
+from sklearn_balldp.audit.auditor import FailedGuaranteeWarning
+from sklearn_balldp.audit.transcripts import transcript_log_posterior
+from sklearn_balldp.heads.convex import mean_gradient
+from sklearn_balldp.privacy.transcript import TranscriptBound
+
+
+def data(n=300, n_classes=3, d=6, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    X = rng.standard_normal((n, d)) + 2.0 * rng.standard_normal((n_classes, d))[y]
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+def head(Head=BallDPLogisticRegression, **params):
+    given = {"epsilon": 8.0, "radius": 0.8, "mechanism": "gradient", "n_steps": 6, **params}
+    return Head(**given)
+
+
+def audited(estimator, X, y, **params):
+    public, labels = data(600, len(np.unique(y)), X.shape[1], seed=0)
+    noise = 0.05 * np.random.default_rng(1).standard_normal(public.shape)
+    public = (public + noise) / np.linalg.norm(public + noise, axis=1, keepdims=True)
+    given = {"n_candidates": 5, "random_state": 0, **params}
+    return ReconstructionAuditor(estimator, **given).fit(X, y, X_public=public, y_public=labels)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("clip", [None, 0.2])
+@pytest.mark.parametrize("Head", [BallDPLogisticRegression, BallDPSquaredHingeSVC])
+def test_posterior_of_a_kept_transcript(Head, clip, n_classes):
+    """Against the likelihood written out: every candidate's dataset, every step."""
+    X, y = data(n_classes=n_classes)
+    fitted = head(Head, clip=clip, keep_transcript=True, fit_intercept=True).fit(X, y)
+    candidates, codes = X[1:40:n_classes], y[1:40:n_classes]
+    prior = np.random.default_rng(0).dirichlet(np.ones(len(codes)))
+    found = transcript_log_posterior(fitted, X[1:], y[1:], candidates, codes, prior)
+    transcript, expected = fitted.transcript_, np.log(prior)
+    for i in range(len(codes)):
+        rows, labels = X.copy(), y.copy()
+        rows[0], labels[0] = candidates[i], codes[i]
+        means = mean_gradient(fitted._known(rows, labels), fitted.release_.bound)(
+            transcript.iterates
+        )
+        residual = (transcript.gradients - means) / transcript.sigma[:, None, None]
+        expected[i] -= 0.5 * np.sum(residual**2)
+    expected -= np.logaddexp.reduce(expected)
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+def test_posterior_needs_a_transcript_and_all_other_records():
+    X, y = data()
+    with pytest.raises(ValueError, match="keep_transcript"):
+        transcript_log_posterior(head().fit(X, y), X[1:], y[1:], X[:3], y[:3])
+    fitted = head(keep_transcript=True).fit(X, y)
+    with pytest.raises(ValueError, match="all of them but one"):
+        transcript_log_posterior(fitted, X, y, X[:3], y[:3])
+
+
+@pytest.mark.parametrize("Head", [BallDPLogisticRegression, BallDPSquaredHingeSVC])
+@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
+def test_audit(Head, noise):
+    X, y = data()
+    auditor = audited(head(Head), X, y, n_draws=20, noise=noise)
+    assert auditor.guarantee_holds_
+    stated = auditor.certificate_
+    assert stated["direct"] == pytest.approx(auditor.estimator_.release_.certificate(0.2))
+    assert auditor.success_interval_["clopper_pearson"][0] <= stated["direct"]
+    assert np.isnan(stated[["anchor", "ball", "support"]]).all()
+    # The mean maximum of an exact posterior is its own success.
+    low, high = auditor.success_interval_["clopper_pearson"]
+    assert low - 0.03 <= stated["bayes"] <= high + 0.03
+    assert auditor.report_["last_iterate"].mean() <= auditor.success_rate_ + 0.05
+    assert (auditor.supports_["distance"] <= auditor.supports_["rho"] * (1 + 1e-6)).all()
+    assert (auditor.supports_["distance"] > 0.05 * auditor.supports_["rho"]).all()
+    auditor.plot()
+    with pytest.raises(ValueError, match="n_draws"):
+        auditor.attack(10)
+
+
+def test_more_budget_more_success():
+    X, y = data()
+    rates = [audited(head(epsilon=e), X, y, n_draws=20).success_rate_ for e in (0.1, 1e4)]
+    assert rates[0] < 0.35
+    assert rates[1] > 0.85
+
+
+def test_prior_distance_and_protected_labels():
+    X, y = data()
+    estimator = head(protect_labels=True, classes=[0, 1, 2])
+    auditor = audited(estimator, X, y, candidate_labels="any", prior=[0.5, 0.2, 0.1, 0.1, 0.1],
+                      eta=0.2, n_draws=10)  # fmt: skip
+    assert auditor.guarantee_holds_
+    assert auditor.baseline_ >= 0.5
+
+
+@pytest.mark.parametrize("left_out", [0, 1])
+def test_frozen_models(left_out):
+    """All records, or all but one; the model's own transcript is not needed."""
+    X, y = data()
+    frozen = FrozenEstimator(head(radius=1.4).fit(X, y))
+    auditor = audited(frozen, X[left_out:], y[left_out:], n_draws=5)
+    assert auditor.guarantee_holds_
+    assert auditor.estimator_ is frozen
+
+
+class QuarterNoise(BallDPLogisticRegression):
+    """Adds a quarter of the noise that it states."""
+
+    def _add_step_noise(self, gradient, sigma, stream):
+        return super()._add_step_noise(gradient, sigma / 4, stream)
+
+
+class RepeatedNoise(BallDPLogisticRegression):
+    """Draws the noise of one step and uses it at every step."""
+
+    def _add_step_noise(self, gradient, sigma, stream):
+        noise = np.random.default_rng(3).standard_normal(gradient.shape)
+        return gradient + sigma * noise
+
+
+class SmallGap(TranscriptBound):
+    """A sensitivity a quarter of the right one."""
+
+    def sensitivity(self, *args, **kwargs):
+        return super().sensitivity(*args, **kwargs) / 4.0
+
+
+@pytest.mark.parametrize("Broken", [QuarterNoise, RepeatedNoise])
+def test_broken_samplers_are_convicted(Broken):
+    X, y = data()
+    broken = Broken(epsilon=4.0, radius=0.8, mechanism="gradient", n_steps=6)
+    with pytest.warns(FailedGuaranteeWarning):
+        auditor = audited(broken, X, y, n_draws=40, noise="mechanism")
+    assert not auditor.guarantee_holds_
+
+
+def test_small_sensitivity_is_convicted(monkeypatch):
+    import sklearn_balldp.heads.convex as convex
+
+    X, y = data()
+    monkeypatch.setattr(convex, "TranscriptBound", SmallGap)
+    with pytest.warns(FailedGuaranteeWarning):
+        auditor = audited(head(epsilon=2.0), X, y, n_draws=40)
+    assert not auditor.guarantee_holds_
+
+
+def test_published_model_holds_no_audit():
+    X, y = data()
+    auditor = audited(head(), X, y)
+    assert not any(name.startswith("_support") for name in vars(auditor.estimator_))
+    assert not hasattr(auditor.estimator_, "transcript_")
