@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import check_option, check_positive, check_whole, is_real
-from ..policy.adjacency import ROUNDING, euclidean_radius, full_radius, row_workers
+from ..policy.adjacency import ROUNDING, euclidean_radius, full_radius, row_ranges
 from ..privacy.gaussian import compose
 from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
 from ..privacy.release import Release, total_epsilon
@@ -175,7 +175,7 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
         def add_noise(gradient: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
             return self._add_step_noise(gradient, sigma, stream)
 
-        with ThreadPoolExecutor(row_workers(*problem.X.shape)) as pool, SINGLE_BLAS_THREAD:
+        with ThreadPoolExecutor(len(row_ranges(*problem.X.shape))) as pool, SINGLE_BLAS_THREAD:
             mean = mean_gradient(problem, bound, pool)
             parameters, steps = descend(
                 mean,

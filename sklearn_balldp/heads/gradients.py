@@ -10,12 +10,19 @@ copied, to one layout.
 """
 
 import math
+from collections.abc import Callable
 from concurrent.futures import Executor
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..policy.adjacency import BLOCK_VALUES, ball_factors, map_row_ranges, row_blocks
+from ..policy.adjacency import (
+    BLOCK_VALUES,
+    ball_factors,
+    map_row_ranges,
+    row_blocks,
+    row_ranges,
+)
 from .objectives import LOSSES, Array
 
 # Rows that are added up in the rows' own precision.
@@ -43,7 +50,7 @@ class MeanGradient:
     clip : float or None
         Norm to which the residual of each record, its derivative by the scores, is clipped.
     pool : Executor, optional
-        Threads for the passes.
+        Threads for the passes, beside this one; none by default.
 
     Raises
     ------
@@ -67,6 +74,8 @@ class MeanGradient:
         self.loss, self.codes, self.clip = LOSSES[loss](), codes, clip
         self.norm_bound, self.constant = norm_bound, float(constant)
         self.X = self._projected(X)
+        self._back = False
+        self._ranges = row_ranges(*X.shape)
         self.shape = (self.loss.n_scores(n_classes), X.shape[1] + int(constant > 0.0))
 
     def _projected(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -82,7 +91,7 @@ class MeanGradient:
                     # A factor of one changes nothing, so that a row is stored alike in any block.
                     rows[part] = block * factors[:, None]
 
-        map_row_ranges(project, *X.shape, self._pool)
+        map_row_ranges(project, *X.shape)
         return rows
 
     @property
@@ -109,7 +118,8 @@ class MeanGradient:
 
         def evaluate(start: int, stop: int) -> Array:
             total = np.zeros((n_columns, thetas.shape[2]))
-            for first in range(start, stop, self._chunk):
+            # To and fro: a pass starts with the rows that the last one left in the cache.
+            for first in range(start, stop, self._chunk)[:: -1 if self._back else 1]:
                 rows = slice(first, min(first + self._chunk, stop))
                 block = self.X[rows]
                 # One column is a matrix-vector product, which BLAS runs faster as such.
@@ -126,8 +136,17 @@ class MeanGradient:
                     total[:, -1] += self.constant * _block_sums(residuals, None)[:, 0]
             return total
 
-        parts = map_row_ranges(evaluate, *self.X.shape, self._pool)
+        parts = self._on_threads(evaluate)
+        self._back = not self._back
         return (sum(parts[1:], parts[0]) / len(self.X)).reshape(thetas.shape)
+
+    def _on_threads(self, function: Callable[[int, int], Array]) -> list[Array]:
+        """As :func:`.map_row_ranges`, on threads that stay; the first range on this one."""
+        first, *rest = self._ranges
+        if self._pool is None:
+            return [function(*rows) for rows in self._ranges]
+        waiting = [self._pool.submit(function, *rows) for rows in rest]
+        return [function(*first), *(future.result() for future in waiting)]
 
     def representable(self, thetas: Array) -> Array:
         """Parameters rounded to the rows' precision, in float64: where gradients are taken."""

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TypeVar
 
 import joblib
@@ -183,14 +184,14 @@ def row_blocks(
         yield rows, block
 
 
-def row_workers(n_rows: int, n_features: int) -> int:
-    """Threads that a pass over the rows pays for."""
-    return min(4, joblib.effective_n_jobs(-1)) if n_rows * n_features > 4_000_000 else 1
+def row_ranges(n_rows: int, n_features: int) -> list[tuple[int, int]]:
+    """Contiguous ranges of rows, one for each thread that a pass over the rows pays for."""
+    workers = min(4, joblib.effective_n_jobs(-1)) if n_rows * n_features > 4_000_000 else 1
+    edges = np.linspace(0, n_rows, workers + 1).astype(int).tolist()
+    return list(pairwise(edges))
 
 
-def map_row_ranges(
-    function: Callable[[int, int], T], n_rows: int, n_features: int, pool: Executor | None = None
-) -> list[T]:
+def map_row_ranges(function: Callable[[int, int], T], n_rows: int, n_features: int) -> list[T]:
     """Apply ``function(start, stop)`` to contiguous row ranges, on threads when it pays.
 
     Parameters
@@ -199,22 +200,17 @@ def map_row_ranges(
         Takes the first and one past the last row of a range; must release the GIL in its work.
     n_rows, n_features : int
         Shape of the data.
-    pool : Executor, optional
-        Threads to use, for many passes; by default each call starts its own.
 
     Returns
     -------
     list
         One result a range, in row order.
     """
-    workers = row_workers(n_rows, n_features)
-    if workers == 1:
+    ranges = row_ranges(n_rows, n_features)
+    if len(ranges) == 1:
         return [function(0, n_rows)]
-    edges = np.linspace(0, n_rows, workers + 1).astype(int).tolist()
-    if pool is not None:
-        return list(pool.map(function, edges[:-1], edges[1:]))
-    with ThreadPoolExecutor(workers) as threads:
-        return list(threads.map(function, edges[:-1], edges[1:]))
+    with ThreadPoolExecutor(len(ranges)) as pool:
+        return list(pool.map(function, *zip(*ranges, strict=True)))
 
 
 def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
