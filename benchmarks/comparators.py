@@ -1,6 +1,7 @@
 """Accuracy of other libraries' private linear heads: diffprivlib and Opacus DP-SGD.
 
-python -m venv ENV && ENV/bin/pip install diffprivlib==0.6.6 opacus==1.6.0 pandas
+python -m venv ENV
+ENV/bin/pip install diffprivlib==0.6.6 scikit-learn==1.5.2 opacus==1.6.0 pandas
 ENV/bin/python benchmarks/comparators.py --data DIR --out comparators.csv
 
 In an environment of its own: it imports nothing of this package. Settings are chosen on a fifth of

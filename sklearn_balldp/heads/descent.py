@@ -13,7 +13,7 @@ from .objectives import LOSSES, Array
 
 #: Constant that augments the rows, in units of B: a smaller one takes less of the noise, and moves
 #: intercepts more slowly.
-CONSTANT = 0.5
+CONSTANT = 0.3
 #: Standard deviation, in units of 1 / B, that the noise of all steps together would give one
 #: parameter if nothing pulled it back: what the default step size aims at.
 ACCUMULATED_NOISE = 1.5
