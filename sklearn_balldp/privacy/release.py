@@ -348,7 +348,9 @@ def rho_of(bound: Bound, radius: float, sigma: Blocks, n_values: int, label_chan
     """
     if isinstance(bound, TranscriptBound):
         return bound.rho(radius, label_change)
-    return rho_at(replace(bound, label_change=label_change).at(radius), sigma, n_values)
+    if label_change != bound.label_change:
+        bound = replace(bound, label_change=label_change)
+    return rho_at(bound.at(radius), sigma, n_values)
 
 
 def total_epsilon(rho: float, delta: float, radius_epsilon: float) -> float:

@@ -174,8 +174,8 @@ def test_overlapping_solves_restore_the_blas_threads_once():
 
     with threadpool_limits(2, user_api="blas"):
         before = threads()
-        with solver._SINGLE_BLAS_THREAD:
-            with solver._SINGLE_BLAS_THREAD:
+        with solver.SINGLE_BLAS_THREAD:
+            with solver.SINGLE_BLAS_THREAD:
                 assert set(threads()) == {1}
             assert set(threads()) == {1}
         assert threads() == before
