@@ -19,7 +19,7 @@ from sklearn_balldp.__main__ import load
 from sklearn_balldp.policy.radius import same_label_quantile
 
 DATASETS = ("trec6", "emotion", "banking77", "imdb")
-#: What the issue of this mechanism set out to reach at epsilon 2: ball, labels protected.
+#: Accuracy that the defaults are held to at epsilon 2: ball, labels protected.
 TARGETS = {
     "trec6": (0.83, 0.82),
     "emotion": (0.64, 0.625),

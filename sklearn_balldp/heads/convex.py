@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .._validation import check_option, check_positive, check_whole, is_real
 from ..policy.adjacency import ROUNDING, euclidean_radius, full_radius, row_ranges
+from ..privacy.exact_normal import NormalStream
 from ..privacy.gaussian import compose
 from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
 from ..privacy.release import Release, total_epsilon
@@ -170,7 +171,7 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
             return super()._release(problem, release)
         bound, descent = release.bound, release.descent
         # One stream for all steps: a seed would repeat its noise at each.
-        stream = check_random_state(self.random_state)
+        stream = check_random_state(self.random_state) or NormalStream()
 
         def add_noise(gradient: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
             return self._add_step_noise(gradient, sigma, stream)
@@ -204,6 +205,8 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
         self, gradient: NDArray[np.float64], sigma: float, stream: Any
     ) -> NDArray[np.float64]:
         """One released gradient, with noise of this head's own sampler."""
+        if isinstance(stream, NormalStream):
+            return add_gaussian_noise(gradient, sigma, vectorised=stream)
         return add_gaussian_noise(gradient, sigma, stream, vectorised=True)
 
     def _minimise(self, problem: Problem, bound: MinimizerBound) -> NDArray[np.float64]:

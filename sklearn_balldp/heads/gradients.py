@@ -114,13 +114,15 @@ class MeanGradient:
         n_features, n_columns = self.X.shape[1], thetas.shape[0] * thetas.shape[1]
         columns = thetas.reshape(n_columns, -1).astype(self.X.dtype)
         weights = np.ascontiguousarray(columns[:, :n_features].T)
+        # One column is soon done with a chunk: fewer, larger ones keep threads apart.
+        chunk = self._chunk * (4 if n_columns == 1 else 1)
         offsets = (self.constant * columns[:, -1]).astype(self.X.dtype).reshape(thetas.shape[:2])
 
         def evaluate(start: int, stop: int) -> Array:
             total = np.zeros((n_columns, thetas.shape[2]))
             # To and fro: a pass starts with the rows that the last one left in the cache.
-            for first in range(start, stop, self._chunk)[:: -1 if self._back else 1]:
-                rows = slice(first, min(first + self._chunk, stop))
+            for first in range(start, stop, chunk)[:: -1 if self._back else 1]:
+                rows = slice(first, min(first + chunk, stop))
                 block = self.X[rows]
                 # One column is a matrix-vector product, which BLAS runs faster as such.
                 scores = block @ (weights[:, 0] if n_columns == 1 else weights)

@@ -3,8 +3,10 @@
 Every test of randomness here rejects a correct sampler with probability below 1e-9.
 """
 
+import copy
 import math
 import os
+import pickle
 
 import mpmath
 import numpy as np
@@ -180,3 +182,30 @@ def test_vectorised_noise_is_not_opendps():
     assert stats.kstest(noise.ravel(), "norm").pvalue > LEVEL
     energy = np.sum(noise**2)
     assert min(stats.chi2.cdf(energy, 6000), stats.chi2.sf(energy, 6000)) > LEVEL
+
+
+def test_streams_hand_out_every_deviate_once(monkeypatch):
+    drawn = []
+
+    def recorded(size, _original=rounded_normal):
+        drawn.append(_original(size))
+        return drawn[-1]
+
+    monkeypatch.setattr(exact_normal, "rounded_normal", recorded)
+    stream = exact_normal.NormalStream()
+    taken = [stream(size) for size in (3, 0, 5000, 20_000, 7, 40_000)]
+    assert [len(part) for part in taken] == [3, 0, 5000, 20_000, 7, 40_000]
+    everything = np.concatenate(taken)
+    np.testing.assert_array_equal(everything, np.concatenate(drawn)[: len(everything)])
+    assert len(np.unique(everything)) == len(everything)
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="not copied"):
+            copied(stream)
+
+
+def test_noise_of_a_stream():
+    stream = exact_normal.NormalStream()
+    draws = [add_gaussian_noise(np.full(385, 2.0), 0.5, vectorised=stream) for _ in range(60)]
+    noise = (np.array(draws) - 2.0) / 0.5
+    assert stats.kstest(noise.ravel(), "norm").pvalue > LEVEL
+    assert len(np.unique(noise)) == noise.size
