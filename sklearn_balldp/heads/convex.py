@@ -132,7 +132,7 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
         momentum = float(self.momentum)
         rate = self.learning_rate
         if rate is None:
-            rate = default_learning_rate(bound, n_steps, momentum, clip)
+            rate = default_learning_rate(bound, n_steps, momentum, clip, problem.alpha)
         return {
             "bound": bound,
             "sensitivity": (),
@@ -160,7 +160,8 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
         if not (outer > problem.radius and outer_rho >= rho):
             raise ValueError(
                 f"outer_radius={self.outer_radius!r}, outer_epsilon={self.outer_epsilon!r}: a "
-                "second promise needs a larger radius than radius, and no smaller epsilon."
+                "second promise needs a larger radius than radius (both count up to the diameter "
+                "of the ball of rows), and no smaller epsilon."
             )
         return [(outer, outer_rho)]
 

@@ -166,7 +166,7 @@ def descend(
 
 
 def default_learning_rate(
-    bound: TranscriptBound, n_steps: int, momentum: float, clip: float | None
+    bound: TranscriptBound, n_steps: int, momentum: float, clip: float | None, alpha: float
 ) -> float:
     r"""Step size from public numbers.
 
@@ -174,8 +174,8 @@ def default_learning_rate(
     steps add to one parameter has standard deviation :math:`\eta T G / ((1 - \mu) n \rho)`, if
     nothing pulls it back. The step size makes that :data:`ACCUMULATED_NOISE` / B: a longer path
     fits no better for the noise it gathers, a shorter one stops before the model is fitted. With
-    little noise the path is limited to :data:`LONGEST_PATH`, and without clipping the step size to
-    what is stable on every dataset.
+    little noise the path is limited to :data:`LONGEST_PATH`. The regulariser limits the step size
+    to what keeps it stable; without clipping so does the loss, on every dataset.
 
     Parameters
     ----------
@@ -183,6 +183,8 @@ def default_learning_rate(
         What every step promises.
     n_steps, momentum, clip
         Settings of the descent.
+    alpha : float
+        Regularisation strength.
 
     Returns
     -------
@@ -190,11 +192,13 @@ def default_learning_rate(
     """
     norm_bound = bound.norm_bound
     augmented = math.hypot(norm_bound, bound.constant)
-    stable = (1.0 + momentum) / (LOSSES[bound.loss]().curvature_bound * augmented**2)
-    # Without a limit on gradients only the stable step size is left.
-    rates = [
-        stable if clip is None else LONGEST_PATH * (1.0 - momentum) / (norm_bound * n_steps * clip)
-    ]
+    # Half of what makes heavy-ball steps diverge.
+    curvature = alpha
+    if clip is None:
+        curvature += LOSSES[bound.loss]().curvature_bound * augmented**2
+    rates = [(1.0 + momentum) / curvature] if curvature > 0.0 else []
+    if clip is not None:
+        rates.append(LONGEST_PATH * (1.0 - momentum) / (norm_bound * n_steps * clip))
     for radius, rho in bound.promises:
         gap = bound.limits(radius, bound.label_change).most
         if math.isfinite(gap):

@@ -118,7 +118,7 @@ def iterate_gap(
         if label_change:
             change = known.label_change()
             if clip is not None:
-                # The same for all parameters, so that less can be promised without label changes.
+                # The same for all parameters: a limit that holds beforehand.
                 change = 2.0 * min(most, _LARGEST[loss]) * domain.augmented
             gap = max(gap, change)
     return gap * _UP
@@ -429,6 +429,7 @@ def _certified_gap(
         t0, t1 = centre + slope * p0, centre + slope * p1
         less, more = size.rises(t0, t1, slope * s0, slope * s1)
         smaller0, smaller1 = size.value(t0), size.value(t1)
+        # The difference may count against the step: both ends, for the larger in size.
         along1 = np.where(z1 > 0.0, more, less) * z1 + smaller1 * s1
         along0 = np.where(z0 > 0.0, less, more) * z0 + smaller0 * s0
         along = np.maximum(np.abs(along0), np.abs(along1))

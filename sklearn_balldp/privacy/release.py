@@ -84,7 +84,7 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Release:
-    """Frozen public record of a fit; holds nothing that depends on a private row.
+    """Frozen public record of a fit: public numbers, and functions of what was released.
 
     Attributes
     ----------

@@ -6,8 +6,13 @@ from sklearn.frozen import FrozenEstimator
 
 from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC, ReconstructionAuditor
 from sklearn_balldp.audit.auditor import FailedGuaranteeWarning
-from sklearn_balldp.audit.transcripts import transcript_log_posterior
+from sklearn_balldp.audit.transcripts import (
+    TranscriptTrials,
+    known_gradients,
+    transcript_log_posterior,
+)
 from sklearn_balldp.heads.convex import mean_gradient
+from sklearn_balldp.heads.descent import Iterates, noiseless_runs
 from sklearn_balldp.privacy.transcript import TranscriptBound
 
 
@@ -98,6 +103,76 @@ def test_prior_distance_and_protected_labels():
                       eta=0.2, n_draws=10)  # fmt: skip
     assert auditor.guarantee_holds_
     assert auditor.baseline_ >= 0.5
+
+
+def trials_of(X, y, n_candidates=4, **params):
+    fitted = head(n_steps=3, **params).fit(X, y)
+    problem = fitted._known(X, y)
+    rows, codes = X[10 : 11 + n_candidates], problem.codes[10 : 11 + n_candidates]
+    return fitted, problem, TranscriptTrials(fitted, problem, 0, rows, codes), rows, codes
+
+
+def test_noiseless_models_are_those_of_whole_datasets():
+    X, y = data(40)
+    fitted, problem, trials, rows, codes = trials_of(X, y)
+    means = []
+    for row, code in zip(rows[1:], codes[1:], strict=True):
+        Z, labels = X.copy(), problem.codes.copy()
+        Z[0], labels[0] = row, code
+        means.append(mean_gradient(fitted._known(Z, labels), fitted.release_.bound))
+    expected = noiseless_runs(means, fitted.release_.descent, fitted.release_.bound, 0.0)
+    np.testing.assert_allclose(trials.noiseless(), expected, atol=1e-9)
+
+
+def test_trials_are_scored_by_the_likelihood_of_their_own_path(monkeypatch):
+    """Every run with its own noise scales and the prior, against the likelihood written out."""
+    X, y = data(40)
+    fitted, problem, trials, rows, codes = trials_of(X, y, clip=None, learning_rate=8.0)
+    prior = np.array([0.7, 0.2, 0.1, 0.0])
+    seen = []
+    original = Iterates.advance
+
+    def recorded(self, gradients):
+        seen.append((self.thetas.copy(), gradients.copy()))
+        original(self, gradients)
+
+    monkeypatch.setattr(Iterates, "advance", recorded)
+    target = np.array([0, 1, 2, 0, 1])
+    found = trials.run(target, prior, np.random.default_rng(0), False)["map"]
+    steps = seen[-3:]  # those before are noiseless
+    bound = fitted.release_.bound
+    known = known_gradients(problem, bound, 0)
+    expected = np.full((5, 4), -np.inf)
+    for i in range(3):
+        Z, labels = X.copy(), problem.codes.copy()
+        Z[0], labels[0] = rows[1 + i], codes[1 + i]
+        mean = mean_gradient(fitted._known(Z, labels), bound)
+        for run in range(5):
+            log = np.log(prior[i])
+            for thetas, gradients in steps:
+                sigma = bound.sigma(thetas[run], known.rounding(thetas[run]))
+                residual = (gradients[run] - mean(thetas[run][None])[0]) / sigma
+                log -= 0.5 * np.sum(residual**2)
+            expected[run, i] = log
+    expected -= np.logaddexp.reduce(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_one_step_released_whole_is_its_transcript():
+    """With one step and nothing averaged the model says what the transcript does."""
+    X, y = data(60, n_classes=2)
+    estimator = head(n_steps=1, momentum=0.0, averaging=0.0)
+    auditor = audited(estimator, X, y, n_draws=10, prior=[0.4, 0.3, 0.1, 0.1, 0.1], radius=1.4)
+    np.testing.assert_array_equal(
+        auditor.report_["last_iterate"].astype(bool), auditor.report_["success"]
+    )
+
+
+def test_a_strong_prior_decides_when_the_release_says_nothing():
+    X, y = data()
+    auditor = audited(head(epsilon=0.01), X, y, n_draws=20, prior=[0.9, 0.1, 0.0, 0.0, 0.0])
+    assert auditor.success_rate_ > 0.75
+    assert (auditor.report_["guess"] < 2).all()
 
 
 @pytest.mark.parametrize("left_out", [0, 1])

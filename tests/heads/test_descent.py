@@ -22,7 +22,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.heads.convex import mean_gradient
 from sklearn_balldp.heads.descent import Iterates
-from sklearn_balldp.privacy.gaussian import rho_from_budget
+from sklearn_balldp.privacy.gaussian import epsilon_from_rho, rho_from_budget
 from sklearn_balldp.privacy.noise import grid_slack
 from sklearn_balldp.privacy.release import Release
 
@@ -178,9 +178,12 @@ def test_seeded_steps_draw_noise_of_their_own():
     X, y = data()
     head = gradient_head(BallDPLogisticRegression, keep_transcript=True, random_state=3,
                          learning_rate=1e-9).fit(X, y)  # fmt: skip
-    gradients = head.transcript_.gradients
-    assert len(np.unique(gradients)) == gradients.size
-    assert np.abs(np.diff(gradients, axis=0)).min() > 0
+    mean = mean_gradient(head._known(X, y), head.release_.bound)
+    sigma = head.transcript_.sigma[:, None, None]
+    noise = (head.transcript_.gradients - mean(head.transcript_.iterates)) / sigma
+    between = np.corrcoef(noise.reshape(8, -1))[np.triu_indices(8, 1)]
+    assert np.abs(between).max() < 0.99
+    assert np.abs(np.diff(noise, axis=0)).std() > 0.5
     again = gradient_head(BallDPLogisticRegression, random_state=3, learning_rate=1e-9).fit(X, y)
     np.testing.assert_array_equal(again.coef_, head.coef_)
     assert head.release_.private is False
@@ -230,13 +233,17 @@ def test_ex_post_figure_from_the_transcript():
     X, y = data()
     release = gradient_head(BallDPLogisticRegression, keep_transcript=True).fit(X, y)
     bound, transcript = release.release_.bound, release.transcript_
+    mean = mean_gradient(release._known(X, y), bound)
     spent = [
-        bound.sensitivity(theta, 2.0) / sigma
+        bound.sensitivity(theta, 2.0, mean.rounding(theta)) / sigma
         for theta, sigma in zip(transcript.iterates, transcript.sigma, strict=True)
     ]
     rho = math.hypot(*spent)
     stated = rho_from_budget(release.release_.epsilon_full_radius_ex_post, 1e-6)
     assert stated == pytest.approx(rho, rel=1e-6)
+    slack = math.sqrt(bound.n_steps) * grid_slack(bound.n_values)
+    exact = epsilon_from_rho(rho + slack, 1e-6)
+    assert release.release_.epsilon_full_radius_ex_post == pytest.approx(exact, rel=1e-13)
 
 
 def test_second_promise():
@@ -349,6 +356,25 @@ def test_defaults_fit_without_tuning(Head, n_classes):
     reference = LogisticRegression(C=10).fit(X[train], y[train]).score(X[test], y[test])
     head = Head(8.0, radius=0.6, mechanism="gradient").fit(X[train], y[train])
     assert head.score(X[test], y[test]) > reference - 0.05
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("clip", [None, 0.2])
+@pytest.mark.parametrize("Head", HEADS)
+def test_default_step_size_is_stable_under_regularisation(Head, clip, alpha):
+    """Iterates stay where the objective's minimiser can be, not at the farthest norm allowed."""
+    X, y = data(2000)
+    head = Head(8.0, radius=0.5, mechanism="gradient", alpha=alpha, clip=clip,
+                keep_transcript=True).fit(X, y)  # fmt: skip
+    assert np.linalg.norm(head.transcript_.iterates[-1]) < 100.0
+
+
+def test_iterates_have_the_precision_of_the_rows():
+    X, y = data(dtype=np.float32)
+    head = gradient_head(BallDPLogisticRegression, keep_transcript=True).fit(X, y)
+    iterates = head.transcript_.iterates
+    np.testing.assert_array_equal(iterates, iterates.astype(np.float32))
+    assert (iterates[1:] != 0).all()
 
 
 def test_default_step_size_uses_public_numbers_alone():

@@ -117,6 +117,26 @@ def test_rounding_covers_the_error_of_a_block(loss, n_classes, n_scores, dtype):
     assert mean.rounding(theta) * len(X) < (0.01 if dtype == np.float32 else 1e-9)
 
 
+@pytest.mark.parametrize("clip", [None, 0.2])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1e4])
+def test_rounding_by_hand(scale, clip):
+    """Every term of the documented bound: scores, residuals, the block, and sums in float64."""
+    n, d, constant = 5000, 30, 3.0
+    X, y = data(n, 4, d, dtype=np.float32)
+    mean = mean_of("softmax", X, y, 4, clip, constant=constant)
+    theta = mean.representable(scale * np.random.default_rng(0).standard_normal(mean.shape))
+    u, augmented = 2.0**-23, np.hypot(1.0, constant)
+    reach = np.linalg.norm(theta[:, :-1]) + constant * np.linalg.norm(theta[:, -1])
+    largest = 2.0  # sqrt(K) times one score's
+    evaluation = 24 * u
+    residual = 0.5 * (d + 6) * u * reach + evaluation * largest
+    gradient = min(largest, clip or np.inf) * augmented
+    block = 128**2 * u * gradient
+    sums = (n / 128 + 128 + 8) * 2.0**-53 * gradient
+    expected = (residual * augmented + evaluation * gradient + block) / n + sums
+    assert expected <= mean.rounding(theta) <= 1.02 * expected
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_other_blocks_do_not_move_by_a_bit(dtype):
     """A new row, inside the ball or far outside, changes its own block's sum alone."""

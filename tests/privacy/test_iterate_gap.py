@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
+import sklearn_balldp.privacy.iterate_gap as iterate_gap_module
 from sklearn_balldp.privacy.iterate_gap import Domain, clipped_gap, gap_limits, iterate_gap
 
 LOSSES = [("logistic", 1), ("squared_hinge", 1), ("softmax", 2), ("softmax", 3), ("softmax", 6),
@@ -230,6 +231,20 @@ def test_grows_with_the_radius_and_with_the_clip(loss, n_scores):
     clips = [gap(0.8, c) for c in (0.01, 0.1, 0.5, 1.0, 2.0)]
     assert (np.diff(clips) >= -6e-3 * np.array(clips[1:])).all()
     assert clips[-1] <= gap(0.8, None) * 1.006 or loss == "squared_hinge"
+
+
+def test_weights_with_a_large_common_part():
+    """Products lose the digits of small differences; the bound must cover them."""
+    rng = np.random.default_rng(0)
+    for common in (1e3, 1e6, 1e9):
+        small = rng.standard_normal((3, 6)) * 1e-6 * common
+        small -= small.mean(axis=0)
+        theta = small + common * np.array([1.0, -2.0, 3.0])[:, None] * np.eye(6)[0]
+        known = iterate_gap_module._Softmax(theta, Domain(1e-9 / common, 1.0, 0.0))
+        centred = (theta - theta.mean(axis=0)).astype(np.longdouble).astype(float)
+        exact = 0.5 * np.linalg.svd(centred, compute_uv=False)[0] * 1e-9 / common
+        assert known.move >= exact * (1 - 1e-15)
+        assert known.move <= 1.1 * exact
 
 
 @pytest.mark.parametrize("cosine", [0.0, 0.3, 0.5, 1.0])
