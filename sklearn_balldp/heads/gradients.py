@@ -114,8 +114,7 @@ class MeanGradient:
         n_features, n_columns = self.X.shape[1], thetas.shape[0] * thetas.shape[1]
         columns = thetas.reshape(n_columns, -1).astype(self.X.dtype)
         weights = np.ascontiguousarray(columns[:, :n_features].T)
-        # One column is soon done with a chunk: fewer, larger ones keep threads apart.
-        chunk = self._chunk * (4 if n_columns == 1 else 1)
+        chunk = self._chunk
         offsets = (self.constant * columns[:, -1]).astype(self.X.dtype).reshape(thetas.shape[:2])
 
         def evaluate(start: int, stop: int) -> Array:
