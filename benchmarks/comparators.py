@@ -81,6 +81,7 @@ def main():
     parser.add_argument("--releases", type=int, default=5)
     parser.add_argument("--only", choices=DATASETS, nargs="+", default=DATASETS)
     args = parser.parse_args()
+    # Both libraries warn of their own deprecations and of solvers that stop early.
     warnings.simplefilter("ignore")
     rows = []
     for name, epsilon in itertools.product(args.only, args.epsilons):

@@ -22,7 +22,6 @@ from ..heads.gradients import MeanGradient, clip_residuals
 from ..heads.objectives import LOSSES
 from ..heads.solver import SINGLE_BLAS_THREAD
 from ..policy.adjacency import project_onto_ball
-from ..privacy.noise import check_random_state
 from ..privacy.transcript import TranscriptBound
 from .certificates import check_prior
 
@@ -177,7 +176,7 @@ class TranscriptTrials:
         suspects, bound, n_samples = self._suspects, self._bound, self._n_samples
         places, n_runs = target + 1, len(target)
         iterates = self._iterates(n_runs)
-        streams = [check_random_state(self._head.random_state) for _ in target if mechanism]
+        streams = [self._head._noise_stream() for _ in target if mechanism]
         with np.errstate(divide="ignore"):
             prior = np.log(weights)
         shape = (n_runs, len(suspects.rows))

@@ -171,8 +171,7 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
         if self.mechanism == "output":
             return super()._release(problem, release)
         bound, descent = release.bound, release.descent
-        # One stream for all steps: a seed would repeat its noise at each.
-        stream = check_random_state(self.random_state) or NormalStream()
+        stream = self._noise_stream()
 
         def add_noise(gradient: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
             return self._add_step_noise(gradient, sigma, stream)
@@ -202,13 +201,17 @@ class BaseMinimizerClassifier(BaseBallDPClassifier):
         kept = {"transcript_": steps.transcript()} if self.keep_transcript else {}
         return parameters, release, kept
 
+    def _noise_stream(self) -> Any:
+        """Source of the noise of all steps: a seed taken anew would repeat its noise at each."""
+        return check_random_state(self.random_state) or NormalStream()
+
     def _add_step_noise(
         self, gradient: NDArray[np.float64], sigma: float, stream: Any
     ) -> NDArray[np.float64]:
         """One released gradient, with noise of this head's own sampler."""
         if isinstance(stream, NormalStream):
             return add_gaussian_noise(gradient, sigma, vectorised=stream)
-        return add_gaussian_noise(gradient, sigma, stream, vectorised=True)
+        return add_gaussian_noise(gradient, sigma, stream)
 
     def _minimise(self, problem: Problem, bound: MinimizerBound) -> NDArray[np.float64]:
         tol = _accepted(bound, problem.X.shape[1])

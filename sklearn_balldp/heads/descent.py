@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from ..privacy.transcript import Descent, TranscriptBound
 from .gradients import MeanGradient
@@ -205,16 +205,3 @@ def default_learning_rate(
             accumulated = n_steps * gap / ((1.0 - momentum) * bound.n_samples * rho)
             rates.append(ACCUMULATED_NOISE / (norm_bound * accumulated))
     return min(rates)
-
-
-def noiseless_runs(
-    means: list[MeanGradient], descent: Descent, bound: TranscriptBound, alpha: float
-) -> NDArray[np.float64]:
-    """Models of noiseless descents, one a dataset: for audits only."""
-    models = []
-    for mean in means:
-        iterates = Iterates(1, descent, bound, alpha, mean.X.dtype)
-        for _ in range(descent.n_steps):
-            iterates.advance(mean(iterates.thetas))
-        models.append(iterates.released()[0])
-    return np.stack(models)

@@ -12,7 +12,8 @@ from sklearn_balldp.audit.transcripts import (
     transcript_log_posterior,
 )
 from sklearn_balldp.heads.convex import mean_gradient
-from sklearn_balldp.heads.descent import Iterates, noiseless_runs
+from sklearn_balldp.heads.descent import Iterates
+from sklearn_balldp.privacy.exact_normal import NormalStream
 from sklearn_balldp.privacy.transcript import TranscriptBound
 
 
@@ -115,12 +116,15 @@ def trials_of(X, y, n_candidates=4, **params):
 def test_noiseless_models_are_those_of_whole_datasets():
     X, y = data(40)
     fitted, problem, trials, rows, codes = trials_of(X, y)
-    means = []
+    expected = []
     for row, code in zip(rows[1:], codes[1:], strict=True):
         Z, labels = X.copy(), problem.codes.copy()
         Z[0], labels[0] = row, code
-        means.append(mean_gradient(fitted._known(Z, labels), fitted.release_.bound))
-    expected = noiseless_runs(means, fitted.release_.descent, fitted.release_.bound, 0.0)
+        mean = mean_gradient(fitted._known(Z, labels), fitted.release_.bound)
+        iterates = Iterates(1, fitted.release_.descent, fitted.release_.bound, 0.0, Z.dtype)
+        for _ in range(3):
+            iterates.advance(mean(iterates.thetas))
+        expected.append(iterates.released()[0])
     np.testing.assert_allclose(trials.noiseless(), expected, atol=1e-9)
 
 
@@ -200,6 +204,17 @@ class RepeatedNoise(BallDPLogisticRegression):
         return gradient + sigma * noise
 
 
+class RepeatedStream(BallDPLogisticRegression):
+    """Its stream hands out the same deviates again and again."""
+
+    def _noise_stream(self):
+        class Repeated(NormalStream):
+            def __call__(self, size):
+                return np.random.default_rng(5).standard_normal(size)
+
+        return Repeated()
+
+
 class SmallGap(TranscriptBound):
     """A sensitivity a quarter of the right one."""
 
@@ -207,7 +222,7 @@ class SmallGap(TranscriptBound):
         return super().sensitivity(*args, **kwargs) / 4.0
 
 
-@pytest.mark.parametrize("Broken", [QuarterNoise, RepeatedNoise])
+@pytest.mark.parametrize("Broken", [QuarterNoise, RepeatedNoise, RepeatedStream])
 def test_broken_samplers_are_convicted(Broken):
     X, y = data()
     broken = Broken(epsilon=4.0, radius=0.8, mechanism="gradient", n_steps=6)
