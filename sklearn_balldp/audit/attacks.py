@@ -42,9 +42,9 @@ def log_posterior(
 
     Parameters
     ----------
-    released : array-like of shape (..., *model_shape)
+    released : array-like of shape (..., \*model_shape)
         Released parameters; leading axes are independent releases.
-    models : array-like of shape (n_candidates, *model_shape)
+    models : array-like of shape (n_candidates, \*model_shape)
         Noiseless parameters that each candidate would give.
     sigma : array-like
         Noise scale, broadcast against one model (block noise: ``sigma[:, None]``).

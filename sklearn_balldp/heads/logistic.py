@@ -93,7 +93,7 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
         Public record of the release: guarantee, gradient gap, noise, assumptions.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Feature names, when ``X`` has string column names.
 
     References

@@ -81,7 +81,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         Public record of the release: guarantee, sensitivity, noise, assumptions.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Feature names, when ``X`` has string column names.
 
     References

@@ -327,7 +327,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         The radius and what is to be said of it: metric, source, epsilon spent.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Feature names, when the rows have string column names.
 
     References

@@ -1,0 +1,1 @@
+"""Measurements: ``python -m benchmarks.paper`` and ``python -m benchmarks.speed``."""

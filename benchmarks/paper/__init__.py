@@ -1,0 +1,1 @@
+"""The paper's tables and figures, beside this package's and other libraries' numbers."""

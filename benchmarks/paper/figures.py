@@ -1,0 +1,162 @@
+"""The paper's figures, from measured cells."""
+
+import math
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import ScalarFormatter
+
+from sklearn_balldp import ReconstructionDisplay
+
+from . import published
+from .plan import AUDIT_EPSILONS, EPSILONS
+from .protocol import DATASETS, N_CANDIDATES, PUBLIC_LABELS
+from .tables import certificate
+
+#: One colour a policy, wherever it is drawn.
+COLOURS = {"q50": "C0", "q80": "C1", "q95": "C2", "full": "0.45"}
+
+
+def _panels(names):
+    columns = min(2, len(names)) if len(names) <= 4 else 4
+    n_rows = math.ceil(len(names) / columns)
+    figure, axes = plt.subplots(
+        n_rows, columns, figsize=(4.6 * columns, 3.5 * n_rows), layout="constrained", squeeze=False
+    )
+    for ax in axes.flat[len(names) :]:
+        ax.set_visible(False)
+    return figure, list(axes.flat[: len(names)])
+
+
+def _line(ax, x, cells, label, **style):
+    points = [(a, cell) for a, cell in zip(x, cells, strict=True) if cell is not None]
+    if not points:
+        return
+    middle = [cell["mean"] for _, cell in points]
+    errors = [[cell["mean"] - cell["low"] for _, cell in points],
+              [cell["high"] - cell["mean"] for _, cell in points]]  # fmt: skip
+    ax.errorbar([a for a, _ in points], middle, yerr=errors, label=label, capsize=2, **style)
+
+
+def tradeoff(results):
+    """Accuracy against the certificate: the paper's calibration, and this package's."""
+    names = [d for d in results.datasets if results.of(d, "ridge paper", "q50", 1.0) is not None]
+    figure, axes = _panels(names)
+    x = [certificate(epsilon) for epsilon in EPSILONS]
+    for ax, dataset in zip(axes, names, strict=True):
+        for policy in PUBLIC_LABELS:
+            cells = [results.of(dataset, "ridge paper", policy, epsilon) for epsilon in EPSILONS]
+            label = "every distance" if policy == "full" else policy
+            _line(ax, x, cells, f"paper's calibration, {label}", color=COLOURS[policy],
+                  linestyle=":", marker=".", linewidth=1.2)  # fmt: skip
+        ours = {
+            "prototypes, q50": ("ridge", "q50", "C0", "-", "s"),
+            "logistic (gradients), q50": ("logistic", "q50", "C3", "-", "o"),
+            "logistic, standard DP": ("logistic", "labels", "C3", "--", "D"),
+        }
+        for label, (method, policy, colour, dashes, marker) in ours.items():
+            cells = [results.of(dataset, method, policy, epsilon) for epsilon in EPSILONS]
+            _line(ax, x, cells, label, color=colour, linestyle=dashes, marker=marker,
+                  markersize=4, linewidth=1.6)  # fmt: skip
+        published_values = published.TABLE1.get(dataset, {})
+        for policy in [p for p in ("q50", "full") if p in published_values]:
+            ax.plot(certificate(2.0), published_values[policy], "x", color=COLOURS[policy],
+                    markersize=8, label="paper's Table 1" if policy == "q50" else None)  # fmt: skip
+        best = results.noiseless(dataset, "LogisticRegression")
+        ax.axhline(best["mean"], color="0.2", linewidth=0.8)
+        ax.annotate("noiseless logistic regression", (0.98, best["mean"]), ha="right", va="bottom",
+                    xycoords=("axes fraction", "data"), xytext=(0, 2),
+                    textcoords="offset points", fontsize=8, color="0.2")  # fmt: skip
+        ax.set_title(DATASETS[dataset])
+        ax.set_ylabel("test accuracy")
+        ax.set_ylim(0, min(1.02, best["mean"] + 0.08))
+        ax.set_xlabel(f"certificate, {N_CANDIDATES} candidates in the ball")
+    if axes:
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
+                      fontsize=9)  # fmt: skip
+    return figure
+
+
+def convex(results):
+    """IMDb: three heads, the paper's calibration against this package's."""
+    titles = {"ridge": "prototypes", "logistic": "logistic regression", "svc": "SVM"}
+    figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained", sharey=True)
+    epsilons = published.CONVEX_EPSILONS
+    for ax, (head, title) in zip(axes, titles.items(), strict=True):
+        for policy, dashes in (("q50", "-"), ("full", "--")):
+            label = "q50" if policy == "q50" else "every distance"
+            ax.plot(epsilons, published.CONVEX[head, policy], "x", color="k" if dashes == "-" else
+                    "0.55", markersize=8, label=f"paper's table, {label}")  # fmt: skip
+            lines = {"paper's calibration": (f"{head} paper", "C0")}
+            lines["noise on parameters"] = (head if head == "ridge" else f"{head} output", "C2")
+            if head != "ridge":
+                lines["noise on gradients"] = (head, "C3")
+            for name, (method, colour) in lines.items():
+                cells = [results.of("imdb", method, policy, epsilon) for epsilon in epsilons]
+                _line(ax, epsilons, cells, f"{name}, {label}", color=colour, linestyle=dashes,
+                      marker="o", markersize=4)  # fmt: skip
+        _epsilon_axis(ax, epsilons)
+        ax.set_title(title)
+    axes[0].set_ylabel("test accuracy, IMDb")
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4,
+                  fontsize=9)  # fmt: skip
+    return figure
+
+
+def _epsilon_axis(ax, epsilons):
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(epsilons)
+    ax.xaxis.set_major_formatter(ScalarFormatter())
+    ax.minorticks_off()
+    ax.set_xlabel(r"$\varepsilon$")
+
+
+def identification(results):
+    """Exact identification against epsilon, with chance, certificates and the paper's values."""
+    names = [d for d in results.datasets if results.audit(d, "min", "q50", 8.0) is not None]
+    figure, axes = _panels(names)
+    series = {
+        "q50": ("min", "q50"),
+        "q80": ("min", "q80"),
+        "q95": ("min", "q95"),
+        "largest distance": ("min", "diameter"),
+        "q50, noise a class": ("per_class", "q50"),
+    }
+    for ax, dataset in zip(axes, names, strict=True):
+        rows = []
+        # Missing values too, so that a series has one colour in all panels.
+        for epsilon in AUDIT_EPSILONS:
+            value, half = published.IDENTIFICATION.get((dataset, epsilon), (np.nan, np.nan))
+            rows.append({"name": "paper, q50", "epsilon": epsilon, "success": value,
+                         "low": value - half, "high": value + half,
+                         "certificate": certificate(epsilon)})  # fmt: skip
+        for label, (counts, policy) in series.items():
+            for epsilon in AUDIT_EPSILONS:
+                cell = results.audit(dataset, counts, policy, epsilon)
+                if cell is not None:
+                    rows.append({"name": label, "epsilon": epsilon, "success": cell["rate"],
+                                 **cell[["low", "high", "certificate"]]})  # fmt: skip
+        table = pd.DataFrame(rows).assign(baseline=1 / N_CANDIDATES)
+        ReconstructionDisplay(table).plot(ax)
+        ax.get_legend().remove()
+        ax.set_ylim(0, 0.65)
+        ax.set_title(DATASETS[dataset])
+    handles = {}
+    for ax in axes:
+        handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, fontsize=9)
+    return figure
+
+
+FIGURES = {"tradeoff": tradeoff, "convex": convex, "identification": identification}
+
+
+def save(results, name, folder):
+    figure = FIGURES[name](results)
+    # Without the software's version, so that the same cells give the same file.
+    figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+    plt.close(figure)

@@ -1,0 +1,299 @@
+"""Tables from measured cells: values with their 95% intervals, beside the paper's."""
+
+import dataclasses
+import math
+
+import pandas as pd
+
+from sklearn_balldp.audit.certificates import rero_bound, rero_bound_dp
+from sklearn_balldp.privacy.gaussian import delta_from_rho, rho_from_budget
+from sklearn_balldp.privacy.sensitivity import gradient_gap, prototype_sensitivity
+
+from . import published, store
+from .plan import EPSILONS, WITHOUT_NOISE
+from .protocol import DATASETS, DELTA, N_CANDIDATES, NOISELESS, PUBLIC_LABELS, QUANTILES
+
+#: What a row of a table hides, in words.
+ADJACENCY = {
+    "none": "nothing (no noise)",
+    "q50": "same label, within q50",
+    "q80": "same label, within q80",
+    "q95": "same label, within q95",
+    "full": 'same label, any distance (the paper\'s "standard")',
+    "diameter": "same label, within the largest distance",
+    "labels": "any record replaced, label too (standard DP)",
+    "added": "a record added or removed (standard DP, half the change)",
+}
+#: Columns of accuracy, and the method behind each.
+COLUMNS = {"prototypes": "ridge", "logistic": "logistic", "SVC": "svc"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """Measured cells of one base seed, with lookups."""
+
+    accuracy: pd.DataFrame
+    identification: pd.DataFrame
+    radius: pd.DataFrame
+    comparators: pd.DataFrame
+    seed: int
+
+    @classmethod
+    def read(cls, folder, seed):
+        """Cells in ``folder``; comparators of this seed."""
+        tables = {kind: store.read(folder, kind, seed) for kind in store.KINDS}
+        path = folder / "comparators.csv"
+        others = pd.DataFrame(columns=["dataset", "method", "epsilon", "seed"])
+        if path.exists():
+            others = pd.read_csv(path)
+        return cls(**tables, comparators=others[others["seed"] == seed], seed=seed)
+
+    @property
+    def datasets(self):
+        seen = set(self.accuracy["dataset"]) | set(self.identification["dataset"])
+        return [name for name in DATASETS if name in seen | set(self.radius["dataset"])]
+
+    def of(self, dataset, method, policy, epsilon):
+        """The accuracy cell, or None where it was not measured; of the most releases."""
+        table = self.accuracy
+        found = table[
+            (table["dataset"] == dataset) & (table["method"] == method)
+            & (table["policy"] == policy) & (table["epsilon"] == epsilon)
+        ]  # fmt: skip
+        return None if found.empty else found.sort_values("releases").iloc[-1]
+
+    def noiseless(self, dataset, method):
+        return self.of(dataset, method, "full", NOISELESS)
+
+    def audit(self, dataset, counts, policy, epsilon):
+        table = self.identification
+        found = table[
+            (table["dataset"] == dataset) & (table["counts"] == counts)
+            & (table["policy"] == policy) & (table["epsilon"] == epsilon)
+        ]  # fmt: skip
+        return None if found.empty else found.sort_values("repeats").iloc[-1]
+
+    def radius_of(self, dataset, policy):
+        found = self.radius[
+            (self.radius["dataset"] == dataset) & (self.radius["policy"] == policy)
+        ]  # fmt: skip
+        return None if found.empty else found.iloc[-1]
+
+    def other(self, dataset, method, epsilon):
+        table = self.comparators
+        found = table[
+            (table["dataset"] == dataset) & (table["method"] == method)
+            & (table["epsilon"] == epsilon)
+        ]  # fmt: skip
+        return None if found.empty else found.iloc[-1].rename({"accuracy": "mean"})
+
+
+def interval(cell):
+    """A mean and half of its interval, as text."""
+    if cell is None:
+        return ""
+    half = (cell["high"] - cell["low"]) / 2
+    return f"{cell['mean']:.3f}" if half == 0 else f"{cell['mean']:.3f} ± {half:.3f}"
+
+
+def number(value, digits=3):
+    return "" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def table1(results, epsilon):
+    """Accuracy of every head, a row for each thing hidden: the paper's Table 1, and others'."""
+    rows = []
+    for dataset in results.datasets:
+        row = {"data": DATASETS[dataset], "hides": ADJACENCY["none"],
+               "paper mode": interval(results.noiseless(dataset, "ridge per class"))}  # fmt: skip
+        for column, method in COLUMNS.items():
+            row[column] = interval(results.noiseless(dataset, WITHOUT_NOISE[method]))
+        rows.append(row)
+        for policy in (*PUBLIC_LABELS, "labels"):
+            value = published.TABLE1.get(dataset, {}).get(policy) if epsilon == 2.0 else None
+            row = {"data": DATASETS[dataset], "hides": ADJACENCY[policy], "paper": number(value)}
+            row["paper mode"] = interval(results.of(dataset, "ridge paper", policy, epsilon))
+            for column, method in COLUMNS.items():
+                row[column] = interval(results.of(dataset, method, policy, epsilon))
+            if policy == "labels":
+                for name in ("diffprivlib", "Opacus"):
+                    method = "Opacus, replace one" if name == "Opacus" else name
+                    row[name] = interval(results.other(dataset, method, epsilon))
+            rows.append(row)
+        added = results.other(dataset, "Opacus, add/remove", epsilon)
+        if added is not None:
+            rows.append({"data": DATASETS[dataset], "hides": ADJACENCY["added"],
+                         "Opacus": interval(added)})  # fmt: skip
+    columns = ["data", "hides", "paper", "paper mode", *COLUMNS, "diffprivlib", "Opacus"]
+    table = pd.DataFrame(rows, columns=columns).fillna("")
+    measured = [name for name in columns[2:] if (table[name] != "").any()]
+    # Rows that nothing was measured in belong to other tables.
+    return table[(table[measured] != "").any(axis=1)][["data", "hides", *measured]]
+
+
+def tradeoff(results):
+    """Accuracy over epsilon, behind the accuracy-certificate figure."""
+    lines = {
+        **{f"paper mode, {policy}": ("ridge paper", policy) for policy in PUBLIC_LABELS},
+        "prototypes, q50": ("ridge", "q50"),
+        "logistic, q50": ("logistic", "q50"),
+        "logistic, labels protected": ("logistic", "labels"),
+    }
+    rows = []
+    for dataset in results.datasets:
+        for epsilon in EPSILONS:
+            row = {"data": DATASETS[dataset], "epsilon": f"{epsilon:g}",
+                   "certificate": number(certificate(epsilon))}  # fmt: skip
+            for name, (method, policy) in lines.items():
+                row[name] = interval(results.of(dataset, method, policy, epsilon))
+            rows.append(row)
+    table = pd.DataFrame(rows, columns=["data", "epsilon", "certificate", *lines])
+    return table[(table[list(lines)] != "").any(axis=1)]
+
+
+def certificate(epsilon):
+    """Largest success of an informed attacker with ten candidates in the ball."""
+    return rero_bound(1 / N_CANDIDATES, rho_from_budget(epsilon, DELTA))
+
+
+def convex(results):
+    """The paper's IMDb table of three heads."""
+    rows = []
+    for (head, policy), values in published.CONVEX.items():
+        for epsilon, value in zip(published.CONVEX_EPSILONS, values, strict=True):
+            row = {"head": head, "hides": ADJACENCY[policy], "epsilon": f"{epsilon:g}",
+                   "paper": number(value)}  # fmt: skip
+            row["paper mode"] = interval(results.of("imdb", f"{head} paper", policy, epsilon))
+            best = results.of("imdb", head, policy, epsilon)
+            output = results.of("imdb", f"{head} output", policy, epsilon)
+            row["noise on parameters"] = interval(best if head == "ridge" else output)
+            row["noise on gradients"] = "" if head == "ridge" else interval(best)
+            rows.append(row)
+    table = pd.DataFrame(rows)
+    return table[table["paper mode"] != ""]
+
+
+def heads(results):
+    """Every head at epsilon 2 and q50, beside what it reaches without noise."""
+    noise = {
+        "ridge paper": "parameters, one scale for worst counts",
+        "ridge per class": "parameters, a scale a class",
+        "ridge": "the same, noise-aware decision",
+        "logistic paper": "minimiser, the paper's constant",
+        "logistic output": "minimiser, this package's",
+        "logistic": "gradients",
+        "svc paper": "minimiser, the paper's constant",
+        "svc output": "minimiser, this package's",
+        "svc": "gradients",
+    }
+    rows = []
+    for method in noise:
+        cells = {d: results.of(d, method, "q50", 2.0) for d in results.datasets}
+        row = {"head": method.split()[0], "noise on": noise[method]}
+        rows.append(row | {DATASETS[d]: interval(cell) for d, cell in cells.items()})
+    ours = {"ridge per class": "ridge", "ridge": "ridge, noise-aware decision"}
+    for name in (*ours, "NearestCentroid", *list(WITHOUT_NOISE.values())[1:]):
+        cells = {d: interval(results.noiseless(d, name)) for d in results.datasets}
+        label = ours.get(name, f"scikit-learn's {name}")
+        rows.append({"head": label, "noise on": "nothing"} | {DATASETS[d]: cells[d] for d in cells})
+    return pd.DataFrame(rows)
+
+
+def identification(results):
+    """The paper's exact-identification table."""
+    rows = []
+    for dataset in results.datasets:
+        for policy in (*QUANTILES, "diameter"):
+            for epsilon in sorted(results.identification["epsilon"].unique()):
+                low, per_class = (
+                    results.audit(dataset, counts, policy, epsilon)
+                    for counts in ("min", "per_class")
+                )
+                if low is None:
+                    continue
+                paper = published.IDENTIFICATION.get((dataset, epsilon), (None, 0.0))
+                text = "" if policy != "q50" or paper[0] is None else f"{paper[0]:.3f}"
+                text += f" ± {paper[1]:.3f}" if text and paper[1] else ""
+                rows.append({
+                    "data": DATASETS[dataset], "hides": ADJACENCY[policy],
+                    "epsilon": f"{epsilon:g}", "certificate": number(low["certificate"]),
+                    "paper": text,
+                    "smallest class's noise": rate(low), "best attack": number(low["bayes"]),
+                    "noise a class": rate(per_class),
+                    "best attack on it": number(None if per_class is None else per_class["bayes"]),
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def rate(cell):
+    return "" if cell is None else f"{cell['rate']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
+
+
+def calibration():
+    """What (epsilon, delta) costs and certifies, without data."""
+    rows = []
+    for epsilon in EPSILONS:
+        rho, kappa = rho_from_budget(epsilon, DELTA), 1 / N_CANDIDATES
+        classic = epsilon / math.sqrt(2.0 * math.log(1.25 / DELTA))
+        rows.append({
+            "epsilon": f"{epsilon:g}", "rho": number(rho, 4),
+            "classic formula's rho": number(classic, 4),
+            "its true delta": f"{delta_from_rho(classic, epsilon):.1e}",
+            "certificate": number(rero_bound(kappa, rho), 4),
+            "paper": number(published.CERTIFICATES.get(epsilon), 4),
+            "by Rényi": number(rero_bound(kappa, rho, method="rdp"), 4),
+            "by (epsilon, delta)": number(rero_bound_dp(kappa, epsilon, DELTA), 4),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def radii(results):
+    """Radii of the policies, and the private quantile."""
+    rows = []
+    for dataset in results.datasets:
+        for policy in (*QUANTILES, "diameter"):
+            cell = results.radius_of(dataset, policy)
+            if cell is not None:
+                rows.append({
+                    "data": DATASETS[dataset], "policy": policy, "radius": number(cell["radius"]),
+                    "pooled classes": number(cell["pooled"]),
+                    "private, mean": number(cell["private_mean"]),
+                    "its root mean square error": number(cell["private_error"]),
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def noise(results, epsilon=2.0, policy="q50"):
+    """Noise scale of each output-perturbed head: the paper's calibration over this package's."""
+    rho, rows = rho_from_budget(epsilon, DELTA), []
+    for dataset in results.datasets:
+        cell = results.radius_of(dataset, policy)
+        if cell is None:
+            continue
+        n, radius, classes = int(cell["n"]), float(cell["radius"]), int(cell["classes"])
+        few, many = ([int(cell[m]), n - int(cell[m])] for m in ("n_min", "n_max"))
+        counts = {"worst": few, "min": few, "per_class": many}
+        worst, fewest, (largest, _) = (
+            prototype_sensitivity(radius, counts[mode], alpha=0.01, mode=mode)
+            for mode in ("worst", "min", "per_class")
+        )
+        row = {"data": DATASETS[dataset], "radius": number(radius),
+               "prototypes: paper": f"{worst / rho:.4f}",
+               "ours, smallest class": f"{fewest / rho:.4f}",
+               "ours, largest class": f"{largest / rho:.4f}"}  # fmt: skip
+        loss = "logistic" if classes == 2 else "softmax"
+        for name, kind in ((loss, loss), ("hinge", "squared_hinge")):
+            options = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": True,
+                       "n_classes": classes}  # fmt: skip
+            gaps = [gradient_gap(kind, radius, method=m, **options) for m in ("paper", "tight")]
+            row["logistic: paper over ours" if name == loss else "hinge: paper over ours"] = (
+                f"{gaps[0] / gaps[1]:.1f}"
+            )
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def markdown(table):
+    """A pipe table."""
+    rows = [list(table.columns), ["---"] * table.shape[1], *table.astype(str).to_numpy().tolist()]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)

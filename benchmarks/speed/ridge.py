@@ -1,0 +1,51 @@
+"""Ridge prototypes: a fit against one pass over its rows and against NearestCentroid."""
+
+import numpy as np
+from sklearn.neighbors import NearestCentroid
+
+import sklearn_balldp.heads.base as base
+from sklearn_balldp import BallDPRidgePrototype
+
+from .timing import Memory, interleaved, peak, row, unit_rows
+
+
+def without_noise(function, *arguments):
+    """Call ``function`` with a sampler that adds nothing."""
+    sampler, base.add_gaussian_noise = base.add_gaussian_noise, lambda values, *_: values
+    try:
+        function(*arguments)
+    finally:
+        base.add_gaussian_noise = sampler
+
+
+def measure(comparators):
+    X, y = unit_rows(120_000, 384), np.random.default_rng(1).integers(4, size=120_000)
+    head = BallDPRidgePrototype(radius=0.5)
+    times = interleaved(
+        {
+            "pass": lambda: X.sum(axis=0),
+            "bare": lambda: without_noise(head.fit, X, y),
+            "fit": lambda: head.fit(X, y),
+            "sklearn": lambda: NearestCentroid().fit(X, y),
+        },
+        repeats=9,
+    )
+    shape = "120000 x 384, 4 classes"
+    yield row("ridge", f"fit apart from noise, {shape}", times["bare"],
+              "one pass: X.sum(axis=0)", times["pass"], asked=4)  # fmt: skip
+    yield row("ridge", f"fit apart from noise, {shape}", times["bare"],
+              "scikit-learn's NearestCentroid", times["sklearn"], asked=0.2)  # fmt: skip
+    yield row("ridge", f"fit, {shape}", times["fit"],
+              "scikit-learn's NearestCentroid", times["sklearn"])  # fmt: skip
+    yield Memory("ridge", f"fit, {shape}", peak(lambda: head.fit(X, y)) / X.nbytes, 0.1)
+    for n, d, n_classes in [(10_000, 384, 77), (50_000, 2048, 1000)]:
+        X, y = unit_rows(n, d), np.arange(n) % n_classes
+        times = interleaved(
+            {
+                "fit": lambda X=X, y=y: head.fit(X, y),
+                "bare": lambda X=X, y=y: without_noise(head.fit, X, y),
+            },
+            repeats=1 if n_classes == 1000 else 3,
+        )
+        yield row("ridge", f"fit, exact noise on {n_classes} x {d} parameters", times["fit"],
+                  "the same apart from noise", times["bare"])  # fmt: skip

