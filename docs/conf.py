@@ -2,9 +2,13 @@
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import sklearn_balldp
+
+# For gallery.py, which is named below.
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "sklearn_balldp"
 author = "the sklearn_balldp developers"
@@ -24,9 +28,10 @@ extensions = [
 ]
 exclude_patterns = ["_build", "templates"]
 templates_path = ["templates"]
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 autosummary_generate = True
+autodoc_typehints = "none"
 numpydoc_show_class_members = False
 plot_formats = [("png", 110)]
 plot_html_show_formats = False
@@ -43,12 +48,12 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": executed,
-    "within_subsection_order": "sphinx_gallery.sorting.FileNameSortKey",
+    "within_subsection_order": "gallery.ReadingOrder",
     "reference_url": {"sklearn_balldp": None},
     "backreferences_dir": None,
     "download_all_examples": False,
     "remove_config_comments": True,
-    "matplotlib_animations": False,
+    "write_computation_times": False,
 }
 
 html_theme = "pydata_sphinx_theme"
@@ -63,4 +68,4 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "reproduction": []}

@@ -1,7 +1,8 @@
 """Accuracy of other libraries' private linear heads: diffprivlib and Opacus DP-SGD.
 
 python -m venv ENV
-ENV/bin/pip install diffprivlib==0.6.6 scikit-learn==1.5.2 opacus==1.6.0 torch==2.13.0 pandas
+ENV/bin/pip install torch==2.13.0 opacus==1.6.0 dp-accounting==0.6.0 diffprivlib==0.6.6 \\
+    scikit-learn==1.5.2 pandas
 python -m benchmarks.paper --data DIR --comparators ENV/bin/python
 
 In an environment of its own, since these libraries ask for older packages: it imports nothing of
@@ -42,14 +43,31 @@ def diffprivlib_accuracy(epsilon, X, y, X_test, y_test, seed, inverse_alpha):
     return head.fit(X.astype(np.float64), y).score(X_test, y_test)
 
 
+@functools.cache
+def noise_multiplier(epsilon, n_batches, epochs, *, replace):
+    """Least noise of DP-SGD for the budget, by dp-accounting's loss distributions."""
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+
+    adjacency = dp_accounting.NeighboringRelation[
+        "REPLACE_ONE" if replace else "ADD_OR_REMOVE_ONE"
+    ]  # fmt: skip
+
+    def event(noise):
+        step = dp_accounting.PoissonSampledDpEvent(
+            1 / n_batches, dp_accounting.GaussianDpEvent(noise)
+        )
+        return dp_accounting.SelfComposedDpEvent(step, epochs * n_batches)
+
+    return dp_accounting.calibrate_dp_mechanism(
+        lambda: PLDAccountant(adjacency), event, epsilon, DELTA, tol=1e-3
+    )
+
+
 def opacus_accuracy(epsilon, X, y, X_test, y_test, seed, epochs, rate, *, replace):
     import torch
     from opacus import PrivacyEngine
 
-    delta = DELTA
-    if replace:
-        # A record replaced is one removed and one added: (2 e, (1 + exp(e)) delta) by two steps.
-        epsilon, delta = epsilon / 2, DELTA / (1 + math.exp(epsilon / 2))
     torch.manual_seed(seed)
     rows = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(y))
     loader = torch.utils.data.DataLoader(rows, batch_size=max(256, len(y) // 20))
@@ -57,9 +75,9 @@ def opacus_accuracy(epsilon, X, y, X_test, y_test, seed, epochs, rate, *, replac
     torch.nn.init.zeros_(model.weight)
     torch.nn.init.zeros_(model.bias)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
-    model, optimizer, loader = PrivacyEngine().make_private_with_epsilon(
-        module=model, optimizer=optimizer, data_loader=loader, target_epsilon=epsilon,
-        target_delta=delta, epochs=epochs, max_grad_norm=1.0,
+    model, optimizer, loader = PrivacyEngine().make_private(
+        module=model, optimizer=optimizer, data_loader=loader, max_grad_norm=1.0,
+        noise_multiplier=noise_multiplier(epsilon, len(loader), epochs, replace=replace),
     )  # fmt: skip
     for _ in range(epochs):
         for batch, labels in loader:

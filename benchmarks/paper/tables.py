@@ -15,14 +15,14 @@ from .protocol import DATASETS, DELTA, N_CANDIDATES, NOISELESS, PUBLIC_LABELS, Q
 
 #: What a row of a table hides, in words.
 ADJACENCY = {
-    "none": "nothing (no noise)",
-    "q50": "same label, within q50",
-    "q80": "same label, within q80",
-    "q95": "same label, within q95",
-    "full": 'same label, any distance (the paper\'s "standard")',
-    "diameter": "same label, within the largest distance",
-    "labels": "any record replaced, label too (standard DP)",
-    "added": "a record added or removed (standard DP, half the change)",
+    "none": "nothing",
+    "q50": "q50 ball",
+    "q80": "q80 ball",
+    "q95": "q95 ball",
+    "full": "any distance",
+    "diameter": "largest distance",
+    "labels": "DP, replace one",
+    "added": "DP, add or remove",
 }
 #: Columns of accuracy, and the method behind each.
 COLUMNS = {"prototypes": "ridge", "logistic": "logistic", "SVC": "svc"}
@@ -293,7 +293,34 @@ def noise(results, epsilon=2.0, policy="q50"):
     return pd.DataFrame(rows)
 
 
+def summary(results, epsilon=2.0):
+    """The few numbers that matter: noise and accuracy against the paper's calibration and DP."""
+    scales = noise(results, epsilon).set_index("data") if len(results.radius) else None
+    rows = []
+    for dataset in results.datasets:
+        name = DATASETS[dataset]
+        row = {"": name}
+        if scales is not None and name in scales.index:
+            scale = scales.loc[name]
+            row["noise: paper"] = scale["prototypes: paper"]
+            row["noise: ours"] = scale["ours, smallest class"]
+        row["accuracy: paper's calibration"] = results.of(dataset, "ridge paper", "q50", epsilon)
+        row["ours, the same ball"] = results.of(dataset, "logistic", "q50", epsilon)
+        row["ours, standard DP"] = results.of(dataset, "logistic", "labels", epsilon)
+        row["Opacus, standard DP"] = results.other(dataset, "Opacus, replace one", epsilon)
+        row["no noise"] = results.noiseless(dataset, "LogisticRegression")
+        rows.append({
+            key: value if isinstance(value, str) else number(None if value is None else
+                                                             value["mean"])
+            for key, value in row.items()
+        })  # fmt: skip
+    return pd.DataFrame(rows).fillna("")
+
+
 def markdown(table):
-    """A pipe table."""
+    """A pipe table whose intervals and short names do not break across lines."""
     rows = [list(table.columns), ["---"] * table.shape[1], *table.astype(str).to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    for whole in (" ± ", " [0", ", 0", *ADJACENCY.values()):
+        text = text.replace(whole, whole.replace(" ", "\N{NO-BREAK SPACE}"))
+    return text

