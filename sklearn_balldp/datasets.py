@@ -151,7 +151,7 @@ _PARAMETERS = """
     Returns
     -------
     Bunch
-        data, target (integers), target_names and DESCR.
+        With data, target (integers), target_names and DESCR.
 
     Raises
     ------
@@ -164,7 +164,7 @@ _PARAMETERS = """
 
 
 def _documented(function: Any) -> Any:
-    function.__doc__ = f"{function.__doc__}\n\n{inspect.cleandoc(_PARAMETERS)}"
+    function.__doc__ = f"{function.__doc__}\n\n{inspect.cleandoc(_PARAMETERS)}\n"
     return function
 
 
@@ -402,6 +402,7 @@ def unit_rows(X: ArrayLike) -> NDArray[np.float32]:
     Returns
     -------
     ndarray of shape (n_samples, n_features)
+        New rows; ``X`` stays as it is.
     """
     X = np.asarray(X, dtype=np.float32)
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)

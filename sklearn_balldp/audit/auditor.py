@@ -529,6 +529,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         ReconstructionDisplay
+            Drawn, with ``ax_`` and ``figure_``.
         """
         return ReconstructionDisplay.from_estimator(self).plot(ax=ax)
 
@@ -543,6 +544,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
+            Labels.
         """
         check_is_fitted(self)
         return self.estimator_.predict(X)
@@ -619,6 +621,7 @@ def neg_success_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     Returns
     -------
     float
+        Greater is better, between -1 and 0.
     """
     return -fitted_auditor(auditor).success_rate_
 
@@ -636,6 +639,7 @@ def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     Returns
     -------
     float
+        Greater is better, between -1 and 0.
     """
     return -float(fitted_auditor(auditor).certificate_["direct"])
 

@@ -222,7 +222,7 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
     Returns
     -------
     float
-        epsilon, rounded down so that the certificate at (epsilon, delta) keeps ``gamma``.
+        Epsilon, rounded down so that the certificate at (epsilon, delta) keeps ``gamma``.
 
     Raises
     ------
@@ -305,6 +305,7 @@ def enclosing_ball(points: ArrayLike, n_iter: int = 1000) -> tuple[Array, float]
     Returns
     -------
     centre : ndarray of shape (n_values,)
+        Centre of the ball.
     radius : float
         Largest distance from the centre: an upper bound whatever the number of steps.
     """
@@ -462,7 +463,10 @@ def success_interval(
 
     Returns
     -------
-    low, high : float
+    low : float
+        Lower end of the interval.
+    high : float
+        Upper end.
 
     Raises
     ------

@@ -60,6 +60,7 @@ class ReconstructionDisplay:
         Returns
         -------
         ReconstructionDisplay
+            Not drawn yet.
         """
         return cls.from_estimators([auditor] if name is None else {name: auditor})
 
@@ -78,6 +79,7 @@ class ReconstructionDisplay:
         Returns
         -------
         ReconstructionDisplay
+            Not drawn yet.
         """
         if isinstance(auditors, Mapping):
             named = [
@@ -114,6 +116,7 @@ class ReconstructionDisplay:
         Returns
         -------
         self
+            The display, with ``ax_`` and ``figure_``.
         """
         self.figure_, self.ax_ = _, ax = _axes(ax)
         results = self.results
@@ -220,6 +223,7 @@ class PrivacyUtilityDisplay:
         Returns
         -------
         PrivacyUtilityDisplay
+            Not drawn yet.
 
         Raises
         ------
@@ -264,6 +268,7 @@ class PrivacyUtilityDisplay:
         Returns
         -------
         self
+            The display, with ``ax_`` and ``figure_``.
         """
         self.figure_, self.ax_ = _, ax = _axes(ax)
         names = list(dict.fromkeys(self.results["group"]))

@@ -74,7 +74,17 @@ class Pool:
 
 
 class TooFewCandidates(ValueError):
-    """The pool has too few candidates near an anchor; ``needed`` is a radius that has enough."""
+    """The pool has too few candidates near an anchor.
+
+    Parameters
+    ----------
+    message : str
+        What to do about it.
+    found : int
+        Candidates within the radius.
+    needed : float
+        A radius that has enough.
+    """
 
     def __init__(self, message: str, found: int, needed: float) -> None:
         super().__init__(message)

@@ -259,6 +259,7 @@ def transcript_log_posterior(
     Returns
     -------
     ndarray of shape (n_candidates,)
+        Log-posterior, normalised.
 
     Raises
     ------

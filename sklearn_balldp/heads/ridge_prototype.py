@@ -42,7 +42,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         Privacy loss bound, positive.
     delta : float, default=1e-6
         Failure probability, strictly between 0 and 1; below ``1 / n_samples``.
-    radius : float or None, default=None
+    radius : float, RadiusPolicy or None, default=None
         Substitutions hidden, in units of ``metric`` and in the coordinates this head sees. None
         is the full radius ``2 * norm_bound``: every feature substitution is hidden, labels and
         counts being public (with ``protect_labels=True``, standard bounded DP).

@@ -20,12 +20,16 @@ class BallDPSquaredHingeSVC(BaseMinimizerClassifier):
         Privacy loss bound, positive.
     delta : float, default=1e-6
         Failure probability, strictly between 0 and 1; below ``1 / n_samples``.
-    radius : float or None, default=None
+    radius : float, RadiusPolicy or None, default=None
         Substitutions hidden, in units of ``metric`` and in the coordinates this head sees. None
         is the full radius ``2 * norm_bound``: every feature substitution is hidden, labels being
         public (with ``protect_labels=True``, standard bounded DP).
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         Distance between rows of equal label.
+    mechanism : {"output", "gradient"}, default="output"
+        "output" adds noise to the certified minimiser (the paper). "gradient" adds noise to the
+        gradients of a descent, calibrated at each public iterate: far more accurate at the same
+        guarantee; ``release_.guarantee`` at other radii is then a bound, not exact.
     alpha : float or None, default=None
         Regularisation strength, the paper's lambda; ``LinearSVC``'s ``C`` is
         ``1 / (alpha * n_samples)``. None is 0.01 with ``mechanism="output"``, whose
@@ -35,10 +39,18 @@ class BallDPSquaredHingeSVC(BaseMinimizerClassifier):
     fit_intercept : bool, default=False
         Augment rows by a constant 1; the intercept is regularised. Off by default, as in the
         paper.
-    mechanism : {"output", "gradient"}, default="output"
-        "output" adds noise to the certified minimiser (the paper). "gradient" adds noise to the
-        gradients of a descent, calibrated at each public iterate: far more accurate at the same
-        guarantee; ``release_.guarantee`` at other radii is then a bound, not exact.
+    tol : float or None, default=None
+        Gradient norm (of all heads stacked) to which the minimiser is certified; a public
+        constant that enters the sensitivity; raised to what rounding leaves within reach. None
+        adds a thousandth to the noise.
+    sensitivity : {"tight", "paper"}, default="tight"
+        "paper" multiplies the radius by the paper's Lipschitz constant, to reproduce its tables.
+    protect_labels : bool, default=False
+        Hide a change of one record's label as well. Needs ``classes``.
+    classes : array-like or None, default=None
+        Label set, public. None takes the labels seen in ``y`` (public labels only).
+    calibration : {"analytic", "classic"}, default="analytic"
+        "classic" is the textbook formula, proved only for ``epsilon < 1``.
     n_steps : int, default=100
         Steps of the descent. This and the next five are used by ``mechanism="gradient"`` only;
         its budget is shared equally among the steps.
@@ -56,18 +68,6 @@ class BallDPSquaredHingeSVC(BaseMinimizerClassifier):
         noise that the stricter promise needs.
     keep_transcript : bool, default=False
         Whether to keep ``transcript_``, which is public: the guarantee is its own.
-    tol : float or None, default=None
-        Gradient norm (of all heads stacked) to which the minimiser is certified; a public
-        constant that enters the sensitivity; raised to what rounding leaves within reach. None
-        adds a thousandth to the noise.
-    sensitivity : {"tight", "paper"}, default="tight"
-        "paper" multiplies the radius by the paper's Lipschitz constant, to reproduce its tables.
-    protect_labels : bool, default=False
-        Hide a change of one record's label as well. Needs ``classes``.
-    classes : array-like or None, default=None
-        Label set, public. None takes the labels seen in ``y`` (public labels only).
-    calibration : {"analytic", "classic"}, default="analytic"
-        "classic" is the textbook formula, proved only for ``epsilon < 1``.
     random_state : None, int, Generator or RandomState, default=None
         None draws exact noise from operating-system entropy. A seed makes the release
         reproducible and therefore not private, which ``release_.private`` states.

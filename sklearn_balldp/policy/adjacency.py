@@ -43,7 +43,22 @@ def full_radius(norm_bound: float) -> float:
 
 
 def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
-    """Smallest radius in ``metric`` whose ball covers every substitution of admissible rows."""
+    """Smallest radius in ``metric`` whose ball covers every substitution of admissible rows.
+
+    Parameters
+    ----------
+    metric : {"euclidean", "manhattan", "chebyshev"}
+        Metric of the radius.
+    norm_bound : float
+        Euclidean radius B of the admissible ball of rows.
+    n_features : int
+        Number of features d.
+
+    Returns
+    -------
+    float
+        2B, or 2B times the square root of d ("manhattan").
+    """
     factor = {"euclidean": 1.0, "manhattan": math.sqrt(n_features), "chebyshev": 1.0}[metric]
     return factor * full_radius(norm_bound)
 

@@ -284,6 +284,7 @@ class PrivacyAccountant:
         Returns
         -------
         Total
+            The guarantee of all counted releases together.
 
         Raises
         ------

@@ -137,7 +137,7 @@ def rho_from_budget(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        rho, rounded down: the exact delta at the returned value never exceeds ``delta``.
+        Rho, rounded down: the exact delta at the returned value never exceeds ``delta``.
         The noise scale of a release of sensitivity ``D`` is ``D / rho``.
 
     Raises
@@ -183,7 +183,7 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
     Returns
     -------
     float
-        epsilon, rounded up; 0 when total variation alone stays below ``delta``; ``inf`` when
+        Epsilon, rounded up; 0 when total variation alone stays below ``delta``; ``inf`` when
         ``rho`` is infinite.
 
     Raises

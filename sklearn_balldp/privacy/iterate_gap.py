@@ -139,14 +139,15 @@ def clipped_gap(clip: float, domain: Domain, *, versine: float, least: float = 0
     domain : Domain
         Rows and radius.
     versine : float
-        1 - k at its largest, for the residuals of two records of equal label; at most 1. (The
-        cosine itself would lose small angles to rounding.)
+        1 - k at its largest, for the residuals of two records of equal label; at most 1. The
+        cosine itself would lose small angles to rounding.
     least : float, default=0.0
         Least norm of a residual before clipping.
 
     Returns
     -------
     float
+        Upper bound on the distance of the two gradients.
     """
     square, shorter = domain.augmented**2, domain.augmented**2 - domain.shortening
     least = min(least, clip)
@@ -503,14 +504,25 @@ def gap_limits(
 
     Parameters
     ----------
-    loss, radius, norm_bound, constant, clip, label_change
-        As in :func:`iterate_gap`.
+    loss : {"logistic", "softmax", "squared_hinge"}
+        As in :func:`iterate_gap`, and so are the others but the shape.
+    radius : float
+        Euclidean radius of the substitutions.
     n_scores, n_features : int
         Shape of the parameters.
+    norm_bound : float
+        Radius B of the admissible ball of rows.
+    constant : float
+        Last feature of every row (0 without an intercept).
+    clip : float or None
+        Norm that residuals are clipped to.
+    label_change : bool
+        Whether pairs with different labels are adjacent too.
 
     Returns
     -------
     GapLimits
+        Bounds from below and from above.
     """
     domain = Domain(min(float(radius), 2.0 * norm_bound), float(norm_bound), float(constant))
     r, augmented, rest = domain.radius, domain.augmented, n_scores - 1

@@ -61,7 +61,18 @@ class Guarantee:
         return compose([self.rho, rho_from_pure(self.radius_epsilon)])
 
     def delta_at(self, epsilon: float) -> float:
-        """Delta at another ``epsilon``, same radius; exact unless choosing the radius cost some."""
+        """Delta at another epsilon, same radius; exact unless choosing the radius cost some.
+
+        Parameters
+        ----------
+        epsilon : float
+            Privacy loss bound.
+
+        Returns
+        -------
+        float
+            Delta of the release, and of the radius with it.
+        """
         delta = delta_from_rho(self.rho_total, epsilon)
         if self.radius_epsilon > 0.0 and epsilon >= self.radius_epsilon:
             # Basic composition of the two releases; the rounding of the difference is covered.
@@ -74,6 +85,16 @@ class Guarantee:
 
         The direct Gaussian bound; a private radius multiplies it by at most ``e^radius_epsilon``,
         or counts as Gaussian, whichever is less.
+
+        Parameters
+        ----------
+        kappa : float
+            Success probability of the best blind guess.
+
+        Returns
+        -------
+        float
+            The bound, between ``kappa`` and 1.
         """
         bound = gaussian_power(kappa, self.rho_total)
         if self.radius_epsilon > 0.0:
@@ -249,7 +270,13 @@ class Release:
         return self.guarantee(radius, labels).certificate(kappa)
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON-ready built-in types."""
+        """Give the record as JSON-ready built-in types.
+
+        Returns
+        -------
+        dict
+            Field by field; :meth:`from_dict` reads it.
+        """
         record = asdict(self)
         record["bound"] = {"type": type(self.bound).__name__, **record["bound"]}
         return {key: _to_json(value) for key, value in record.items()}
