@@ -2,16 +2,21 @@
 
 import dataclasses
 import shutil
+from typing import ClassVar
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import t as student
 
 from benchmarks.paper import checks, errata, protocol, published, report, store, tables
 from benchmarks.paper.__main__ import main as paper
 from benchmarks.paper.plan import TABLES
 from benchmarks.speed import timing
 from benchmarks.speed.__main__ import main as speed
+from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor
+from sklearn_balldp.policy.radius import same_label_quantile
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +68,7 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(folder, measured, tmp_pa
     whole = store.read(measured, "accuracy", 0)
     lines = (tmp_path / "accuracy_cells.csv").read_text().splitlines()
     # Three rows are left, the last one cut short.
-    (tmp_path / "accuracy_cells.csv").write_text("\n".join(lines[:4])[:-9])
+    (tmp_path / "accuracy_cells.csv").write_text("\n".join(lines[:4])[:-30])
     run(folder, tmp_path, "--only", "heads")
     again = store.read(tmp_path, "accuracy", 0)
     key = ["dataset", "method", "policy", "epsilon", "releases"]
@@ -82,6 +87,175 @@ def test_noise_depends_on_the_cell_and_the_base_seed():
     draws.append(protocol.Identification("trec6", "min", "q50", 2.0, 5).stream(0).random())
     assert len(set(draws)) == 5
     assert cell.stream(0).random() == draws[0]
+
+
+@pytest.mark.parametrize("content", ["", "dataset,method,pol", "not,our,columns\n1,2,3\n"])
+def test_a_file_without_our_header_counts_as_absent(measured, tmp_path, content):
+    (tmp_path / "accuracy_cells.csv").write_text(content)
+    assert store.seeds(tmp_path) == []
+    assert store.read(tmp_path, "accuracy", 0).empty
+
+
+def test_a_row_cut_short_in_its_seed_invents_no_seed(measured, tmp_path):
+    lines = (measured / "accuracy_cells.csv").read_text().splitlines()
+    place = lines[0].split(",").index("seed")
+    torn = ",".join([*lines[1].split(",")[:place], "1"])
+    (tmp_path / "accuracy_cells.csv").write_text("\n".join([*lines[:3], torn]))
+    assert store.seeds(tmp_path) == [0]
+
+
+def test_other_data_of_the_same_name_is_refused(folder, tmp_path):
+    run(folder, tmp_path, "--only", "calibration")
+    other = tmp_path / "data"
+    other.mkdir()
+    with np.load(folder / "trec6.npz") as file:
+        np.savez(other / "trec6.npz", **{**file, "y_train": file["y_train"][::-1]})
+    with pytest.raises(SystemExit, match=r"holds cells of another trec6\.npz"):
+        run(other, tmp_path, "--only", "calibration")
+
+
+def test_quick_and_full_cells_do_not_mix(folder, tmp_path):
+    run(folder, tmp_path, "--only", "calibration")
+    with pytest.raises(SystemExit, match="holds quick cells and this run is full"):
+        paper(["--data", str(folder), "--out", str(tmp_path), "--only", "calibration"])
+
+
+def test_two_runs_do_not_share_a_folder(folder, tmp_path):
+    pytest.importorskip("fcntl")
+    with store._alone(tmp_path), pytest.raises(SystemExit, match="in use by another run"):
+        run(folder, tmp_path, "--only", "calibration")
+
+
+def test_a_dataset_too_small_to_audit_does_not_stop_the_others(folder, tmp_path, capsys):
+    data = tmp_path / "data"
+    data.mkdir()
+    shutil.copy(folder / "trec6.npz", data)
+    with np.load(folder / "imdb.npz") as file:
+        few = {**file, "X_test": file["X_test"][:8], "y_test": file["y_test"][:8]}
+        np.savez(data / "imdb.npz", **few)
+    run(data, tmp_path / "out", "--only", "identification")
+    assert "skipped Identification(dataset='imdb'" in capsys.readouterr().err
+    found = store.read(tmp_path / "out", "identification", 0)
+    assert set(found["dataset"]) == {"trec6"}
+
+
+def test_a_table_that_the_data_do_not_have_is_an_error(folder, tmp_path):
+    shutil.copy(folder / "trec6.npz", tmp_path / "mnist.npz")
+    with pytest.raises(SystemExit, match="none of convex can be measured"):
+        run(tmp_path, tmp_path / "out", "--only", "convex")
+
+
+def test_one_dataset_makes_a_wide_enough_picture(folder, tmp_path):
+    shutil.copy(folder / "trec6.npz", tmp_path / "mnist.npz")
+    run(tmp_path, tmp_path / "out", "--only", "tradeoff")
+    assert plt.imread(tmp_path / "out" / "tradeoff.png").shape[1] >= 800
+
+
+def test_the_interval_is_students():
+    scores = [0.7, 0.72, 0.69, 0.75]
+    found = protocol.mean_interval(scores)
+    expected = student.interval(
+        0.95, 3, loc=np.mean(scores), scale=np.std(scores, ddof=1) / np.sqrt(4)
+    )  # fmt: skip
+    np.testing.assert_allclose([found["low"], found["high"]], expected)
+    np.testing.assert_allclose([found["mean"], found["sd"]], [0.715, np.std(scores, ddof=1)])
+    assert protocol.mean_interval([0.5]) == {"mean": 0.5, "sd": 0.0, "low": 0.5, "high": 0.5}
+
+
+class Spy(BallDPRidgePrototype):
+    """Keeps what every fit was asked for, and what it released."""
+
+    seen: ClassVar[list] = []
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.seen.append((self.get_params(), self.prototypes_.copy()))
+        return self
+
+
+@pytest.mark.parametrize(
+    ("policy", "quantile"), [("q50", 0.5), ("q80", 0.8), ("q95", 0.95), ("full", None),
+                             ("labels", None)],
+)  # fmt: skip
+def test_an_accuracy_cell_asks_for_what_its_name_says(folder, monkeypatch, policy, quantile):
+    monkeypatch.setitem(protocol.METHODS, "spy", (Spy(decision="gaussian"), 3))
+    Spy.seen.clear()
+    cell = protocol.Accuracy("trec6", "spy", policy, 4.0, 3)
+    found = cell.measure(folder, 0)
+    X, y = protocol.load(folder / "trec6.npz")[:2]
+    radius = None if quantile is None else same_label_quantile(X, y, quantile)
+    assert len(Spy.seen) == 3
+    for params, _ in Spy.seen:
+        assert (params["epsilon"], params["delta"], params["radius"]) == (4.0, 1e-6, radius)
+        assert params["protect_labels"] == (policy == "labels")
+        assert params["decision"] == ("nearest" if policy == "labels" else "gaussian")
+    releases = [released for _, released in Spy.seen]
+    assert not np.array_equal(releases[0], releases[1])
+    assert not np.array_equal(releases[1], releases[2])
+    np.testing.assert_equal(found["radius"], np.nan if radius is None else radius)
+
+
+@pytest.mark.parametrize("policy", ["q80", "diameter"])
+@pytest.mark.parametrize("counts", ["min", "per_class"])
+def test_an_audit_cell_asks_for_what_its_name_says(folder, monkeypatch, policy, counts):
+    seen = []
+
+    class Watched(ReconstructionAuditor):
+        def fit(self, *data):
+            seen.append(self)
+            return super().fit(*data)
+
+    monkeypatch.setattr(protocol, "ReconstructionAuditor", Watched)
+    found = protocol.Identification("trec6", counts, policy, 4.0, 1).measure(folder, 0)
+    X, y, *_ = protocol.load(folder / "trec6.npz")
+    q80 = same_label_quantile(X, y, 0.8)
+    radius = q80 if policy == "q80" else same_label_quantile(X, y, 1.0)
+    (auditor,) = seen
+    head = auditor.estimator
+    assert (head.epsilon, head.delta, head.radius, head.counts) == (4.0, 1e-6, radius, counts)
+    assert (auditor.radius, auditor.n_candidates, auditor.n_supports) == (q80, 10, 4)
+    release = auditor.estimator_.release_
+    np.testing.assert_allclose(found["certificate"], release.certificate(0.1, q80), rtol=1e-6)
+
+
+def test_base_seeds_give_other_numbers(folder, tmp_path):
+    cells = [protocol.Accuracy("trec6", "ridge paper", "q50", 2.0, 2)]
+    for seed in (0, 1):
+        store.fill(cells, folder, tmp_path, seed, 1, True)
+    first, second = (store.read(tmp_path, "accuracy", seed)["mean"].item() for seed in (0, 1))
+    assert first != second
+
+
+def test_paper_mode_is_the_papers():
+    heads = {name: head for name, (head, _) in protocol.METHODS.items() if "paper" in name}
+    assert heads["ridge paper"].counts == "worst"
+    assert heads["ridge paper"].decision == "nearest"
+    for name in ("logistic paper", "svc paper"):
+        assert heads[name].sensitivity == "paper"
+        assert heads[name].mechanism == "output"
+        assert heads[name].fit_intercept
+    assert [protocol.QUANTILES[name] for name in ("q50", "q80", "q95")] == [0.5, 0.8, 0.95]
+
+
+def test_published_numbers_are_as_printed():
+    """A second copy, typed apart from the first."""
+    rows = {name: tuple(values.values()) for name, values in published.TABLE1.items()}
+    assert rows == {
+        "trec6": (0.2496, 0.2460, 0.2412, 0.2036),
+        "emotion": (0.3010, 0.2932, 0.2887, 0.2458),
+        "banking77": (0.6358, 0.5697, 0.5218, 0.2711),
+        "imdb": (0.621,),
+    }
+    assert list(published.CONVEX.values()) == [
+        (0.728, 0.743, 0.748), (0.702, 0.731, 0.743),
+        (0.720, 0.747, 0.757), (0.679, 0.725, 0.748),
+        (0.721, 0.759, 0.776), (0.673, 0.729, 0.761),
+    ]  # fmt: skip
+    assert {value for value, _ in published.IDENTIFICATION.values()} == {
+        0.123, 0.153, 0.165, 0.408, 0.233, 0.178,
+    }  # fmt: skip
+    assert (checks.WITHIN, checks.COST, checks.OVERLAP) == (0.03, 0.05, 0.6)
+    assert checks.AT_MOST == 0.05
 
 
 def test_a_folder_without_data_is_an_error(tmp_path):
@@ -105,8 +279,11 @@ def test_results_of_two_base_seeds_are_kept():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_claims_hold_on_the_committed_results(seed):
     table = checks.check(tables.Results.read(report.RESULTS, seed))
-    assert len(table) == 8
+    assert len(table) == 9
     assert table["holds"].all(), table.to_string()
+    counted = table["shown"].str.extract(r"^(\d+) of (\d+) cells").astype(int)
+    assert list(counted[1]) == [10, 3, 26, 18, 30, 12, 8, 96, 6]
+    assert (counted[0] == counted[1]).all()
 
 
 def test_the_docs_pages_are_made_of_the_committed_results(tmp_path):
@@ -155,6 +332,42 @@ def test_each_check_can_fail(claim, field, change):
     table = checks.check(spoiled(field, change))
     failed = table.loc[~table["holds"].astype(bool), "claim"]
     assert any(text.startswith(claim) for text in failed)
+
+
+@pytest.mark.parametrize(
+    ("claim", "field", "dropped"),
+    [
+        ("Table 1 in paper mode", "accuracy", {"method": "ridge paper", "policy": "q95"}),
+        ("at least the paper's", "accuracy", {"method": "logistic", "policy": "q80"}),
+        ("IMDb in paper mode", "accuracy", {"method": "svc paper", "epsilon": 16.0}),
+        ("IMDb: each head", "accuracy", {"method": "svc output", "epsilon": 32.0}),
+        ("epsilon 2, q50", "accuracy", {"method": "svc", "policy": "q50"}),
+        ("logistic on gradients", "accuracy", {"method": "logistic", "policy": "labels"}),
+        ("every audit's", "identification", {"policy": "q80", "epsilon": 4.0}),
+        ("audits meet", "identification", {"policy": "q50", "epsilon": 2.0}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("how", ["absent", "not a number"])
+def test_a_missing_cell_fails_its_check(claim, field, dropped, how):
+    def change(table):
+        here = np.all([table[key] == value for key, value in dropped.items()], axis=0)
+        if how == "absent":
+            return table[~here]
+        numbers = ["mean", "low", "high", "exact_low"]
+        return table.assign(**{
+            name: table[name].where(~here) for name in numbers if name in table
+        })  # fmt: skip
+
+    table = checks.check(spoiled(field, change))
+    row = table[table["claim"].str.startswith(claim)].iloc[0]
+    assert not row["holds"]
+    assert "missing:" in row["shown"]
+
+
+def test_noise_excuses_little():
+    worse = spoiled("accuracy", lambda t: t.assign(mean=t["mean"] - 0.06, sd=1.0))
+    table = checks.check(worse)
+    assert not table.loc[table["claim"].str.startswith("IMDb in paper mode"), "holds"].item()
 
 
 def test_another_library_that_is_better_is_named():

@@ -16,7 +16,7 @@ def main(arguments=None):
     parser.add_argument("--data", type=Path, required=True,
                         help=f"folder of NAME.npz, NAME one of {', '.join(DATASETS)}")  # fmt: skip
     parser.add_argument("--only", choices=TABLES, nargs="+", default=list(TABLES))
-    parser.add_argument("--out", type=Path, default=report.RESULTS,
+    parser.add_argument("--out", type=Path, default=Path("paper-results"),
                         help="results; what lies there is not measured again")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0,
                         help="base seed of all noise; tables show the lowest")  # fmt: skip
@@ -40,7 +40,9 @@ def main(arguments=None):
         for table in options.only
         for cell in TABLES[table](dataset, options.quick)
     ]
-    n_cells = store.fill(cells, options.data, options.out, options.seed, options.jobs)
+    n_cells, skipped = store.fill(
+        cells, options.data, options.out, options.seed, options.jobs, options.quick
+    )
     if n_cells:
         report.describe(options.out, time.perf_counter() - start, n_cells)
     if options.comparators:
@@ -50,6 +52,10 @@ def main(arguments=None):
              "--epsilons", *map(str, TABLE_EPSILONS), "--datasets", *found],
             check=True,
         )  # fmt: skip
+    for cell, reason in skipped.items():
+        print(f"skipped {cell}: {reason}", file=sys.stderr)
+    if not store.seeds(options.out):
+        raise SystemExit(f"none of {', '.join(options.only)} can be measured on {found}.")
     built = report.write(options.out, options.only)
     for name, table in built.items():
         print(f"\n{name}\n{table.to_string(index=False)}")

@@ -24,12 +24,25 @@ COLOURS = {"q50": "C0", "q80": "C1", "q95": "C2", "full": "0.45"}
 def _panels(names):
     columns = min(2, len(names)) if len(names) <= 4 else 4
     n_rows = math.ceil(len(names) / columns)
+    # A legend of three columns needs the width of two panels.
+    width = max(4.6 * columns, 8.0)
     figure, axes = plt.subplots(
-        n_rows, columns, figsize=(4.6 * columns, 3.5 * n_rows), layout="constrained", squeeze=False
+        n_rows, columns, figsize=(width, 3.5 * n_rows), layout="constrained", squeeze=False
     )
     for ax in axes.flat[len(names) :]:
         ax.set_visible(False)
     return figure, list(axes.flat[: len(names)])
+
+
+def _legend(figure, axes, n_columns):
+    """One legend for all panels, with what any of them shows."""
+    handles = {}
+    for ax in axes:
+        found, labels = ax.get_legend_handles_labels()
+        handles = dict(zip(labels, found, strict=True)) | handles
+    if handles:
+        figure.legend(handles.values(), handles, loc="outside lower center", ncols=n_columns,
+                      fontsize=9)  # fmt: skip
 
 
 def _line(ax, x, cells, label, **style):
@@ -74,10 +87,8 @@ def tradeoff(results):
         ax.set_title(DATASETS[dataset])
         ax.set_ylabel("test accuracy")
         ax.set_ylim(0, min(1.02, best["mean"] + 0.08))
-        ax.set_xlabel(f"certificate, {N_CANDIDATES} candidates in the ball")
-    if axes:
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
-                      fontsize=9)  # fmt: skip
+        ax.set_xlabel("certificate at the radius that each line hides")
+    _legend(figure, axes, 3)
     return figure
 
 
@@ -102,8 +113,7 @@ def convex(results):
         _epsilon_axis(ax, epsilons)
         ax.set_title(title)
     axes[0].set_ylabel("test accuracy, IMDb")
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4,
-                  fontsize=9)  # fmt: skip
+    _legend(figure, axes[1:2], 4)
     return figure
 
 
@@ -133,7 +143,7 @@ def identification(results):
             value, half = published.IDENTIFICATION.get((dataset, epsilon), (np.nan, np.nan))
             rows.append({"name": "paper, q50", "epsilon": epsilon, "success": value,
                          "low": value - half, "high": value + half,
-                         "certificate": certificate(epsilon)})  # fmt: skip
+                         "certificate": certificate(epsilon) + 0 * value})  # fmt: skip
         for label, (counts, policy) in series.items():
             for epsilon in AUDIT_EPSILONS:
                 cell = results.audit(dataset, counts, policy, epsilon)
@@ -143,12 +153,9 @@ def identification(results):
         table = pd.DataFrame(rows).assign(baseline=1 / N_CANDIDATES)
         ReconstructionDisplay(table).plot(ax)
         ax.get_legend().remove()
-        ax.set_ylim(0, 0.65)
+        ax.set_ylim(0, 1.05 * np.nanmax(table[["high", "certificate"]]))
         ax.set_title(DATASETS[dataset])
-    handles = {}
-    for ax in axes:
-        handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, fontsize=9)
+    _legend(figure, axes, 4)
     return figure
 
 

@@ -6,6 +6,7 @@ so cells may be computed in any order, in any process, and again after an interr
 
 import dataclasses
 import functools
+import hashlib
 import math
 import warnings
 import zlib
@@ -81,6 +82,11 @@ def radius_of(path, quantile):
     return same_label_quantile(X, y, quantile)
 
 
+@functools.cache
+def _checksum(path):
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]
+
+
 def mean_interval(scores):
     """Mean, standard deviation and 95% Student interval over independent releases."""
     mean, n = float(np.mean(scores)), len(scores)
@@ -107,6 +113,10 @@ class Cell:
     def path(self, folder):
         return Path(folder) / f"{self.dataset}.npz"
 
+    def fingerprint(self, folder):
+        """Short checksum of the dataset's file."""
+        return _checksum(self.path(folder))
+
 
 @dataclasses.dataclass(frozen=True)
 class Accuracy(Cell):
@@ -116,6 +126,8 @@ class Accuracy(Cell):
     policy: str
     epsilon: float
     releases: int
+
+    RESULTS = ("radius", "mean", "sd", "low", "high", "full", "sigma")
 
     def measure(self, folder, seed):
         path = self.path(folder)
@@ -150,6 +162,8 @@ class Identification(Cell):
     epsilon: float
     repeats: int
 
+    RESULTS = ("radius", "rate", "low", "high", "exact_low", "exact_high", "bayes", "certificate")
+
     def measure(self, folder, seed):
         path = self.path(folder)
         X, y, X_test, y_test, _ = load(path)
@@ -175,6 +189,9 @@ class Radius(Cell):
     """A radius, and the error of the private quantile that could stand in for it."""
 
     policy: str
+
+    RESULTS = ("radius", "n", "d", "classes", "n_min", "n_max", "pooled", "private_mean",
+               "private_error")  # fmt: skip
 
     def measure(self, folder, seed):
         path = self.path(folder)

@@ -54,13 +54,13 @@ class Results:
         return [name for name in DATASETS if name in seen | set(self.radius["dataset"])]
 
     def of(self, dataset, method, policy, epsilon):
-        """The accuracy cell, or None where it was not measured; of the most releases."""
+        """The accuracy cell, or None where it was not measured."""
         table = self.accuracy
         found = table[
             (table["dataset"] == dataset) & (table["method"] == method)
             & (table["policy"] == policy) & (table["epsilon"] == epsilon)
         ]  # fmt: skip
-        return None if found.empty else found.sort_values("releases").iloc[-1]
+        return None if found.empty else found.iloc[-1]
 
     def noiseless(self, dataset, method):
         return self.of(dataset, method, "full", NOISELESS)
@@ -71,7 +71,7 @@ class Results:
             (table["dataset"] == dataset) & (table["counts"] == counts)
             & (table["policy"] == policy) & (table["epsilon"] == epsilon)
         ]  # fmt: skip
-        return None if found.empty else found.sort_values("repeats").iloc[-1]
+        return None if found.empty else found.iloc[-1]
 
     def radius_of(self, dataset, policy):
         found = self.radius[
@@ -318,7 +318,9 @@ def summary(results, epsilon=2.0):
 
 
 def markdown(table):
-    """A pipe table whose intervals and short names do not break across lines."""
+    """A pipe table whose intervals and short names stay on one line; nothing for an empty one."""
+    if table.empty:
+        return ""
     rows = [list(table.columns), ["---"] * table.shape[1], *table.astype(str).to_numpy().tolist()]
     text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     for whole in (" ± ", " [0", ", 0", *ADJACENCY.values()):
