@@ -16,6 +16,7 @@ from sklearn.preprocessing import normalize
 
 from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
 from sklearn_balldp.privacy.gaussian import epsilon_from_rho
+from sklearn_balldp.privacy.ledger import BudgetExceededError
 
 X, y = load_digits(return_X_y=True)
 X = normalize(X)
@@ -33,7 +34,7 @@ with PrivacyAccountant(radius=0.6, limit=2.5) as limited:
     try:
         for _ in range(100):
             BallDPRidgePrototype(epsilon=1.0, radius=0.6).fit(X, y)
-    except Exception as error:
+    except BudgetExceededError as error:
         print(f"{type(error).__name__}: {error}")
 print(f"released: {len(limited.releases)} heads")
 

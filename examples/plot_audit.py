@@ -3,7 +3,7 @@ Audit a release, and break a noiseless one
 ==========================================
 
 Someone who knows every record but one, and sees a noiseless head, solves for the last record. With
-Ball-DP noise the same adversary, given ten candidates as well, does little better than guess.
+Ball-DP noise the same adversary, given ten candidates as well, succeeds far less often.
 """
 
 # %%
@@ -58,6 +58,6 @@ auditors = {
 print(auditors["radius 0.7"][1].certificate_.round(3).to_string())
 
 # %%
-# Measured success with exact intervals, below every certificate and above blind guessing.
+# Measured success with exact intervals, between blind guessing and what the release certifies.
 ReconstructionDisplay.from_estimators(auditors).plot()
 plt.show()

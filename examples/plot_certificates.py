@@ -3,7 +3,7 @@ How the certificates compare
 ============================
 
 A certificate bounds the success of every attack, from public numbers: the larger epsilon, the
-larger the bound. Four ways to state it, from the same noise.
+larger the bound. Three ways to state it, from the same noise, beside the best attack itself.
 """
 
 # %%

@@ -17,49 +17,55 @@ import numpy as np
 import sklearn
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
-from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import Pipeline
 
 from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
 from sklearn_balldp.encoders import ImageEncoder
 
 digits = load_digits(n_class=3)
-images = np.kron(digits.images[:300] * 15.9, np.ones((4, 4))).astype(np.uint8)
+images = np.kron(digits.images[:240] * 15.9, np.ones((4, 4))).astype(np.uint8)
 X, X_public, y, y_public = train_test_split(
-    images, digits.target[:300], test_size=1 / 3, random_state=0
+    images, digits.target[:240], test_size=1 / 3, random_state=0
 )
 
 # %%
 # The encoder treats every image on its own, so a substitution of one record moves one row. Public
-# images pass through it too, and give the radius. Its cache embeds each image once.
+# images pass through it too, and give the radius. Its cache embeds each image once. Three releases
+# are averaged; the head without noise is the same with a huge epsilon.
 sklearn.set_config(enable_metadata_routing=True)
 weights = os.environ.get("IMAGE_WEIGHTS")
 epsilons = [0.5, 1.0, 2.0, 4.0, 8.0]
 scores = {q: [] for q in (0.25, 0.5, 0.95)}
+
+
+def accuracy(pipeline, epsilon):
+    """Mean accuracy of three releases on the public images."""
+    pipeline.set_params(head__epsilon=epsilon)
+    fits = (pipeline.fit(X, y, X_public=X_public, y_public=y_public) for _ in range(3))
+    return np.mean([fitted.score(X_public, y_public) for fitted in fits])
+
+
 with tempfile.TemporaryDirectory() as cache:
     encoder = ImageEncoder("resnet18", weights=weights, cache_dir=cache)
     for quantile, values in scores.items():
         head = BallDPRidgePrototype(radius=RadiusPolicy(quantile), decision="gaussian")
         head.set_fit_request(X_public=True, y_public=True)
         pipeline = Pipeline([("resnet", encoder), ("head", head)], transform_input=["X_public"])
-        for epsilon in epsilons:
-            pipeline.set_params(head__epsilon=epsilon)
-            pipeline.fit(X, y, X_public=X_public, y_public=y_public)
-            values.append(pipeline.score(X_public, y_public))
-    rows, public_rows = encoder.fit_transform(X), encoder.transform(X_public)
+        values.extend(accuracy(pipeline, epsilon) for epsilon in epsilons)
+    exact = accuracy(pipeline, 1e9)
 sklearn.set_config(enable_metadata_routing=False)
-exact = NearestCentroid().fit(rows, y).score(public_rows, y_public)
 
 # %%
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(9.5, 3.8), layout="constrained", width_ratios=[1, 2]
 )
-left.imshow(np.block([[images[0], images[1]], [images[2], images[3]]]), cmap="gray_r")
+tiles = np.pad(images[:4], ((0, 0), (2, 2), (2, 2)))
+left.imshow(np.block([[tiles[0], tiles[1]], [tiles[2], tiles[3]]]), cmap="gray_r")
 left.set_axis_off()
 left.set_title("private images")
 for quantile, values in scores.items():
     right.plot(epsilons, values, "o-", label=f"ball of the {quantile:g} quantile")
-right.axhline(exact, color="0.5", linestyle=":", label="noiseless centroids")
+right.axhline(exact, color="0.5", linestyle=":", label="the same head without noise")
 right.set_xscale("log", base=2)
 right.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
 right.set_xlabel(r"$\varepsilon$")

@@ -4,7 +4,8 @@ Labels protected, or not
 
 A ball hides which record of a class was used; labels and class counts are public. With
 ``protect_labels=True`` a change of the label is hidden too. Where noise goes to the parameters that
-costs a lot, and class counts can no longer help; where it goes to clipped gradients, little.
+costs most of the accuracy, since class counts can no longer help; where it goes to clipped
+gradients, a few points at a large epsilon and many at a small one.
 """
 
 # %%

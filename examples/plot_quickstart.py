@@ -3,12 +3,13 @@ Quickstart: publish a head, and say what it hides
 =================================================
 
 Digits stand in for embeddings of private records. One head is trained, with noise that hides any
-substitution of one record within the ball; its release says what is promised, in public numbers.
+substitution of one record, by another of its label, within the ball; its release says what is
+promised, in public numbers.
 """
 
 # %%
-# Rows of unit norm are the domain. A fifth of the records is public: it gives the radius, half of
-# the distances between records of one class.
+# Rows of unit norm are the domain. A fifth of the records is public: it gives the radius, the
+# median distance between records of one class, in the class where that is largest.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits

@@ -3,8 +3,8 @@ Accuracy against radius and epsilon
 ===================================
 
 A smaller ball takes less noise, and so does a larger epsilon. How much each buys depends on where
-the noise goes: on the parameters of a head, it grows in proportion to the radius; on the gradients
-of a descent, it is capped, so that even the largest ball costs little.
+the noise goes: on class prototypes it grows in proportion to the radius; on the gradients of a
+descent a record's share is capped, and noise grows more slowly with the radius.
 """
 
 # %%

@@ -37,6 +37,9 @@ sklearn.set_config(enable_metadata_routing=False)
 print("best:", search.best_params_)
 
 # %%
+# Accuracy alone would always choose the weakest promise, the largest epsilon and the smallest ball:
+# let it choose what promises nothing, such as alpha, and choose a promise for what it says.
+#
 # The whole search costs far more than the model that comes out of it (see the example on
 # accounting). The choice itself was made on private scores, which nothing protects.
 release = search.best_estimator_["head"].release_

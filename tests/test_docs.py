@@ -20,15 +20,31 @@ DOCS = ROOT / "docs"
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("plot_*.py"))
 #: Modules whose every public name is in the reference, but for these helpers of other modules.
 COMPLETE = {
+    "policy.adjacency": {
+        "ball_factors", "block_rows", "clip_entries", "row_blocks", "row_ranges", "map_row_ranges",
+    },
+    "policy.radius": {"choose_radius"},
     "privacy.gaussian": set(),
+    "privacy.sensitivity": {"as_float_or_tuple"},
+    "privacy.iterate_gap": set(),
+    "privacy.transcript": set(),
+    "privacy.noise": {
+        "grid_slack", "exact_sampler", "sampler_name", "check_random_state", "exponential_choice",
+    },
+    "privacy.exact_normal": {"accepts"},
+    "privacy.release": {"rho_at", "rho_of", "total_epsilon"},
     "privacy.accounting": set(),
+    "privacy.searching": {"touching_one_record", "selection_of"},
     "audit.attacks": set(),
     "audit.certificates": {"check_prior", "span_coordinates"},
     "audit.displays": {"fitted_auditor"},
     "audit.auditor": set(),
     "datasets": {"RemoteFile"},
     "encoders": {"BaseEncoder"},
-}
+    "heads.logistic": set(),
+    "heads.squared_hinge": set(),
+    "heads.ridge_prototype": {"class_sums", "gaussian_rule"},
+}  # fmt: skip
 #: numpydoc's checks that do not apply: sections that not every name needs, and a rule that takes
 #: "Class" and "Rows" for verbs.
 OPTIONAL = {"SA01", "ES01", "EX01", "SS05"}
@@ -73,8 +89,9 @@ def test_docstrings_are_numpydoc(name):
         methods = [key for key, method in vars(item).items() if inspect.isfunction(method)]
         names += [f"{names[0]}.{key}" for key in methods if not key.startswith("_")]
     for qualified in names:
+        allowed = skipped if qualified == names[0] else OPTIONAL
         found = validate(qualified)["errors"]
-        assert [error for error in found if error[0] not in skipped] == [], qualified
+        assert [error for error in found if error[0] not in allowed] == [], qualified
 
 
 def build(folder):

@@ -35,7 +35,7 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
     mechanism : {"output", "gradient"}, default="output"
         "output" adds noise to the certified minimiser (the paper). "gradient" adds noise to the
         gradients of a descent, calibrated at each public iterate: far more accurate at the same
-        guarantee; ``release_.guarantee`` at other radii is then a bound, not exact.
+        guarantee; ``release_.guarantee`` at smaller radii is then the one at ``radius``.
     alpha : float or None, default=None
         Regularisation strength, the paper's lambda; scikit-learn's ``C`` is
         ``1 / (alpha * n_samples)``. None is 0.01 with ``mechanism="output"``, whose
@@ -43,7 +43,8 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
     norm_bound : float, default=1.0
         Radius B of the ball that rows are projected onto. Declare it; never read it off the rows.
     fit_intercept : bool, default=True
-        Augment rows by a constant 1; the intercept is regularised.
+        Augment rows by a constant (1; with "gradient" 0.3 times ``norm_bound``), whose weight,
+        the intercept, is regularised.
     tol : float or None, default=None
         Gradient norm to which the minimiser is certified; a public constant that enters the
         sensitivity; raised to what rounding leaves within reach. None adds a thousandth to the

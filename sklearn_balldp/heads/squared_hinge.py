@@ -29,7 +29,7 @@ class BallDPSquaredHingeSVC(BaseMinimizerClassifier):
     mechanism : {"output", "gradient"}, default="output"
         "output" adds noise to the certified minimiser (the paper). "gradient" adds noise to the
         gradients of a descent, calibrated at each public iterate: far more accurate at the same
-        guarantee; ``release_.guarantee`` at other radii is then a bound, not exact.
+        guarantee; ``release_.guarantee`` at smaller radii is then the one at ``radius``.
     alpha : float or None, default=None
         Regularisation strength, the paper's lambda; ``LinearSVC``'s ``C`` is
         ``1 / (alpha * n_samples)``. None is 0.01 with ``mechanism="output"``, whose
@@ -37,7 +37,8 @@ class BallDPSquaredHingeSVC(BaseMinimizerClassifier):
     norm_bound : float, default=1.0
         Radius B of the ball that rows are projected onto. Declare it; never read it off the rows.
     fit_intercept : bool, default=False
-        Augment rows by a constant 1; the intercept is regularised. Off by default, as in the
+        Augment rows by a constant (1; with "gradient" 0.3 times ``norm_bound``), whose weight,
+        the intercept, is regularised. Off by default, as in the
         paper.
     tol : float or None, default=None
         Gradient norm (of all heads stacked) to which the minimiser is certified; a public

@@ -149,6 +149,11 @@ class PrototypeBound:
 
         Includes the rounding of rows, of the class sums and of the division by the noise scale.
 
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+
         Returns
         -------
         ndarray of shape (n_classes,) or (1,)
@@ -220,7 +225,18 @@ class MinimizerBound:
         return f"G / (alpha n) + 2 tol / alpha: {self.loss} minimiser, {gap}"
 
     def gap(self, radius: float) -> float:
-        """Gradient gap at a Euclidean radius, with the allowance for rounded rows."""
+        """Gradient gap at a Euclidean radius, with the allowance for rounded rows.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+
+        Returns
+        -------
+        float
+            G, as :func:`gradient_gap` bounds it.
+        """
         return gradient_gap(
             self.loss,
             radius * (1.0 + ROUNDING),
@@ -233,7 +249,13 @@ class MinimizerBound:
         )
 
     def norm(self) -> float:
-        """Largest norm of the released parameters before noise (all heads stacked)."""
+        """Largest norm of the released parameters before noise (all heads stacked).
+
+        Returns
+        -------
+        float
+            R, as :func:`minimizer_norm_bound` bounds it.
+        """
         bound = minimizer_norm_bound(
             self.loss,
             alpha=self.alpha,
@@ -246,6 +268,11 @@ class MinimizerBound:
 
     def at(self, radius: float) -> NDArray[np.float64]:
         """Bound for same-label substitutions within a Euclidean ``radius``.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
 
         Returns
         -------

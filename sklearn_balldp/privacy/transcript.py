@@ -137,6 +137,7 @@ class TranscriptBound:
         Returns
         -------
         float
+            Largest move of the mean gradient, with its rounding.
         """
         gap = iterate_gap(
             self.loss,
@@ -153,6 +154,16 @@ class TranscriptBound:
         """Sensitivity over noise scale that each step may spend of a total rho.
 
         The rounding to the sampler's grid is taken off, so that it may come on top.
+
+        Parameters
+        ----------
+        rho : float
+            Gaussian differential privacy of the transcript.
+
+        Returns
+        -------
+        float
+            The step's own share.
         """
         return rho / math.sqrt(self.n_steps) * (1.0 - 1e-12) - 2.0 * grid_slack(self.n_values)
 
@@ -160,6 +171,20 @@ class TranscriptBound:
         """Sensitivity at the first promised radius, and noise scale, of the step at ``theta``.
 
         The noise scale is the largest that a promise asks for.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (n_scores, n_features) or (n_scores, n_features + 1)
+            Iterate that the gradient is taken at.
+        rounding : float, default=0.0
+            Bound on the error of a computed mean gradient.
+
+        Returns
+        -------
+        sensitivity : float
+            How far one substitution moves the mean gradient, at most.
+        sigma : float
+            Standard deviation of the noise on it.
         """
         moved = [self.sensitivity(theta, radius, rounding) for radius, _ in self.promises]
         scales = [
@@ -169,11 +194,37 @@ class TranscriptBound:
         return moved[0], max(scales)
 
     def sigma(self, theta: NDArray[np.float64], rounding: float = 0.0) -> float:
-        """Noise scale of the step at ``theta``."""
+        """Noise scale of the step at ``theta``.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (n_scores, n_features) or (n_scores, n_features + 1)
+            Iterate that the gradient is taken at.
+        rounding : float, default=0.0
+            Bound on the error of a computed mean gradient.
+
+        Returns
+        -------
+        float
+            As :meth:`step` gives it.
+        """
         return self.step(theta, rounding)[1]
 
     def limits(self, radius: float, label_change: bool) -> GapLimits:
-        """Gaps at a Euclidean radius over all iterates."""
+        """Gaps at a Euclidean radius over all iterates.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+        label_change : bool
+            Whether label changes count.
+
+        Returns
+        -------
+        GapLimits
+            Bounds from below and from above.
+        """
         return gap_limits(
             self.loss,
             radius * (1.0 + ROUNDING),
@@ -198,6 +249,7 @@ class TranscriptBound:
         Returns
         -------
         float
+            The least of what the promises give.
         """
         label_change = self.label_change if label_change is None else label_change
         most = self.limits(radius, label_change).most
