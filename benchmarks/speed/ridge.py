@@ -28,7 +28,7 @@ def measure(comparators):
             "fit": lambda: head.fit(X, y),
             "sklearn": lambda: NearestCentroid().fit(X, y),
         },
-        repeats=9,
+        repeats=25,
     )
     shape = "120000 x 384, 4 classes"
     yield row("ridge", f"fit apart from noise, {shape}", times["bare"],
