@@ -1,6 +1,7 @@
 """The benchmark commands on small data, and the committed results behind the docs page."""
 
 import dataclasses
+import re
 import shutil
 from typing import ClassVar
 
@@ -365,9 +366,15 @@ def test_a_missing_cell_fails_its_check(claim, field, dropped, how):
 
 
 def test_noise_excuses_little():
-    worse = spoiled("accuracy", lambda t: t.assign(mean=t["mean"] - 0.06, sd=1.0))
-    table = checks.check(worse)
-    assert not table.loc[table["claim"].str.startswith("IMDb in paper mode"), "holds"].item()
+    def holds(shift, sd):
+        worse = spoiled("accuracy", lambda t: t.assign(mean=t["mean"] - shift, sd=sd))
+        table = checks.check(worse)
+        return table.loc[table["claim"].str.startswith("IMDb in paper mode"), "holds"].item()
+
+    assert holds(0.0, 0.0)
+    assert holds(0.02, 1.0)
+    assert not holds(0.02, 0.01)
+    assert not holds(0.06, 1.0)
 
 
 def test_another_library_that_is_better_is_named():
@@ -385,6 +392,10 @@ def test_errata_are_computed():
     for value in ("3.2e-05", "102.0", "2.83", "36.47", "0.9996", "14.00"):
         assert value in text
     assert published.CERTIFICATES[32.0] == 0.9995
+    # 4B / (2 + alpha n) over 4B / (2 n_min + alpha n), by hand.
+    for data, n, fewest in (("TREC-6", 5452, 86), ("BANKING77", 10003, 35), ("IMDb", 25000, 12500)):
+        ratio = (2 * fewest + 0.01 * n) / (2 + 0.01 * n)
+        assert re.search(rf"\| {data} \| {fewest} \|.*\| {ratio:.1f} \|", text)
 
 
 def test_speed_keeps_the_topics_it_was_not_asked_for(tmp_path, monkeypatch, capsys):
