@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 from tqdm import tqdm
 
-from ..paper.report import RESULTS
 from ..paper.tables import markdown
 from .timing import Memory, Row
 
@@ -49,7 +48,7 @@ def memory_table(found):
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
     parser.add_argument("--only", choices=TOPICS, nargs="+", default=list(TOPICS))
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=Path("paper-results"))
     parser.add_argument("--comparators", metavar="PYTHON",
                         help="time Opacus too, with the Python of its own environment")  # fmt: skip
     options = parser.parse_args(arguments)
