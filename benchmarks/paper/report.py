@@ -183,7 +183,7 @@ def pages(folder, docs):
         "`benchmarks/results/`.",
         "## What it shows",
         _claims(every_check(folder)),
-        "Where another library is above this package:",
+        "Where another library is above this package's untuned logistic head:",
         "\n".join(checks.beaten(results)) or "No other library was measured in this folder.",
         section("Table 1: accuracy at epsilon 2", "table1", text=HIDES),
         section("The same at epsilon 0.5", "table1_small_epsilon"),
