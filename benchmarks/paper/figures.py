@@ -143,7 +143,8 @@ def identification(results):
             value, half = published.IDENTIFICATION.get((dataset, epsilon), (np.nan, np.nan))
             rows.append({"name": "paper, q50", "epsilon": epsilon, "success": value,
                          "low": value - half, "high": value + half,
-                         "certificate": certificate(epsilon) + 0 * value})  # fmt: skip
+                         "certificate": np.nan if np.isnan(value) else certificate(epsilon)
+                         })  # fmt: skip
         for label, (counts, policy) in series.items():
             for epsilon in AUDIT_EPSILONS:
                 cell = results.audit(dataset, counts, policy, epsilon)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pandas as pd
 
 from sklearn_balldp.audit.certificates import rero_bound, rero_bound_dp
@@ -55,37 +56,30 @@ class Results:
 
     def of(self, dataset, method, policy, epsilon):
         """The accuracy cell, or None where it was not measured."""
-        table = self.accuracy
-        found = table[
-            (table["dataset"] == dataset) & (table["method"] == method)
-            & (table["policy"] == policy) & (table["epsilon"] == epsilon)
-        ]  # fmt: skip
-        return None if found.empty else found.iloc[-1]
+        return _cell(
+            self.accuracy, dataset=dataset, method=method, policy=policy, epsilon=epsilon
+        )  # fmt: skip
 
     def noiseless(self, dataset, method):
         return self.of(dataset, method, "full", NOISELESS)
 
     def audit(self, dataset, counts, policy, epsilon):
-        table = self.identification
-        found = table[
-            (table["dataset"] == dataset) & (table["counts"] == counts)
-            & (table["policy"] == policy) & (table["epsilon"] == epsilon)
-        ]  # fmt: skip
-        return None if found.empty else found.iloc[-1]
+        return _cell(
+            self.identification, dataset=dataset, counts=counts, policy=policy, epsilon=epsilon
+        )  # fmt: skip
 
     def radius_of(self, dataset, policy):
-        found = self.radius[
-            (self.radius["dataset"] == dataset) & (self.radius["policy"] == policy)
-        ]  # fmt: skip
-        return None if found.empty else found.iloc[-1]
+        return _cell(self.radius, dataset=dataset, policy=policy)
 
     def other(self, dataset, method, epsilon):
-        table = self.comparators
-        found = table[
-            (table["dataset"] == dataset) & (table["method"] == method)
-            & (table["epsilon"] == epsilon)
-        ]  # fmt: skip
-        return None if found.empty else found.iloc[-1].rename({"accuracy": "mean"})
+        found = _cell(self.comparators, dataset=dataset, method=method, epsilon=epsilon)
+        return None if found is None else found.rename({"accuracy": "mean"})
+
+
+def _cell(table, **key):
+    """The row with these values, or None."""
+    here = np.logical_and.reduce([table[name] == value for name, value in key.items()])
+    return table[here].iloc[-1] if here.any() else None
 
 
 def interval(cell):
@@ -156,6 +150,11 @@ def certificate(epsilon):
     return rero_bound(1 / N_CANDIDATES, rho_from_budget(epsilon, DELTA))
 
 
+def classic_rho(epsilon):
+    """Rho of the textbook formula's noise, also where the formula is not proved."""
+    return epsilon / math.sqrt(2.0 * math.log(1.25 / DELTA))
+
+
 def convex(results):
     """The paper's IMDb table of three heads."""
     rows = []
@@ -192,7 +191,7 @@ def heads(results):
         row = {"head": method.split()[0], "noise on": noise[method]}
         rows.append(row | {DATASETS[d]: interval(cell) for d, cell in cells.items()})
     ours = {"ridge per class": "ridge", "ridge": "ridge, noise-aware decision"}
-    for name in (*ours, "NearestCentroid", *list(WITHOUT_NOISE.values())[1:]):
+    for name in dict.fromkeys((*ours, "NearestCentroid", *WITHOUT_NOISE.values())):
         cells = {d: interval(results.noiseless(d, name)) for d in results.datasets}
         label = ours.get(name, f"scikit-learn's {name}")
         rows.append({"head": label, "noise on": "nothing"} | {DATASETS[d]: cells[d] for d in cells})
@@ -234,7 +233,7 @@ def calibration():
     rows = []
     for epsilon in EPSILONS:
         rho, kappa = rho_from_budget(epsilon, DELTA), 1 / N_CANDIDATES
-        classic = epsilon / math.sqrt(2.0 * math.log(1.25 / DELTA))
+        classic = classic_rho(epsilon)
         rows.append({
             "epsilon": f"{epsilon:g}", "rho": number(rho, 4),
             "classic formula's rho": number(classic, 4),

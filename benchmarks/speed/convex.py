@@ -10,14 +10,14 @@ import time
 import warnings
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-import sklearn_balldp.heads.base as base
 from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC
 from sklearn_balldp.heads.objectives import LinearObjective
 
-from .timing import Memory, embeddings, interleaved, peak, row
+from .timing import Memory, embeddings, interleaved, peak, row, without_noise
 
 SHAPES = [
     ("logistic", 25_000, 384, 2),
@@ -65,31 +65,28 @@ def competitors(loss, X, y, n_classes, alpha, objective, target):
 
 
 def measure(comparators):
-    sampler = base.add_gaussian_noise
-    base.add_gaussian_noise = lambda values, sigma, random_state: values
-    try:
-        with warnings.catch_warnings():
+    for shape, alpha in itertools.product(SHAPES, ALPHAS):
+        with without_noise(), warnings.catch_warnings():
             # Solvers that stop early say so; what counts is the gradient they reach.
-            warnings.simplefilter("ignore")
-            yield from _measure()
-    finally:
-        base.add_gaussian_noise = sampler
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = _measure(*shape, alpha)
+        yield from found
 
 
-def _measure():
-    for (loss, n, d, n_classes), alpha in itertools.product(SHAPES, ALPHAS):
-        X, y = embeddings(n, d, n_classes)
-        Head = BallDPSquaredHingeSVC if loss == "squared_hinge" else BallDPLogisticRegression
-        head = Head(alpha=alpha, radius=0.5, fit_intercept=True).fit(X, y)
-        objective = LinearObjective(
-            loss, X, y, n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=True
-        )
-        target = 0.9 * head.release_.tol
-        others = competitors(loss, X, y, n_classes, alpha, objective, target)
-        functions = {"ours": lambda head=head, X=X, y=y: head.fit(X, y), **others}
-        times = interleaved(functions, repeats=3)
-        fastest = min(others, key=lambda name: np.median(times[name]))
-        job = f"{loss.replace('_', ' ')}, {n} x {d}, {n_classes} classes, alpha {alpha:g}"
-        yield row("convex", job, times["ours"], fastest, times[fastest], asked=1)
-        share = peak(lambda head=head, X=X, y=y: head.fit(X, y)) / X.nbytes
-        yield Memory("convex", job, share, 0.25)
+def _measure(loss, n, d, n_classes, alpha):
+    X, y = embeddings(n, d, n_classes)
+    Head = BallDPSquaredHingeSVC if loss == "squared_hinge" else BallDPLogisticRegression
+    head = Head(alpha=alpha, radius=0.5, fit_intercept=True).fit(X, y)
+    objective = LinearObjective(
+        loss, X, y, n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=True
+    )
+    target = 0.9 * head.release_.tol
+    others = competitors(loss, X, y, n_classes, alpha, objective, target)
+    times = interleaved({"ours": lambda: head.fit(X, y), **others}, repeats=3)
+    fastest = min(others, key=lambda name: np.median(times[name]))
+    job = f"{loss.replace('_', ' ')}, {n} x {d}, {n_classes} classes, alpha {alpha:g}"
+    share = peak(lambda: head.fit(X, y)) / X.nbytes
+    return [
+        row("convex", job, times["ours"], fastest, times[fastest], asked=1),
+        Memory("convex", job, share, 0.25),
+    ]

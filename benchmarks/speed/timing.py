@@ -1,10 +1,13 @@
 """What every measurement of speed shares: data, clocks and the row of the table."""
 
+import contextlib
 import time
 import tracemalloc
 from typing import NamedTuple
 
 import numpy as np
+
+import sklearn_balldp.heads.base as base
 
 
 class Row(NamedTuple):
@@ -39,6 +42,16 @@ def interleaved(functions, repeats=5):
             function()
             times[name].append(time.perf_counter() - start)
     return {name: np.array(values) for name, values in times.items()}
+
+
+@contextlib.contextmanager
+def without_noise():
+    """A sampler that adds nothing, for as long as it takes to time the rest of a fit."""
+    sampler, base.add_gaussian_noise = base.add_gaussian_noise, lambda values, *_: values
+    try:
+        yield
+    finally:
+        base.add_gaussian_noise = sampler
 
 
 def row(topic, job, ours, against, theirs, asked=np.nan):
