@@ -1,7 +1,21 @@
-"""Checks of parameters that estimators share; errors name the parameter and the value."""
+"""Checks that estimators share: of parameters, whose errors name the value, and of private rows,
+whose errors quote none.
+"""
 
+import contextlib
 import numbers
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from .policy.adjacency import LARGEST_ENTRY
+
+#: Public lengths and weights lie between these: products of a few of them, and squares of those,
+#: are ordinary doubles.
+LEAST, MOST = 1e-30, 1e30
 
 
 def is_real(value: Any) -> bool:
@@ -10,10 +24,11 @@ def is_real(value: Any) -> bool:
 
 
 def check_positive(name: str, value: Any, otherwise: str = "") -> None:
-    """Raise a ValueError unless ``value`` is a positive number whose square is one too."""
-    if not (is_real(value) and 1e-100 <= float(value) <= 1e100):
+    """Raise a ValueError unless ``value`` is a number from :data:`LEAST` to :data:`MOST`."""
+    if not (is_real(value) and LEAST <= float(value) <= MOST):
         raise ValueError(
-            f"{name} must be a positive number between 1e-100 and 1e100{otherwise}, got {value!r}."
+            f"{name} must be a positive number between {LEAST:g} and {MOST:g}{otherwise}, got "
+            f"{value!r}."
         )
 
 
@@ -28,3 +43,106 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not (whole and int(value) >= least):
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+
+
+#: float64 first: integer input becomes float64; the other two are read in row blocks.
+DTYPES = (np.float64, np.float32, np.float16)
+# Messages of scikit-learn that hold shapes, names and types alone. All others may quote cells.
+_QUOTES_NOTHING = re.compile(
+    r"Found (array with|input variables)|X has \d+ features, but|The feature names should match|"
+    r"Feature names |.*requires y to be passed|y should be a 1d array|Input [Xy] contains |"
+    r"Sparse data was passed|float\(\) argument must be|setting an array element with a sequence|"
+    r"Expected a 2-dimensional container|Input contains NaN$"
+)
+
+
+def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True) -> Any:
+    """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
+
+    Finiteness of rows is left to the pass that computes their norms.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose number and names of features are set, or checked.
+    X : array-like of shape (n_rows, n_features)
+        Rows.
+    y : array-like of shape (n_rows,), optional
+        Labels; scikit-learn's word for none by default.
+    reset : bool, default=True
+        Set what is known of the features instead of checking it.
+
+    Returns
+    -------
+    X : ndarray of shape (n_rows, n_features)
+        float16, float32 or float64.
+    y : ndarray of shape (n_rows,)
+        Labels, where they were given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As scikit-learn does, in words of its own where that would quote a cell.
+    """
+    if getattr(X, "dtype", None) == np.longdouble:
+        # Finite numbers beyond float64 are clipped, as all huge ones are before their projection.
+        with np.errstate(all="ignore"):
+            X = np.where(np.isfinite(X), np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY), X)
+    kind: type[Exception] = ValueError
+    try:
+        checked = validate_data(estimator, X, y, dtype=DTYPES, ensure_all_finite=False, reset=reset)
+    except Exception as error:
+        kind, text = type(error), str(error)
+    else:
+        labels = checked[1] if isinstance(checked, tuple) else np.empty(0)
+        if labels.dtype != object or not any(label is None for label in labels):
+            return checked
+        text = "y holds None; drop those records, or give them a label of their own."
+    # Outside of the handler: an error's context would quote what its message does not.
+    raise _quoting_nothing(kind, text)
+
+
+def _quoting_nothing(kind: type[Exception], text: str) -> Exception:
+    """An error like scikit-learn's, in words that hold no cell."""
+    if text.startswith("y holds None") or _QUOTES_NOTHING.match(text):
+        return kind(text)
+    if text.startswith("Expected 2D array"):
+        return ValueError(
+            "Expected 2D array for X, got another shape. Reshape your data: one record a row."
+        )
+    if text.startswith("Complex data not supported"):
+        return ValueError("Complex data not supported; pass real rows.")
+    if text.startswith("could not convert string"):
+        return ValueError("X holds text; encode it into numbers first.")
+    return ValueError(
+        f"X or y could not be read ({kind.__name__}): pass rows of real numbers, one record a row, "
+        "and one label for each."
+    )
+
+
+@contextlib.contextmanager
+def all_finite() -> Iterator[None]:
+    """Say in scikit-learn's words what a pass over rows found: NaN or infinity."""
+    try:
+        yield
+        return
+    except FloatingPointError:
+        pass
+    raise ValueError("Input X contains NaN or infinity; drop those rows, or repair them.")
+
+
+def fit_all_or_nothing(estimator: Any, fit: Callable[[], Mapping[str, Any]]) -> None:
+    """Replace every fitted attribute by those that ``fit`` returns; after an error none is left."""
+    _forget(estimator)
+    try:
+        fitted = fit()
+    except BaseException:
+        # Validation has set the number of features by then.
+        _forget(estimator)
+        raise
+    vars(estimator).update(fitted)
+
+
+def _forget(estimator: Any) -> None:
+    for name in [name for name in vars(estimator) if name.endswith("_") and name[:2] != "__"]:
+        delattr(estimator, name)

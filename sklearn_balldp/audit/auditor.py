@@ -21,7 +21,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
-from .._validation import check_option, check_positive, check_whole, is_real
+from .._validation import (
+    check_option,
+    check_positive,
+    check_whole,
+    fit_all_or_nothing,
+    is_real,
+)
 from ..heads.base import BaseBallDPClassifier, Problem
 from ..policy.adjacency import ROUNDING
 from ..policy.radius import RadiusPolicy
@@ -294,13 +300,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             If a parameter or the data is invalid, the estimator is not a Ball-DP head, or an
             anchor has too few candidates. Nothing is fitted then.
         """
-        self._forget()
-        try:
-            for name, value in self._fit(X, y, X_public, y_public).items():
-                setattr(self, name, value)
-        except BaseException:
-            self._forget()
-            raise
+        fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public))
         if self.failures_:
             warnings.warn(
                 f"FAILED GUARANTEE: {'; '.join(self.failures_)}. Do not publish the model; compare "
@@ -309,10 +309,6 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 stacklevel=2,
             )
         return self
-
-    def _forget(self) -> None:
-        for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("__")]:
-            delattr(self, name)
 
     def _fit(
         self, X: ArrayLike, y: ArrayLike, X_public: ArrayLike | None, y_public: ArrayLike | None
@@ -691,7 +687,7 @@ def _warn_of_pooling(transformers: Pipeline) -> None:
             "moves every row: neither the guarantee nor this audit covers that. Use steps that "
             "map each row on its own, or fit them on public rows and freeze them.",
             PooledPreprocessingWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
 
 

@@ -13,9 +13,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .._validation import check_option, check_positive, is_real
+from .._validation import (
+    all_finite,
+    check_option,
+    check_positive,
+    fit_all_or_nothing,
+    is_real,
+    validated,
+)
 from .._version import __version__
 from ..policy.adjacency import (
     METRICS,
@@ -33,9 +40,7 @@ from ..privacy.ledger import CountedMixin, charged
 from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
 from ..privacy.release import Release, rho_of, total_epsilon
 from ..privacy.sensitivity import as_float_or_tuple
-
-# float64 first: integer input becomes float64; the other two are read in row blocks.
-_DTYPES = (np.float64, np.float32, np.float16)
+from .solver import SINGLE_BLAS_THREAD
 
 Neighbours = Callable[[int, NDArray[np.floating], NDArray[np.intp]], NDArray[np.float64]]
 
@@ -154,19 +159,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         ValueError
             If a parameter or the data is invalid; nothing is released then.
         """
-        self._forget()
-        try:
-            for name, value in self._fit(X, y, X_public, y_public).items():
-                setattr(self, name, value)
-        except BaseException:
-            self._forget()
-            raise
+        fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public))
         return self
-
-    def _forget(self) -> None:
-        """Drop every fitted attribute, so that no error leaves a half-fitted head."""
-        for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
-            delattr(self, name)
 
     def _fit(
         self,
@@ -177,7 +171,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     ) -> dict[str, Any]:
         self._check_parameters()
         self._check_reachable()
-        X, y = self._validate(X, y)
+        X, y = validated(self, X, y)
         X = clip_entries(X)
         n_samples, n_features = X.shape
         epsilon, delta = float(self.epsilon), float(self.delta)
@@ -187,7 +181,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 f"delta={delta!r} is not below 1/n_samples={1.0 / n_samples:.3g}: releasing "
                 "whole records at random would satisfy it; choose a smaller delta.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         classes, codes = self._encode(y)
         chosen = choose_radius(
@@ -247,15 +241,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             raise RuntimeError("the release misses its own guarantee: please report this.")
         # Counted before the rows are touched: everything in the record is public.
         with charged(release):
-            try:
-                # Neither warnings nor errors of arithmetic may depend on the rows.
-                with np.errstate(all="ignore"):
-                    parameters, release, kept = self._release(problem, release)
-            except FloatingPointError:
-                assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
-                raise ValueError(
-                    "X contains rows whose norm cannot be computed; rescale X."
-                ) from None
+            # Neither warnings nor errors of arithmetic may depend on the rows.
+            with all_finite(), np.errstate(all="ignore"):
+                parameters, release, kept = self._release(problem, release)
         published = self._publish(parameters, problem)
         return {"classes_": classes, **published, **kept, "release_": release}
 
@@ -295,18 +283,19 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _known(self, X: ArrayLike, y: ArrayLike) -> Problem:
         """The fitted head's problem on the records of an audit."""
         check_is_fitted(self)
-        X, y = self._validate(X, y, reset=False)
+        X, y = validated(self, X, y, reset=False)
         release, classes = self.release_, self.classes_
         codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
         if not np.all(classes[codes] == y):
             raise ValueError("y holds labels that the released model does not know.")
-        assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
         radius = euclidean_radius(
             release.radius,
             release.metric,
             norm_bound=release.norm_bound,
             n_features=release.n_features,
         )
+        # It names no cell; the passes of an audit do not look.
+        assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
         rows = clip_entries(X)
         return Problem(rows, codes, classes, release.alpha, release.norm_bound, radius)
 
@@ -337,30 +326,18 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             return None
         if X_public is None or y_public is None:
             raise ValueError("X_public and y_public go together: pass both or neither.")
-        return validate_data(self, X_public, y_public, dtype=_DTYPES, reset=False)
-
-    def _validate(self, X: ArrayLike, y: ArrayLike, reset: bool = True) -> tuple[NDArray, NDArray]:
-        try:
-            # Finiteness is checked in the pass that computes the norms.
-            return validate_data(self, X, y, dtype=_DTYPES, ensure_all_finite=False, reset=reset)
-        except ValueError as error:
-            # scikit-learn quotes the offending cells; private cells stay out of messages.
-            text = str(error)
-        if text.startswith("Complex data not supported"):
-            raise ValueError("Complex data not supported; pass real rows.")
-        if text.startswith("Expected 2D array"):
-            raise ValueError(
-                "Expected 2D array for X, got another shape. Reshape your data: one record a row."
-            )
-        if text.startswith("could not convert string"):
-            raise ValueError("X holds text; encode it into numbers first.")
-        raise ValueError(text)
+        return validated(self, X_public, y_public, reset=False)
 
     def _encode(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
         if self.classes is None:
             if y.dtype.kind not in "biu":  # whole numbers are classes, and need no slow look
                 check_classification_targets(y)
-            classes, codes = np.unique(y, return_inverse=True)
+            try:
+                classes, codes = np.unique(y, return_inverse=True)
+            except TypeError:
+                classes = codes = None
+            if classes is None:
+                raise ValueError("y mixes labels of types that cannot be compared; use one type.")
             if len(classes) < 2:
                 raise ValueError(
                     "y holds 1 class; a classifier needs at least 2 classes (pass classes=[...] "
@@ -393,20 +370,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self)
-        X = clip_entries(validate_data(self, X, dtype=_DTYPES, reset=False))
+        X = clip_entries(validated(self, X, reset=False))
         coef, intercept = self._linear_rule()
-        scores = np.empty((len(X), len(coef)))
-
-        def score(start: int, stop: int) -> None:
-            for rows, block in row_blocks(X, start, stop):
-                np.matmul(block, coef.T, out=scores[rows])
-                factors = ball_factors(block, self.release_.norm_bound)
-                if factors is not None:
-                    scores[rows] *= factors[:, None]
-
-        map_row_ranges(score, *X.shape)
-        scores += intercept
-        return scores
+        with all_finite():
+            return projected_scores(X, coef, self.release_.norm_bound) + intercept
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores of the released rule.
@@ -448,6 +415,40 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         # Noise calibrated to a handful of records rightly drowns them.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def projected_scores(
+    X: NDArray[np.floating], coef: NDArray[np.float64], norm_bound: float
+) -> NDArray[np.float64]:
+    """Products of projected rows with weights, in the rows' own precision where it can hold them.
+
+    Raises
+    ------
+    FloatingPointError
+        If a row holds NaN or infinity.
+    """
+    half = np.finfo(np.float32).max ** 0.5
+    single = X.dtype.itemsize <= 4 and norm_bound < half and bool((np.abs(coef) < half).all())
+    precision = np.float32 if single else np.float64
+    weights = np.ascontiguousarray(coef.T, dtype=precision)
+    scores = np.empty((len(X), len(coef)), dtype=precision)
+
+    def score(start: int, stop: int) -> None:
+        for rows, block in row_blocks(X, start, stop, dtype=precision):
+            with np.errstate(all="ignore"):
+                np.matmul(block, weights, out=scores[rows])
+                squares = np.vecdot(block, block)
+            outside = np.flatnonzero(~(squares <= norm_bound**2))
+            if len(outside):
+                # Few rows, as a rule; float64 has room for the square of any of them.
+                far = block[outside].astype(np.float64)
+                factors = ball_factors(far, norm_bound)
+                inside = far if factors is None else far * factors[:, None]
+                scores[rows][outside] = inside.astype(precision) @ weights
+
+    with SINGLE_BLAS_THREAD:
+        map_row_ranges(score, *X.shape)
+    return scores
 
 
 def _is_private(seeded: bool, chosen: ChosenRadius) -> bool | str:

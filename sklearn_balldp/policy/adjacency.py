@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import joblib
 import numpy as np
@@ -142,7 +142,7 @@ def block_rows(n_features: int) -> int:
 
 
 def clip_entries(X: NDArray[np.floating]) -> NDArray[np.floating]:
-    """``X`` itself, or a copy with finite entries clipped to :data:`LARGEST_ENTRY` where needed.
+    """``X`` itself, or a C-ordered copy with entries clipped to :data:`LARGEST_ENTRY`.
 
     Parameters
     ----------
@@ -153,19 +153,27 @@ def clip_entries(X: NDArray[np.floating]) -> NDArray[np.floating]:
     -------
     ndarray of shape (n_rows, n_features)
     """
-    if X.dtype != np.float64 or X.size == 0:
+    wide = X.dtype.itemsize > 8
+    if (X.dtype != np.float64 and not wide) or X.size == 0:
         return X
     with np.errstate(all="ignore"):
-        peak = max(float(X.max()), -float(X.min()))
-    if not LARGEST_ENTRY < peak < np.inf:
-        return X
-    return np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY)
+        peak = max(X.max(), -X.min())
+        if LARGEST_ENTRY < peak < np.inf:
+            X = np.clip(np.ascontiguousarray(X), -LARGEST_ENTRY, LARGEST_ENTRY)
+        return X.astype(np.float64) if wide else X
 
 
 def row_blocks(
-    X: NDArray[np.floating], start: int = 0, stop: int | None = None, size: int | None = None
-) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Iterate over float64 blocks of rows without a float64 copy of the whole array.
+    X: NDArray[np.floating],
+    start: int = 0,
+    stop: int | None = None,
+    size: int | None = None,
+    dtype: type[np.floating] = np.float64,
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Iterate over blocks of rows, float64 by default, without such a copy of the whole array.
+
+    Blocks are in C order whatever the layout of ``X``: sums along a row err alike in every layout,
+    so that no other row can decide, by way of the layout, what is computed from this one.
 
     Parameters
     ----------
@@ -175,23 +183,25 @@ def row_blocks(
         Range of rows; the whole array by default.
     size : int, optional
         Rows per block; :func:`block_rows` by default.
+    dtype : dtype, default=float64
+        Precision of the blocks.
 
     Yields
     ------
     rows : slice
         Position of the block in ``X``.
-    block : ndarray of shape (<= size, n_features), float64
-        A view of ``X`` when it is float64 already (do not write), else one buffer that the next
-        step overwrites.
+    block : ndarray of shape (<= size, n_features)
+        C-ordered: a view of ``X`` when it is so in this precision (do not write), else one buffer
+        that the next step overwrites.
     """
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size
-    if X.dtype == np.float64:
+    if X.dtype == dtype and X.flags.c_contiguous and X.flags.aligned:
         for first in range(start, stop, size):
             rows = slice(first, min(first + size, stop))
-            yield rows, X[rows].astype(np.float64, copy=False)
+            yield rows, X[rows]
         return
-    buffer = np.empty((min(size, stop - start), X.shape[1]), dtype=np.float64)
+    buffer = np.empty((min(size, stop - start), X.shape[1]), dtype=dtype)
     for first in range(start, stop, size):
         rows = slice(first, min(first + size, stop))
         block = buffer[: rows.stop - rows.start]
@@ -241,9 +251,9 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     Returns
     -------
     ndarray of shape (n_rows, n_features)
-        ``X`` itself, not a copy, when every row lies inside; else a copy (float32 for float16)
-        in which the rows outside are scaled to norm ``norm_bound``, up to its rounding: declare
-        a radius in these coordinates.
+        In C order, float32 or float64 (float32 for float16), whatever the rows hold. Rows outside
+        are scaled to norm ``norm_bound``, up to its rounding: declare a radius in these
+        coordinates. ``X`` itself where nothing has to change.
 
     Raises
     ------
@@ -254,15 +264,20 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     if not np.issubdtype(X.dtype, np.floating):
         X = X.astype(np.float64)
     X = clip_entries(X)
+    X = np.ascontiguousarray(X, dtype=np.promote_types(X.dtype, np.float32))
     projected = X
+    finite = True
     for rows, block in row_blocks(X):
         try:
             factors = ball_factors(block, norm_bound)
-        except FloatingPointError as error:
-            raise ValueError(f"X: {error}") from None
+        except FloatingPointError:
+            finite = False
+            break
         if factors is not None:
             if projected is X:
-                projected = X.astype(np.promote_types(X.dtype, np.float32))
+                projected = X.copy()
             outside = factors < 1.0
             projected[rows][outside] = block[outside] * factors[outside, None]
+    if not finite:
+        raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.")
     return projected

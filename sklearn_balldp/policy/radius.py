@@ -16,9 +16,16 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .._validation import check_option, check_positive, check_whole, is_real
+from .._validation import (
+    check_option,
+    check_positive,
+    check_whole,
+    fit_all_or_nothing,
+    is_real,
+    validated,
+)
 from ..privacy.ledger import CountedMixin, Spent, charged
 from ..privacy.noise import RandomState, check_random_state, exponential_choice
 from .adjacency import METRICS, full_radius_in, project_onto_ball
@@ -33,7 +40,6 @@ SOURCES = ("reference", "declared", "private")
 GRID_SIZE = 4096
 #: Distances computed at a time by the diameter.
 DIAMETER_BLOCK = 2**22
-_DTYPES = (np.float64, np.float32, np.float16)
 
 
 def _paired_distances(
@@ -423,6 +429,16 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         ValueError
             If a parameter is invalid, or the rows that the source needs are missing.
         """
+        fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public))
+        return self
+
+    def _fit(
+        self,
+        X: ArrayLike | None,
+        y: ArrayLike | None,
+        X_public: ArrayLike | None,
+        y_public: ArrayLike | None,
+    ) -> dict[str, Any]:
         self._check_parameters()
         public = self.source == "reference"
         rows, labels = (X_public, y_public) if public else (X, y)
@@ -434,21 +450,12 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 f"source={self.source!r} needs {names}: pass them to fit"
                 + (", or choose source='declared' or 'private'." if public else ".")
             )
-        try:
-            rows, labels = validate_data(self, rows, labels, dtype=_DTYPES)
-        except ValueError as error:
-            text = str(error)
-            # Private cells stay out of messages.
-            if public or not text.startswith(("could not convert string", "Expected 2D array")):
-                raise
-            text = "X holds text or is not 2D; pass numbers, one record a row. Reshape your data."
-            raise ValueError(text) from None
+        rows, labels = validated(self, rows, labels)
         chosen = self._choose(rows, labels, self.metric, self.norm_bound)
         if self.source == "declared":
             with charged(Spent("radius", private="conditional", labels="public")):
                 pass
-        self.radius_, self.choice_ = chosen.value, chosen
-        return self
+        return {"radius_": chosen.value, "choice_": chosen}
 
     def _choose(
         self, rows: NDArray[np.floating], labels: NDArray[Any], metric: str, norm_bound: float
@@ -501,8 +508,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             Rows of norm at most ``norm_bound``.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=_DTYPES, reset=False)
-        return project_onto_ball(X, self.norm_bound)
+        return project_onto_ball(validated(self, X, reset=False), self.norm_bound)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from .ledger import (
     check_labels,
     end,
     full_radius_of,
+    machine_of,
 )
 from .release import Release
 from .searching import selection_of, touching_one_record
@@ -154,7 +154,11 @@ class PrivacyAccountant:
     """Count every release made inside a ``with`` block, in this process and those it starts.
 
     It counts fits of Ball-DP heads, private radii and private scores, under ``clone``, Pipelines,
-    searches and cross-validation, on threads and on processes. The total is exact for Gaussian
+    searches and cross-validation: on threads; in every process below this one, however and whenever
+    it was started; and wherever on this machine an estimator is sent. It cannot see heads that are
+    made by a process that is not below this one, such as a cluster's worker or a daemon started
+    before the block: compose what those return with :func:`compose_releases`. Nor can it see what
+    rows mean: fits must share one embedding and one scale. The total is exact for Gaussian
     releases fixed beforehand. With a limit a fit that would exceed it is refused before it touches
     the rows, which makes the limit a guarantee even when fits are chosen after seeing earlier
     results. Without one the total is "ex post": what has been released.
@@ -224,9 +228,8 @@ class PrivacyAccountant:
         if self._ticket is not None:
             raise RuntimeError("this accountant is active already; make another one.")
         folder = Path(tempfile.mkdtemp(prefix="balldp-accountant-"))
-        ticket = Ticket(
-            str(folder / "ledger.sqlite"), socket.gethostname(), self.delta, self.radius, self.limit
-        )
+        path = str(folder / "ledger.sqlite")
+        ticket = Ticket(path, machine_of(path), self.delta, self.radius, self.limit)
         ledger = Ledger(ticket.path)
         ledger.create()
         for record in self._records:
@@ -268,6 +271,7 @@ class PrivacyAccountant:
         *,
         search: Any = None,
         scored_on: str = "private",
+        n_samples: int | None = None,
     ) -> Total:
         """Guarantee of everything counted.
 
@@ -280,6 +284,8 @@ class PrivacyAccountant:
             out of one fold's fit for each candidate, which lowers the total.
         scored_on : {"private", "public"}, default="private"
             Whether the search scored on folds of the private rows, or on public rows.
+        n_samples : int, optional
+            Number of records of a search with ``refit=False``; otherwise the refit tells.
 
         Returns
         -------
@@ -302,7 +308,7 @@ class PrivacyAccountant:
         selection = None
         if search is not None:
             selection = selection_of(search, scored_on)
-            touching = touching_one_record(search, records, radius)
+            touching = touching_one_record(search, records, radius, n_samples)
             total = _total(touching, self.delta, radius)
         # What was enforced at a radius holds for closer substitutions, not for further ones.
         covered = self.limit is not None and (

@@ -393,18 +393,28 @@ def _logistic_size(clip: float) -> _Size:
 
 def _hinge_size(clip: float) -> _Size:
     """min(2 (1 + t)+, clip)."""
-    edge = 0.5 * clip - 1.0
 
     def value(t: Array) -> Array:
-        return 2.0 * np.clip(1.0 + t, 0.0, 1.0 + edge)
+        return np.clip(2.0 * (1.0 + t + _blur(t)), 0.0, clip)
 
-    def rise(t: Array, step: Array) -> Array:
-        return 2.0 * np.clip(np.minimum(t + step, edge) - np.maximum(t, -1.0), 0.0, None)
+    def rises(low: Array, high: Array, least: Array, most: Array) -> tuple[Array, Array]:
+        # Where t + 1 rounds to a multiple of the clip, nothing is known but 0 <= rise <= clip.
+        low, high = 2.0 * (1.0 + low - _blur(low)), 2.0 * (1.0 + high + _blur(high))
 
-    def peak(step: Array) -> Array:
-        return edge - step
+        def rise(doubled: Array, step: Array) -> Array:
+            return np.clip(
+                np.minimum(doubled + 2.0 * step, clip) - np.maximum(doubled, 0.0), 0, clip
+            )
 
-    return _Size(value, 2.0, _one_peak(rise, peak))
+        ends = np.minimum(rise(low, least), rise(high, least))
+        return ends, rise(np.clip(clip - 2.0 * most, low, high), most)
+
+    return _Size(value, 2.0, rises)
+
+
+def _blur(t: Array) -> Array:
+    """How far a computed margin, a sum of terms not much larger than it or one, may be off."""
+    return 2.0**-50 * (1.0 + np.abs(t))
 
 
 def _certified_gap(

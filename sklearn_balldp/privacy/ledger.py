@@ -1,16 +1,33 @@
 """The ledger of releases: who counts them, across threads and processes.
 
-Heads and private policies announce a release before they touch the rows. Every accountant active in
-this process, in the process that started this one (however and whenever), or in the one that sent
-the estimator here, writes it to its ledger: a small database file, so that threads and processes
-count together.
+Heads and private policies announce a release before they touch the rows. Every accountant that is
+found here writes it to its ledger: a small database file, so that threads and processes count
+together. An accountant is found in one of four ways, each of which reaches processes that no other
+does:
+
+=========================================================  ==================================
+where the fit runs                                         found by
+=========================================================  ==================================
+the accountant's process, on any thread                    a list in memory
+a process below it, at any depth: fork, spawn, forkserver  the boards of this process's
+and loky workers, subprocesses, what a shell starts;       ancestors (a file for each process
+started before the block or inside                         that has an active accountant)
+a process whose parent has ended (a daemon, ``command &``  the environment
+in a script), started inside the block
+a process that is not below it, but was sent an estimator  a ticket in the estimator's pickle
+while the block was active
+=========================================================  ==================================
+
+Not found: a process that is not below the accountant's (or, started before the block, no longer so,
+its parent having ended) and makes heads of its own. On another machine an estimator with a ticket
+refuses to be fitted.
 """
 
 import contextlib
 import copy
+import hashlib
 import json
 import math
-import multiprocessing
 import os
 import socket
 import sqlite3
@@ -20,6 +37,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from ..policy.adjacency import full_radius_in
 from .gaussian import compose, rho_from_budget, rho_from_pure
@@ -202,25 +221,38 @@ def _read(text: str) -> Record:
 
 @dataclass(frozen=True)
 class Ticket:
-    """What another process needs to count with an accountant of this one."""
+    """What another process needs to count with an accountant of this one.
+
+    ``machine`` is a digest: the name of the machine is in no pickle.
+    """
 
     path: str
-    host: str
+    machine: str
     delta: float
     radius: float | None
     limit: float | None
+
+    def is_here(self) -> bool:
+        """Whether it was issued on this machine."""
+        return self.machine == machine_of(self.path)
+
+
+def machine_of(path: str) -> str:
+    """Digest of this machine's name, another one for every ledger."""
+    return hashlib.sha256(f"{path}\0{socket.gethostname()}".encode()).hexdigest()[:16]
 
 
 _LOCK = threading.Lock()
 _ACTIVE: list[Ticket] = []
 _ADOPTED: list[Ticket] = []
+# Processes state when one was created to a second or so.
+_SAME_TIME = 2.0
 
 
 def _after_fork() -> None:
     """In a child the accountants are its parent's; a lock held at the fork stays locked."""
     global _LOCK
     _LOCK = threading.Lock()
-    _ADOPTED.extend(_ACTIVE)
     _ACTIVE.clear()
 
 
@@ -229,7 +261,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _board(process: int) -> Path:
-    """File on which a process posts its accountants for its children, however they started."""
+    """File on which a process posts its accountants for those below it, however they started."""
     user = os.getuid() if hasattr(os, "getuid") else "user"
     return Path(tempfile.gettempdir()) / f"balldp-accountants-{user}" / f"{process}.json"
 
@@ -238,20 +270,27 @@ def _is_ours(folder: Path) -> bool:
     return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
 
-def _posted() -> list[Ticket]:
-    """Tickets inherited by the environment, or posted by the processes that started this one."""
-    texts = [os.environ.get(_VARIABLE, "[]")]
-    parents = {os.getppid()}
-    started_by = multiprocessing.parent_process()
-    if started_by is not None and started_by.pid is not None:
-        parents.add(started_by.pid)
-    for process in parents:
+def _ancestors() -> Iterator[tuple[int, float]]:
+    """Processes above this one, and when each was created: its number may be another's by now."""
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process().parent()
+        while process is not None:
+            yield process.pid, process.create_time()
+            process = process.parent()
+
+
+def _posted() -> Iterator[Ticket]:
+    """Tickets inherited by the environment, or posted by the processes above this one."""
+    entries = json.loads(os.environ.get(_VARIABLE, "[]"))
+    for process, created in _ancestors():
         board = _board(process)
         # The folder's name is known to all users of the machine: only our own is believed.
         with contextlib.suppress(FileNotFoundError):
             if _is_ours(board.parent):
-                texts.append(board.read_text())
-    return [Ticket(**entry) for text in texts for entry in json.loads(text)]
+                posted = json.loads(board.read_text())
+                if abs(posted["created"] - created) < _SAME_TIME:
+                    entries += posted["tickets"]
+    return (Ticket(**entry) for entry in entries)
 
 
 def tickets() -> tuple[Ticket, ...]:
@@ -275,7 +314,7 @@ def adopt(received: Iterable[Ticket]) -> tuple[Ticket, ...]:
     Returns the others: they are on another machine, and the estimator must not be fitted here.
     """
     received = tuple(received)
-    here = [ticket for ticket in received if ticket.host == socket.gethostname()]
+    here = [ticket for ticket in received if ticket.is_here()]
     with _LOCK:
         known = {*_ACTIVE, *_ADOPTED}
         _ADOPTED[:] = [ticket for ticket in _ADOPTED if os.path.exists(ticket.path)]
@@ -380,10 +419,13 @@ def _post(added: Ticket | None, removed: Ticket | None) -> None:
             raise RuntimeError(
                 f"{board.parent} belongs to another user; set TMPDIR to a folder of your own."
             )
-        text = json.dumps([asdict(ticket) for ticket in _ACTIVE])
+        posted = {
+            "created": psutil.Process().create_time(),
+            "tickets": [asdict(ticket) for ticket in _ACTIVE],
+        }
         # Readers see the old file or the new one, never half of it.
         with tempfile.NamedTemporaryFile("w", dir=board.parent, delete=False) as file:
-            file.write(text)
+            json.dump(posted, file)
         os.replace(file.name, board)
     else:
         board.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """What a model search costs: disjoint folds, and scores that are private themselves."""
 
 import re
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 
+from .._validation import is_real
 from .gaussian import rho_from_budget
 from .ledger import Record, Spent, charged
 from .noise import RandomState, add_gaussian_noise, check_random_state, grid_slack
@@ -29,6 +31,8 @@ _DISJOINT = (
     LeaveOneOut,
     LeaveOneGroupOut,
 )
+#: Numbers of a head that its record tells.
+_TOLD = ("epsilon", "delta", "radius", "alpha", "norm_bound")
 _STRATIFIED = (StratifiedKFold, StratifiedGroupKFold)
 _SCORE = "accuracy"
 
@@ -78,7 +82,9 @@ class PrivateAccuracy:
         return f"PrivateAccuracy(epsilon={self.epsilon!r}, delta={self.delta!r})"
 
 
-def touching_one_record(search: Any, records: list[Record], radius: float | None) -> list[Record]:
+def touching_one_record(
+    search: Any, records: list[Record], radius: float | None, n_samples: int | None = None
+) -> list[Record]:
     """Records of a search that bound those any one private record takes part in.
 
     Its folds being disjoint, a private record is trained on in all fits but one a candidate, and
@@ -92,11 +98,14 @@ def touching_one_record(search: Any, records: list[Record], radius: float | None
         What an accountant counted.
     radius : float or None
         Common radius.
+    n_samples : int, optional
+        Number of records searched on; that of the refit by default.
 
     Returns
     -------
     list of Release or Spent
-        Without the least costly fit of each candidate, and all but the costliest score of each.
+        Without the least costly fit of each candidate (of all of them, where their records do not
+        tell whose they are), and all but the costliest score of each.
 
     Raises
     ------
@@ -127,14 +136,28 @@ def touching_one_record(search: Any, records: list[Record], radius: float | None
             "search: a fit failed or has no score, so that fits cannot be matched to folds; use "
             "total() without search=."
         )
-    n_candidates = len(results["params"])
+    candidates = results["params"]
+    n_candidates = len(candidates)
     n_fits = n_candidates * search.n_splits_ + int(bool(search.refit))
     if len(heads) != n_fits:
         raise ValueError(
             f"search made {n_fits} fits, but {len(heads)} releases were counted: account for it in "
             "a with block of its own, or use total() without search=."
         )
-    heads.sort(key=lambda release: release.guarantee(radius).rho)
+    fits = sorted(heads, key=lambda release: release.n_samples)
+    kept = [fits.pop()] if search.refit else []
+    if kept:
+        n_samples = kept[0].n_samples
+    elif n_samples is None:
+        raise ValueError(
+            "n_samples=None: the search has refit=False, so no fit tells how many records its folds "
+            "partition; pass n_samples."
+        )
+    _check_folds(fits, n_candidates, n_samples)
+    for own in _by_candidate(fits, candidates, search.n_splits_):
+        # Which of a candidate's fits leaves a record out depends on the record: the least costly.
+        n_own = len(own) // search.n_splits_
+        kept += sorted(own, key=lambda release: release.guarantee(radius).rho)[n_own:]
     others = [record for record in records if isinstance(record, Spent)]
     scores = sorted(
         (record for record in others if record.what == _SCORE), key=lambda record: record.rho
@@ -145,7 +168,47 @@ def touching_one_record(search: Any, records: list[Record], radius: float | None
     if len(scores) == expected and not search.return_train_score:
         # Each scorer looks at a record once a candidate; the costliest scores bound which.
         scores = scores[expected - n_candidates * n_scorers :]
-    return [*heads[n_candidates:], *scores, *rest]
+    return [*kept, *scores, *rest]
+
+
+def _check_folds(fits: list[Release], n_candidates: int, n_samples: int) -> None:
+    """Refuse releases whose sizes are not those of folds that partition the records.
+
+    Each fold is left out once by every candidate, so its size occurs that often; and of n records
+    in k folds the fits of one candidate see (k - 1) n together. ``fits`` are in order of size.
+    """
+    sizes = [release.n_samples for release in fits]
+    folds = sizes[::n_candidates]
+    repeated = [size for size in folds for _ in range(n_candidates)]
+    partition = sum(folds) == (len(folds) - 1) * n_samples and folds[-1] < n_samples
+    if sizes != repeated or not partition:
+        raise ValueError(
+            f"search: fits of {sorted(set(sizes))} records were counted, which are not {len(folds)} "
+            f"folds of {n_samples} with each left out once: other fits were counted in its place. "
+            "Account for the search in a with block of its own, or use total() without search=."
+        )
+
+
+def _by_candidate(
+    fits: list[Release], candidates: list[dict[str, Any]], n_splits: int
+) -> list[list[Release]]:
+    """Fits of each candidate, as far as their records tell; else of several that share a record."""
+
+    def told(read: Any) -> tuple[float, ...]:
+        return tuple(float(read(name)) for name in named)
+
+    # The last part of a parameter's name: heads sit in pipelines and wrappers.
+    given = [{name.split("__")[-1]: value for name, value in c.items()} for c in candidates]
+    named = [name for name in _TOLD if all(is_real(c.get(name)) for c in given)]
+    groups: dict[tuple[float, ...], list[Release]] = {}
+    for release in fits:
+        groups.setdefault(told(lambda name, r=release: getattr(r, name)), []).append(release)
+    expected = Counter(told(c.__getitem__) for c in given)
+    if {key: len(own) for key, own in groups.items()} == {
+        key: n_splits * count for key, count in expected.items()
+    }:
+        return list(groups.values())
+    return [fits]
 
 
 def _scorers(search: Any) -> list[Any]:

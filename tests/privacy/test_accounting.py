@@ -3,6 +3,7 @@
 Tests of randomness here reject correct code with probability below 1e-9 each.
 """
 
+import contextlib
 import copy
 import json
 import math
@@ -10,6 +11,7 @@ import multiprocessing
 import os
 import pickle
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import joblib
 import numpy as np
+import psutil
 import pytest
 from sklearn.base import clone
 from sklearn.ensemble import VotingClassifier
@@ -372,10 +375,50 @@ def test_different_candidates_drop_the_least_costly():
         found.fit(X, Y)
     rhos = np.repeat([rho_from_budget(e, 1e-6) for e in (0.5, 1.0, 2.0)], 4)
     assert accountant.total().rho == pytest.approx(compose(rhos), rel=1e-9)
-    # Valid for every record: it is left out of one fit of each candidate, the cheapest at worst.
-    assert accountant.total(search=found).rho == pytest.approx(compose(rhos[3:]), rel=1e-9)
+    # A record is left out of one fit of each candidate.
     truth = compose([*rhos[1:4], *rhos[5:8], *rhos[9:12]])
-    assert truth <= accountant.total(search=found).rho
+    assert accountant.total(search=found, n_samples=120).rho == pytest.approx(truth, rel=1e-9)
+    with pytest.raises(ValueError, match="pass n_samples"):
+        accountant.total(search=found)
+
+
+def test_candidates_that_no_record_tells_apart_drop_the_least_costly_of_all():
+    """A nested radius is not in the candidate as a number: any fit may be anyone's."""
+    grid = {"radius": [0.5, None]}
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = GridSearchCV(HEAD, grid, cv=KFold(4), refit=False).fit(X, Y)
+    rhos = sorted(release.guarantee(0.5).rho for release in accountant.releases)
+    assert rhos[3] < 0.5 * rhos[4]
+    total = accountant.total(search=found, n_samples=120)
+    assert total.rho == pytest.approx(compose(rhos[2:]), rel=1e-9)
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_other_fits_of_the_right_number_are_refused(refit):
+    """What was fitted on all the records touches each of them: no fit leaves one out."""
+    found = GridSearchCV(HEAD, {"epsilon": [1.0, 2.0]}, cv=KFold(5), refit=refit).fit(X, Y)
+    n_fits = 10 + refit
+    sizes = {
+        "all": [120] * n_fits,
+        "another split": [60] * 5 + [96] * 5 + [120] * refit,
+        "larger folds": [100] * 10 + [120] * refit,
+        "a subset refitted": [96] * 10 + [96] * refit if refit else [95] * 10,
+    }
+    for name, rows in sizes.items():
+        with PrivacyAccountant(radius=0.5) as accountant:
+            for n in rows:
+                BallDPRidgePrototype(1.0, radius=0.5).fit(X[:n], Y[:n])
+        with pytest.raises(ValueError, match="other fits were counted"):
+            accountant.total(search=found, n_samples=120)
+        assert accountant.total().n_releases == n_fits, name
+
+
+@pytest.mark.parametrize("n", [118, 120])
+def test_folds_of_different_sizes_are_understood(n):
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = search(cv=KFold(5)).fit(X[:n], Y[:n])
+    assert accountant.total(search=found).n_releases == 16
+    assert len({r.n_samples for r in accountant.releases}) == (3 if n == 118 else 2)
 
 
 def test_protected_labels_refuse_stratified_splits():
@@ -516,6 +559,152 @@ def test_pools_of_the_standard_library(method, when):
     assert accountant.total().n_releases == 7
 
 
+PROGRAM = (
+    "import numpy as np; from sklearn_balldp import BallDPRidgePrototype; "
+    "rng = np.random.default_rng(0); X = rng.standard_normal((60, 4)); "
+    "BallDPRidgePrototype(1.0, radius=0.5).fit(X, np.arange(60) % 3)"
+)
+
+
+def fit_below(how):
+    """A release by a process that this one starts: a grandchild of whoever sent this here."""
+    if how == "subprocess":
+        subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+    elif how == "shell":
+        subprocess.run(f"true; '{sys.executable}' -c '{PROGRAM}'; true", shell=True, check=True)
+    elif how == "loky":
+        # Workers of joblib start no loky of their own: another executor does.
+        from joblib.externals.loky import ProcessPoolExecutor as Loky
+
+        with Loky(1) as pool:
+            pool.submit(fit_inside, 1.0).result()
+    else:
+        # A pool's workers are daemons at times, which may start nothing but by its own executor.
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(how)) as pool:
+            pool.submit(fit_inside, 1.0).result()
+
+
+@pytest.mark.parametrize(
+    ("method", "how"),
+    [
+        *((method, "subprocess") for method in ("fork", "spawn", "forkserver", "loky")),
+        *((method, method) for method in ("fork", "spawn", "forkserver", "loky")),
+        ("spawn", "shell"),
+        ("spawn", "loky"),
+        ("fork", "forkserver"),
+    ],
+)
+def test_grandchildren_by_workers_from_before_the_block(method, how):
+    if method == "loky":
+        from joblib.externals.loky import ProcessPoolExecutor as Loky
+
+        pool = Loky(1)
+    else:
+        pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method))
+    with pool:
+        pool.submit(abs, 1).result()
+        with PrivacyAccountant(radius=0.5) as accountant:
+            pool.submit(fit_below, how).result()
+            assert accountant.total().n_releases == 1
+        # A late one is not its.
+        pool.submit(fit_below, how).result()
+    assert accountant.total().n_releases == 1
+
+
+SERVER = """
+import pickle, sys
+while True:
+    head, X, y = pickle.load(sys.stdin.buffer)
+    head.fit(X, y)
+    print(len(head.classes_), flush=True)
+"""
+
+
+def orphan(code, **options):
+    """Start a program whose parent ends at once: it is below no process of ours."""
+    starter = (
+        "import subprocess, sys; "
+        "child = subprocess.Popen([sys.executable, '-c', sys.argv[1]], start_new_session=True); "
+        "print(child.pid, flush=True)"
+    )
+    return subprocess.Popen([sys.executable, "-c", starter, code], **options)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="orphans of POSIX")
+def test_a_process_that_is_no_child_counts_what_it_is_sent():
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with orphan(SERVER, **pipes) as server:
+        number = int(server.stdout.readline())
+        server.wait()
+        try:
+            assert psutil.Process().pid not in [p.pid for p in psutil.Process(number).parents()]
+
+            def send(head):
+                pickle.dump((head, X, Y), server.stdin)
+                server.stdin.flush()
+                assert server.stdout.readline().strip() == b"3"
+
+            before = pickle.dumps(clone(HEAD))
+            with PrivacyAccountant(radius=0.5) as accountant:
+                send(clone(HEAD))
+                assert accountant.total().n_releases == 1
+                # It goes on counting what is made there while the block lasts.
+                send(pickle.loads(before))
+                assert accountant.total().n_releases == 2
+            send(pickle.loads(before))
+        finally:
+            psutil.Process(number).kill()
+    assert accountant.total().n_releases == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="orphans of POSIX")
+def test_an_orphan_of_the_block_is_counted(tmp_path):
+    done = tmp_path / "done"
+    code = f"import time; time.sleep(1); {PROGRAM}; open({str(done)!r}, 'w').close()"
+    with PrivacyAccountant(radius=0.5) as accountant:
+        with orphan(code, stdout=subprocess.PIPE) as process:
+            number = int(process.stdout.readline())
+            process.wait()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(number).wait(60)
+        assert done.exists()
+        assert accountant.total().n_releases == 1
+
+
+def test_a_board_left_behind_charges_nobody():
+    """Its process is gone, and the number is another's by now: that of this one's parent."""
+    parent = psutil.Process(os.getppid())
+    with PrivacyAccountant(radius=0.5, limit=1e-3) as accountant:
+        own = ledger._board(os.getpid())
+        left = ledger._board(parent.pid)
+        posted = json.loads(own.read_text())
+        tickets_of = posted["tickets"]
+        ledger._ACTIVE.clear()
+        variable = os.environ.pop(ledger._VARIABLE)
+        try:
+            left.write_text(
+                json.dumps({"created": parent.create_time() - 60, "tickets": tickets_of})
+            )
+            clone(HEAD).fit(X, Y)
+            left.write_text(json.dumps({"created": parent.create_time(), "tickets": tickets_of}))
+            with pytest.raises(BudgetExceededError):
+                clone(HEAD).fit(X, Y)
+        finally:
+            left.unlink()
+            ledger._ACTIVE.append(accountant._ticket)
+            os.environ[ledger._VARIABLE] = variable
+    assert accountant.total().n_releases == 0
+
+
+def test_no_pickle_names_the_machine(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "name-of-this-machine")
+    with PrivacyAccountant():
+        sent = pickle.dumps(clone(HEAD))
+        assert b"accountant" in sent
+        assert b"name-of-this-machine" not in sent
+        assert "name-of-this-machine" not in os.environ[ledger._VARIABLE]
+
+
 def test_a_lost_ledger_stops_releases():
     accountant = PrivacyAccountant(radius=0.5, limit=1.01)
     accountant.__enter__()
@@ -535,7 +724,9 @@ def test_a_folder_of_another_user_is_not_believed(monkeypatch, tmp_path):
     board.parent.mkdir()
     planted = tmp_path / "planted.sqlite"
     ledger.Ledger(str(planted)).create()
-    board.write_text(json.dumps([vars(ledger.Ticket(str(planted), "here", 1e-6, None, 1e-3))]))
+    ticket = vars(ledger.Ticket(str(planted), "here", 1e-6, None, 1e-3))
+    created = psutil.Process(os.getppid()).create_time()
+    board.write_text(json.dumps({"created": created, "tickets": [ticket]}))
     with pytest.raises(BudgetExceededError):
         clone(HEAD).fit(X, Y)  # our own folder is believed
     monkeypatch.setattr(ledger.os, "getuid", lambda: board.stat().st_uid + 1)

@@ -323,3 +323,21 @@ def test_bad_input(bad):
     given = {"loss": "logistic", "theta": np.zeros((1, 1)), "radius": 1.0, **bad}
     with pytest.raises(ValueError, match=r"radius|loss|theta"):
         iterate_gap(**given, norm_bound=1.0, constant=0.0)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.3])
+@pytest.mark.parametrize("clip", [1e-4, 1e-8, 1e-12, 1e-16, 1e-25])
+def test_tiny_clips(clip, constant):
+    """A record outside the hinge, another clipped: the margin that parts them is lost in rounding.
+
+    Both rows are exact; the distance of their gradients is clip times the norm of one.
+    """
+    theta = np.array([[2.0, 0.0, 0.0, 1.0]])[:, : 3 + int(constant > 0)]
+    # Score 1 + 0: hinge zero. A step towards larger loss of any size is clipped.
+    z = (1.0 - constant) / 2.0
+    other = z - 0.25
+    across = math.sqrt(1.0 - other**2)
+    attained = clip * math.hypot(other, across, constant)
+    gap = iterate_gap("squared_hinge", theta, 0.5, norm_bound=1.0, constant=constant, clip=clip)
+    assert gap >= attained * (1.0 - 1e-14)
+    assert gap <= attained * 1.02

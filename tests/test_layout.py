@@ -1,0 +1,71 @@
+"""What is computed from one row depends on that row alone: not on the layout, nor on the others."""
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
+from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.heads.objectives import LinearObjective
+from sklearn_balldp.policy.adjacency import project_onto_ball
+
+D = 24
+LAYOUTS = {
+    "C": lambda a: a,
+    "F": np.asfortranarray,
+    "strided": lambda a: np.repeat(a, 2, axis=1)[:, ::2],
+    "reversed": lambda a: np.ascontiguousarray(a[:, ::-1])[:, ::-1],
+}
+
+
+def edge(dtype, n=400):
+    """Rows at the edge of the ball: rounding decides which of them are projected."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, D))
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype)
+
+
+def stored(rows):
+    """Rows as the passes hold them, once they went through a policy's step."""
+    labels = np.arange(len(rows)) % 2
+    policy = RadiusPolicy(source="declared").fit(rows, labels)
+    given = policy.transform(rows)
+    mean = MeanGradient("logistic", given, labels, 2, norm_bound=1.0, constant=0.0, clip=0.2)
+    objective = LinearObjective(
+        "logistic", given, labels, 2, alpha=0.1, norm_bound=1.0, fit_intercept=False
+    )
+    factors = objective._factors
+    return {
+        "transformed": given,
+        "descent": mean.X,
+        "factors": np.ones(len(rows)) if factors is None else factors,
+        "projected": project_onto_ball(rows, 1.0),
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", [1.5, 1e150])
+def test_other_rows_keep_their_bits(layout, dtype, size):
+    """A record leaves the ball, or overflows: every other row is the same number, bit for bit."""
+    if size > 2 and dtype != np.float64:
+        pytest.skip("beyond this precision")
+    X = edge(dtype)
+    other = X.copy()
+    other[7] *= dtype(size)
+    reference = stored(X)
+    for rows in (X, other):
+        for name, values in stored(LAYOUTS[layout](rows)).items():
+            assert values.dtype == reference[name].dtype, name
+            kept = np.delete(values, 7, axis=0)
+            np.testing.assert_array_equal(kept, np.delete(reference[name], 7, axis=0), name)
+            assert values.flags.c_contiguous
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_pipeline_releases_the_same_sums_in_every_layout(noise_free, layout):
+    X, y = edge(np.float64), np.arange(400) % 2
+    head = make_pipeline(RadiusPolicy(source="declared"), BallDPRidgePrototype(radius=0.5))
+    expected = head.fit(X, y)[-1].prototypes_.copy()
+    found = head.fit(LAYOUTS[layout](X), y)[-1].prototypes_
+    np.testing.assert_array_equal(found, expected)
