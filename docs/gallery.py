@@ -9,6 +9,7 @@ EXAMPLES = (
     "accounting",
     "audit",
     "certificates",
+    "own_mechanism",
     "text_pipeline",
     "image_pipeline",
 )

@@ -15,8 +15,8 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.preprocessing import normalize
 
 from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
-from sklearn_balldp.privacy.gaussian import epsilon_from_rho
-from sklearn_balldp.privacy.ledger import BudgetExceededError
+from sklearn_balldp.accounting import BudgetExceededError
+from sklearn_balldp.privacy.gaussian import epsilon_from_mu
 
 X, y = load_digits(return_X_y=True)
 X = normalize(X)
@@ -39,17 +39,17 @@ with PrivacyAccountant(radius=0.6, limit=2.5) as limited:
 print(f"released: {len(limited.releases)} heads")
 
 # %%
-# Gaussian releases compose exactly: k of them cost the square root of k in rho, which is far less
+# Gaussian releases compose exactly: k of them cost the square root of k in mu, which is far less
 # than k times epsilon.
-rho = search.best_estimator_.release_.rho
+mu = search.best_estimator_.release_.mu
 numbers = np.arange(1, 17)
 figure, ax = plt.subplots(figsize=(7, 4.3), layout="constrained")
 ax.plot(numbers, numbers * 1.0, "--", color="0.5", label="adding up epsilons")
-ax.plot(numbers, [epsilon_from_rho(np.sqrt(k) * rho, 1e-6) for k in numbers], "o-",
+ax.plot(numbers, [epsilon_from_mu(np.sqrt(k) * mu, 1e-6) for k in numbers], "o-",
         label="exact composition")  # fmt: skip
 notes = ((touching, "the search, for one record", "right"), (whole, "all of its fits", "left"))
 for total, text, side in notes:
-    ax.annotate(text, ((total.rho / rho) ** 2, total.epsilon), xytext=(0, -38), ha=side,
+    ax.annotate(text, ((total.mu / mu) ** 2, total.epsilon), xytext=(0, -38), ha=side,
                 textcoords="offset points", arrowprops={"arrowstyle": "->"})  # fmt: skip
 ax.set_xlabel(r"fits at $\varepsilon = 1$")
 ax.set_ylabel(r"$\varepsilon$ of all together, $\delta = 10^{-6}$")

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import normalize
 
 from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor, ReconstructionDisplay
-from sklearn_balldp.audit.attacks import invert_noisy_ridge, invert_ridge
+from sklearn_balldp.audit.inversion import invert_noisy_ridge, invert_ridge
 
 X, y = load_digits(return_X_y=True)
 X = normalize(X)

@@ -18,15 +18,15 @@ from sklearn_balldp.audit.certificates import (
     rero_bound,
     rero_bound_dp,
 )
-from sklearn_balldp.privacy.gaussian import rho_from_budget
+from sklearn_balldp.privacy.gaussian import mu_from_budget
 
 kappa, delta = 0.1, 1e-6
 epsilons = np.geomspace(0.25, 32.0, 60)
-rhos = np.array([rho_from_budget(epsilon, delta) for epsilon in epsilons])
+mus = np.array([mu_from_budget(epsilon, delta) for epsilon in epsilons])
 bounds = {
     r"from $(\varepsilon, \delta)$": [rero_bound_dp(kappa, epsilon, delta) for epsilon in epsilons],
-    "Rényi": [rero_bound(kappa, rho, method="rdp") for rho in rhos],
-    "direct": [rero_bound(kappa, rho) for rho in rhos],
+    "Rényi": [rero_bound(kappa, mu, method="rdp") for mu in mus],
+    "direct": [rero_bound(kappa, mu) for mu in mus],
 }
 
 # %%
@@ -34,7 +34,7 @@ bounds = {
 # direction of its own.
 points = epsilons[::6]
 attack = [
-    bayes_success(np.eye(10), 1.0 / rho_from_budget(epsilon, delta), random_state=0).value
+    bayes_success(np.eye(10), 1.0 / mu_from_budget(epsilon, delta), random_state=0).value
     for epsilon in points
 ]
 

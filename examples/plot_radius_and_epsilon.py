@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
-from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype
+from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype, GradientPerturbation
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(
@@ -24,7 +24,9 @@ X_train, X_test, y_train, y_test = train_test_split(
 epsilons, radii = [0.5, 1.0, 2.0, 4.0, 8.0], [0.1, 0.3, 0.6, 1.0, 2.0]
 heads = {
     "prototypes (noise on parameters)": BallDPRidgePrototype(),
-    "logistic (noise on gradients)": BallDPLogisticRegression(mechanism="gradient", n_steps=50),
+    "logistic (noise on gradients)": BallDPLogisticRegression(
+        mechanism=GradientPerturbation(n_steps=50)
+    ),
 }
 
 

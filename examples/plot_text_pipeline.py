@@ -21,7 +21,7 @@ from sklearn_balldp import (
     ReconstructionDisplay,
 )
 from sklearn_balldp.encoders import SentenceEncoder
-from sklearn_balldp.policy.radius import same_label_quantile
+from sklearn_balldp.radius import same_label_quantile
 
 # The model's name on the hub, or a local copy of it.
 model = os.environ.get("SENTENCE_MODEL", "sentence-transformers/all-MiniLM-L6-v2")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from . import BallDPRidgePrototype
 from .datasets import load_embeddings, unit_rows
-from .policy.radius import same_label_quantile
+from .radius import same_label_quantile
 
 CANDIDATES = 10
 NOISELESS = "noiseless"

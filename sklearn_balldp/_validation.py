@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from .policy.adjacency import LARGEST_ENTRY
+from .rows.projection import LARGEST_ENTRY
 
 #: Public lengths and weights lie between these: products of a few of them, and squares of those,
 #: are ordinary doubles.
@@ -43,6 +43,24 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not (whole and int(value) >= least):
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+
+
+def check_share(name: str, value: Any, *, below_one: bool = False) -> None:
+    """Raise a ValueError unless ``value`` lies in [0, 1], or [0, 1)."""
+    if not (is_real(value) and 0.0 <= value <= 1.0 and not (below_one and value == 1.0)):
+        raise ValueError(f"{name} must lie in [0, 1{')' if below_one else ']'}, got {value!r}.")
+
+
+def check_inside(name: str, value: Any) -> None:
+    """Raise a ValueError unless ``value`` lies strictly between 0 and 1."""
+    if not (is_real(value) and 0.0 < float(value) < 1.0):
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise a ValueError unless ``value`` is a truth value."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {value!r}.")
 
 
 #: float64 first: integer input becomes float64; the other two are read in row blocks.

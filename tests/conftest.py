@@ -4,7 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-import sklearn_balldp.heads.base as base
+from sklearn_balldp.privacy.noise import Noise
 
 matplotlib.use("Agg")
 
@@ -12,7 +12,9 @@ matplotlib.use("Agg")
 @pytest.fixture
 def noise_free(monkeypatch):
     """Make ``fit`` publish the parameters without noise, to see the true minimiser."""
-    monkeypatch.setattr(base, "add_gaussian_noise", lambda values, sigma, random_state: values)
+    monkeypatch.setattr(
+        Noise, "__call__", lambda self, values, sigma: np.array(values, dtype=float)
+    )
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from benchmarks.paper.plan import TABLES
 from benchmarks.speed import timing
 from benchmarks.speed.__main__ import main as speed
 from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor
-from sklearn_balldp.policy.radius import same_label_quantile
+from sklearn_balldp.radius import same_label_quantile
 
 
 @pytest.fixture(scope="module")

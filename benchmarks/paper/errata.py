@@ -4,18 +4,18 @@ import math
 
 import pandas as pd
 
-from sklearn_balldp.privacy.gaussian import delta_from_rho, epsilon_from_rho, rho_from_budget
+from sklearn_balldp.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
 from sklearn_balldp.privacy.sensitivity import gradient_gap, prototype_sensitivity
 
 from . import published
 from .protocol import DATASETS, DELTA
-from .tables import certificate, classic_rho, interval, markdown
+from .tables import certificate, classic_mu, interval, markdown
 
 
 def classic_formula():
     rows = []
     for epsilon in (0.5, 1.0, 4.0, 8.0, 16.0, 32.0):
-        delta = delta_from_rho(classic_rho(epsilon), epsilon)
+        delta = delta_from_mu(classic_mu(epsilon), epsilon)
         rows.append({"epsilon": f"{epsilon:g}", "promised delta": f"{DELTA:.0e}",
                      "true delta": f"{delta:.1e}",
                      "holds": "yes" if delta <= DELTA else "no"})  # fmt: skip
@@ -27,15 +27,15 @@ def classic_formula():
 
 
 def other_radii():
-    classic, exact = classic_rho(2.0), rho_from_budget(2.0, DELTA)
+    classic, exact = classic_mu(2.0), mu_from_budget(2.0, DELTA)
     rows = []
     for ratio in (0.5, 1.0, 2.0, 4.0, 8.0):
         linear = 2.0 * ratio
         rows.append({
             "t / r": f"{ratio:g}", "ε t/r": f"{linear:g}",
-            "true delta, classic noise": f"{delta_from_rho(ratio * classic, linear):.1e}",
-            "true delta, exact noise": f"{delta_from_rho(ratio * exact, linear):.1e}",
-            "epsilon at delta 1e-6, exact noise": f"{epsilon_from_rho(ratio * exact, DELTA):.3f}",
+            "true delta, classic noise": f"{delta_from_mu(ratio * classic, linear):.1e}",
+            "true delta, exact noise": f"{delta_from_mu(ratio * exact, linear):.1e}",
+            "epsilon at delta 1e-6, exact noise": f"{epsilon_from_mu(ratio * exact, DELTA):.3f}",
         })  # fmt: skip
     return (
         "Proposition 3.6 states ε·t/r at another radius t. Its proof goes by the classic formula, "

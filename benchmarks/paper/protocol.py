@@ -26,7 +26,7 @@ from sklearn_balldp import (
     ReconstructionAuditor,
 )
 from sklearn_balldp.datasets import load_embeddings
-from sklearn_balldp.policy.radius import private_quantile, same_label_quantile
+from sklearn_balldp.radius import private_quantile, same_label_quantile
 
 #: The seven datasets of the paper, and how tables call them.
 DATASETS = {

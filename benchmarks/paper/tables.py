@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_balldp.audit.certificates import rero_bound, rero_bound_dp
-from sklearn_balldp.privacy.gaussian import delta_from_rho, rho_from_budget
+from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
 from sklearn_balldp.privacy.sensitivity import gradient_gap, prototype_sensitivity
 
 from . import published, store
@@ -147,10 +147,10 @@ def tradeoff(results):
 
 def certificate(epsilon):
     """Largest success of an informed attacker with ten candidates in the ball."""
-    return rero_bound(1 / N_CANDIDATES, rho_from_budget(epsilon, DELTA))
+    return rero_bound(1 / N_CANDIDATES, mu_from_budget(epsilon, DELTA))
 
 
-def classic_rho(epsilon):
+def classic_mu(epsilon):
     """Rho of the textbook formula's noise, also where the formula is not proved."""
     return epsilon / math.sqrt(2.0 * math.log(1.25 / DELTA))
 
@@ -232,15 +232,15 @@ def calibration():
     """What (epsilon, delta) costs and certifies, without data."""
     rows = []
     for epsilon in EPSILONS:
-        rho, kappa = rho_from_budget(epsilon, DELTA), 1 / N_CANDIDATES
-        classic = classic_rho(epsilon)
+        mu, kappa = mu_from_budget(epsilon, DELTA), 1 / N_CANDIDATES
+        classic = classic_mu(epsilon)
         rows.append({
-            "epsilon": f"{epsilon:g}", "rho": number(rho, 4),
-            "classic formula's rho": number(classic, 4),
-            "its true delta": f"{delta_from_rho(classic, epsilon):.1e}",
-            "certificate": number(rero_bound(kappa, rho), 4),
+            "epsilon": f"{epsilon:g}", "mu": number(mu, 4),
+            "classic formula's mu": number(classic, 4),
+            "its true delta": f"{delta_from_mu(classic, epsilon):.1e}",
+            "certificate": number(rero_bound(kappa, mu), 4),
             "paper": number(published.CERTIFICATES.get(epsilon), 4),
-            "by Rényi": number(rero_bound(kappa, rho, method="rdp"), 4),
+            "by Rényi": number(rero_bound(kappa, mu, method="rdp"), 4),
             "by (epsilon, delta)": number(rero_bound_dp(kappa, epsilon, DELTA), 4),
         })  # fmt: skip
     return pd.DataFrame(rows)
@@ -264,7 +264,7 @@ def radii(results):
 
 def noise(results, epsilon=2.0, policy="q50"):
     """Noise scale of each output-perturbed head: the paper's calibration over this package's."""
-    rho, rows = rho_from_budget(epsilon, DELTA), []
+    mu, rows = mu_from_budget(epsilon, DELTA), []
     for dataset in results.datasets:
         cell = results.radius_of(dataset, policy)
         if cell is None:
@@ -277,9 +277,9 @@ def noise(results, epsilon=2.0, policy="q50"):
             for mode in ("worst", "min", "per_class")
         )
         row = {"data": DATASETS[dataset], "radius": number(radius),
-               "prototypes: paper": f"{worst / rho:.4f}",
-               "ours, smallest class": f"{fewest / rho:.4f}",
-               "ours, largest class": f"{largest / rho:.4f}"}  # fmt: skip
+               "prototypes: paper": f"{worst / mu:.4f}",
+               "ours, smallest class": f"{fewest / mu:.4f}",
+               "ours, largest class": f"{largest / mu:.4f}"}  # fmt: skip
         loss = "logistic" if classes == 2 else "softmax"
         for name, kind in ((loss, loss), ("hinge", "squared_hinge")):
             options = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": True,

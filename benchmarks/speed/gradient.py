@@ -5,10 +5,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import opendp.prelude as dp
 
-from sklearn_balldp import BallDPLogisticRegression
-from sklearn_balldp.privacy.exact_normal import rounded_normal
-from sklearn_balldp.privacy.noise import add_gaussian_noise
+from sklearn_balldp import BallDPLogisticRegression, GradientPerturbation
+from sklearn_balldp.privacy.exact_normal import GRID_EXPONENT, rounded_normal
 
 from ..paper import comparators as other_libraries
 from .timing import embeddings, interleaved, row
@@ -21,7 +21,8 @@ def measure(comparators):
     for n, d, n_classes in SHAPES:
         X, y = embeddings(n, d, n_classes)
         output = BallDPLogisticRegression(2.0, radius=1.2)
-        gradient = BallDPLogisticRegression(2.0, radius=1.2, mechanism="gradient", n_steps=STEPS)
+        descent = GradientPerturbation(n_steps=STEPS)
+        gradient = BallDPLogisticRegression(2.0, radius=1.2, mechanism=descent)
         times = interleaved(
             {
                 "output": lambda head=output, X=X, y=y: head.fit(X, y),
@@ -35,7 +36,7 @@ def measure(comparators):
     times = interleaved(
         {
             "ours": lambda: rounded_normal(n_values),
-            "opendp": lambda: add_gaussian_noise(np.zeros(n_values), 1.0),
+            "opendp": opendp_gaussian(n_values),
             "numpy": lambda: np.random.default_rng().standard_normal(n_values),
         },
         repeats=3,
@@ -46,6 +47,14 @@ def measure(comparators):
               "NumPy's normal (not exact)", times["numpy"])  # fmt: skip
     if comparators:
         yield from _against_opacus(comparators)
+
+
+def opendp_gaussian(n_values):
+    """OpenDP's sampler of as many values, on the same grid."""
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n_values)
+    draw = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=1.0, k=GRID_EXPONENT)
+    return lambda: draw([0.0] * n_values)
 
 
 def _against_opacus(python):

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy.stats import norm
 
-from sklearn_balldp.privacy.gaussian import rho_from_budget
+from sklearn_balldp.privacy.gaussian import mu_from_budget
 
 rng = np.random.default_rng(4)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
@@ -31,17 +31,17 @@ left.set_title("embedding space")
 left.legend(loc="lower left", fontsize=8)
 
 epsilon = 4.0
-rho = rho_from_budget(epsilon, 1e-6)
-x = np.linspace(-3.5, 3.5 + rho, 400)
-for place, colour, text in ((0.0, "C0", "the hidden record"), (rho, "C3", "a candidate")):
+mu = mu_from_budget(epsilon, 1e-6)
+x = np.linspace(-3.5, 3.5 + mu, 400)
+for place, colour, text in ((0.0, "C0", "the hidden record"), (mu, "C3", "a candidate")):
     right.plot(x, norm.pdf(x, place), color=colour)
     right.fill_between(x, norm.pdf(x, place), alpha=0.15, color=colour)
     right.axvline(place, ymax=0.93, color=colour, linewidth=0.8)
     side = "right" if place == 0.0 else "left"
     right.annotate(text, (place, 0.405), ha=side, xytext=(-4 if side == "right" else 4, 0),
                    textcoords="offset points", color=colour, fontsize=9)  # fmt: skip
-right.annotate("", (0.0, 0.06), (rho, 0.06), arrowprops={"arrowstyle": "<->"})
-right.annotate(rf"$\rho = {rho:.2f}$", (rho / 2, 0.075), ha="center")
+right.annotate("", (0.0, 0.06), (mu, 0.06), arrowprops={"arrowstyle": "<->"})
+right.annotate(rf"$\mu = {mu:.2f}$", (mu / 2, 0.075), ha="center")
 right.set_ylim(0, 0.45)
 right.set_yticks([])
 right.set_xlabel("released parameters along one direction, in units of the noise")

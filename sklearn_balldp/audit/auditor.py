@@ -1,38 +1,35 @@
 """ReconstructionAuditor: fit a head, then attack it as an informed adversary would."""
 
 import copy
-import math
-import numbers
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binomtest
 from scipy.stats import t as student
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
-from sklearn.utils import Tags, column_or_1d, get_tags, indexable
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from .._validation import (
+    check_inside,
     check_option,
     check_positive,
     check_whole,
     fit_all_or_nothing,
     is_real,
 )
-from ..heads.base import BaseBallDPClassifier, Problem
-from ..policy.adjacency import ROUNDING
-from ..policy.radius import RadiusPolicy
-from .certificates import check_prior, success_interval
+from ..heads.mechanism import Promise
+from ..privacy.bounds import TranscriptBound
+from .certificates import check_prior
 from .displays import ReconstructionDisplay, fitted_auditor
+from .preparation import Prepared, anchors_of, prepare, stream_of
 from .supports import STRATEGIES, Pool, Support, draw_supports
 from .trials import Setting, SupportAudit, audit_support, hidden_records, simulated_trials
 
@@ -44,8 +41,8 @@ _ATTACKS = {
     "replay": "the attack that replays earlier noise",
     "transfer": "the attack that reads noise off another block",
 }
-# Keeps the auditor's stream apart from that of a head with the same seed.
-_STREAM = int.from_bytes(b"audit", "big")
+# Distances of computed models may exceed the sensitivity by their own rounding.
+_ROUNDING = 1e-6
 
 
 def _estimator_has(name: str) -> Callable[[Any], bool]:
@@ -60,10 +57,6 @@ def _estimator_has(name: str) -> Callable[[Any], bool]:
 
 class FailedGuaranteeWarning(UserWarning):
     """An audit contradicts the guarantee that a release states."""
-
-
-class PooledPreprocessingWarning(UserWarning):
-    """A transformer learns from the private rows: what it gives away is in no guarantee."""
 
 
 class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -129,13 +122,13 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
         Labels.
     report_ : DataFrame
-        One row a trial: repeat, support, hidden record and guess (positions among the support's
+        One row per trial: repeat, support, hidden record and guess (positions among the support's
         candidates), whether the guess succeeded, and the posterior of the truth. For noisy
         gradients the guess is from the whole transcript, and "last_iterate" says whether one from
         the released model alone succeeded. With
         ``noise="mechanism"`` also whether attacks that assume reused noise succeeded.
     supports_ : DataFrame
-        One row a support: anchor (position in ``X``), label, rows in its ball, candidates
+        One row per support: anchor (position in ``X``), label, rows in its ball, candidates
         (positions in the public or, without one, the training rows), kappa, success rate, largest
         distance between a candidate's model and the anchor's in units of the noise, and bounds.
     success_rate_ : float
@@ -196,7 +189,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     In a search, beside accuracy (greater is better, so the measured success is negated):
 
     >>> from sklearn.model_selection import GridSearchCV
-    >>> from sklearn_balldp.audit.auditor import neg_certificate_scorer, neg_success_scorer
+    >>> from sklearn_balldp.audit import neg_certificate_scorer, neg_success_scorer
     >>> search = GridSearchCV(
     ...     auditor,
     ...     {"estimator__epsilon": [2.0, 8.0]},
@@ -248,18 +241,16 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        for name, least in (("n_candidates", 2), ("n_supports", 1), ("n_draws", 1),
-                            ("n_repeats", 1)):  # fmt: skip
+        least_of = {"n_candidates": 2, "n_supports": 1, "n_draws": 1, "n_repeats": 1}
+        for name, least in least_of.items():
             check_whole(name, getattr(self, name), least)
         check_option("support", self.support, STRATEGIES)
         check_option("candidate_labels", self.candidate_labels, ("same", "any"))
         check_option("noise", self.noise, ("simulated", "mechanism"))
         if self.radius is not None:
             check_positive("radius", self.radius, " or None for the release's radius")
-        for name in ("confidence", "holdout"):
-            value = getattr(self, name)
-            if not (is_real(value) and 0.0 < value < 1.0):
-                raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
+        check_inside("confidence", self.confidence)
+        check_inside("holdout", self.holdout)
         if not (is_real(self.eta) and self.eta >= 0.0):
             raise ValueError(f"eta must be a non-negative number, got {self.eta!r}.")
         check_prior(self.prior, self.n_candidates)
@@ -314,76 +305,37 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self, X: ArrayLike, y: ArrayLike, X_public: ArrayLike | None, y_public: ArrayLike | None
     ) -> dict[str, Any]:
         self._check_parameters()
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
-        y = column_or_1d(y, warn=True)
-        X, y = indexable(X, y)
-        if (X_public is None) != (y_public is None):
-            raise ValueError("X_public and y_public go together: pass both or neither.")
-        rng = _stream(self.random_state)
-        transformers, head, frozen = _parts(self.estimator)
-        position = np.arange(len(y))
-        pool_position = None
-        if X_public is None:
-            if frozen:
-                raise ValueError(
-                    "X_public=None: a frozen estimator was fitted on all of X, so candidates must "
-                    "come from elsewhere; pass X_public and y_public."
-                )
-            public_labels = not head.protect_labels
-            position, pool_position = _hold_out(y, float(self.holdout), public_labels, rng)
-            X_public, y_public = _take(X, pool_position), y[pool_position]
-            X, y = _take(X, position), y[position]
-        X_public, y_public = indexable(X_public, column_or_1d(y_public, warn=True))
-
-        if frozen:
-            check_is_fitted(head)
-            X = X if transformers is None else transformers.transform(X)
-        elif transformers is not None:
-            _warn_of_pooling(transformers)
-            transformers = clone(transformers)
-            X = transformers.fit_transform(X, y)
-        if transformers is not None:
-            X_public = transformers.transform(X_public)
-        if not frozen:
-            head = clone(head)
-            # Rows held out of the private ones are no public reference for a radius policy.
-            reference = (
-                {} if pool_position is not None else {"X_public": X_public, "y_public": y_public}
-            )
-            head.fit(X, y, **reference)
-
-        setting = self._setting(head, X, y)
-        name = "X_public" if pool_position is None else "holdout"
-        pool, kept = _pool(head, X_public, y_public, name)
-        supports, n_passed_over = self._draw_supports(setting, pool, rng)
+        rng = stream_of(self.random_state)
+        prepared = prepare(
+            self.estimator, X, y, X_public, y_public, holdout=float(self.holdout), rng=rng
+        )
+        head = prepared.head
+        setting = self._setting(prepared)
+        supports, n_passed_over = self._draw_supports(setting, prepared.pool, rng)
         results = self._audit(setting, [support for _, support in supports], rng)
 
         summaries, trials = [], []
         for i, ((repeat, support), result) in enumerate(zip(supports, results, strict=True)):
-            candidates = kept[support.positions]
-            if pool_position is not None:
-                candidates = pool_position[candidates]
             place = {
                 "repeat": repeat,
                 "support": i,
-                "anchor": int(position[support.anchor]),
+                "anchor": int(prepared.position[support.anchor]),
                 "label": head.classes_[setting.problem.codes[support.anchor]],
-                "candidates": tuple(candidates.tolist()),
+                "candidates": tuple(prepared.pool_position[support.positions].tolist()),
             }
             summaries.append({**place, **result.summary})
             trials.append(_placed(result.trials, repeat, i))
         table, report = pd.DataFrame(summaries), pd.concat(trials, ignore_index=True)
 
         fitted: dict[str, Any] = {
-            "estimator_": self.estimator if frozen else _joined(self.estimator, transformers, head),
+            "estimator_": prepared.estimator,
             "classes_": head.classes_,
             "report_": report,
             "supports_": table,
             "n_passed_over_": n_passed_over,
             "success_rate_": float(report["success"].mean()),
             "baseline_": _mean(table["kappa"]),
-            "training_rows_": position,
+            "training_rows_": prepared.position,
             "certificate_": _certificate(table),
             "_supports_": results,
             "_setting_": (setting.weights, setting.uniform),
@@ -402,31 +354,36 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             for name, attack in _ATTACKS.items()
             if name in report and _convicts(report[name].dropna(), stated)
         ]
-        if (table["distance"] > table["rho"] * (1.0 + ROUNDING)).any():
+        if (table["distance"] > table["mu"] * (1.0 + _ROUNDING)).any():
             failures.append("candidate models lie further apart than the sensitivity allows")
         fitted["failures_"] = tuple(failures)
         fitted["guarantee_holds_"] = not failures
         return fitted
 
-    def _setting(self, head: BaseBallDPClassifier, X: Any, y: NDArray[Any]) -> Setting:
+    def _setting(self, prepared: Prepared) -> Setting:
+        head, problem = prepared.head, prepared.problem
         release = head.release_
         if self.candidate_labels == "any" and release.labels != "protected":
             raise ValueError(
                 "candidate_labels='any': labels and counts of this release are public, so the "
                 "adversary knows the missing label; use 'same', or protect_labels=True."
             )
-        problem, left_in = _completed(head, head._known(X, y))
         if self.noise == "mechanism":
             # Trials would advance a generator that the released model holds.
             head = copy.deepcopy(head)
         labels = "protected" if self.candidate_labels == "any" else "public"
+        mechanism = head._released_by()
+        if mechanism.adaptive and not isinstance(release.bound, TranscriptBound):
+            raise ValueError(
+                f"mechanism {mechanism.name}: of adaptive ones only descents can be audited; state "
+                "adaptive=False if no noisy value decides where a later one is taken."
+            )
+        promise = Promise(release.bound, release.sensitivity, release.sigma, release.tol)
         return Setting(
             head=head,
             problem=problem,
-            left_in=left_in,
-            neighbours=None
-            if release.mechanism == "gradient"
-            else head._neighbours(problem, release.bound),
+            left_in=prepared.left_in,
+            neighbours=None if mechanism.adaptive else mechanism.neighbours(problem, promise),
             guarantee=release.guarantee(self.radius, labels),
             weights=check_prior(self.prior, self.n_candidates),
             uniform=self.prior is None,
@@ -440,7 +397,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     ) -> tuple[list[tuple[int, Support]], int]:
         """Supports of every repeat, with its number, and how many anchors were passed over."""
         problem = setting.problem
-        anchors = _anchors(setting)
+        anchors = anchors_of(setting.head, problem, setting.left_in)
         drawn: list[tuple[int, Support]] = []
         n_passed_over = 0
         for repeat in range(self.n_repeats):
@@ -504,7 +461,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 "a further trial on noisy gradients is a run over all records; set n_draws before "
                 "fit instead."
             )
-        rng = _stream(random_state)
+        rng = stream_of(random_state)
         weights, uniform = self._setting_
         shares = np.diff(np.linspace(0, n_trials, len(self._supports_) + 1).astype(int))
         frames = []
@@ -640,162 +597,6 @@ def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     return -float(fitted_auditor(auditor).certificate_["direct"])
 
 
-def _stream(random_state: Any) -> np.random.Generator:
-    """A generator apart from the one that a head would make of the same seed."""
-    if random_state is None:
-        return np.random.default_rng()
-    if isinstance(random_state, np.random.Generator):
-        random_state = int(random_state.integers(2**63))
-    elif isinstance(random_state, np.random.RandomState):
-        random_state = int(random_state.randint(2**31))
-    if isinstance(random_state, numbers.Integral) and random_state >= 0:
-        return np.random.default_rng([int(random_state), _STREAM])
-    raise ValueError(
-        "random_state must be None, a non-negative integer, a Generator or a RandomState; got "
-        f"{random_state!r}."
-    )
-
-
-def _parts(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, bool]:
-    """Transformers (or None), head, and whether they are frozen."""
-    frozen = isinstance(estimator, FrozenEstimator)
-    model = estimator.estimator if frozen else estimator
-    transformers = None
-    if isinstance(model, Pipeline):
-        transformers = model[:-1] if len(model.steps) > 1 else None
-        model = model.steps[-1][1]
-    if not isinstance(model, BaseBallDPClassifier):
-        raise ValueError(
-            "estimator must be a Ball-DP head, a Pipeline whose last step is one, or either in a "
-            "FrozenEstimator (freeze the whole Pipeline, and nest none); got "
-            f"{type(model).__name__}."
-        )
-    return transformers, model, frozen
-
-
-def _warn_of_pooling(transformers: Pipeline) -> None:
-    """Name the steps that learn from the rows; frozen ones and row-wise ones do not."""
-    learning = [
-        name
-        for name, step in transformers.steps
-        if not isinstance(step, (str, type(None), FrozenEstimator, RadiusPolicy))
-        and get_tags(step).requires_fit
-    ]
-    if learning:
-        warnings.warn(
-            f"the step(s) {', '.join(learning)} learn from the private rows, so that one record "
-            "moves every row: neither the guarantee nor this audit covers that. Use steps that "
-            "map each row on its own, or fit them on public rows and freeze them.",
-            PooledPreprocessingWarning,
-            stacklevel=6,
-        )
-
-
-def _joined(estimator: Any, transformers: Pipeline | None, head: BaseBallDPClassifier) -> Any:
-    """The fitted estimator, in the form of the one given."""
-    if not isinstance(estimator, Pipeline):
-        return head
-    steps = [] if transformers is None else list(transformers.steps)
-    options = estimator.get_params(deep=False)
-    options["steps"] = [*steps, (estimator.steps[-1][0], head)]
-    return Pipeline(**options)
-
-
-def _take(X: Any, position: NDArray[np.intp]) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[position]
-    if hasattr(X, "shape"):
-        return X[position]
-    return [X[i] for i in position]
-
-
-def _hold_out(
-    y: NDArray[Any], share: float, by_class: bool, rng: np.random.Generator
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Positions to train on and to draw candidates from, a function of labels at most.
-
-    Private labels may not steer the split: a label change would move other records.
-    """
-    order = rng.permutation(len(y))
-    if not by_class:
-        n_held = int(share * len(y))
-        return np.sort(order[n_held:]), np.sort(order[:n_held])
-    held = np.zeros(len(y), dtype=bool)
-    try:
-        codes = np.unique(y[order], return_inverse=True)[1]
-    except TypeError:
-        raise ValueError("y mixes labels of types that cannot be compared; use one type.") from None
-    for code in range(codes.max(initial=-1) + 1):
-        members = order[codes == code]
-        # Every class of two or more has candidates, and keeps a record to train on.
-        n_held = min(len(members) - 1, math.ceil(share * len(members)))
-        held[members[:n_held]] = True
-    return np.flatnonzero(~held), np.flatnonzero(held)
-
-
-def _pool(
-    head: BaseBallDPClassifier, X_public: Any, y_public: NDArray[Any], name: str
-) -> tuple[Pool, NDArray[np.intp]]:
-    """Records that candidates are drawn from, and their positions; unknown labels are left out."""
-    known = np.flatnonzero(np.isin(y_public, head.classes_))
-    if len(known) == 0:
-        raise ValueError(
-            f"{name} holds no label of the model; pass public rows of its classes as X_public, "
-            "or keep more rows back (holdout)."
-        )
-    try:
-        public = head._known(_take(X_public, known), y_public[known])
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    return Pool(public.X, public.codes, public.norm_bound), known
-
-
-def _completed(head: BaseBallDPClassifier, problem: Problem) -> tuple[Problem, int | None]:
-    """The problem with as many records as the release; a place to fill when one is missing."""
-    expected = head.release_.n_samples
-    n_samples = len(problem.X)
-    if n_samples not in (expected, expected - 1):
-        raise ValueError(
-            f"X has {n_samples} records, but the model was fitted on {expected}: pass those "
-            "records, or all of them but one."
-        )
-    missing = _missing(head, problem.codes)
-    if missing is not None and not (missing.min() >= 0 and missing.sum() == expected - n_samples):
-        raise ValueError(
-            "y contradicts the public class counts of the model (class_counts_): pass the records "
-            "it was fitted on, with their labels, or all of them but one."
-        )
-    if n_samples == expected:
-        return problem, None
-    X = np.concatenate([problem.X, problem.X[:1]])
-    codes = np.concatenate([problem.codes, problem.codes[:1]])
-    return replace(problem, X=X, codes=codes), n_samples
-
-
-def _missing(head: BaseBallDPClassifier, codes: NDArray[np.intp]) -> NDArray[np.intp] | None:
-    """Records that the public class counts hold beyond these ones, class by class."""
-    counts = getattr(head, "class_counts_", None)
-    return None if counts is None else counts - np.bincount(codes, minlength=len(counts))
-
-
-def _anchors(setting: Setting) -> NDArray[np.intp]:
-    """Positions of the records whose place may be hidden, or that may lie near the missing one."""
-    if setting.left_in is None:
-        return np.arange(len(setting.problem.X))
-    known = setting.problem.codes[: setting.left_in]
-    missing = _missing(setting.head, known)
-    if missing is None:
-        return np.arange(setting.left_in)
-    # Public counts tell the class of the missing record.
-    anchors = np.flatnonzero(known == int(np.argmax(missing)))
-    if len(anchors) == 0:
-        raise ValueError(
-            "the missing record is the only one of its class, so no known record can stand for "
-            "its place; pass all records of the model."
-        )
-    return anchors
-
-
 def _placed(trials: pd.DataFrame, repeat: int, support: int) -> pd.DataFrame:
     trials.insert(0, "repeat", repeat)
     trials.insert(1, "support", support)
@@ -814,7 +615,8 @@ def _mean(values: pd.Series) -> float:
 
 
 def _binomial(success: pd.Series, confidence: float) -> tuple[float, float]:
-    return success_interval(float(success.sum()), len(success), confidence)
+    interval = binomtest(int(success.sum()), len(success)).proportion_ci(confidence, "exact")
+    return float(interval.low), float(interval.high)
 
 
 def _convicts(success: pd.Series, stated: float) -> bool:

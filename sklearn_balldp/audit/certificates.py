@@ -23,9 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import beta
 
-from ..privacy.gaussian import epsilon_from_rho, gaussian_power, rho_from_budget
+from ..privacy.gaussian import epsilon_from_mu, gaussian_power, mu_from_budget
 
 Array = NDArray[np.float64]
 METHODS = ("direct", "rdp")
@@ -139,19 +138,19 @@ def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
     return min(1.0, math.exp(epsilon) * kappa + delta)
 
 
-def rero_bound(kappa: float, rho: float, *, method: str = "direct") -> float:
-    r"""Reconstruction bound of a rho-GDP Gaussian release.
+def rero_bound(kappa: float, mu: float, *, method: str = "direct") -> float:
+    r"""Reconstruction bound of a mu-GDP Gaussian release.
 
     Parameters
     ----------
     kappa : float
         Success probability of the best blind guess.
-    rho : float
+    mu : float
         Sensitivity over noise scale, at a radius that covers the candidates from one admissible
         record.
     method : {"direct", "rdp"}, default="direct"
-        "direct": :math:`\Phi(\Phi^{-1}(\kappa) + \rho)`. "rdp": the best Renyi order,
-        :math:`\exp(-(\sqrt{\ln(1/\kappa)} - \rho/\sqrt2)_+^2)`, never below "direct".
+        "direct": :math:`\Phi(\Phi^{-1}(\kappa) + \mu)`. "rdp": the best Renyi order,
+        :math:`\exp(-(\sqrt{\ln(1/\kappa)} - \mu/\sqrt2)_+^2)`, never below "direct".
 
     Returns
     -------
@@ -165,16 +164,16 @@ def rero_bound(kappa: float, rho: float, *, method: str = "direct") -> float:
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}.")
-    direct = gaussian_power(kappa, rho)
-    if method == "direct" or kappa in (0.0, 1.0) or math.isinf(rho):
+    direct = gaussian_power(kappa, mu)
+    if method == "direct" or kappa in (0.0, 1.0) or math.isinf(mu):
         return direct
-    # Optimal order alpha* = sqrt(2 ln(1 / kappa)) / rho, above 1 or the bound is trivial.
-    room = math.sqrt(math.log(1.0 / kappa)) - rho / math.sqrt(2.0)
+    # Optimal order alpha* = sqrt(2 ln(1 / kappa)) / mu, above 1 or the bound is trivial.
+    room = math.sqrt(math.log(1.0 / kappa)) - mu / math.sqrt(2.0)
     return 1.0 if room <= 0.0 else math.exp(-(room**2))
 
 
-def rho_from_certificate(gamma: float, kappa: float) -> float:
-    r"""Largest rho whose direct certificate is at most ``gamma``.
+def mu_from_certificate(gamma: float, kappa: float) -> float:
+    r"""Largest mu whose direct certificate is at most ``gamma``.
 
     Parameters
     ----------
@@ -199,12 +198,12 @@ def rho_from_certificate(gamma: float, kappa: float) -> float:
             f"gamma={gamma!r} must lie between the blind guess kappa={kappa!r} and 1: no release "
             "lowers the risk below a blind guess."
         )
-    rho = max(0.0, float(ndtri(gamma) - ndtri(kappa)))
+    mu = max(0.0, float(ndtri(gamma) - ndtri(kappa)))
     step = 2.0**-50
-    while rho > 0.0 and gaussian_power(kappa, rho) > gamma:
-        rho *= max(0.0, 1.0 - step)
+    while mu > 0.0 and gaussian_power(kappa, mu) > gamma:
+        mu *= max(0.0, 1.0 - step)
         step *= 2.0
-    return rho
+    return mu
 
 
 def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
@@ -245,15 +244,15 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
     >>> round(head.release_.certificate(kappa=1 / 10), 4)
     0.2
     """
-    # epsilon_from_rho rounds up by its margin; step back so that the calibration stays below.
-    rho = rho_from_certificate(gamma, kappa)
-    epsilon = epsilon_from_rho(rho, delta)
+    # epsilon_from_mu rounds up by its margin; step back so that the calibration stays below.
+    mu = mu_from_certificate(gamma, kappa)
+    epsilon = epsilon_from_mu(mu, delta)
     if epsilon == 0.0:
         raise ValueError(
             f"delta={delta!r} alone allows a success above gamma={gamma!r}; choose a smaller delta."
         )
     step = 1e-12
-    while rho_from_budget(epsilon, delta) > rho:
+    while mu_from_budget(epsilon, delta) > mu:
         epsilon *= 1.0 - step
         step *= 2.0
     return epsilon
@@ -445,42 +444,6 @@ class Estimate:
     high: float
     n_draws: int
     confidence: float
-
-
-def success_interval(
-    successes: float, trials: int, confidence: float = 0.95
-) -> tuple[float, float]:
-    """Exact binomial (Clopper-Pearson) interval of a success probability.
-
-    Parameters
-    ----------
-    successes : float
-        Number of successes.
-    trials : int
-        Number of independent trials.
-    confidence : float, default=0.95
-        Coverage, at least.
-
-    Returns
-    -------
-    low : float
-        Lower end of the interval.
-    high : float
-        Upper end.
-
-    Raises
-    ------
-    ValueError
-        If the counts or the confidence are out of range.
-    """
-    if not (trials >= 1 and 0 <= successes <= trials):
-        raise ValueError(f"successes={successes!r} must lie between 0 and trials={trials!r}.")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
-    tail = (1.0 - confidence) / 2.0
-    low = beta.ppf(tail, successes, trials - successes + 1) if successes > 0 else 0.0
-    high = beta.isf(tail, successes + 1, trials - successes) if successes < trials else 1.0
-    return float(low), float(high)
 
 
 def bayes_success(

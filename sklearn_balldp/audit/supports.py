@@ -7,8 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from ..policy.adjacency import ROUNDING, project_onto_ball
-from ..policy.radius import SCIPY_NAMES
+from ..radius import SCIPY_NAMES
+from ..rows import project_onto_ball
+
+# Rows nearer than this, in units of their length, are one record.
+_SAME = 1e-6
 
 Rows = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -159,7 +162,7 @@ def candidates_in_ball(
     rows, same = (pool, same) if whole else (pool[positions], same[positions])
     distance = distances(rows, anchor[None], metric)[:, 0]
     # The anchor's own row is no candidate; under another label it is another record.
-    other = ~same | (distance > ROUNDING * max(radius, float(np.linalg.norm(anchor))))
+    other = ~same | (distance > _SAME * max(radius, float(np.linalg.norm(anchor))))
     positions, distance, same = positions[other], distance[other], same[other]
     near = (distance <= radius) | ~same
     found, total = int(near.sum()), len(near)
@@ -215,7 +218,7 @@ def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
 def _near_duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
     repeated = np.zeros(len(rows), dtype=bool)
     squares = np.vecdot(rows, rows)
-    tolerance = ROUNDING * math.sqrt(float(squares.max(initial=0.0)))
+    tolerance = _SAME * math.sqrt(float(squares.max(initial=0.0)))
     # Equal rows have equal projections: only neighbours in that order need a look.
     direction = np.random.default_rng(0).standard_normal(rows.shape[1])
     keys = rows @ (direction / np.linalg.norm(direction))

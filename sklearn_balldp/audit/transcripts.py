@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from ..heads.base import Problem
-from ..heads.convex import BaseMinimizerClassifier, mean_gradient
-from ..heads.descent import Iterates
-from ..heads.gradients import MeanGradient, clip_residuals
-from ..heads.objectives import LOSSES
-from ..heads.solver import SINGLE_BLAS_THREAD
-from ..policy.adjacency import project_onto_ball
-from ..privacy.transcript import TranscriptBound
+from ..heads.base import BaseBallDPClassifier
+from ..heads.descent import Iterates, mean_gradient
+from ..heads.gradients import MeanGradient
+from ..heads.mechanism import PrivateProblem
+from ..losses import clip_residuals
+from ..privacy.bounds import TranscriptBound
+from ..rows import SINGLE_BLAS_THREAD, project_onto_ball
 from .certificates import check_prior
 
 Array = NDArray[np.float64]
@@ -51,10 +50,10 @@ class Suspects:
         self, rows: NDArray[np.floating], codes: Positions, bound: TranscriptBound
     ) -> None:
         inside = project_onto_ball(rows.astype(np.float64), bound.norm_bound)
-        constants = np.full((len(rows), bound.n_columns - rows.shape[1]), bound.constant)
+        constants = np.full((len(rows), bound.shape[1] - rows.shape[1]), bound.constant)
         self.rows = np.hstack([inside, constants])
         self.squares = np.vecdot(self.rows, self.rows)
-        self._codes, self._clip, self._loss = codes, bound.clip, LOSSES[bound.loss]()
+        self._codes, self._clip, self._loss = codes, bound.descent.clip, bound.kind
 
     def residuals(self, thetas: Array) -> NDArray[np.floating]:
         """Residuals, of shape (n_suspects, n_runs, n_scores)."""
@@ -86,8 +85,8 @@ class TranscriptTrials:
     Parameters
     ----------
     head : estimator
-        Fitted head with ``mechanism="gradient"``.
-    problem : Problem
+        Fitted head with noise on gradients.
+    problem : PrivateProblem
         All records, one of which marks the place of the missing one.
     left_out : int
         Its position.
@@ -99,27 +98,26 @@ class TranscriptTrials:
 
     def __init__(
         self,
-        head: BaseMinimizerClassifier,
-        problem: Problem,
+        head: BaseBallDPClassifier,
+        problem: PrivateProblem,
         left_out: int,
         rows: NDArray[np.floating],
         codes: Positions,
     ) -> None:
-        self._head, self._release = head, head.release_
-        self._bound: TranscriptBound = head.release_.bound
+        self._head = head
+        self._bound: Any = head.release_.bound
         self._n_samples, self._alpha = len(problem.X), problem.alpha
         self._known = known_gradients(problem, self._bound, left_out)
         self._suspects = Suspects(rows, codes, self._bound)
 
     def _iterates(self, n_runs: int) -> Iterates:
-        descent, precision = self._release.descent, self._known.X.dtype
-        return Iterates(n_runs, descent, self._bound, self._alpha, precision)
+        return Iterates(n_runs, self._bound, self._alpha, self._known.X.dtype)
 
     def noiseless(self) -> Array:
         """Models that a descent without noise gives with each candidate."""
         places = np.arange(1, len(self._suspects.rows))
         iterates = self._iterates(len(places))
-        for _ in range(self._bound.n_steps):
+        for _ in range(self._bound.descent.n_steps):
             residuals = self._suspects.residuals(iterates.thetas)
             iterates.advance(self._noiseless(iterates.thetas, residuals, places))
         return iterates.released()
@@ -156,7 +154,7 @@ class TranscriptTrials:
             (n_trials, n_candidates). "distance": the largest over the trial's candidates, of
             their transcripts from the anchor's in units of the noise.
         """
-        size = max(1, _RUN_VALUES // self._bound.n_values)
+        size = max(1, _RUN_VALUES // self._bound.step_values)
         with SINGLE_BLAS_THREAD:
             models = self.noiseless()
             parts = [
@@ -176,25 +174,21 @@ class TranscriptTrials:
         suspects, bound, n_samples = self._suspects, self._bound, self._n_samples
         places, n_runs = target + 1, len(target)
         iterates = self._iterates(n_runs)
-        streams = [self._head._noise_stream() for _ in target if mechanism]
+        streams = [self._head._noise() for _ in target if mechanism]
         with np.errstate(divide="ignore"):
             prior = np.log(weights)
         shape = (n_runs, len(suspects.rows))
         seen, replayed, apart = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         noise_square = np.zeros(n_runs)
         before: tuple[Array, Array] | None = None
-        for _ in range(bound.n_steps):
+        for _ in range(bound.descent.n_steps):
             thetas = iterates.thetas
-            sigma = np.array([bound.sigma(t, self._known.rounding(t)) for t in thetas])
+            sigma = np.array([bound.step(t, self._known.rounding(t))[1] for t in thetas])
             residuals = suspects.residuals(thetas)
             noiseless = self._noiseless(thetas, residuals, places)
             if mechanism:
-                gradients = np.stack(
-                    [
-                        self._head._add_step_noise(*step)
-                        for step in zip(noiseless, sigma.tolist(), streams, strict=True)
-                    ]
-                )
+                steps = zip(streams, noiseless, sigma.tolist(), strict=True)
+                gradients = np.stack([noise(gradient, scale) for noise, gradient, scale in steps])
             else:
                 noise = rng.standard_normal(noiseless.shape)
                 gradients = noiseless + sigma[:, None, None] * noise
@@ -212,7 +206,7 @@ class TranscriptTrials:
             before = (excess, shares)
             iterates.advance(gradients)
         logs = {"map": seen[:, 1:], "last_iterate": self._released(iterates, models, noise_square)}
-        if mechanism and bound.n_steps > 1:
+        if mechanism and bound.descent.n_steps > 1:
             logs["replay"] = replayed[:, 1:]
         found = {name: _normalised(log + prior) for name, log in logs.items()}
         return {**found, "distance": np.sqrt(apart[:, 1:].max(axis=1))}
@@ -222,7 +216,7 @@ class TranscriptTrials:
 
         Noise counts as if nothing pulled it back, equally in all directions.
         """
-        descent = self._release.descent
+        descent = self._bound.descent
         scale = descent.learning_rate / (1.0 - descent.momentum) * np.sqrt(noise_square)
         centre = models.mean(axis=0)
         points = (models - centre).reshape(len(models), -1)
@@ -244,7 +238,7 @@ def transcript_log_posterior(
     Parameters
     ----------
     head : estimator
-        Fitted with ``mechanism="gradient"`` and ``keep_transcript=True``.
+        Fitted with ``GradientPerturbation(keep_transcript=True)``.
     X_known : array-like of shape (n_samples - 1, n_features)
         Every other record.
     y_known : array-like of shape (n_samples - 1,)
@@ -268,7 +262,7 @@ def transcript_log_posterior(
     """
     if not hasattr(head, "transcript_"):
         raise ValueError(
-            "head keeps no transcript_; fit it with mechanism='gradient', keep_transcript=True."
+            "head keeps no transcript_; fit it with GradientPerturbation(keep_transcript=True)."
         )
     known, candidates = head._known(X_known, y_known), head._known(X, y)
     transcript, bound = head.transcript_, head.release_.bound
@@ -280,10 +274,10 @@ def transcript_log_posterior(
         )
     suspects = Suspects(candidates.X, candidates.codes, bound)
     log = np.zeros(len(candidates.X))
-    size = max(1, _RUN_VALUES // bound.n_values)
+    size = max(1, _RUN_VALUES // bound.step_values)
     with SINGLE_BLAS_THREAD:
         gradients = mean_gradient(known, bound)
-        for i in range(0, bound.n_steps, size):
+        for i in range(0, bound.descent.n_steps, size):
             steps = slice(i, i + size)
             thetas, sigma = transcript.iterates[steps], transcript.sigma[steps, None, None]
             base = gradients(thetas) * (n_samples - 1) / n_samples
@@ -295,15 +289,10 @@ def transcript_log_posterior(
     return _normalised(log[None])[0]
 
 
-def known_gradients(problem: Problem, bound: TranscriptBound, left_out: int) -> MeanGradient:
+def known_gradients(problem: PrivateProblem, bound: TranscriptBound, left_out: int) -> MeanGradient:
     """Mean gradients of all records but one."""
-    known = Problem(
-        np.delete(problem.X, left_out, axis=0),
-        np.delete(problem.codes, left_out),
-        problem.classes,
-        problem.alpha,
-        problem.norm_bound,
-        problem.radius,
+    known = problem.with_rows(
+        np.delete(problem.X, left_out, axis=0), np.delete(problem.codes, left_out)
     )
     return mean_gradient(known, bound)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..heads.base import BaseBallDPClassifier, Neighbours, Problem
+from ..heads.base import BaseBallDPClassifier
+from ..heads.mechanism import Neighbours, PrivateProblem
 from ..privacy.gaussian import gaussian_power
 from ..privacy.release import Guarantee
-from .attacks import decode, log_posterior
 from .certificates import (
     baseline,
     bayes_success,
@@ -22,6 +22,7 @@ from .certificates import (
     span_coordinates,
     support_bound,
 )
+from .identification import decode, log_posterior
 from .supports import Support, distances
 from .transcripts import TranscriptTrials
 
@@ -40,12 +41,12 @@ class Setting:
     ----------
     head : BaseBallDPClassifier
         Fitted head.
-    problem : Problem
+    problem : PrivateProblem
         As many records as the release; the known ones and one to leave out.
     left_in : int or None
         Position that only marks the place of the hidden record; None leaves out each anchor.
-    neighbours : callable or None
-        Noiseless models with one record replaced (``head._neighbours``); None for noisy gradients.
+    neighbours : Neighbours or None
+        Noiseless values with one record replaced; None for noisy gradients.
     guarantee : Guarantee
         What the release states at the distance of the candidates.
     weights : ndarray of shape (n_candidates,)
@@ -61,7 +62,7 @@ class Setting:
     """
 
     head: BaseBallDPClassifier
-    problem: Problem
+    problem: PrivateProblem
     left_in: int | None
     neighbours: Neighbours | None
     guarantee: Guarantee
@@ -127,9 +128,9 @@ def audit_support(setting: Setting, support: Support, rng: np.random.Generator) 
         "kappa": kappa,
         "success_rate": float(trials["success"].mean()),
         "distance": found["distance"],
-        "rho": guarantee.rho,
+        "mu": guarantee.mu,
         "dp_bound": rero_bound_dp(kappa, guarantee.epsilon, guarantee.delta),
-        "rdp_bound": rero_bound(kappa, guarantee.rho_total, method="rdp"),
+        "rdp_bound": rero_bound(kappa, guarantee.mu_total, method="rdp"),
         "direct_bound": guarantee.certificate(kappa),
         "anchor_bound": _power(kappa, found["anchor"]),
         "ball_bound": _power(kappa, found["ball"]),
@@ -163,8 +164,10 @@ def _audit_models(
     """Trials, distances and bounds of noise on parameters; candidate models."""
     if setting.neighbours is None:
         raise RuntimeError("noisy gradients have no candidate models.")
-    models = setting.neighbours(*_suspects(setting, support))
-    sigma = np.reshape(setting.head.release_.sigma, (-1,) + (1,) * (models.ndim - 2))
+    models, sigma = (
+        setting.neighbours.models(*_suspects(setting, support)),
+        setting.neighbours.sigma,
+    )
     points = span_coordinates(scaled_models(models, sigma))
     anchor, points = points[0], points[1:]
     distance = float(np.linalg.norm(points - anchor, axis=1).max())
@@ -178,7 +181,7 @@ def _audit_models(
     # The shares of the support bound add up to one for exact identification only.
     exact = math.nan if near is not None else support_bound(points, 1.0, setting.weights, centre)
     if setting.mechanism:
-        trials = released_trials(setting, models[1:], target, near)
+        trials = released_trials(setting, models[1:], sigma, target, near)
     else:
         trials = simulated_trials(points, target, setting.weights, near, rng)
     found = {
@@ -246,7 +249,11 @@ def simulated_trials(
 
 
 def released_trials(
-    setting: Setting, models: Array, target: Positions, near: NDArray[np.bool_] | None
+    setting: Setting,
+    models: Array,
+    sigma: ArrayLike,
+    target: Positions,
+    near: NDArray[np.bool_] | None,
 ) -> pd.DataFrame:
     """Attacks on releases by the head's own sampler, one a trial.
 
@@ -255,15 +262,15 @@ def released_trials(
     share. Against independent noise both do worse than the MAP attack.
     """
     head, weights = setting.head, setting.weights
-    sigma = np.reshape(head.release_.sigma, (-1,) + (1,) * (models.ndim - 2))
+    sigma = np.broadcast_to(np.asarray(sigma, dtype=np.float64), models.shape[1:])
     spread = np.ptp(models, axis=0).reshape(models.shape[1], -1).max(axis=1)
-    noisy = np.broadcast_to(sigma, models.shape[1:])[:, 0] > 0.0
+    noisy = sigma.reshape(len(sigma), -1)[:, 0] > 0.0
     shared = np.flatnonzero((spread == 0.0) & noisy)
     logs: dict[str, list[Array]] = {"map": [], "replay": [], "transfer": []}
     used: dict[str, list[int]] = {"map": [], "replay": [], "transfer": []}
     previous = None
     for trial, truth in enumerate(target):
-        released = head._add_noise(models[truth], head.release_.sigma)
+        released = head._noise()(models[truth], sigma)
         scale = np.where(sigma > 0.0, sigma, 1.0)
         noise = (released - models[truth]) / scale
         guesses = {"map": 0.0, "replay": previous}

@@ -1,10 +1,10 @@
-"""The one fit template of every head: rows -> bound -> noise scale -> parameters -> release."""
+"""The one fit template of every head: a promise, the charge, the run, the release."""
 
+import contextlib
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,78 +17,40 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._validation import (
     all_finite,
+    check_flag,
+    check_inside,
     check_option,
     check_positive,
     fit_all_or_nothing,
-    is_real,
     validated,
 )
 from .._version import __version__
-from ..policy.adjacency import (
-    METRICS,
-    ball_factors,
-    clip_entries,
-    euclidean_radius,
-    full_radius,
-    full_radius_in,
-    map_row_ranges,
-    row_blocks,
-)
-from ..policy.radius import ChosenRadius, RadiusPolicy, choose_radius
-from ..privacy.gaussian import classic_rho, delta_from_rho, rho_from_budget
-from ..privacy.ledger import CountedMixin, charged
-from ..privacy.noise import add_gaussian_noise, check_random_state, grid_slack, sampler_name
-from ..privacy.release import Release, rho_of, total_epsilon
-from ..privacy.sensitivity import as_float_or_tuple
-from .solver import SINGLE_BLAS_THREAD
-
-Neighbours = Callable[[int, NDArray[np.floating], NDArray[np.intp]], NDArray[np.float64]]
-
+from ..accounting.ledger import CountedMixin, charged
+from ..adjacency import METRICS, euclidean_radius, full_radius, full_radius_in
+from ..privacy.gaussian import delta_from_mu
+from ..privacy.noise import Noise, check_random_state
+from ..privacy.release import Release, total_epsilon
+from ..radius import ChosenRadius, RadiusPolicy, choose_radius
+from ..rows import SINGLE_BLAS_THREAD, ball_factors, clip_entries, map_row_ranges, row_blocks
+from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
 
 _RADIUS_ASSUMPTIONS = {
     "reference": ("the radius was read off public reference rows",),
     "declared": ("the radius, a quantile of the private rows, is declared public",),
     "private": ("the radius, a private quantile, is spent beside the parameters",),
 }
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Training rows with encoded labels, and the public numbers of the fit as Python floats.
-
-    Heads read numbers from here, not from their parameters: NumPy scalars of few bits would
-    overflow in the bounds.
-    """
-
-    X: NDArray[np.floating]
-    codes: NDArray[np.intp]
-    classes: NDArray[Any]
-    alpha: float
-    norm_bound: float
-    #: Euclidean radius of the adjacency.
-    radius: float
-
-    @property
-    def n_classes(self) -> int:
-        return len(self.classes)
-
-    def counts(self) -> NDArray[np.intp]:
-        """Class counts: public only while labels are public."""
-        return np.bincount(self.codes, minlength=self.n_classes)
+_LABEL_ASSUMPTIONS = {
+    "public": "labels and class counts are public",
+    "protected": "label changes are hidden too",
+}
 
 
 class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Fit template and linear decision rule shared by the heads."""
 
-    _flags: ClassVar[tuple[str, ...]] = ("protect_labels",)
-
     @abstractmethod
-    def _bound(self, problem: Problem) -> Any:
-        """Sensitivity bound of the release, from public numbers only."""
-
-    @abstractmethod
-    def _minimise(self, problem: Problem, bound: Any) -> NDArray[np.float64]:
-        """Noiseless parameters; blocks of different noise along the first axis."""
+    def _mechanism(self) -> Mechanism:
+        """How the parameters are released."""
 
     @abstractmethod
     def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
@@ -101,31 +63,36 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _check_parameters(self) -> None:
         for name in ("epsilon", "norm_bound"):
             check_positive(name, getattr(self, name))
-        self._check_alpha()
-        if not (is_real(self.delta) and 0.0 < float(self.delta) < 1.0):
-            raise ValueError(f"delta must lie strictly between 0 and 1, got {self.delta!r}.")
+        check_inside("delta", self.delta)
         radius = self.radius
         policy = radius.estimator if isinstance(radius, FrozenEstimator) else radius
         if not isinstance(policy, (RadiusPolicy, type(None))):
             check_positive("radius", self.radius, ", a RadiusPolicy, or None (2 * norm_bound)")
         check_option("metric", self.metric, METRICS)
         check_option("calibration", self.calibration, ("analytic", "classic"))
-        for name in self._flags:
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}.")
+        check_flag("protect_labels", self.protect_labels)
         check_random_state(self.random_state)
+        if not (self.coordinates is None or isinstance(self.coordinates, str)):
+            raise ValueError(f"coordinates must be a string or None, got {self.coordinates!r}.")
         if self.protect_labels and self.classes is None:
             raise ValueError(
                 "classes=None with protect_labels=True: the label set must be declared, not read "
                 "from private labels; pass classes=[...]."
             )
+        mechanism = self._mechanism()
+        mechanism.check()
+        self._check_alpha(mechanism)
 
-    def _check_alpha(self) -> None:
+    def _check_alpha(self, mechanism: Mechanism) -> None:
         check_positive("alpha", self.alpha)
 
-    def _alpha(self) -> float:
+    def _alpha(self, mechanism: Mechanism) -> float:
         """Regularisation strength in use."""
         return float(self.alpha)
+
+    def _problem(self, **public: Any) -> Problem:
+        """The fit's public numbers; linear heads add theirs."""
+        return Problem(**public)
 
     def fit(
         self,
@@ -139,7 +106,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Embeddings, one private record a row. Rows outside the ball of radius ``norm_bound``
+            Embeddings, one private record per row. Rows outside the ball of radius ``norm_bound``
             are projected onto it.
         y : array-like of shape (n_samples,)
             Class labels.
@@ -164,8 +131,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     def _fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: Any,
+        y: Any,
         X_public: ArrayLike | None,
         y_public: ArrayLike | None,
     ) -> dict[str, Any]:
@@ -173,114 +140,124 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         self._check_reachable()
         X, y = validated(self, X, y)
         X = clip_entries(X)
-        n_samples, n_features = X.shape
-        epsilon, delta = float(self.epsilon), float(self.delta)
-        alpha, norm_bound = self._alpha(), float(self.norm_bound)
-        if delta >= 1.0 / n_samples:
-            warnings.warn(
-                f"delta={delta!r} is not below 1/n_samples={1.0 / n_samples:.3g}: releasing "
-                "whole records at random would satisfy it; choose a smaller delta.",
-                UserWarning,
-                stacklevel=5,
-            )
+        self._warn_of_large_delta(len(X))
         classes, codes = self._encode(y)
+        labels = "protected" if self.protect_labels else "public"
+        norm_bound = float(self.norm_bound)
         chosen = choose_radius(
             self.radius,
             lambda: (X, y),
             lambda: self._validate_public(X_public, y_public),
             metric=self.metric,
             norm_bound=norm_bound,
-            labels_public=not self.protect_labels,
+            labels=labels,
         )
-        radius = euclidean_radius(
-            chosen.value, self.metric, norm_bound=norm_bound, n_features=n_features
+        mechanism = self._mechanism()
+        counts = np.bincount(codes, minlength=len(classes))
+        problem = self._problem(
+            n_samples=len(X),
+            n_features=X.shape[1],
+            classes=classes,
+            class_counts=tuple(counts.tolist()) if labels == "public" else None,
+            alpha=self._alpha(mechanism),
+            norm_bound=norm_bound,
+            radius=euclidean_radius(
+                chosen.value, self.metric, norm_bound=norm_bound, n_features=X.shape[1]
+            ),
+            metric=self.metric,
+            labels=labels,
         )
-        problem = Problem(X, codes, classes, alpha, norm_bound, radius)
+        budget = Budget(float(self.epsilon), float(self.delta), self.calibration)
+        noise = self._noise()
+        promise = mechanism.promise(problem, budget)
+        release = self._record(problem, budget, promise, noise, chosen)
+        # Counted before the rows are touched: everything in the record is public. Neither warnings
+        # nor errors of arithmetic may depend on the rows.
+        with charged(release), all_finite(), np.errstate(all="ignore"):
+            outcome = mechanism.run(problem.with_rows(X, codes), promise, noise)
+        return {
+            "classes_": classes,
+            **self._publish(outcome.parameters, problem),
+            **outcome.attributes,
+            "release_": _completed(release, outcome),
+        }
 
-        calibrate = classic_rho if self.calibration == "classic" else rho_from_budget
-        rho = calibrate(epsilon, delta)
-        plan = self._plan(problem, rho, calibrate)
-        bound, sigma, n_values = plan["bound"], plan["sigma"], plan["n_values"]
+    def _warn_of_large_delta(self, n_samples: int) -> None:
+        if self.delta >= 1.0 / n_samples:
+            warnings.warn(
+                f"delta={self.delta!r} is not below 1/n_samples={1.0 / n_samples:.3g}: releasing "
+                "whole records at random would satisfy it; choose a smaller delta.",
+                UserWarning,
+                stacklevel=6,
+            )
 
-        def rho_within(euclidean: float) -> float:
-            return rho_of(bound, euclidean, sigma, n_values, bool(self.protect_labels))
-
-        rho_full = rho_within(full_radius(norm_bound))
-        public_labels = "labels and class counts are public"
-        release = Release(
+    def _record(
+        self,
+        problem: Problem,
+        budget: Budget,
+        promise: Promise,
+        noise: Noise,
+        chosen: ChosenRadius,
+    ) -> Release:
+        """The public record of what is about to be released."""
+        bound, norm_bound = promise.bound, problem.norm_bound
+        mu = bound.mu(problem.radius)
+        if not delta_from_mu(mu, budget.epsilon) <= budget.delta:
+            raise RuntimeError("the release misses its own guarantee: please report this.")
+        mu_full = bound.mu(full_radius(norm_bound))
+        radius = chosen.value
+        if radius is None:
+            radius = full_radius_in(self.metric, norm_bound, problem.n_features)
+        return Release(
             head=type(self).__name__,
-            n_samples=n_samples,
-            n_features=n_features,
-            n_classes=len(classes),
-            alpha=alpha,
+            n_samples=problem.n_samples,
+            n_features=problem.n_features,
+            n_classes=problem.n_classes,
+            alpha=problem.alpha,
             norm_bound=norm_bound,
             metric=self.metric,
-            radius=chosen.value
-            if chosen.value is not None
-            else full_radius_in(self.metric, norm_bound, n_features),
+            radius=radius,
             radius_source=chosen.source,
             radius_epsilon=chosen.epsilon,
             radius_draw=chosen.draw,
-            epsilon=epsilon,
-            delta=delta,
-            calibration=self.calibration,
-            rho=rho_within(radius),
-            labels="protected" if self.protect_labels else "public",
-            private=_is_private(self.random_state is not None, chosen),
-            epsilon_full_radius=total_epsilon(rho_full, delta, chosen.epsilon),
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            calibration=budget.calibration,
+            mu=mu,
+            sensitivity=promise.sensitivity,
+            sigma=promise.sigma,
+            tol=promise.tol,
+            labels=problem.labels,
+            sampler=noise.name,
+            private=_is_private(noise, chosen),
+            bound=bound,
+            epsilon_full_radius=total_epsilon(mu_full, budget.delta, chosen.epsilon),
             assumptions=(
                 "the number of records, the label set, the encoder and every parameter are public",
-                "label changes are hidden too" if self.protect_labels else public_labels,
+                _LABEL_ASSUMPTIONS[problem.labels],
                 "each record is one row, mapped to it without looking at the others",
                 *_RADIUS_ASSUMPTIONS.get(chosen.source, ()),
             ),
             version=__version__,
-            **plan,
+            mechanism=self._mechanism().name,
+            coordinates=self.coordinates,
         )
-        if delta_from_rho(release.rho, epsilon) > delta:
-            raise RuntimeError("the release misses its own guarantee: please report this.")
-        # Counted before the rows are touched: everything in the record is public.
-        with charged(release):
-            # Neither warnings nor errors of arithmetic may depend on the rows.
-            with all_finite(), np.errstate(all="ignore"):
-                parameters, release, kept = self._release(problem, release)
-        published = self._publish(parameters, problem)
-        return {"classes_": classes, **published, **kept, "release_": release}
 
-    def _plan(
-        self, problem: Problem, rho: float, calibrate: Callable[[float, float], float]
-    ) -> dict[str, Any]:
-        """Bound, noise and sampler of the release, from public numbers: fields of its record."""
-        bound = self._bound(problem)
-        sensitivity = bound.at(problem.radius)
-        n_values = self._n_values(problem)
-        slack = 2.0 * grid_slack(n_values)
-        if rho <= slack:
+    def _noise(self) -> Noise:
+        """Noise of one release: of a fit, or of an audit's trial."""
+        return Noise(self.random_state)
+
+    def _released_by(self) -> Mechanism:
+        """The mechanism of the fitted head: audits run it again."""
+        mechanism = self._mechanism()
+        if mechanism.name != self.release_.mechanism:
             raise ValueError(
-                f"epsilon={self.epsilon!r} is too small for the sampler's grid; raise epsilon."
+                f"mechanism: released by {self.release_.mechanism!r}, but the head's parameter "
+                f"says {mechanism.name!r} by now; set it back, or fit again."
             )
-        return {
-            "bound": bound,
-            "sensitivity": as_float_or_tuple(sensitivity),
-            "sigma": as_float_or_tuple(sensitivity / (rho - slack)),
-            "tol": float(getattr(bound, "tol", 0.0)),
-            "n_values": n_values,
-            "sampler": sampler_name(self.random_state),
-        }
+        return mechanism
 
-    def _release(
-        self, problem: Problem, release: Release
-    ) -> tuple[NDArray[np.float64], Release, dict[str, Any]]:
-        """Noisy parameters, the completed record, and further public attributes."""
-        parameters = self._minimise(problem, release.bound)
-        return self._add_noise(parameters, release.sigma), release, {}
-
-    def _add_noise(self, parameters: NDArray[np.float64], sigma: Any) -> NDArray[np.float64]:
-        """The parameters with noise of this head's own sampler, one scale a block."""
-        blocks = np.reshape(sigma, (-1,) + (1,) * (parameters.ndim - 1))
-        return add_gaussian_noise(parameters, blocks, self.random_state)
-
-    def _known(self, X: ArrayLike, y: ArrayLike) -> Problem:
+    def _known(self, X: Any, y: Any) -> PrivateProblem:
         """The fitted head's problem on the records of an audit."""
         check_is_fitted(self)
         X, y = validated(self, X, y, reset=False)
@@ -288,40 +265,31 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
         if not np.all(classes[codes] == y):
             raise ValueError("y holds labels that the released model does not know.")
-        radius = euclidean_radius(
-            release.radius,
-            release.metric,
-            norm_bound=release.norm_bound,
-            n_features=release.n_features,
-        )
         # It names no cell; the passes of an audit do not look.
         assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
-        rows = clip_entries(X)
-        return Problem(rows, codes, classes, release.alpha, release.norm_bound, radius)
-
-    def _neighbours(self, problem: Problem, bound: Any) -> Neighbours:
-        """Noiseless models of datasets next to ``problem``, for audits; nothing stays here.
-
-        The function returned takes the position of the record to leave out, and the records
-        (rows, codes) each of which takes its place in turn.
-        """
-
-        def models(
-            left_out: int, rows: NDArray[np.floating], codes: NDArray[np.intp]
-        ) -> NDArray[np.float64]:
-            X = problem.X.astype(np.promote_types(problem.X.dtype, rows.dtype))
-            labels = problem.codes.copy()
-            fits = []
-            for X[left_out], labels[left_out] in zip(rows, codes, strict=True):
-                fits.append(self._minimise(replace(problem, X=X, codes=labels), bound))
-            return np.stack(fits)
-
-        return models
+        counts = getattr(self, "class_counts_", None)
+        problem = self._problem(
+            n_samples=len(X),
+            n_features=release.n_features,
+            classes=classes,
+            class_counts=None if counts is None else tuple(counts.tolist()),
+            alpha=release.alpha,
+            norm_bound=release.norm_bound,
+            radius=euclidean_radius(
+                release.radius,
+                release.metric,
+                norm_bound=release.norm_bound,
+                n_features=release.n_features,
+            ),
+            metric=release.metric,
+            labels=release.labels,
+        )
+        return problem.with_rows(clip_entries(X), codes)
 
     def _validate_public(
         self, X_public: ArrayLike | None, y_public: ArrayLike | None
     ) -> tuple[NDArray, NDArray] | None:
-        """Public reference rows, which errors may quote; None when there are none."""
+        """Public reference rows; None when there are none."""
         if X_public is None and y_public is None:
             return None
         if X_public is None or y_public is None:
@@ -332,41 +300,37 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         if self.classes is None:
             if y.dtype.kind not in "biu":  # whole numbers are classes, and need no slow look
                 check_classification_targets(y)
-            try:
-                classes, codes = np.unique(y, return_inverse=True)
-            except TypeError:
-                classes = codes = None
-            if classes is None:
+            found = None
+            with contextlib.suppress(TypeError):
+                found = np.unique(y, return_inverse=True)
+            # Outside of the handler: an error's context may quote a label.
+            if found is None:
                 raise ValueError("y mixes labels of types that cannot be compared; use one type.")
+            classes, codes = found
             if len(classes) < 2:
                 raise ValueError(
                     "y holds 1 class; a classifier needs at least 2 classes (pass classes=[...] "
                     "to declare labels that are absent from y)."
                 )
             return classes, codes
-        try:
+        declared = classes = np.empty(0)
+        with contextlib.suppress(TypeError, ValueError):
             declared = np.asarray(self.classes)
             classes = np.unique(declared)
-        except (TypeError, ValueError):
-            declared = classes = np.empty(0)
         if declared.ndim != 1 or len(classes) < 2:
             raise ValueError(
                 f"classes must list at least 2 labels of one type, got {self.classes!r}."
             )
-        try:
+        known = False
+        with contextlib.suppress(TypeError, np.exceptions.DTypePromotionError):
             codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
             known = bool(np.all(classes[codes] == y))
-        except (TypeError, np.exceptions.DTypePromotionError):
-            known = False
         if not known:
             raise ValueError(
                 "y holds labels outside the declared classes; add them to classes or drop those "
                 "records (a continuous target is for a regressor)."
             )
         return classes, codes
-
-    def _n_values(self, problem: Problem) -> int:
-        return problem.n_classes * problem.X.shape[1]
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self)
@@ -386,7 +350,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Binary: positive for ``classes_[1]``. Else one score a class.
+            Binary: positive for ``classes_[1]``. Else one score per class.
         """
         scores = self._scores(X)
         if scores.shape[1] == 2:
@@ -404,7 +368,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         Returns
         -------
         ndarray of shape (n_samples,)
-            One label of ``classes_`` a row.
+            One label of ``classes_`` per row.
         """
         scores = self.decision_function(X)
         codes = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
@@ -429,7 +393,7 @@ def projected_scores(
     """
     half = np.finfo(np.float32).max ** 0.5
     single = X.dtype.itemsize <= 4 and norm_bound < half and bool((np.abs(coef) < half).all())
-    precision = np.float32 if single else np.float64
+    precision: Any = np.float32 if single else np.float64
     weights = np.ascontiguousarray(coef.T, dtype=precision)
     scores = np.empty((len(X), len(coef)), dtype=precision)
 
@@ -451,10 +415,24 @@ def projected_scores(
     return scores
 
 
-def _is_private(seeded: bool, chosen: ChosenRadius) -> bool | str:
-    if seeded or chosen.seeded:
+def _is_private(noise: Noise, chosen: ChosenRadius) -> bool | str:
+    if chosen.seeded or not noise.private:
         return False
     return "conditional" if chosen.source == "declared" else True
+
+
+def _completed(release: Release, outcome: Outcome) -> Release:
+    """The record with what is known after the run only."""
+    late: dict[str, Any] = {}
+    if outcome.sensitivity is not None:
+        late["sensitivity"] = outcome.sensitivity
+    if outcome.sigma is not None:
+        late["sigma"] = outcome.sigma
+    if outcome.mu_ex_post is not None:
+        late["epsilon_full_radius_ex_post"] = total_epsilon(
+            outcome.mu_ex_post, release.delta, release.radius_epsilon
+        )
+    return replace(release, **late)
 
 
 def log_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:

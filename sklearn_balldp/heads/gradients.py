@@ -6,7 +6,7 @@ Between two datasets that differ in one row the other blocks are the same number
 block of that row moves by the distance of the two gradients, plus what rounding does to one record
 and to the sum of one block, twice. :meth:`MeanGradient.rounding` bounds both. For the other blocks
 to be the same, nothing but a row itself may decide how it is stored or computed: rows are always
-copied, to one layout.
+copied, to C order, from blocks in C order.
 """
 
 import math
@@ -16,14 +16,9 @@ from concurrent.futures import Executor
 import numpy as np
 from numpy.typing import NDArray
 
-from ..policy.adjacency import (
-    BLOCK_VALUES,
-    ball_factors,
-    map_row_ranges,
-    row_blocks,
-    row_ranges,
-)
-from .objectives import LOSSES, Array
+from ..losses import Array, clip_residuals, make_loss
+from ..rows import ball_factors, map_row_ranges, row_blocks, row_ranges
+from ..rows.passes import BLOCK_VALUES
 
 # Rows that are added up in the rows' own precision.
 _SUMMED = 128
@@ -71,12 +66,12 @@ class MeanGradient:
         pool: Executor | None = None,
     ) -> None:
         self._pool = pool
-        self.loss, self.codes, self.clip = LOSSES[loss](), codes, clip
+        self.loss, self.codes, self.clip = make_loss(loss, n_classes), codes, clip
         self.norm_bound, self.constant = norm_bound, float(constant)
         self.X = self._projected(X)
         self._back = False
         self._ranges = row_ranges(*X.shape)
-        self.shape = (self.loss.n_scores(n_classes), X.shape[1] + int(constant > 0.0))
+        self.shape = (self.loss.n_scores, X.shape[1] + int(constant > 0.0))
 
     def _projected(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """A copy of the rows, in C order whatever they hold, projected onto the ball."""
@@ -180,9 +175,9 @@ class MeanGradient:
             offset = self.constant * float(np.linalg.norm(theta[:, -1]))
         augmented = math.hypot(self.norm_bound, self.constant) * (1.0 + 1e-6)
         score = norm * self.norm_bound + offset
-        largest = self.loss.residual_bound(score) * math.sqrt(self.shape[0])
+        largest = self.loss.score_residual_limit(score) * math.sqrt(self.shape[0])
         evaluation = (self.shape[0] + 20.0) * u
-        residual = self.loss.curvature_bound * (n_features + 6.0) * u * score + evaluation * largest
+        residual = self.loss.curvature * (n_features + 6.0) * u * score + evaluation * largest
         if self.clip is not None:
             largest = min(largest, self.clip)
         gradient = largest * augmented
@@ -190,16 +185,6 @@ class MeanGradient:
         block = 1.01 * _SUMMED**2 * u * gradient
         sums = (n_samples / _SUMMED + _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
         return (record + block) / n_samples + sums
-
-
-def clip_residuals(residuals: NDArray[np.floating], clip: float) -> None:
-    """Clip residual vectors, the last axis, to norm ``clip``; in place."""
-    limit = residuals.dtype.type(clip)
-    if residuals.shape[-1] == 1:
-        np.clip(residuals, -limit, limit, out=residuals)
-        return
-    size = np.sqrt(np.vecdot(residuals, residuals))
-    residuals *= (limit / np.maximum(size, limit, out=size))[..., None]
 
 
 def working_precision(

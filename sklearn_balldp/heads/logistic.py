@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .base import Problem, log_probabilities
-from .convex import BaseMinimizerClassifier
+from .linear import BaseLinearClassifier
 
 
-class BallDPLogisticRegression(BaseMinimizerClassifier):
+class BallDPLogisticRegression(BaseLinearClassifier):
     r"""Ball-DP logistic regression: binary, or softmax for three classes and more.
 
     Releases the minimiser of
@@ -32,48 +32,29 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
         public (with ``protect_labels=True``, standard bounded DP).
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         Distance between rows of equal label.
-    mechanism : {"output", "gradient"}, default="output"
-        "output" adds noise to the certified minimiser (the paper). "gradient" adds noise to the
-        gradients of a descent, calibrated at each public iterate: far more accurate at the same
-        guarantee; ``release_.guarantee`` at smaller radii is then the one at ``radius``.
+    mechanism : {"output", "gradient"} or Mechanism, default="output"
+        How the parameters are released. "output" (:class:`.OutputPerturbation`) adds noise to the
+        certified minimiser, as the paper does. "gradient" (:class:`.GradientPerturbation`) adds
+        noise to the gradients of a descent: far more accurate at the same guarantee. Pass an object
+        to set their parameters, or a mechanism of your own.
     alpha : float or None, default=None
         Regularisation strength, the paper's lambda; scikit-learn's ``C`` is
-        ``1 / (alpha * n_samples)``. None is 0.01 with ``mechanism="output"``, whose
-        noise shrinks as it grows, and 0 with "gradient".
+        ``1 / (alpha * n_samples)``. None is 0.01 with noise on the minimiser, which
+        shrinks as it grows, and 0 otherwise.
     norm_bound : float, default=1.0
         Radius B of the ball that rows are projected onto. Declare it; never read it off the rows.
     fit_intercept : bool, default=True
-        Augment rows by a constant (1; with "gradient" 0.3 times ``norm_bound``), whose weight,
+        Augment rows by a constant (1; on gradients 0.3 times ``norm_bound``), whose weight,
         the intercept, is regularised.
-    tol : float or None, default=None
-        Gradient norm to which the minimiser is certified; a public constant that enters the
-        sensitivity; raised to what rounding leaves within reach. None adds a thousandth to the
-        noise. With ``mechanism="output"``.
-    sensitivity : {"tight", "paper"}, default="tight"
-        "paper" multiplies the radius by the paper's Lipschitz constant, to reproduce its tables.
     protect_labels : bool, default=False
         Hide a change of one record's label as well. Needs ``classes``.
     classes : array-like or None, default=None
         Label set, public. None takes the labels seen in ``y`` (public labels only).
     calibration : {"analytic", "classic"}, default="analytic"
         "classic" is the textbook formula, proved only for ``epsilon < 1``.
-    n_steps : int, default=100
-        Steps of the descent. This and the next five are used by ``mechanism="gradient"`` only;
-        its budget is shared equally among the steps.
-    learning_rate : float or None, default=None
-        Step size. None chooses it from public numbers, so that noise and fit balance.
-    momentum : float, default=0.9
-        Share of the velocity that is kept from step to step.
-    clip : float or None, default=0.2
-        Norm that the residual of each record, its derivative by the scores, is clipped to; None
-        for no clipping. Bounds gradients by ``clip`` times the norm of a row.
-    averaging : float, default=0.5
-        Share of the iterates, the last ones, whose mean is released; 0 for the last alone.
-    outer_radius, outer_epsilon : float or None, default=None
-        A second, larger radius and the epsilon promised at it (same delta): every step adds the
-        noise that the stricter promise needs.
-    keep_transcript : bool, default=False
-        Whether to keep ``transcript_``, which is public: the guarantee is its own.
+    coordinates : str or None, default=None
+        Name of the rows' coordinates (encoder, scale), for the record: releases that name different
+        ones are not added up.
     random_state : None, int, Generator or RandomState, default=None
         None draws exact noise from operating-system entropy. A seed makes the release
         reproducible and therefore not private, which ``release_.private`` states.
@@ -89,7 +70,7 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
     class_counts_ : ndarray of shape (n_classes,)
         Public class counts; absent with ``protect_labels=True``.
     transcript_ : Transcript
-        Noisy gradients, iterates and noise scales, with ``keep_transcript=True``.
+        Noisy gradients, iterates and noise scales, where the mechanism keeps them.
     release_ : Release
         Public record of the release: guarantee, gradient gap, noise, assumptions.
     n_features_in_ : int
@@ -126,19 +107,10 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
         alpha=None,
         norm_bound=1.0,
         fit_intercept=True,
-        tol=None,
-        sensitivity="tight",
         protect_labels=False,
         classes=None,
         calibration="analytic",
-        n_steps=100,
-        learning_rate=None,
-        momentum=0.9,
-        clip=0.2,
-        averaging=0.5,
-        outer_radius=None,
-        outer_epsilon=None,
-        keep_transcript=False,
+        coordinates=None,
         random_state=None,
     ):
         self.epsilon = epsilon
@@ -149,19 +121,10 @@ class BallDPLogisticRegression(BaseMinimizerClassifier):
         self.alpha = alpha
         self.norm_bound = norm_bound
         self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.sensitivity = sensitivity
         self.protect_labels = protect_labels
         self.classes = classes
         self.calibration = calibration
-        self.n_steps = n_steps
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.clip = clip
-        self.averaging = averaging
-        self.outer_radius = outer_radius
-        self.outer_epsilon = outer_epsilon
-        self.keep_transcript = keep_transcript
+        self.coordinates = coordinates
         self.random_state = random_state
 
     def _loss_name(self, n_classes: int) -> str:

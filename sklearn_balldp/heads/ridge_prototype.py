@@ -1,4 +1,4 @@
-"""Ridge prototypes: one noisy shrunken mean a class."""
+"""Ridge prototypes: one noisy shrunken mean per class."""
 
 from typing import Any
 
@@ -8,15 +8,23 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from .._validation import check_option
-from ..policy.adjacency import (
-    ball_factors,
-    block_rows,
-    map_row_ranges,
-    project_onto_ball,
-    row_blocks,
+from ..privacy.bounds import PrototypeBound, as_float_or_tuple
+from ..privacy.noise import Noise
+from ..privacy.sensitivity import COUNT_MODES
+from ..rows import ball_factors, block_rows, map_row_ranges, project_onto_ball, row_blocks
+from .base import BaseBallDPClassifier, log_probabilities
+from .mechanism import (
+    Array,
+    Budget,
+    Codes,
+    Mechanism,
+    Neighbours,
+    Outcome,
+    PrivateProblem,
+    Problem,
+    Promise,
+    Rows,
 )
-from ..privacy.sensitivity import COUNT_MODES, PrototypeBound
-from .base import BaseBallDPClassifier, Neighbours, Problem, log_probabilities
 
 #: Effective dimension of class means and scatter in the "gaussian" rule: embeddings are far from
 #: isotropic. Any value from 5 to 14 serves the benchmarks about equally well.
@@ -28,7 +36,7 @@ WITHIN_CLASS_FLOOR = 0.05
 class BallDPRidgePrototype(BaseBallDPClassifier):
     r"""Ball-DP ridge prototype classifier.
 
-    Releases one prototype a class, the minimiser of
+    Releases one prototype per class, the minimiser of
 
     .. math:: \frac1n \sum_i \|x_i - \mu_{y_i}\|^2 + \frac{\alpha}{2} \sum_c \|\mu_c\|^2,
               \qquad \mu_c = \frac{2 S_c}{2 n_c + \alpha n},
@@ -53,7 +61,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
     norm_bound : float, default=1.0
         Radius B of the ball that rows are projected onto. Declare it; never read it off the rows.
     counts : {"per_class", "min", "worst"}, default="per_class"
-        How the noise uses public class counts: a scale a class, the smallest class's scale for
+        How the noise uses public class counts: a scale per class, the smallest class's scale for
         all, or counts unused (the paper's Table 1). Not used with ``protect_labels=True``, where
         counts are private.
     decision : {"nearest", "gaussian"}, default="nearest"
@@ -65,6 +73,9 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         Label set, public. None takes the labels seen in ``y`` (public labels only).
     calibration : {"analytic", "classic"}, default="analytic"
         "classic" is the textbook formula, proved only for ``epsilon < 1``.
+    coordinates : str or None, default=None
+        Name of the rows' coordinates (encoder, scale), for the record: releases that name different
+        ones are not added up.
     random_state : None, int, Generator or RandomState, default=None
         None draws exact noise from operating-system entropy. A seed makes the release
         reproducible and therefore not private, which ``release_.private`` states.
@@ -116,6 +127,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         protect_labels=False,
         classes=None,
         calibration="analytic",
+        coordinates=None,
         random_state=None,
     ):
         self.epsilon = epsilon
@@ -129,6 +141,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         self.protect_labels = protect_labels
         self.classes = classes
         self.calibration = calibration
+        self.coordinates = coordinates
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
@@ -141,47 +154,13 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
                 "use decision='nearest'."
             )
 
-    def _bound(self, problem: Problem) -> PrototypeBound:
-        counted = not self.protect_labels and self.counts != "worst"
-        return PrototypeBound(
-            n_samples=len(problem.X),
-            alpha=problem.alpha,
-            norm_bound=problem.norm_bound,
-            mode="worst" if self.protect_labels else self.counts,
-            class_counts=tuple(problem.counts().tolist()) if counted else None,
-            label_change=bool(self.protect_labels),
-        )
-
-    def _minimise(self, problem: Problem, bound: PrototypeBound) -> NDArray[np.float64]:
-        sums = class_sums(problem.X, problem.codes, problem.n_classes, problem.norm_bound)
-        return 2.0 * sums / (2.0 * problem.counts() + problem.alpha * len(problem.X))[:, None]
-
-    def _neighbours(self, problem: Problem, bound: PrototypeBound) -> Neighbours:
-        all_sums = class_sums(problem.X, problem.codes, problem.n_classes, problem.norm_bound)
-        ridge = problem.alpha * len(problem.X)
-
-        def models(
-            left_out: int, rows: NDArray[np.floating], codes: NDArray[np.intp]
-        ) -> NDArray[np.float64]:
-            """Closed form: a record moves the prototype of its class alone."""
-            sums, counts = all_sums.copy(), problem.counts()
-            own = problem.codes[left_out]
-            removed = problem.X[left_out : left_out + 1].astype(np.float64)
-            sums[own] -= project_onto_ball(removed, problem.norm_bound)[0]
-            counts[own] -= 1
-            added = project_onto_ball(rows.astype(np.float64), problem.norm_bound)
-            prototypes = 2.0 * sums / (2.0 * counts + ridge)[:, None]
-            fits = np.repeat(prototypes[None], len(rows), axis=0)
-            shrink = (2.0 * (counts[codes] + 1.0) + ridge)[:, None]
-            fits[np.arange(len(rows)), codes] = 2.0 * (sums[codes] + added) / shrink
-            return fits
-
-        return models
+    def _mechanism(self) -> Mechanism:
+        return PrototypePerturbation(self.counts)
 
     def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
         fitted: dict[str, Any] = {"prototypes_": parameters}
-        if not self.protect_labels:
-            fitted["class_counts_"] = problem.counts()
+        if problem.class_counts is not None:
+            fitted["class_counts_"] = np.array(problem.class_counts)
         return fitted
 
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -234,6 +213,62 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
             Probability of each class of ``classes_``.
         """
         return np.exp(self.predict_log_proba(X))
+
+
+class PrototypePerturbation(Mechanism):
+    """Noise on ridge prototypes, a closed form of the class sums.
+
+    Parameters
+    ----------
+    counts : {"per_class", "min", "worst"}
+        How the noise uses public class counts.
+    """
+
+    name = "output"
+
+    def __init__(self, counts="per_class"):
+        self.counts = counts
+
+    def promise(self, problem: Problem, budget: Budget) -> Promise:
+        mode = "worst" if problem.labels == "protected" else self.counts
+        bound = PrototypeBound(
+            n_samples=problem.n_samples,
+            n_values=problem.n_classes * problem.n_features,
+            alpha=problem.alpha,
+            norm_bound=problem.norm_bound,
+            mode=mode,
+            class_counts=None if mode == "worst" else problem.class_counts,
+            labels=problem.labels,
+        ).calibrated(problem.radius, budget.mu)
+        sensitivity = as_float_or_tuple(bound.sensitivity(problem.radius))
+        return Promise(bound, sensitivity, as_float_or_tuple(bound.sigma))
+
+    def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
+        bound: Any = promise.bound
+        sums = class_sums(problem.X, problem.codes, problem.n_classes, problem.norm_bound)
+        shrink = 2.0 * problem.counts() + problem.alpha * problem.n_samples
+        return Outcome(noise(2.0 * sums / shrink[:, None], np.array(bound.sigma)[:, None]))
+
+    def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
+        # In closed form: a record moves the prototype of its class alone.
+        bound: Any = promise.bound
+        all_sums = class_sums(problem.X, problem.codes, problem.n_classes, problem.norm_bound)
+        ridge = problem.alpha * len(problem.X)
+
+        def models(left_out: int, rows: Rows, codes: Codes) -> Array:
+            sums, counts = all_sums.copy(), problem.counts()
+            own = problem.codes[left_out]
+            removed = problem.X[left_out : left_out + 1].astype(np.float64)
+            sums[own] -= project_onto_ball(removed, problem.norm_bound)[0]
+            counts[own] -= 1
+            added = project_onto_ball(rows.astype(np.float64), problem.norm_bound)
+            prototypes = 2.0 * sums / (2.0 * counts + ridge)[:, None]
+            fits = np.repeat(prototypes[None], len(rows), axis=0)
+            shrink = (2.0 * (counts[codes] + 1.0) + ridge)[:, None]
+            fits[np.arange(len(rows)), codes] = 2.0 * (sums[codes] + added) / shrink
+            return fits
+
+        return Neighbours(models, np.array(bound.sigma)[:, None])
 
 
 def class_sums(

@@ -9,15 +9,17 @@ many neighbouring datasets) is first tried with steps of a fixed Hessian.
 """
 
 import math
-import threading
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
-from threadpoolctl import ThreadpoolController
 
-from .objectives import Array, LinearObjective
+from ..losses import Array
+from ..rows import SINGLE_BLAS_THREAD
+from .objective import LinearObjective, ReplacedRecord
+
+Objective = LinearObjective | ReplacedRecord
 
 _LBFGS_EVALUATIONS = 2000
 _NEWTON_STEPS = 100
@@ -25,33 +27,6 @@ _CG_STEPS = 500
 _HALVINGS = 14
 _CHORD_STEPS = 20
 _LARGEST_PRECONDITIONER = 2048
-
-
-class _SingleBlasThread:
-    """Limits BLAS to one thread while any solve runs, on any thread of this process.
-
-    The limit is global: overlapping limits would restore one another's.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._users = threading.Lock(), 0
-        # Looking for the libraries takes longer than a pass over the rows: once is enough.
-        self._controller, self._limit = ThreadpoolController(), None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._users += 1
-            if self._users == 1:
-                self._limit = self._controller.limit(limits=1, user_api="blas")
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._limit.restore_original_limits()
-
-
-SINGLE_BLAS_THREAD = _SingleBlasThread()
 
 
 class ConvergenceError(ArithmeticError):
@@ -66,34 +41,22 @@ class _Reached(Exception):
         self.theta = theta
 
 
-class _Counted:
-    """An objective that stops the solver at its tolerance or at its cap."""
+class _Watched:
+    """An objective that stops the solver at its tolerance."""
 
-    def __init__(self, objective: LinearObjective, tol: float, cap: float) -> None:
-        self.objective, self.tol, self.left = objective, tol, cap
-
-    def spend(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise ConvergenceError(
-                "max_evaluations is too small for this tolerance; leave it at its default, under "
-                "which every dataset converges."
-            )
+    def __init__(self, objective: Objective, tol: float) -> None:
+        self.objective, self.tol = objective, tol
+        self.curvature_product = objective.curvature_product
 
     def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
-        self.spend()
         value, gradient = self.objective.value_and_gradient(theta, curvature)
         if np.linalg.norm(gradient) <= self.tol:
             raise _Reached(theta)
         return value, gradient
 
-    def curvature_product(self, direction: Array) -> Array:
-        self.spend()
-        return self.objective.curvature_product(direction)
 
-
-def evaluation_cap(smoothness: float, alpha: float, first_value: float, tol: float) -> int:
-    """Passes over the rows that suffice on every dataset of the domain.
+def descent_steps(smoothness: float, alpha: float, first_value: float, tol: float) -> int:
+    """Accelerated steps that suffice on every dataset of the domain: a public number.
 
     Parameters
     ----------
@@ -107,27 +70,19 @@ def evaluation_cap(smoothness: float, alpha: float, first_value: float, tol: flo
     Returns
     -------
     int
-        The caps of the first two stages, and Nesterov's rate
-        ``sqrt(L / alpha) log(4 L F(0) / tol^2)`` for the third.
+        Nesterov's rate ``sqrt(L / alpha) log(4 L F(0) / tol^2)``.
     """
-    newton = _NEWTON_STEPS * (1 + 2 * (_CG_STEPS + 2 + _HALVINGS))
-    first = _CHORD_STEPS + _LBFGS_EVALUATIONS
-    return first + newton + _descent_steps(smoothness, alpha, first_value, tol)
-
-
-def _descent_steps(smoothness: float, alpha: float, first_value: float, tol: float) -> int:
     # ||grad F||^2 <= 2 L (F - F*), and F - F* <= (1 - sqrt(alpha / L))^k 2 F(0).
     log = math.log(max(4.0 * smoothness * first_value / tol**2, 2.0))
     return math.ceil(math.sqrt(smoothness / alpha) * log) + 1
 
 
 def minimise(
-    objective: LinearObjective,
+    objective: Objective,
     *,
     tol: float,
     start: Array | None = None,
     factor: Array | None = None,
-    max_evaluations: int | None = None,
 ) -> Array:
     """Parameters whose computed gradient norm is at most ``tol``.
 
@@ -142,9 +97,6 @@ def minimise(
     factor : ndarray, optional
         Lower Cholesky factor of a model of the Hessian, such as :func:`hessian_factor`; a cheap
         model is computed by default.
-    max_evaluations : int, optional
-        Cap on passes over the rows. The default, :func:`evaluation_cap`, is never reached; a
-        smaller one can be, and whether it is depends on the data, which voids the guarantee.
 
     Returns
     -------
@@ -154,13 +106,9 @@ def minimise(
     Raises
     ------
     ConvergenceError
-        If ``max_evaluations`` was reached; the message holds nothing about the data.
+        If ``tol`` is below what rounding allows; the message holds nothing about the data.
     """
-    if max_evaluations is None:
-        max_evaluations = evaluation_cap(
-            objective.smoothness, objective.alpha, objective.value_at_zero, tol
-        )
-    counted = _Counted(objective, tol, max_evaluations)
+    watched = _Watched(objective, tol)
     theta = np.zeros(objective.shape) if start is None else np.array(start, dtype=np.float64)
     if factor is None:
         factor = _whitening(objective)
@@ -169,10 +117,10 @@ def minimise(
         try:
             # A factor that several score columns share is too rough for it.
             if start is not None and objective.shape[0] == 1:
-                theta = _chord(counted, theta, factor)
-            theta = _lbfgs(counted, theta, factor)
-            theta = _newton(counted, theta, factor)
-            _descent(counted, theta)
+                theta = _chord(watched, theta, factor)
+            theta = _lbfgs(watched, theta, factor)
+            theta = _newton(watched, theta, factor)
+            _descent(watched, theta)
         except _Reached as reached:
             return reached.theta
     raise ConvergenceError(
@@ -180,12 +128,12 @@ def minimise(
     )
 
 
-def _whitening(objective: LinearObjective) -> Array | None:
+def _whitening(objective: Objective) -> Array | None:
     """Lower Cholesky factor of a cheap model of the Hessian, shared by all score columns."""
     n_columns, dimension = objective.shape
     if dimension > _LARGEST_PRECONDITIONER:
         return None
-    weight = objective.loss.curvature_bound / n_columns
+    weight = objective.loss.curvature / n_columns
     model = weight * objective.second_moment(8 * dimension)
     # The sample's own rounding must not make the model indefinite.
     model[np.diag_indices(dimension)] += objective.alpha + 1e-12 * np.trace(model)
@@ -222,11 +170,11 @@ def newton_step(theta: Array, gradient: Array, factor: Array | None) -> Array:
     return theta - _unwhiten(factor, _whiten(factor, gradient))
 
 
-def _chord(counted: _Counted, theta: Array, factor: Array | None) -> Array:
+def _chord(watched: _Watched, theta: Array, factor: Array | None) -> Array:
     """Newton steps with a fixed Hessian, while each halves the gradient norm."""
     least = math.inf
     for _ in range(_CHORD_STEPS):
-        _, gradient = counted.value_and_gradient(theta)
+        _, gradient = watched.value_and_gradient(theta)
         norm = float(np.linalg.norm(gradient))
         if factor is None or norm > 0.5 * least:
             break
@@ -250,14 +198,14 @@ def _unwhiten(factor: Array | None, rows: Array) -> Array:
     return solve_triangular(factor, rows.T, lower=True, trans="T", check_finite=False).T
 
 
-def _lbfgs(counted: _Counted, theta: Array, factor: Array | None) -> Array:
-    shape = counted.objective.shape
+def _lbfgs(watched: _Watched, theta: Array, factor: Array | None) -> Array:
+    shape = watched.objective.shape
     best, least = theta, math.inf
 
     def whitened(u: Array) -> tuple[float, Array]:
         nonlocal best, least
         point = _unwhiten(factor, u.reshape(shape))
-        value, gradient = counted.value_and_gradient(point)
+        value, gradient = watched.value_and_gradient(point)
         norm = float(np.linalg.norm(gradient))
         if norm < least:
             best, least = point, norm
@@ -280,31 +228,31 @@ def _lbfgs(counted: _Counted, theta: Array, factor: Array | None) -> Array:
     return best
 
 
-def _newton(counted: _Counted, theta: Array, factor: Array | None) -> Array:
+def _newton(watched: _Watched, theta: Array, factor: Array | None) -> Array:
     """Damped Newton steps, accepted on the gradient norm.
 
     An exact Newton direction lowers that norm; one from conjugate gradients does so once it is
     solved well enough, so a step that fails is solved again to the end.
     """
-    shape = counted.objective.shape
+    shape = watched.objective.shape
     size = theta.size
 
     def precondition(flat: Array) -> Array:
         return _unwhiten(factor, _whiten(factor, flat.reshape(shape))).ravel()
 
     def curve(flat: Array) -> Array:
-        return counted.curvature_product(flat.reshape(shape)).ravel()
+        return watched.curvature_product(flat.reshape(shape)).ravel()
 
     preconditioner = LinearOperator((size, size), precondition, dtype=np.float64)
     hessian = LinearOperator((size, size), curve, dtype=np.float64)
     for _ in range(_NEWTON_STEPS):
-        _, gradient = counted.value_and_gradient(theta, curvature=True)
+        _, gradient = watched.value_and_gradient(theta, curvature=True)
         norm = float(np.linalg.norm(gradient))
         for accuracy in (1e-3, 1e-12):
             step, _ = cg(
                 hessian, -gradient.ravel(), rtol=accuracy, maxiter=_CG_STEPS, M=preconditioner
             )
-            moved = _shorten(counted, theta, step.reshape(shape), norm)
+            moved = _shorten(watched, theta, step.reshape(shape), norm)
             if moved is not None:
                 theta = moved
                 break
@@ -313,30 +261,30 @@ def _newton(counted: _Counted, theta: Array, factor: Array | None) -> Array:
     return theta
 
 
-def _shorten(counted: _Counted, theta: Array, step: Array, norm: float) -> Array | None:
+def _shorten(watched: _Watched, theta: Array, step: Array, norm: float) -> Array | None:
     """The longest halved step that lowers the gradient norm, or None."""
     length = 1.0
     for _ in range(_HALVINGS):
-        _, gradient = counted.value_and_gradient(theta + length * step)
+        _, gradient = watched.value_and_gradient(theta + length * step)
         if np.linalg.norm(gradient) <= (1.0 - 0.1 * length) * norm:
             return theta + length * step
         length *= 0.5
     return None
 
 
-def _descent(counted: _Counted, theta: Array) -> None:
+def _descent(watched: _Watched, theta: Array) -> None:
     """Nesterov's accelerated descent for strongly convex functions, for its public length."""
-    objective = counted.objective
-    value, _ = counted.value_and_gradient(theta)
+    objective = watched.objective
+    value, _ = watched.value_and_gradient(theta)
     if not value <= objective.value_at_zero:
         theta = np.zeros(objective.shape)
     ratio = math.sqrt(objective.alpha / objective.smoothness)
     momentum = (1.0 - ratio) / (1.0 + ratio)
     previous = theta
     for _ in range(
-        _descent_steps(objective.smoothness, objective.alpha, objective.value_at_zero, counted.tol)
+        descent_steps(objective.smoothness, objective.alpha, objective.value_at_zero, watched.tol)
     ):
         ahead = theta + momentum * (theta - previous)
-        _, gradient = counted.value_and_gradient(ahead)
+        _, gradient = watched.value_and_gradient(ahead)
         previous, theta = theta, ahead - gradient / objective.smoothness
-    counted.value_and_gradient(theta)
+    watched.value_and_gradient(theta)

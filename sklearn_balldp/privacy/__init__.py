@@ -1,1 +1,7 @@
-"""What a release costs: calibration, sensitivity, noise and the public record of a fit."""
+"""What a release costs: pure functions of public numbers, noise, and the public record."""
+
+from .bounds import Bound, ParameterBound
+from .noise import Noise
+from .release import Guarantee, Release
+
+__all__ = ["Bound", "Guarantee", "Noise", "ParameterBound", "Release"]

@@ -23,7 +23,6 @@ Karney, "Sampling exactly from the normal distribution", ACM TOMS 42 (2016).
 import os
 from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,27 +68,6 @@ def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float
         deviates[filled : filled + len(accepted)] = accepted
         filled += len(accepted)
     return deviates
-
-
-class NormalStream:
-    """Deviates of :func:`rounded_normal`, drawn many at a time; each is handed out once.
-
-    For one release, on one thread: a copy, also in a forked process, would repeat them.
-    """
-
-    def __init__(self) -> None:
-        self._left = np.empty(0)
-
-    def __call__(self, size: int) -> NDArray[np.float64]:
-        """The next ``size`` deviates."""
-        if len(self._left) < size:
-            more = rounded_normal(max(size, _BLOCK))
-            self._left = np.concatenate([self._left, more])
-        taken, self._left = self._left[:size], self._left[size:]
-        return taken
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a NormalStream is not copied: noise must not repeat.")
 
 
 def _proposals(n_proposals: int, entropy: Entropy) -> NDArray[np.float64]:

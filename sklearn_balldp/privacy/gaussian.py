@@ -1,13 +1,16 @@
-r"""One Gaussian release is one number, :math:`\rho = \Delta / \sigma`.
+r"""One Gaussian release is one number, :math:`\mu = \Delta / \sigma`.
+
+It is called mu here and in the field; the rho of zero-concentrated differential privacy is
+:math:`\mu^2 / 2`.
 
 Adding :math:`N(0, \sigma^2 I)` to a function of L2 sensitivity :math:`\Delta` is
-:math:`\rho`-Gaussian differentially private (Dong, Roth & Su, 2022) and its exact
+:math:`\mu`-Gaussian differentially private (Dong, Roth & Su, 2022) and its exact
 privacy profile is (Balle & Wang, 2018)
 
-.. math:: \delta(\varepsilon) = \Phi(\rho/2 - \varepsilon/\rho)
-          - e^{\varepsilon} \Phi(-\rho/2 - \varepsilon/\rho).
+.. math:: \delta(\varepsilon) = \Phi(\mu/2 - \varepsilon/\mu)
+          - e^{\varepsilon} \Phi(-\mu/2 - \varepsilon/\mu).
 
-With :math:`u = \varepsilon/\rho - \rho/2`, :math:`v = u + \rho` and the Mills ratio
+With :math:`u = \varepsilon/\mu - \mu/2`, :math:`v = u + \mu` and the Mills ratio
 :math:`M(x) = \Phi(-x)/\varphi(x) = \sqrt{\pi/2}\,\mathrm{erfcx}(x/\sqrt 2)` it becomes
 :math:`\delta = \varphi(u)\,(M(u) - M(v))`, which neither overflows nor cancels where the
 textbook form does.
@@ -51,27 +54,27 @@ def _check_delta(delta: float) -> float:
     return delta
 
 
-def _check_rho(rho: float) -> float:
-    rho = float(rho)
-    if not rho >= 0.0:
-        raise ValueError(f"rho must be a non-negative number, got {rho!r}.")
-    return rho
+def _check_mu(mu: float) -> float:
+    mu = float(mu)
+    if not mu >= 0.0:
+        raise ValueError(f"mu must be a non-negative number, got {mu!r}.")
+    return mu
 
 
 def _mills(x: float) -> float:
     return _SQRT_HALF_PI * float(erfcx(x / math.sqrt(2.0)))
 
 
-def _log_delta(u: float, rho: float) -> float:
-    """Logarithm of the profile at ``epsilon = rho * (u + rho / 2)``, for ``0 < rho < inf``."""
-    v = u + rho
+def _log_delta(u: float, mu: float) -> float:
+    """Logarithm of the profile at ``epsilon = mu * (u + mu / 2)``, for ``0 < mu < inf``."""
+    v = u + mu
     if u < -30.0:
         # Here epsilon + log Phi(-v) is at most log phi(u) + log M(v): no overflow.
         ratio = -0.5 * u * u - _LOG_SQRT_2PI + math.log(_mills(v)) - float(log_ndtr(-u))
         return float(log_ndtr(-u)) + math.log1p(-math.exp(ratio))
-    if rho < 0.1:
+    if mu < 0.1:
         # M(u) - M(v) cancels; integrate -M'(x) = 1 - x M(x) instead, which does not.
-        half, middle = 0.5 * rho, u + 0.5 * rho
+        half, middle = 0.5 * mu, u + 0.5 * mu
         gap = 0.0
         for node, weight in zip(_NODES, _WEIGHTS, strict=True):
             x = middle + half * node
@@ -91,12 +94,12 @@ def _step_until(x: float, factor: float, accept: Callable[[float], bool]) -> flo
     return x
 
 
-def delta_from_rho(rho: float, epsilon: float) -> float:
-    """Exact delta of a rho-GDP Gaussian release at ``epsilon``.
+def delta_from_mu(mu: float, epsilon: float) -> float:
+    """Exact delta of a mu-GDP Gaussian release at ``epsilon``.
 
     Parameters
     ----------
-    rho : float
+    mu : float
         Sensitivity divided by the noise scale, ``>= 0`` (``inf`` for no noise).
     epsilon : float
         Privacy loss bound, finite and ``>= 0``.
@@ -116,16 +119,16 @@ def delta_from_rho(rho: float, epsilon: float) -> float:
     ----------
     Balle & Wang (2018), Theorem 8.
     """
-    rho, epsilon = _check_rho(rho), _check_epsilon(epsilon)
-    if rho == 0.0:
+    mu, epsilon = _check_mu(mu), _check_epsilon(epsilon)
+    if mu == 0.0:
         return 0.0
-    if math.isinf(rho):
+    if math.isinf(mu):
         return 1.0
-    return min(1.0, math.exp(_log_delta(epsilon / rho - 0.5 * rho, rho)))
+    return min(1.0, math.exp(_log_delta(epsilon / mu - 0.5 * mu, mu)))
 
 
-def rho_from_budget(epsilon: float, delta: float) -> float:
-    """Largest rho whose Gaussian release is (epsilon, delta)-private.
+def mu_from_budget(epsilon: float, delta: float) -> float:
+    """Largest mu whose Gaussian release is (epsilon, delta)-private.
 
     Parameters
     ----------
@@ -137,8 +140,8 @@ def rho_from_budget(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        Rho, rounded down: the exact delta at the returned value never exceeds ``delta``.
-        The noise scale of a release of sensitivity ``D`` is ``D / rho``.
+        Mu, rounded down: the exact delta at the returned value never exceeds ``delta``.
+        The noise scale of a release of sensitivity ``D`` is ``D / mu``.
 
     Raises
     ------
@@ -151,14 +154,14 @@ def rho_from_budget(epsilon: float, delta: float) -> float:
 
     Examples
     --------
-    >>> round(rho_from_budget(2.0, 1e-6), 4)
+    >>> round(mu_from_budget(2.0, 1e-6), 4)
     0.4483
     """
     epsilon, delta = _check_epsilon(epsilon, LARGEST_EPSILON), _check_delta(delta)
     target = math.log(delta) + math.log1p(-_MARGIN)
 
-    def excess(rho: float) -> float:
-        return _log_delta((epsilon - 0.5 * rho * rho) / rho, rho) - target
+    def excess(mu: float) -> float:
+        return _log_delta((epsilon - 0.5 * mu * mu) / mu, mu) - target
 
     high = math.sqrt(2.0 * epsilon) + 10.0
     while excess(high) <= 0.0:  # only for delta within 1e-23 of 1
@@ -167,15 +170,15 @@ def rho_from_budget(epsilon: float, delta: float) -> float:
     while excess(low) > 0.0:
         low *= 0.5
     root = brentq(excess, low, 2.0 * low if low < high else high, xtol=1e-300, rtol=1e-15)
-    return _step_until(root, -1.0, lambda rho: excess(rho) <= 0.0)
+    return _step_until(root, -1.0, lambda mu: excess(mu) <= 0.0)
 
 
-def epsilon_from_rho(rho: float, delta: float) -> float:
-    """Smallest epsilon at which a rho-GDP Gaussian release is (epsilon, delta)-private.
+def epsilon_from_mu(mu: float, delta: float) -> float:
+    """Smallest epsilon at which a mu-GDP Gaussian release is (epsilon, delta)-private.
 
     Parameters
     ----------
-    rho : float
+    mu : float
         Sensitivity divided by the noise scale, ``>= 0``.
     delta : float
         Failure probability, strictly between 0 and 1.
@@ -184,7 +187,7 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
     -------
     float
         Epsilon, rounded up; 0 when total variation alone stays below ``delta``; ``inf`` when
-        ``rho`` is infinite.
+        ``mu`` is infinite.
 
     Raises
     ------
@@ -195,23 +198,23 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
     ----------
     Balle & Wang (2018), Theorem 8.
     """
-    rho, delta = _check_rho(rho), _check_delta(delta)
-    if math.isinf(rho):
+    mu, delta = _check_mu(mu), _check_delta(delta)
+    if math.isinf(mu):
         return math.inf
     target = math.log(delta) + math.log1p(-_MARGIN)
-    if rho == 0.0 or _log_delta(-0.5 * rho, rho) <= target:
+    if mu == 0.0 or _log_delta(-0.5 * mu, mu) <= target:
         return 0.0
     # delta(eps) <= Phi(-u) <= exp(-u^2 / 2) brackets the root from above.
-    low, high = -0.5 * rho, math.sqrt(-2.0 * target) + 1.0
+    low, high = -0.5 * mu, math.sqrt(-2.0 * target) + 1.0
     u = brentq(
-        lambda u: _log_delta(u, rho) - target, low, high, xtol=1e-15, rtol=1e-15, maxiter=5000
+        lambda u: _log_delta(u, mu) - target, low, high, xtol=1e-15, rtol=1e-15, maxiter=5000
     )
-    epsilon = max(rho * (u + 0.5 * rho) * (1.0 + 2.0**-50), 5e-324)
-    return _step_until(epsilon, 1.0, lambda e: _log_delta(e / rho - 0.5 * rho, rho) <= target)
+    epsilon = max(mu * (u + 0.5 * mu) * (1.0 + 2.0**-50), 5e-324)
+    return _step_until(epsilon, 1.0, lambda e: _log_delta(e / mu - 0.5 * mu, mu) <= target)
 
 
-def rho_from_pure(epsilon: float) -> float:
-    r"""Smallest rho whose Gaussian profile covers a pure epsilon-private release.
+def mu_from_pure(epsilon: float) -> float:
+    r"""Smallest mu whose Gaussian profile covers a pure epsilon-private release.
 
     Parameters
     ----------
@@ -235,7 +238,7 @@ def rho_from_pure(epsilon: float) -> float:
 
     Examples
     --------
-    >>> round(rho_from_pure(0.5), 3)
+    >>> round(mu_from_pure(0.5), 3)
     0.624
     """
     epsilon = _check_epsilon(epsilon)
@@ -243,40 +246,40 @@ def rho_from_pure(epsilon: float) -> float:
         return math.inf
     # Phi^-1((1 + t) / 2) = sqrt(2) erfinv(t), without the loss of a level near one half or one.
     if epsilon < 1.0:
-        rho = 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon)))
+        mu = 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon)))
     else:
-        rho = -2.0 * float(ndtri(expit(-epsilon)))
-    return rho * (1.0 + 2.0**-46)
+        mu = -2.0 * float(ndtri(expit(-epsilon)))
+    return mu * (1.0 + 2.0**-46)
 
 
-def compose(rhos: Iterable[float]) -> float:
-    """Rho of several Gaussian releases over the same records, taken together.
+def compose(mus: Iterable[float]) -> float:
+    """Mu of several Gaussian releases over the same records, taken together.
 
     Parameters
     ----------
-    rhos : iterable of float
-        One rho a release, each fixed before any output is seen, all for one adjacency (same
+    mus : iterable of float
+        One mu per release, each fixed before any output is seen, all for one adjacency (same
         metric, encoder, norm bound, radius and label rule).
 
     Returns
     -------
     float
-        ``sqrt(sum(rho ** 2))``, exact for Gaussian releases, also adaptively chosen ones.
+        ``sqrt(sum(mu ** 2))``, exact for Gaussian releases, also adaptively chosen ones.
 
     Raises
     ------
     ValueError
-        If a rho is negative or not a number.
+        If a mu is negative or not a number.
 
     References
     ----------
     Dong, Roth & Su (2022), Corollary 3.3.
     """
-    return math.hypot(*(_check_rho(rho) for rho in rhos))
+    return math.hypot(*(_check_mu(mu) for mu in mus))
 
 
-def classic_rho(epsilon: float, delta: float) -> float:
-    """Rho of the classic Gaussian calibration, ``sigma = D sqrt(2 ln(1.25 / delta)) / epsilon``.
+def classic_mu(epsilon: float, delta: float) -> float:
+    """Mu of the classic Gaussian calibration, ``sigma = D sqrt(2 ln(1.25 / delta)) / epsilon``.
 
     Parameters
     ----------
@@ -288,7 +291,7 @@ def classic_rho(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        ``epsilon / sqrt(2 ln(1.25 / delta))``, never above :func:`rho_from_budget`.
+        ``epsilon / sqrt(2 ln(1.25 / delta))``, never above :func:`mu_from_budget`.
 
     Raises
     ------
@@ -308,21 +311,21 @@ def classic_rho(epsilon: float, delta: float) -> float:
         )
     classic = epsilon / math.sqrt(2.0 * math.log(1.25 / delta))
     # The proof assumes a small delta; the exact profile covers the rest.
-    return min(classic, rho_from_budget(epsilon, delta))
+    return min(classic, mu_from_budget(epsilon, delta))
 
 
-def gaussian_power(level: float, rho: float) -> float:
-    r"""Largest power of a test of ``level`` between two Gaussians at distance ``rho``.
+def gaussian_power(level: float, mu: float) -> float:
+    r"""Largest power of a test of ``level`` between two Gaussians at distance ``mu``.
 
     This is the direct Gaussian reconstruction certificate: an informed adversary whose best
     blind guess succeeds with probability ``level`` succeeds with at most
-    :math:`\Phi(\Phi^{-1}(\kappa) + \rho)` after the release.
+    :math:`\Phi(\Phi^{-1}(\kappa) + \mu)` after the release.
 
     Parameters
     ----------
     level : float
         Baseline success probability kappa, between 0 and 1.
-    rho : float
+    mu : float
         Sensitivity divided by the noise scale, ``>= 0``.
 
     Returns
@@ -335,11 +338,11 @@ def gaussian_power(level: float, rho: float) -> float:
     ValueError
         If an argument is out of range.
     """
-    level, rho = float(level), _check_rho(rho)
+    level, mu = float(level), _check_mu(mu)
     if not 0.0 <= level <= 1.0:
         raise ValueError(f"the baseline success probability must lie in [0, 1], got {level!r}.")
-    if math.isinf(rho):
+    if math.isinf(mu):
         return 1.0
     if level in (0.0, 1.0):
         return level
-    return float(ndtr(ndtri(level) + rho))
+    return float(ndtr(ndtri(level) + mu))

@@ -12,51 +12,23 @@ The proofs are in this package's documentation.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ..adjacency import Domain
+from ..losses import Logistic, Loss, Softmax, SquaredHinge, make_loss
+from .maximum import certified_maximum
+
 Array = NDArray[np.float64]
 
 # Relative excess of a certified maximum over the best value found, on the squared gap.
 _EXCESS = 1e-2
-_CELLS = 16
-_MOST_CELLS = 50_000
 _MOST_PARAMETER = 1e100
 # Rounds a computed bound up: its evaluation errs by far less.
 _UP = 1.0 + 1e-11
-
-
-@dataclass(frozen=True)
-class Domain:
-    """Where rows lie, and which pairs are adjacent.
-
-    Parameters
-    ----------
-    radius : float
-        Euclidean radius r of same-label substitutions, at most ``2 * norm_bound``.
-    norm_bound : float
-        Radius B of the ball of rows.
-    constant : float
-        Constant c that rows are augmented by; 0 for no intercept.
-    """
-
-    radius: float
-    norm_bound: float
-    constant: float
-
-    @property
-    def augmented(self) -> float:
-        """Largest norm of an augmented row."""
-        return math.hypot(self.norm_bound, self.constant)
-
-    @property
-    def shortening(self) -> float:
-        """B^2 - ((B - r)+)^2, by how much the square of an adjacent row may be less."""
-        r, b = self.radius, self.norm_bound
-        return r * (2.0 * b - r) if r < b else b * b
 
 
 def iterate_gap(
@@ -107,19 +79,27 @@ def iterate_gap(
     if not radius >= 0.0:
         raise ValueError(f"radius must be non-negative, got {radius!r}.")
     parameters = np.asarray(theta, dtype=np.float64)
-    if not (np.abs(parameters) < _MOST_PARAMETER).all():
+    # One column of scores serves two classes; softmax has two of them.
+    kind = make_loss(loss, max(2, len(parameters)))
+    labels = "protected" if label_change else "public"
+    domain = Domain(norm_bound, radius, constant)
+    return gap_at(kind, parameters, domain, clip=clip, labels=labels)
+
+
+def gap_at(loss: Loss, theta: Array, domain: Domain, *, clip: float | None, labels: str) -> float:
+    """As :func:`iterate_gap`, on a domain: declared as it is, or with its allowance."""
+    if not (np.abs(theta) < _MOST_PARAMETER).all():
         raise ValueError(f"theta holds parameters that are not below {_MOST_PARAMETER:g} in size.")
-    domain = Domain(min(float(radius), 2.0 * norm_bound), float(norm_bound), float(constant))
     most = math.inf if clip is None else float(clip)
     # Exponentials of extreme margins are zero or infinite, as they should be.
     with np.errstate(all="ignore"):
-        known = _known(loss, parameters, domain)
+        known = _known(loss, theta, domain)
         gap = known.same_label(most)
-        if label_change:
+        if labels == "protected":
             change = known.label_change()
             if clip is not None:
                 # The same for all parameters: a limit that holds beforehand.
-                change = 2.0 * min(most, _LARGEST[loss]) * domain.augmented
+                change = 2.0 * min(most, loss.residual_limit()) * domain.augmented
             gap = max(gap, change)
     return gap * _UP
 
@@ -162,16 +142,11 @@ def clipped_gap(clip: float, domain: Domain, *, versine: float, least: float = 0
     return math.sqrt(max(corner(small, turn) for small in (least, clip) for turn in (versine, 0.0)))
 
 
-def _known(loss: str, theta: Array, domain: Domain) -> "_OneScore | _OneVersusRest | _Softmax":
-    if loss == "softmax":
-        return _Softmax(theta, domain)
-    if loss not in _LARGEST:
-        raise ValueError(f"loss must be logistic, softmax or squared_hinge; got {loss!r}.")
-    return _OneScore(loss, theta, domain) if len(theta) == 1 else _OneVersusRest(theta, domain)
-
-
-# Limit of the norm of a residual.
-_LARGEST = {"logistic": 1.0, "softmax": math.sqrt(2.0), "squared_hinge": math.inf}
+def _known(loss: Loss, theta: Array, domain: Domain) -> "_OneScore | _OneVersusRest | _Softmax":
+    if loss.name == Softmax.name:
+        return _Softmax(loss, theta, domain)
+    kind = _OneScore if loss.n_scores == 1 else _OneVersusRest
+    return kind(loss, theta, domain)
 
 
 class _OneScore:
@@ -181,10 +156,11 @@ class _OneScore:
     loss, and s their norm; the size of the residual is a nondecreasing function of t.
     """
 
-    def __init__(self, loss: str, theta: Array, domain: Domain) -> None:
+    def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
         slopes, offsets = _split(theta, domain)
-        self.domain, self.slope, self.offset = domain, float(slopes[0]), abs(float(offsets[0]))
-        self.size = _logistic_size if loss == "logistic" else _hinge_size
+        self.loss, self.domain = loss, domain
+        self.slope, self.offset = float(slopes[0]), abs(float(offsets[0]))
+        self.size = _SIZES[loss.name]
         self.n_features = theta.shape[1] - int(domain.constant > 0.0)
 
     def same_label(self, clip: float) -> float:
@@ -195,7 +171,7 @@ class _OneScore:
         # Limits that need no search: corners of [0, largest]^2, and a Lipschitz constant.
         cap = largest * max(domain.augmented, domain.radius)
         lipschitz = (
-            largest * domain.radius + size.steepest * slope * domain.radius * domain.augmented
+            largest * domain.radius + self.loss.curvature * slope * domain.radius * domain.augmented
         )
         cap = min(cap, lipschitz)
         # Two rows across the weights have equal residuals: a gap that some pair attains.
@@ -220,13 +196,12 @@ class _OneScore:
 class _Residuals:
     """Residual vectors of two scores or more: bounds on their norms, distance and angle."""
 
+    loss: Loss
     domain: Domain
     #: Largest and least norm, and largest distance between those of adjacent records.
     largest: float
     least: float
     move: float
-    #: Largest versine between two residuals of equal label, whatever the parameters.
-    any_versine: float
 
     def same_label(self, clip: float) -> float:
         """Least of the triangle inequality, the identity, and what is known of the angle."""
@@ -238,7 +213,7 @@ class _Residuals:
             + (size * domain.radius) ** 2
         )
         bounds = [triangle, math.sqrt(identity)]
-        versine = min(self.any_versine, _versine(self.move, self.least))
+        versine = min(self.loss.versine, _versine(self.move, self.least))
         if size < math.inf:
             bounds.append(clipped_gap(size, domain, versine=versine, least=self.least))
         return min(bounds)
@@ -247,10 +222,8 @@ class _Residuals:
 class _OneVersusRest(_Residuals):
     """Squared hinges of one score a class, stacked."""
 
-    any_versine = 1.0  # equal signs, head by head
-
-    def __init__(self, theta: Array, domain: Domain) -> None:
-        self.domain = domain
+    def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
+        self.loss, self.domain = loss, domain
         self.slopes, self.offsets = _split(theta, domain)
         # Rows: a record of the head's own class, a record of the rest.
         signed = np.stack([-self.offsets, self.offsets])
@@ -261,11 +234,11 @@ class _OneVersusRest(_Residuals):
         self.largest = 2.0 * math.sqrt(rest.sum() + max(float((own - rest).max()), 0.0))
         own, rest = lowest
         self.least = 2.0 * math.sqrt(max(rest.sum() + float((own - rest).min()), 0.0))
-        self.move = 2.0 * float(np.linalg.norm(self.slopes)) * domain.radius
+        self.move = loss.curvature * float(np.linalg.norm(self.slopes)) * domain.radius
 
     def _moves(self, radius: float) -> Array:
         """Squared gap of each head, for both labels: ends of a convex function."""
-        domain = replace(self.domain, radius=radius)
+        domain = self.domain.at(radius)
         square, drop = domain.augmented**2, domain.shortening
         difference = np.minimum(self.slopes * radius, self.heights)
         lower = self.heights - difference
@@ -292,10 +265,8 @@ class _OneVersusRest(_Residuals):
 class _Softmax(_Residuals):
     """Cross-entropy of two scores or more."""
 
-    any_versine = 0.5  # residuals are (1 - p_y)(q - e_y), q a distribution over other classes
-
-    def __init__(self, theta: Array, domain: Domain) -> None:
-        self.domain = domain
+    def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
+        self.loss, self.domain = loss, domain
         n_classes = len(theta)
         # Adding one vector to every class changes nothing.
         theta = theta - theta.mean(axis=0)
@@ -325,7 +296,7 @@ class _Softmax(_Residuals):
         self.largest = float(self.sizes.max())
         self.least = float(least.min()) * math.sqrt(n_classes / (n_classes - 1.0))
         spectral = max(float(np.linalg.eigvalsh(gram)[-1]), 0.0) + float(error.sum())
-        self.move = min(0.5 * math.sqrt(spectral) * domain.radius, math.sqrt(2.0))
+        self.move = min(loss.curvature * math.sqrt(spectral) * domain.radius, loss.residual_limit())
 
     def label_change(self) -> float:
         """The two largest residuals, at any two rows."""
@@ -350,14 +321,13 @@ def _versine(moved: float, least: float) -> float:
 
 @dataclass(frozen=True)
 class _Size:
-    """Size of a residual as a nondecreasing function of t, its slope and its differences.
+    """Size of a residual as a nondecreasing function of t, and its differences.
 
     ``rises(low, high, least, most)`` bounds size(t + s) - size(t) below and above, over t in
     [low, high] and s in [least, most].
     """
 
     value: Callable[[Array], Array]
-    steepest: float
     rises: Callable[[Array, Array, Array, Array], tuple[Array, Array]]
 
 
@@ -388,7 +358,7 @@ def _logistic_size(clip: float) -> _Size:
     def peak(step: Array) -> Array:
         return np.minimum(-0.5 * step, edge - step)
 
-    return _Size(value, 0.25, _one_peak(rise, peak))
+    return _Size(value, _one_peak(rise, peak))
 
 
 def _hinge_size(clip: float) -> _Size:
@@ -409,7 +379,11 @@ def _hinge_size(clip: float) -> _Size:
         ends = np.minimum(rise(low, least), rise(high, least))
         return ends, rise(np.clip(clip - 2.0 * most, low, high), most)
 
-    return _Size(value, 2.0, rises)
+    return _Size(value, rises)
+
+
+#: Sizes of clipped residuals of one score, by loss.
+_SIZES = {Logistic.name: _logistic_size, SquaredHinge.name: _hinge_size}
 
 
 def _blur(t: Array) -> Array:
@@ -434,8 +408,9 @@ def _certified_gap(
     if radius == 0.0:
         return reached
 
-    def squares(p0: Array, p1: Array, s0: Array, s1: Array) -> Array:
-        """Upper bound over z' in [p0, p1], s in [s0, s1]; exact for points."""
+    def squares(low: Array, high: Array) -> Array:
+        """Upper bound over z' and s in cells; exact for points."""
+        (p0, s0), (p1, s1) = low, high
         z0, z1 = p0 + s0, np.minimum(p1 + s1, bound)
         t0, t1 = centre + slope * p0, centre + slope * p1
         less, more = size.rises(t0, t1, slope * s0, slope * s1)
@@ -451,31 +426,27 @@ def _certified_gap(
         across = more * n + smaller1 * np.minimum(q, n + c_other)
         return domain.constant**2 * more**2 + along**2 + across**2
 
-    edges_p = np.linspace(-bound, bound, _CELLS + 1)
-    edges_s = np.linspace(0.0, radius, _CELLS + 1)
-    p0, s0 = (grid.ravel() for grid in np.meshgrid(edges_p[:-1], edges_s[:-1], indexing="ij"))
-    p1, s1 = (grid.ravel() for grid in np.meshgrid(edges_p[1:], edges_s[1:], indexing="ij"))
-    best = certified = reached**2
-    bounds, alive = np.empty(0), np.empty(0, dtype=bool)
-    for _ in range(60):
-        kept = p0 + s0 <= bound
-        p0, p1, s0, s1 = p0[kept], p1[kept], s0[kept], s1[kept]
-        # A feasible point of each cell, for a value that is attained.
+    def feasible(low: Array, high: Array) -> NDArray[np.bool_]:
+        return low.sum(axis=0) <= bound
+
+    def attained(low: Array, high: Array) -> Array:
+        (p0, s0), (p1, s1) = low, high
         s = np.minimum(0.5 * (s0 + s1), bound - p0)
-        p = np.minimum(0.5 * (p0 + p1), bound - s)
-        best = max(best, float(np.nan_to_num(squares(p, p, s, s)).max()))
-        if best * (1.0 + _EXCESS) >= cap**2:
-            return cap
-        bounds = np.nan_to_num(squares(p0, p1, s0, s1), nan=math.inf, posinf=math.inf)
-        alive = bounds > best * (1.0 + _EXCESS)
-        certified = max(certified, float(bounds[~alive].max(initial=0.0)))
-        if not 0 < np.count_nonzero(alive) <= _MOST_CELLS:
-            break
-        p0, p1, s0, s1 = p0[alive], p1[alive], s0[alive], s1[alive]
-        pm, sm = 0.5 * (p0 + p1), 0.5 * (s0 + s1)
-        p0, p1 = np.concatenate([p0, p0, pm, pm]), np.concatenate([pm, pm, p1, p1])
-        s0, s1 = np.concatenate([s0, sm, s0, sm]), np.concatenate([sm, s1, sm, s1])
-    return math.sqrt(max(certified, best, float(bounds[alive].max(initial=0.0))))
+        return np.array([np.minimum(0.5 * (p0 + p1), bound - s), s])
+
+    certified = certified_maximum(
+        squares,
+        [-bound, 0.0],
+        [bound, radius],
+        n_cells=16,
+        excess=_EXCESS,
+        most_cells=50_000,
+        attained=attained,
+        feasible=feasible,
+        reached=reached**2,
+        enough=cap**2,
+    )
+    return math.sqrt(certified)
 
 
 @dataclass(frozen=True)
@@ -534,32 +505,31 @@ def gap_limits(
     GapLimits
         Bounds from below and from above.
     """
-    domain = Domain(min(float(radius), 2.0 * norm_bound), float(norm_bound), float(constant))
-    r, augmented, rest = domain.radius, domain.augmented, n_scores - 1
-    largest = _LARGEST[loss] if clip is None else min(_LARGEST[loss], float(clip))
-    # Residual of the worst label, dimension that weights span, and change of a label.
-    if loss == "logistic":
-        residual, spanned, change = 0.5, 1, augmented
-    elif loss == "softmax":
-        second = (rest - 1.0) / rest * math.sqrt(n_scores / rest)
-        residual, spanned = math.sqrt(rest / n_scores), rest
-        change = (residual + second) * augmented
-    else:
-        residual, spanned = 2.0, n_scores
-        change = 4.0 * augmented * (math.sqrt(2.0) if rest else 1.0)
-    least = min(residual, largest) * r if n_features > spanned else 0.0
+    kind = make_loss(loss, max(2, n_scores))
+    labels = "protected" if label_change else "public"
+    domain = Domain(norm_bound, radius, constant)
+    return limits_over_iterates(kind, n_features, domain, clip=clip, labels=labels)
+
+
+def limits_over_iterates(
+    loss: Loss, n_features: int, domain: Domain, *, clip: float | None, labels: str
+) -> GapLimits:
+    """As :func:`gap_limits`, on a domain: declared as it is, or with its allowance."""
+    r, augmented = domain.radius, domain.augmented
+    largest = loss.residual_limit()
+    if clip is not None:
+        largest = min(largest, float(clip))
+    least = min(loss.least_residual, largest) * r if n_features > loss.n_spanned else 0.0
     if not math.isfinite(largest):
         most = math.inf
-    elif loss == "softmax":
-        # Without clipping residuals peak at corners of the simplex: cosine 1/2 too.
-        most = clipped_gap(largest, domain, versine=0.5)
-    elif n_scores > 1:
-        most = clipped_gap(largest, domain, versine=1.0)
+    elif loss.n_scores > 1:
+        # Without clipping residuals peak at corners of the simplex: the same angle.
+        most = clipped_gap(largest, domain, versine=loss.versine)
     else:
         most = largest * max(augmented, r)
-    if label_change:
+    if labels == "protected":
         most_change = 2.0 * largest * augmented
-        least = max(least, change if clip is None else most_change)
+        least = max(least, loss.least_change * augmented if clip is None else most_change)
         most = max(most, most_change)
     # Further than the bound itself is rounded.
     return GapLimits(least / _UP, most * _UP**2)

@@ -1,36 +1,34 @@
-"""Gaussian noise: an exact, floating-point-safe sampler by default, NumPy for a seed.
+"""Noise of one release: exact and safe against floating point by default, NumPy's for a seed.
 
-Values are divided by their noise scale, so one call with unit scale serves blocks of different
-scales, and rounded to the grid of the exact sampler before noise is added. Both the rounding and
-the sampler's own allowance for it are part of the accounted rho: see :func:`grid_slack`.
-
-OpenDP's sampler adds a discrete Gaussian (Canonne, Kamath & Steinke, 2020) on a grid of 2**-40
-noise scales, with randomness from the operating system. The law of such noise differs from the
-continuous Gaussian's by terms of order exp(-2 pi^2 2**80) in mass and 2**-80 in the privacy
-profile, far below the margin that the calibration keeps. The many values of a transcript take
-:mod:`.exact_normal` instead: cells, of the same grid, of exact continuous deviates.
+Values are divided by their noise scale, rounded to the grid of the exact sampler, and the cell of a
+normal deviate is added: what is published is a function of the value on the grid plus an exact
+normal deviate (:mod:`.exact_normal`). The rounding is part of the accounted mu: :func:`grid_slack`.
 """
 
 import math
 import numbers
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NoReturn
 
-import joblib
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import ArrayLike, NDArray
 
-from .exact_normal import GRID_EXPONENT, NormalStream, rounded_normal
+from .exact_normal import GRID_EXPONENT, Entropy, rounded_normal
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+RandomState = int | np.random.Generator | np.random.RandomState | None
 
 # Doubles from here on are multiples of the grid.
 _ON_GRID = 2.0 ** (53 + GRID_EXPONENT)
-_CHUNK = 1024
-
-RandomState = int | np.random.Generator | np.random.RandomState | None
+# Deviates that a release of many small parts draws ahead, at most.
+_AHEAD = 2**14
 
 
 def grid_slack(n_values: int) -> float:
-    """Addition to rho for rounding ``n_values`` values to the sampler's grid.
+    """Addition to mu for rounding ``n_values`` values to the sampler's grid.
 
     Parameters
     ----------
@@ -40,38 +38,11 @@ def grid_slack(n_values: int) -> float:
     Returns
     -------
     float
-        ``2 sqrt(n_values) 2**-40`` in units of the noise scale: rounding moves each of two
-        neighbouring values by half a grid step, and the sampler allows as much again. The division
-        by the noise scale, which rounds to ``2**-53`` of the value, is part of the sensitivity.
+        ``2 sqrt(n_values) 2**-40`` in units of the noise scale, twice what rounding needs: it moves
+        each of two neighbouring values by half a grid step. The division by the noise scale, which
+        rounds to ``2**-53`` of the value, is part of the sensitivity.
     """
     return 2.0 * math.sqrt(n_values) * 2.0**GRID_EXPONENT
-
-
-def exact_sampler(n_values: int) -> dp.Measurement:
-    """OpenDP measurement that adds unit-scale discrete Gaussian noise to ``n_values`` values.
-
-    Parameters
-    ----------
-    n_values : int
-        Length of the vector it takes.
-
-    Returns
-    -------
-    opendp.Measurement
-        Its privacy map gives zero-concentrated divergence, ``(distance + slack)**2 / 2``.
-    """
-    dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n_values)
-    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=1.0, k=GRID_EXPONENT)
-
-
-def sampler_name(random_state: RandomState, *, vectorised: bool = False) -> str:
-    """Name of the sampler that :func:`add_gaussian_noise` uses, as stated in the release."""
-    if random_state is None and vectorised:
-        return "exact normal in cells of a grid (OS entropy)"
-    if random_state is None:
-        return "OpenDP discrete Gaussian (OS entropy)"
-    return "NumPy (seeded, reproducible: not private)"
 
 
 def check_random_state(
@@ -96,79 +67,100 @@ def check_random_state(
     )
 
 
-def _add_exact_noise(scaled: NDArray[np.float64]) -> NDArray[np.float64]:
-    def noisy(chunk: NDArray[np.float64]) -> list[float]:
-        return exact_sampler(len(chunk))(chunk.tolist())
+class Noise:
+    """Gaussian noise of one release: call it with values and their noise scales.
 
-    chunks = [scaled[i : i + _CHUNK] for i in range(0, len(scaled), _CHUNK)]
-    # The sampler runs outside the interpreter lock.
-    with ThreadPoolExecutor(max(1, min(len(chunks), joblib.effective_n_jobs(-1)))) as pool:
-        results = list(pool.map(noisy, chunks))
-    return np.concatenate([np.empty(0), *results])
-
-
-def add_gaussian_noise(
-    values: ArrayLike,
-    sigma: ArrayLike,
-    random_state: RandomState = None,
-    *,
-    vectorised: bool | NormalStream = False,
-) -> NDArray[np.float64]:
-    """Release ``values`` with independent Gaussian noise.
+    Every deviate is handed out once. For one release, on one thread: a copy would repeat its noise,
+    so there is none.
 
     Parameters
     ----------
-    values : array-like
-        Noiseless values.
-    sigma : array-like
-        Noise scale in the units of ``values``, broadcast against them. A zero scale marks values
-        that do not depend on private data; they pass unchanged.
     random_state : None, int, Generator or RandomState
-        None draws exact noise from operating-system entropy through OpenDP. Anything else draws
-        from NumPy: reproducible, and therefore not private.
-    vectorised : bool or NormalStream, default=False
-        Draw exact noise with :func:`.rounded_normal` instead of OpenDP, some fifty times faster:
-        for the many values of a transcript. A stream of it saves time over many small calls.
-
-    Returns
-    -------
-    ndarray
-        Noisy values, float64.
+        None draws exact noise from operating-system entropy. Anything else draws from NumPy:
+        reproducible, and therefore not private.
 
     Raises
     ------
     ValueError
-        If a value is not finite, a scale negative or not finite, or ``random_state`` of no known
-        kind.
+        If ``random_state`` is of no known kind.
     """
-    values = np.asarray(values, dtype=np.float64)
-    scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), values.shape)
-    if not np.isfinite(values).all():
-        raise ValueError("values must be finite.")
-    if not (np.isfinite(scale).all() and (scale >= 0.0).all()):
-        raise ValueError("sigma must be finite and non-negative.")
-    generator = check_random_state(random_state)
-    released = values.copy()
-    noisy = scale > 0.0
-    grid = 2.0**GRID_EXPONENT
-    scaled = values[noisy] / scale[noisy]
-    if not np.isfinite(scaled).all():
-        raise ValueError("values are too large for sigma.")
-    # Larger ones are on the grid as they are.
-    scaled = np.where(np.abs(scaled) < _ON_GRID, np.rint(scaled / grid) * grid, scaled)
-    if generator is None and vectorised:
-        draw = vectorised if isinstance(vectorised, NormalStream) else rounded_normal
-        scaled = scaled + draw(len(scaled))
-    elif generator is None:
-        scaled = _add_exact_noise(scaled)
-    else:
-        scaled = scaled + generator.standard_normal(scaled.shape)
-    released[noisy] = scaled * scale[noisy]
-    return released
+
+    def __init__(self, random_state: RandomState = None) -> None:
+        self._generator = check_random_state(random_state)
+        self._left, self._drawn = np.empty(0), 0
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody can draw the same noise again."""
+        return self._generator is None
+
+    @property
+    def name(self) -> str:
+        """Name of the sampler, as stated in the release."""
+        if self.private:
+            return "exact normal in cells of a grid (OS entropy)"
+        return "NumPy (seeded, reproducible: not private)"
+
+    def __call__(self, values: ArrayLike, sigma: ArrayLike) -> Array:
+        """Values with independent noise.
+
+        Parameters
+        ----------
+        values : array-like
+            Noiseless values.
+        sigma : array-like
+            Noise scale in the units of ``values``, broadcast against them. A zero scale marks
+            values that do not depend on private data; they pass unchanged.
+
+        Returns
+        -------
+        ndarray
+            Noisy values, float64.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite or too large for its scale, or a scale is negative or not
+            finite.
+        """
+        values = np.asarray(values, dtype=np.float64)
+        scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), values.shape)
+        if not np.isfinite(values).all():
+            raise ValueError("values must be finite.")
+        if not (np.isfinite(scale).all() and (scale >= 0.0).all()):
+            raise ValueError("sigma must be finite and non-negative.")
+        released, noisy = values.copy(), scale > 0.0
+        grid = 2.0**GRID_EXPONENT
+        with np.errstate(all="ignore"):
+            scaled = values[noisy] / scale[noisy]
+        if not np.isfinite(scaled).all():
+            raise ValueError("values are too large for sigma.")
+        # Larger ones are on the grid as they are.
+        scaled = np.where(np.abs(scaled) < _ON_GRID, np.rint(scaled / grid) * grid, scaled)
+        released[noisy] = (scaled + self._deviates(len(scaled))) * scale[noisy]
+        return released
+
+    def _deviates(self, size: int) -> Array:
+        """The next standard normal deviates."""
+        if self._generator is not None:
+            return self._generator.standard_normal(size)
+        if len(self._left) < size:
+            # One call needs no more than it asks for; many small ones get ever larger stocks.
+            more = rounded_normal(max(size - len(self._left), min(self._drawn, _AHEAD)))
+            self._left, self._drawn = np.concatenate([self._left, more]), self._drawn + len(more)
+        taken, self._left = self._left[:size], self._left[size:]
+        return taken
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Noise is not copied: it must not repeat.")
 
 
-def exponential_choice(scores: ArrayLike, epsilon: float, random_state: RandomState = None) -> int:
-    r"""Choose an index with probability proportional to :math:`\exp(\epsilon\, score / 2)`.
+def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomState = None) -> int:
+    r"""Choose an index with a large score, by permute-and-flip: pure epsilon-DP.
+
+    Candidates are visited in random order; one is accepted with probability
+    :math:`\exp(-\epsilon (\max score - score) / 2)`. The first accepted one is a uniform choice
+    among all that would be accepted, which is how it is drawn here.
 
     Parameters
     ----------
@@ -177,8 +169,8 @@ def exponential_choice(scores: ArrayLike, epsilon: float, random_state: RandomSt
     epsilon : float
         Pure differential privacy of the choice, positive.
     random_state : None, int, Generator or RandomState
-        None draws Gumbel noise exactly from operating-system entropy through OpenDP. Anything
-        else draws from NumPy: reproducible, and therefore not private.
+        None flips exact coins with operating-system entropy. Anything else draws bits from NumPy:
+        reproducible, and therefore not private.
 
     Returns
     -------
@@ -192,22 +184,70 @@ def exponential_choice(scores: ArrayLike, epsilon: float, random_state: RandomSt
 
     References
     ----------
-    McSherry & Talwar (2007), exponential mechanism, in its Gumbel form.
+    McKenna & Sheldon, "Permute-and-flip", NeurIPS 2020. Its coins are those of Canonne, Kamath &
+    Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Algorithm 1.
     """
     whole = np.asarray(scores)
     if whole.dtype.kind not in "iu" or whole.ndim != 1 or len(whole) == 0:
         raise ValueError("scores must be a non-empty vector of whole numbers.")
-    if not epsilon > 0.0:
+    if not 0.0 < epsilon < math.inf:
         raise ValueError(f"epsilon must be positive, got {epsilon!r}.")
     generator = check_random_state(random_state)
-    if generator is not None:
-        noise = -np.log(-np.log(generator.uniform(size=len(whole))))
-        return int(np.argmax(0.5 * epsilon * whole + noise))
-    dp.enable_features("contrib")
-    choose = dp.m.make_noisy_max(
-        dp.vector_domain(dp.atom_domain(T="i64")),
-        dp.linf_distance(T="i64"),
-        dp.zero_concentrated_divergence(),
-        scale=2.0 / epsilon,
-    )
-    return int(choose(whole.tolist()))
+    bits: Entropy = os.urandom if generator is None else generator.bytes
+    half = Fraction(epsilon) / 2
+    gaps = [int(gap) for gap in int(whole.max()) - whole.astype(object)]
+    rates = {gap: divmod(half * gap, 1) for gap in set(gaps)}
+    # exp(-rate) is exp(-1) as often as rate holds one, times exp(-rest).
+    left = np.array([min(rates[gap][0], 2**62) for gap in gaps], dtype=np.int64)
+    alive = np.arange(len(gaps))
+    while (waiting := left[alive] > 0).any():
+        accepted = np.ones(len(alive), dtype=bool)
+        accepted[waiting] = _coins_of_inverse_e(int(waiting.sum()), bits)
+        left[alive] -= 1
+        alive = alive[accepted]
+    kept = [i for i in alive.tolist() if _coin_of_exponential(rates[gaps[i]][1], bits)]
+    return kept[_below(len(kept), bits)]
+
+
+def _first_failure_is_odd(succeeds: Callable[[int], bool]) -> bool:
+    """Whether the first of the trials 1, 2, ... to fail has an odd number."""
+    trial = 1
+    while succeeds(trial):
+        trial += 1
+    return trial % 2 == 1
+
+
+def _coin_of_exponential(rate: Fraction, bits: Entropy) -> bool:
+    """True with probability exp(-rate), for a rate in [0, 1]: trial j succeeds at rate / j."""
+    return _first_failure_is_odd(lambda j: _below(rate.denominator * j, bits) < rate.numerator)
+
+
+def _coins_of_inverse_e(size: int, bits: Entropy) -> NDArray[np.bool_]:
+    """Many coins that are True with probability exp(-1): trial j of each succeeds at 1 / j."""
+    odd = np.zeros(size, dtype=bool)
+    going, trial = np.arange(size), 1
+    while len(going):
+        succeeds = _many_below(trial, len(going), bits) == 0
+        odd[going[~succeeds]] = trial % 2 == 1
+        going, trial = going[succeeds], trial + 1
+    return odd
+
+
+def _below(most: int, bits: Entropy) -> int:
+    """A uniform whole number below ``most``, by rejection."""
+    n_bits = (most - 1).bit_length()
+    n_bytes = (n_bits + 7) // 8
+    while True:
+        drawn = int.from_bytes(bits(n_bytes), "little") >> (8 * n_bytes - n_bits)
+        if drawn < most:
+            return drawn
+
+
+def _many_below(most: int, size: int, bits: Entropy) -> NDArray[np.uint64]:
+    """Uniform whole numbers below a small ``most``, by rejection."""
+    drawn = np.frombuffer(bits(8 * size), dtype="<u8").copy()
+    # Words from here on would make small remainders more likely.
+    end = 2**64 // most * most
+    while (again := np.flatnonzero(drawn > np.uint64(end - 1))).size:
+        drawn[again] = np.frombuffer(bits(8 * len(again)), dtype="<u8")
+    return drawn % np.uint64(most)

@@ -3,26 +3,18 @@
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-import numpy as np
-
-from ..policy.adjacency import euclidean_radius
+from ..adjacency import euclidean_radius
+from .bounds import Blocks, Bound, bound_from_dict
 from .gaussian import (
     compose,
-    delta_from_rho,
-    epsilon_from_rho,
+    delta_from_mu,
+    epsilon_from_mu,
     gaussian_power,
-    rho_from_pure,
+    mu_from_pure,
 )
-from .noise import grid_slack
-from .sensitivity import MinimizerBound, PrototypeBound
-from .transcript import Descent, TranscriptBound
-
-Blocks = float | tuple[float, ...]
-Bound = PrototypeBound | MinimizerBound | TranscriptBound
-_BOUNDS = {bound.__name__: bound for bound in (PrototypeBound, MinimizerBound, TranscriptBound)}
 
 
 @dataclass(frozen=True)
@@ -33,7 +25,7 @@ class Guarantee:
     ----------
     radius : float
         Radius in the units of the release's metric.
-    rho : float
+    mu : float
         Gaussian differential privacy parameter of the parameters at that radius.
     epsilon, delta : float
         The release is (epsilon, delta)-private for substitutions within ``radius``, a private
@@ -48,7 +40,7 @@ class Guarantee:
     """
 
     radius: float
-    rho: float
+    mu: float
     epsilon: float
     delta: float
     labels: str
@@ -56,9 +48,9 @@ class Guarantee:
     radius_epsilon: float = 0.0
 
     @property
-    def rho_total(self) -> float:
+    def mu_total(self) -> float:
         """Gaussian differential privacy parameter, a private radius included."""
-        return compose([self.rho, rho_from_pure(self.radius_epsilon)])
+        return compose([self.mu, mu_from_pure(self.radius_epsilon)])
 
     def delta_at(self, epsilon: float) -> float:
         """Delta at another epsilon, same radius; exact unless choosing the radius cost some.
@@ -73,11 +65,11 @@ class Guarantee:
         float
             Delta of the release, and of the radius with it.
         """
-        delta = delta_from_rho(self.rho_total, epsilon)
+        delta = delta_from_mu(self.mu_total, epsilon)
         if self.radius_epsilon > 0.0 and epsilon >= self.radius_epsilon:
             # Basic composition of the two releases; the rounding of the difference is covered.
             less = (epsilon - self.radius_epsilon) * (1.0 - 2.0**-50)
-            delta = min(delta, delta_from_rho(self.rho, less))
+            delta = min(delta, delta_from_mu(self.mu, less))
         return delta
 
     def certificate(self, kappa: float) -> float:
@@ -96,9 +88,9 @@ class Guarantee:
         float
             The bound, between ``kappa`` and 1.
         """
-        bound = gaussian_power(kappa, self.rho_total)
+        bound = gaussian_power(kappa, self.mu_total)
         if self.radius_epsilon > 0.0:
-            raised = math.exp(min(self.radius_epsilon, 700.0)) * gaussian_power(kappa, self.rho)
+            raised = math.exp(min(self.radius_epsilon, 700.0)) * gaussian_power(kappa, self.mu)
             bound = min(bound, raised)
         return bound
 
@@ -127,12 +119,12 @@ class Release:
     epsilon, delta : float
         Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
     calibration : {"analytic", "classic"}
-        How rho was derived from (epsilon, delta).
-    rho : float
+        How mu was derived from (epsilon, delta).
+    mu : float
         Sensitivity over noise scale, with the sampler's allowance.
     sensitivity, sigma : float or tuple of float
-        L2 sensitivity and noise scale; one number a class block when the noise has blocks, one a
-        step when gradients are noisy.
+        L2 sensitivity and noise scale; one number per class block when the noise has blocks, one
+        per step when gradients are noisy.
     tol : float
         Gradient norm at which the minimiser was certified; 0 for a closed form or a descent.
     labels : {"public", "protected"}
@@ -142,9 +134,7 @@ class Release:
     private : bool or str
         True; False when the noise was seeded; "conditional" when a quantile of private rows was
         declared public.
-    n_values : int
-        Number of released values.
-    bound : PrototypeBound, MinimizerBound or TranscriptBound
+    bound : Bound
         The guarantee as a function of the radius, and the theorem it rests on.
     epsilon_full_radius : float
         epsilon at radius ``2 * norm_bound`` and the same delta (labels as in ``labels``).
@@ -152,10 +142,12 @@ class Release:
         What the guarantee takes for granted.
     version : str
         Package version.
-    mechanism : {"output", "gradient"}
-        Whether the noise is added to the minimiser or to the gradients of a descent.
-    descent : Descent or None
-        Settings of the descent.
+    mechanism : str
+        How it was released: "output" (noise on the parameters), "gradient" (noise on the gradients
+        of a descent), or the name of a mechanism of one's own.
+    coordinates : str or None
+        Declared name of the rows' coordinates (encoder, scale): releases that name different ones
+        are not added up.
     epsilon_full_radius_ex_post : float or None
         Of a descent: epsilon at the full radius by the gaps at the iterates that occurred. It
         depends on the release and is no guarantee; :meth:`guarantee` is.
@@ -175,26 +167,30 @@ class Release:
     epsilon: float
     delta: float
     calibration: str
-    rho: float
+    mu: float
     sensitivity: Blocks
     sigma: Blocks
     tol: float
     labels: str
     sampler: str
     private: bool | str
-    n_values: int
     bound: Bound
     epsilon_full_radius: float
     assumptions: tuple[str, ...]
     version: str
-    mechanism: str = "output"
-    descent: Descent | None = None
+    mechanism: str
+    coordinates: str | None = None
     epsilon_full_radius_ex_post: float | None = None
 
     @property
     def theorem(self) -> str:
         """The statement that the sensitivity rests on."""
         return self.bound.theorem
+
+    @property
+    def rho(self) -> float:
+        """The parameters' guarantee in zero-concentrated differential privacy: mu^2 / 2."""
+        return 0.5 * self.mu**2
 
     def guarantee(self, radius: float | None = None, labels: str | None = None) -> Guarantee:
         """Guarantee at any radius, at this release's delta.
@@ -238,11 +234,9 @@ class Release:
         euclidean = euclidean_radius(
             radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
         )
-        rho = rho_of(self.bound, euclidean, self.sigma, self.n_values, labels == "protected")
-        epsilon = total_epsilon(rho, self.delta, self.radius_epsilon)
-        return Guarantee(
-            radius, rho, epsilon, self.delta, labels, self.private, self.radius_epsilon
-        )
+        mu = self.bound.mu(euclidean, labels)
+        epsilon = total_epsilon(mu, self.delta, self.radius_epsilon)
+        return Guarantee(radius, mu, epsilon, self.delta, labels, self.private, self.radius_epsilon)
 
     def certificate(
         self, kappa: float, radius: float | None = None, labels: str | None = None
@@ -262,7 +256,7 @@ class Release:
         Returns
         -------
         float
-            The direct Gaussian bound ``Phi(Phi^-1(kappa) + rho)``.
+            The direct Gaussian bound ``Phi(Phi^-1(kappa) + mu)``.
 
         Raises
         ------
@@ -279,8 +273,8 @@ class Release:
         dict
             Field by field; :meth:`from_dict` reads it.
         """
-        record = asdict(self)
-        record["bound"] = {"type": type(self.bound).__name__, **record["bound"]}
+        record = {field.name: getattr(self, field.name) for field in fields(self)}
+        record.update(bound=self.bound.to_dict(), rho=self.rho)
         return {key: _to_json(value) for key, value in record.items()}
 
     @classmethod
@@ -292,20 +286,18 @@ class Release:
         ValueError
             If a field is missing or unknown.
         """
-        names = {field.name for field in fields(cls)}
+        names = {field.name for field in fields(cls)} | {"rho"}
         optional = {field.name for field in fields(cls) if field.default is not MISSING}
         if set(record) | optional != names:
             odd = sorted((set(record) | optional) ^ names)
             raise ValueError(f"record: missing or unknown fields {odd}; pass Release.to_dict().")
         values = {key: _from_json(value) for key, value in record.items()}
-        bound = dict(values["bound"])
-        kind = bound.pop("type", None)
-        if kind not in _BOUNDS:
-            raise ValueError(f"record: unknown bound {kind!r}; pass Release.to_dict().")
-        values["bound"] = _BOUNDS[kind](**bound)
-        if values.get("descent") is not None:
-            values["descent"] = Descent(**values["descent"])
-        return cls(**values)
+        rho = values.pop("rho")
+        values["bound"] = bound_from_dict(values["bound"])
+        release = cls(**values)
+        if rho != release.rho:
+            raise ValueError(f"record: rho={rho!r} is not mu^2 / 2 = {release.rho!r}.")
+        return release
 
     def _rows(self) -> list[tuple[str, str]]:
         shape = f"{self.n_samples} records, {self.n_features} features, {self.n_classes} classes"
@@ -317,29 +309,26 @@ class Release:
         spent = ""
         if self.radius_epsilon > 0.0:
             spent = f"; with the radius epsilon={self.guarantee().epsilon:.4g}"
-        blocks = "class blocks" if self.descent is None else "steps"
         return [
             ("head", self.head),
-            ("mechanism", self._mechanism()),
-            ("data", shape),
+            ("mechanism", self.bound.what),
+            (
+                "data",
+                shape if self.coordinates is None else f"{shape}, coordinates {self.coordinates}",
+            ),
             ("hides", f"one record's substitution within {self.radius:g} ({self.metric})"),
             ("labels", self.labels),
             (
                 "guarantee",
-                f"epsilon={self.epsilon:g}, delta={self.delta:g} (rho={self.rho:.4f}){spent}",
+                f"epsilon={self.epsilon:g}, delta={self.delta:g} (mu={self.mu:.4f}, "
+                f"zCDP rho={self.rho:.4f}){spent}",
             ),
             ("at full radius", f"epsilon={self.epsilon_full_radius:.4g}, labels {self.labels}"),
-            ("sensitivity", f"{_range(self.sensitivity, blocks)}, {self.theorem}"),
-            ("noise scale", f"{_range(self.sigma, blocks)}, {self.sampler}"),
+            ("sensitivity", f"{_range(self.sensitivity, self.bound.parts)}, {self.theorem}"),
+            ("noise scale", f"{_range(self.sigma, self.bound.parts)}, {self.sampler}"),
             ("private", private.get(str(self.private), str(self.private))),
             ("assumes", "; ".join(self.assumptions)),
         ]
-
-    def _mechanism(self) -> str:
-        if self.descent is None:
-            return "noise on the minimiser" if self.tol > 0.0 else "noise on the parameters"
-        clip = "unclipped" if self.descent.clip is None else f"clipped at {self.descent.clip:g}"
-        return f"noise on the gradients of {self.descent.n_steps} steps, {clip}"
 
     def __str__(self) -> str:
         rows = self._rows()
@@ -357,47 +346,22 @@ class Release:
         return f"<table><caption>Release</caption>{cells}</table>"
 
 
-def rho_at(sensitivity: np.ndarray, sigma: Blocks, n_values: int) -> float:
-    """Rho of a release whose blocks have these sensitivities and noise scales.
-
-    A same-label substitution moves one block of a block release, so rho is the largest ratio.
-    """
-    scale = np.atleast_1d(np.asarray(sigma, dtype=np.float64))
-    moved = sensitivity > 0.0
-    if not moved.any():
-        return 0.0
-    ratio = np.max(sensitivity[moved] / np.broadcast_to(scale, sensitivity.shape)[moved])
-    return math.nextafter(float(ratio) + grid_slack(n_values), math.inf)
-
-
-def rho_of(bound: Bound, radius: float, sigma: Blocks, n_values: int, label_change: bool) -> float:
-    """Rho of a release with this bound and noise at a Euclidean radius.
-
-    ``label_change`` is whether label changes count, for a release that may or may not hide them.
-    """
-    if isinstance(bound, TranscriptBound):
-        return bound.rho(radius, label_change)
-    if label_change != bound.label_change:
-        bound = replace(bound, label_change=label_change)
-    return rho_at(bound.at(radius), sigma, n_values)
-
-
-def total_epsilon(rho: float, delta: float, radius_epsilon: float) -> float:
+def total_epsilon(mu: float, delta: float, radius_epsilon: float) -> float:
     """Epsilon of a Gaussian release beside a pure one: the better of two compositions."""
-    epsilon = epsilon_from_rho(rho, delta)
+    epsilon = epsilon_from_mu(mu, delta)
     if radius_epsilon == 0.0:
         return epsilon
-    total = compose([rho, rho_from_pure(radius_epsilon)])
+    total = compose([mu, mu_from_pure(radius_epsilon)])
     summed = (epsilon + radius_epsilon) * (1.0 + 2.0**-50)
-    return min(summed, epsilon_from_rho(total, delta))
+    return min(summed, epsilon_from_mu(total, delta))
 
 
-def _range(values: Blocks, blocks: str) -> str:
+def _range(values: Blocks, parts: str) -> str:
     if isinstance(values, float):
         return f"{values:.4g}"
     if not values:
         return "known after the steps"
-    return f"{min(values):.4g} to {max(values):.4g} over {len(values)} {blocks}"
+    return f"{min(values):.4g} to {max(values):.4g} over {len(values)} {parts}"
 
 
 def _to_json(value: Any) -> Any:

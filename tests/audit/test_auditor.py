@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -28,21 +28,40 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
+    OutputPerturbation,
     RadiusPolicy,
     ReconstructionAuditor,
 )
-from sklearn_balldp.audit import auditor as auditor_module
-from sklearn_balldp.audit.auditor import (
+from sklearn_balldp.audit import (
     FailedGuaranteeWarning,
     PooledPreprocessingWarning,
-    _convicts,
-    _stream,
     neg_certificate_scorer,
     neg_success_scorer,
 )
-from sklearn_balldp.audit.certificates import scaled_models, success_interval
+from sklearn_balldp.audit import auditor as auditor_module
+from sklearn_balldp.audit.auditor import _convicts
+from sklearn_balldp.audit.certificates import scaled_models
+from sklearn_balldp.audit.preparation import stream_of
+from sklearn_balldp.heads import Promise, output, ridge_prototype
+from sklearn_balldp.privacy import Noise
+from sklearn_balldp.privacy.bounds import MinimizerBound, PrototypeBound
 
 SURE = 1 - 1e-9
+
+
+def success_interval(successes, trials, confidence=0.95):
+    return tuple(binomtest(int(successes), trials).proportion_ci(confidence, "exact"))
+
+
+def noiseless(head, X, y):
+    """Parameters of these records without noise."""
+    release = head.release_
+    promise = Promise(release.bound, release.sensitivity, release.sigma, release.tol)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Noise, "__call__", lambda self, values, sigma: values)
+        return head._released_by().run(head._known(X, y), promise, Noise()).parameters
+
+
 BOUNDS = ["dp", "rdp", "direct", "anchor", "ball", "support", "bayes"]
 
 
@@ -101,7 +120,7 @@ def test_every_head_is_audited(head, n_classes, digits):
     assert certificate["ball"] <= certificate["direct"] + 1e-9
     assert certificate["anchor"] <= certificate["direct"] + 1e-9
     assert certificate["direct"] <= min(certificate["dp"], certificate["rdp"]) + 1e-9
-    assert (auditor.supports_["distance"] <= auditor.supports_["rho"]).all()
+    assert (auditor.supports_["distance"] <= auditor.supports_["mu"]).all()
     assert auditor.score(X, y) == auditor.estimator_.score(X, y)
 
 
@@ -153,7 +172,7 @@ def test_candidate_models_are_those_of_real_fits(digits, noise_free):
     X, y = two_classes(digits)
     public, public_y = X[200:], y[200:]
     X, y = X[:200], y[:200]
-    head = BallDPLogisticRegression(4.0, radius=0.7, tol=1e-10)
+    head = BallDPLogisticRegression(4.0, radius=0.7, mechanism=OutputPerturbation(tol=1e-10))
     auditor = ReconstructionAuditor(head, n_candidates=4, n_supports=2, random_state=1)
     auditor.fit(X, y, public, public_y)
     sigma = auditor.estimator_.release_.sigma
@@ -209,7 +228,7 @@ def test_success_is_that_of_real_releases(digits):
         changed[row["anchor"]] = record
         sets.append(changed)
     seeded = clone(head).set_params(random_state=np.random.default_rng(0))
-    exact = [seeded._minimise(seeded.fit(Z, y)._known(Z, y), seeded.release_.bound) for Z in sets]
+    exact = [noiseless(seeded.fit(Z, y), Z, y) for Z in sets]
     hits = 0
     for trial in range(1500):
         released = seeded.fit(sets[trial % 3], y).prototypes_
@@ -226,43 +245,31 @@ def test_success_is_that_of_real_releases(digits):
 # An auditor must be able to fail ----------------------------------------------------------------
 
 
-class Quartered:
+def quartered(kind):
     """A bound divided by four."""
 
-    def __init__(self, bound):
-        self._bound = bound
+    class Quartered(kind):
+        def sensitivity(self, *args, **kwargs):
+            return super().sensitivity(*args, **kwargs) / 4.0
 
-    def __getattr__(self, name):
-        return getattr(self._bound, name)
-
-    def at(self, radius):
-        return self._bound.at(radius) / 4.0
+    return Quartered
 
 
-class QuarteredRidge(BallDPRidgePrototype):
-    def _bound(self, problem):
-        return Quartered(super()._bound(problem))
-
-
-class QuarteredLogistic(BallDPLogisticRegression):
-    def _bound(self, problem):
-        return Quartered(super()._bound(problem))
-
-
-def test_a_sensitivity_divided_by_four_is_caught(digits):
+def test_a_sensitivity_divided_by_four_is_caught(digits, monkeypatch):
+    monkeypatch.setattr(ridge_prototype, "PrototypeBound", quartered(PrototypeBound))
     auditor = ReconstructionAuditor(
-        QuarteredRidge(4.0, radius=0.6), n_draws=50, confidence=SURE, random_state=0
+        BallDPRidgePrototype(4.0, radius=0.6), n_draws=50, confidence=SURE, random_state=0
     )
     with pytest.warns(FailedGuaranteeWarning, match="FAILED GUARANTEE"):
         auditor.fit(*two_classes(digits))
     assert not auditor.guarantee_holds_
-    assert (auditor.supports_["distance"] > auditor.supports_["rho"]).any()
+    assert (auditor.supports_["distance"] > auditor.supports_["mu"]).any()
     # The measured rate alone convicts it.
     low, _ = auditor.success_interval_["clopper_pearson"]
     assert low > auditor.certificate_["direct"]
 
 
-def test_a_gradient_gap_divided_by_four_is_caught():
+def test_a_gradient_gap_divided_by_four_is_caught(monkeypatch):
     """Rows in one direction, labels at random, candidates in directions of their own: there the
     minimiser moves by a third of the gap, so that a quarter of it does not cover the move."""
     X, y = np.tile(np.eye(12)[0], (200, 1)), np.arange(200) % 2
@@ -272,18 +279,23 @@ def test_a_gradient_gap_divided_by_four_is_caught():
     data = (X, y, public, np.arange(22) % 2)
     honest = ReconstructionAuditor(BallDPLogisticRegression(**options), confidence=SURE)
     assert honest.fit(*data).guarantee_holds_
-    share = honest.supports_["distance"] / honest.supports_["rho"]
+    share = honest.supports_["distance"] / honest.supports_["mu"]
     assert 0.27 < share.min() <= share.max() < 1
+    monkeypatch.setattr(output, "MinimizerBound", quartered(MinimizerBound))
     with pytest.warns(FailedGuaranteeWarning):
-        ReconstructionAuditor(QuarteredLogistic(**options)).fit(*data)
+        ReconstructionAuditor(BallDPLogisticRegression(**options)).fit(*data)
 
 
 def test_the_rate_convicts_without_the_distance(digits):
     """Noise that is four times too small for what the release states: only attacks see it."""
 
+    class Quiet(Noise):
+        def __call__(self, values, sigma):
+            return super().__call__(values, np.asarray(sigma) / 4.0)
+
     class QuietRidge(BallDPRidgePrototype):
-        def _add_noise(self, parameters, sigma):
-            return super()._add_noise(parameters, np.asarray(sigma) / 4.0)
+        def _noise(self):
+            return Quiet()
 
     X, y = two_classes(digits)
     auditor = ReconstructionAuditor(
@@ -291,24 +303,30 @@ def test_the_rate_convicts_without_the_distance(digits):
     )
     with pytest.warns(FailedGuaranteeWarning):
         auditor.fit(X, y)
-    assert (auditor.supports_["distance"] <= auditor.supports_["rho"]).all()
+    assert (auditor.supports_["distance"] <= auditor.supports_["mu"]).all()
     assert auditor.success_interval_["clopper_pearson"][0] > auditor.certificate_["direct"]
 
 
 class ReusedNoise(BallDPRidgePrototype):
     """The same noise in every release."""
 
-    def _add_noise(self, parameters, sigma):
-        noise = np.random.default_rng(7).standard_normal(parameters.shape)
-        return parameters + noise * np.reshape(sigma, (-1, 1))
+    def _noise(self):
+        class Reused(Noise):
+            def __call__(self, values, sigma):
+                return values + np.random.default_rng(7).standard_normal(np.shape(values)) * sigma
+
+        return Reused()
 
 
 class TiledNoise(BallDPRidgePrototype):
     """The same noise in every block of a release."""
 
-    def _add_noise(self, parameters, sigma):
-        fresh = super()._add_noise(np.zeros_like(parameters[:1]), 1.0)
-        return parameters + fresh * np.reshape(sigma, (-1, 1))
+    def _noise(self):
+        class Tiled(Noise):
+            def __call__(self, values, sigma):
+                return values + super().__call__(np.zeros_like(values[:1]), 1.0) * sigma
+
+        return Tiled()
 
 
 @pytest.mark.parametrize(
@@ -358,9 +376,12 @@ def test_a_sound_release_is_not_convicted(n, stated):
         assert binom.pmf(np.arange(n + 1), n, stated + 0.2)[convicted].sum() > 0.99
 
 
-def test_the_warning_says_what_failed_and_holds_no_result(digits):
+def test_the_warning_says_what_failed_and_holds_no_result(digits, monkeypatch):
+    monkeypatch.setattr(ridge_prototype, "PrototypeBound", quartered(PrototypeBound))
     X, y = two_classes(digits)
-    auditor = ReconstructionAuditor(QuarteredRidge(4.0, radius=0.6), n_draws=50, random_state=0)
+    auditor = ReconstructionAuditor(
+        BallDPRidgePrototype(4.0, radius=0.6), n_draws=50, random_state=0
+    )
     with pytest.warns(FailedGuaranteeWarning) as caught:
         auditor.fit(X, y)
     text = str(caught[0].message)
@@ -453,7 +474,7 @@ def test_any_label_under_label_protection(digits):
     labels = y[list(auditor.supports_["candidates"].iloc[0])]
     assert len(set(labels)) > 1
     assert auditor.guarantee_holds_
-    assert (auditor.supports_["distance"] <= auditor.supports_["rho"]).all()
+    assert (auditor.supports_["distance"] <= auditor.supports_["mu"]).all()
     release = auditor.estimator_.release_
     assert auditor.certificate_["direct"] == pytest.approx(release.certificate(0.1))
     same = ReconstructionAuditor(head, n_draws=50, random_state=0).fit(X, y)
@@ -541,11 +562,11 @@ def test_threads_and_seeds(digits):
     assert not np.array_equal(first.estimator_.prototypes_, second.estimator_.prototypes_)
     assert first.estimator_.release_.private is True
     for seed in (0, 3):
-        own = _stream(seed).standard_normal(50)
+        own = stream_of(seed).standard_normal(50)
         assert not np.isin(own, np.random.default_rng(seed).standard_normal(1000)).any()
-    own = _stream(np.random.default_rng(3)).standard_normal(50)
+    own = stream_of(np.random.default_rng(3)).standard_normal(50)
     assert not np.isin(own, np.random.default_rng(3).standard_normal(1000)).any()
-    assert _stream(np.random.RandomState(0)).integers(10) == _stream(
+    assert stream_of(np.random.RandomState(0)).integers(10) == stream_of(
         np.random.RandomState(0)
     ).integers(10)
 
@@ -752,8 +773,7 @@ def test_the_known_records_of_a_released_model(head, digits):
     for i in row["candidates"]:
         changed, labels = problem.X.copy(), problem.codes.copy()
         changed[17], labels[17] = public[i], public_y[i]
-        again = released._known(changed, labels)
-        models.append(released._minimise(again, released.release_.bound))
+        models.append(noiseless(released, changed, labels))
     models = np.array(models)
     sigma = np.reshape(released.release_.sigma, (-1, 1))
     scaled = scaled_models(models, sigma)

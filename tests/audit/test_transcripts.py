@@ -4,17 +4,21 @@ import numpy as np
 import pytest
 from sklearn.frozen import FrozenEstimator
 
-from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC, ReconstructionAuditor
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    ReconstructionAuditor,
+)
 from sklearn_balldp.audit.auditor import FailedGuaranteeWarning
 from sklearn_balldp.audit.transcripts import (
     TranscriptTrials,
     known_gradients,
     transcript_log_posterior,
 )
-from sklearn_balldp.heads.convex import mean_gradient
-from sklearn_balldp.heads.descent import Iterates
-from sklearn_balldp.privacy.exact_normal import NormalStream
-from sklearn_balldp.privacy.transcript import TranscriptBound
+from sklearn_balldp.heads.descent import Iterates, mean_gradient
+from sklearn_balldp.privacy import Noise
+from sklearn_balldp.privacy.bounds import TranscriptBound
 
 
 def data(n=300, n_classes=3, d=6, seed=0):
@@ -24,9 +28,13 @@ def data(n=300, n_classes=3, d=6, seed=0):
     return X / np.linalg.norm(X, axis=1, keepdims=True), y
 
 
+SETTINGS = GradientPerturbation().get_params().keys()
+
+
 def head(Head=BallDPLogisticRegression, **params):
-    given = {"epsilon": 8.0, "radius": 0.8, "mechanism": "gradient", "n_steps": 6, **params}
-    return Head(**given)
+    own = {name: params.pop(name) for name in SETTINGS & params.keys()}
+    mechanism = GradientPerturbation(**{"n_steps": 6, **own})
+    return Head(**{"epsilon": 8.0, "radius": 0.8, "mechanism": mechanism, **params})
 
 
 def audited(estimator, X, y, **params):
@@ -83,8 +91,8 @@ def test_audit(Head, noise):
     low, high = auditor.success_interval_["clopper_pearson"]
     assert low - 0.03 <= stated["bayes"] <= high + 0.03
     assert auditor.report_["last_iterate"].mean() <= auditor.success_rate_ + 0.05
-    assert (auditor.supports_["distance"] <= auditor.supports_["rho"] * (1 + 1e-6)).all()
-    assert (auditor.supports_["distance"] > 0.05 * auditor.supports_["rho"]).all()
+    assert (auditor.supports_["distance"] <= auditor.supports_["mu"] * (1 + 1e-6)).all()
+    assert (auditor.supports_["distance"] > 0.05 * auditor.supports_["mu"]).all()
     auditor.plot()
     with pytest.raises(ValueError, match="n_draws"):
         auditor.attack(10)
@@ -121,7 +129,7 @@ def test_noiseless_models_are_those_of_whole_datasets():
         Z, labels = X.copy(), problem.codes.copy()
         Z[0], labels[0] = row, code
         mean = mean_gradient(fitted._known(Z, labels), fitted.release_.bound)
-        iterates = Iterates(1, fitted.release_.descent, fitted.release_.bound, 0.0, Z.dtype)
+        iterates = Iterates(1, fitted.release_.bound, 0.0, Z.dtype)
         for _ in range(3):
             iterates.advance(mean(iterates.thetas))
         expected.append(iterates.released()[0])
@@ -154,7 +162,7 @@ def test_trials_are_scored_by_the_likelihood_of_their_own_path(monkeypatch):
         for run in range(5):
             log = np.log(prior[i])
             for thetas, gradients in steps:
-                sigma = bound.sigma(thetas[run], known.rounding(thetas[run]))
+                sigma = bound.step(thetas[run], known.rounding(thetas[run]))[1]
                 residual = (gradients[run] - mean(thetas[run][None])[0]) / sigma
                 log -= 0.5 * np.sum(residual**2)
             expected[run, i] = log
@@ -189,30 +197,30 @@ def test_frozen_models(left_out):
     assert auditor.estimator_ is frozen
 
 
-class QuarterNoise(BallDPLogisticRegression):
-    """Adds a quarter of the noise that it states."""
-
-    def _add_step_noise(self, gradient, sigma, stream):
-        return super()._add_step_noise(gradient, sigma / 4, stream)
+def drawing(kind):
+    """A head whose noise, in fits and trials, is of this kind."""
+    return type(kind.__name__, (BallDPLogisticRegression,), {"_noise": lambda self: kind()})
 
 
-class RepeatedNoise(BallDPLogisticRegression):
+class QuarterNoise(Noise):
+    """Adds a quarter of the noise that is asked for."""
+
+    def __call__(self, values, sigma):
+        return super().__call__(values, sigma / 4)
+
+
+class RepeatedNoise(Noise):
     """Draws the noise of one step and uses it at every step."""
 
-    def _add_step_noise(self, gradient, sigma, stream):
-        noise = np.random.default_rng(3).standard_normal(gradient.shape)
-        return gradient + sigma * noise
+    def __call__(self, values, sigma):
+        return values + sigma * np.random.default_rng(3).standard_normal(values.shape)
 
 
-class RepeatedStream(BallDPLogisticRegression):
-    """Its stream hands out the same deviates again and again."""
+class RepeatedDeviates(Noise):
+    """Hands out the same deviates again and again."""
 
-    def _noise_stream(self):
-        class Repeated(NormalStream):
-            def __call__(self, size):
-                return np.random.default_rng(5).standard_normal(size)
-
-        return Repeated()
+    def _deviates(self, size):
+        return np.random.default_rng(5).standard_normal(size)
 
 
 class SmallGap(TranscriptBound):
@@ -222,20 +230,20 @@ class SmallGap(TranscriptBound):
         return super().sensitivity(*args, **kwargs) / 4.0
 
 
-@pytest.mark.parametrize("Broken", [QuarterNoise, RepeatedNoise, RepeatedStream])
+@pytest.mark.parametrize("Broken", [QuarterNoise, RepeatedNoise, RepeatedDeviates])
 def test_broken_samplers_are_convicted(Broken):
     X, y = data()
-    broken = Broken(epsilon=4.0, radius=0.8, mechanism="gradient", n_steps=6)
+    broken = drawing(Broken)(4.0, radius=0.8, mechanism=GradientPerturbation(n_steps=6))
     with pytest.warns(FailedGuaranteeWarning):
         auditor = audited(broken, X, y, n_draws=40, noise="mechanism")
     assert not auditor.guarantee_holds_
 
 
 def test_small_sensitivity_is_convicted(monkeypatch):
-    import sklearn_balldp.heads.convex as convex
+    import sklearn_balldp.heads.descent as descent
 
     X, y = data()
-    monkeypatch.setattr(convex, "TranscriptBound", SmallGap)
+    monkeypatch.setattr(descent, "TranscriptBound", SmallGap)
     with pytest.warns(FailedGuaranteeWarning):
         auditor = audited(head(epsilon=2.0), X, y, n_draws=40)
     assert not auditor.guarantee_holds_

@@ -7,23 +7,24 @@ import pickle
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-import sklearn_balldp.heads.convex as convex
 import sklearn_balldp.heads.descent as descent_module
 from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    OutputPerturbation,
     PrivacyAccountant,
     RadiusPolicy,
     compose_releases,
 )
-from sklearn_balldp.heads.convex import mean_gradient
-from sklearn_balldp.heads.descent import Iterates
-from sklearn_balldp.privacy.gaussian import epsilon_from_rho, rho_from_budget
-from sklearn_balldp.privacy.noise import grid_slack
+from sklearn_balldp.heads.descent import Iterates, mean_gradient
+from sklearn_balldp.privacy.gaussian import epsilon_from_mu, mu_from_budget
+from sklearn_balldp.privacy.noise import Noise, grid_slack
 from sklearn_balldp.privacy.release import Release
 
 HEADS = [BallDPLogisticRegression, BallDPSquaredHingeSVC]
@@ -37,12 +38,17 @@ OWN_LABELS = {
 
 @parametrize_with_checks(
     [
-        BallDPLogisticRegression(mechanism="gradient", n_steps=20),
+        BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=20)),
         BallDPLogisticRegression(
-            mechanism="gradient", n_steps=5, radius=0.5, clip=None, fit_intercept=False, alpha=0.1
+            mechanism=GradientPerturbation(n_steps=5, clip=None),
+            radius=0.5,
+            fit_intercept=False,
+            alpha=0.1,
         ),
-        BallDPSquaredHingeSVC(mechanism="gradient", n_steps=20, keep_transcript=True),
-        BallDPSquaredHingeSVC(mechanism="gradient", n_steps=5, clip=None, fit_intercept=True),
+        BallDPSquaredHingeSVC(mechanism=GradientPerturbation(n_steps=20, keep_transcript=True)),
+        BallDPSquaredHingeSVC(
+            mechanism=GradientPerturbation(n_steps=5, clip=None), fit_intercept=True
+        ),
     ]
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
@@ -52,7 +58,7 @@ def test_sklearn_contract(estimator, check):
 
 def _fixed_label_checks():
     head = BallDPLogisticRegression(
-        mechanism="gradient", n_steps=5, protect_labels=True, classes=[0, 1, 2, 3, 4]
+        mechanism=GradientPerturbation(n_steps=5), protect_labels=True, classes=[0, 1, 2, 3, 4]
     )
     for estimator, check in estimator_checks_generator(head):
         name = getattr(check, "func", check).__name__
@@ -72,15 +78,20 @@ def data(n=600, n_classes=3, d=5, seed=0, dtype=np.float64):
     return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype), y
 
 
+SETTINGS = GradientPerturbation().get_params().keys()
+
+
 def gradient_head(Head, **params):
-    given = {"epsilon": 2.0, "radius": 0.6, "mechanism": "gradient", "n_steps": 8, **params}
-    return Head(**given)
+    """A head of eight steps; settings of the descent among the parameters are its mechanism's."""
+    own = {name: params.pop(name) for name in SETTINGS & params.keys()}
+    given = {"mechanism": GradientPerturbation(**{"n_steps": 8, **own})}
+    return Head(**{"epsilon": 2.0, "radius": 0.6, **given, **params})
 
 
 @pytest.fixture
 def silent(monkeypatch):
     """Gradients without noise, to see the descent itself."""
-    monkeypatch.setattr(convex, "add_gaussian_noise", lambda values, *a, **k: values)
+    monkeypatch.setattr(Noise, "__call__", lambda self, values, sigma: values)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -103,7 +114,7 @@ def test_minimiser_without_noise(silent, n_classes, averaging):
 def replay(head, transcript):
     """The model from released numbers alone."""
     release = head.release_
-    iterates = Iterates(1, release.descent, release.bound, release.alpha, np.float64)
+    iterates = Iterates(1, release.bound, release.alpha, np.float64)
     for theta, gradient in zip(transcript.iterates, transcript.gradients, strict=True):
         np.testing.assert_allclose(iterates.thetas[0], theta, atol=1e-12)
         iterates.advance(gradient[None])
@@ -122,7 +133,7 @@ def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha):
         coef = coef - coef.mean(axis=0)
     np.testing.assert_allclose(head.coef_, coef, atol=1e-12)
     # By hand: heavy ball on released gradients plus the regulariser, mean of the last half.
-    descent, released = head.release_.descent, head.transcript_
+    descent, released = head.release_.bound.descent, head.transcript_
     at, velocity, kept = np.zeros(theta.shape), np.zeros(theta.shape), []
     for gradient in released.gradients:
         if Head is BallDPLogisticRegression and n_classes > 2:
@@ -142,7 +153,7 @@ def test_noise_is_calibrated_at_every_iterate(Head, protect_labels, clip, dtype)
     X, y = data(dtype=dtype)
     head = gradient_head(Head, keep_transcript=True, clip=clip, protect_labels=protect_labels,
                          classes=[0, 1, 2], learning_rate=0.5)  # fmt: skip
-    rho = rho_from_budget(2.0, 1e-6)
+    mu = mu_from_budget(2.0, 1e-6)
     noises = []
     for _ in range(40):
         head.fit(X, y)
@@ -155,8 +166,8 @@ def test_noise_is_calibrated_at_every_iterate(Head, protect_labels, clip, dtype)
         shares = [
             s / t for s, t in zip(head.release_.sensitivity, head.release_.sigma, strict=True)
         ]
-        assert math.hypot(*shares) <= rho
-        assert math.hypot(*shares) >= rho * (1 - 1e-6)
+        assert math.hypot(*shares) <= mu
+        assert math.hypot(*shares) >= mu * (1 - 1e-6)
         # The stated sensitivity is that of the iterate, rounding included.
         again = [
             bound.sensitivity(theta, 0.6, mean.rounding(theta)) for theta in transcript.iterates
@@ -198,18 +209,19 @@ def test_release(Head):
     head = gradient_head(Head, fit_intercept=True).fit(X, y)
     release = head.release_
     assert release.mechanism == "gradient"
-    assert release.rho == rho_from_budget(2.0, 1e-6)
+    assert release.mu == mu_from_budget(2.0, 1e-6)
     assert len(release.sigma) == len(release.sensitivity) == 8
     assert release.guarantee().epsilon == pytest.approx(2.0, rel=1e-6)
-    assert release.guarantee(0.2).rho == release.rho
-    assert release.guarantee(1.0).rho > release.rho
+    assert release.guarantee(0.2).mu == release.mu
+    assert release.guarantee(1.0).mu > release.mu
     assert release.guarantee(1.0).epsilon <= release.epsilon_full_radius
     assert release.certificate(0.1, radius=0.3) == release.certificate(0.1)
     assert release.tol == 0.0
     assert release.alpha == 0.0
     text = str(release)
-    assert "8 steps" in text
+    assert "over 8 steps" in text
     assert "clipped at 0.2" in text
+    assert "noise on the gradients" in text
     record = json.loads(json.dumps(release.to_dict()))
     assert Release.from_dict(record) == release
     assert Release.from_dict(record).guarantee(0.9) == release.guarantee(0.9)
@@ -238,11 +250,11 @@ def test_ex_post_figure_from_the_transcript():
         bound.sensitivity(theta, 2.0, mean.rounding(theta)) / sigma
         for theta, sigma in zip(transcript.iterates, transcript.sigma, strict=True)
     ]
-    rho = math.hypot(*spent)
-    stated = rho_from_budget(release.release_.epsilon_full_radius_ex_post, 1e-6)
-    assert stated == pytest.approx(rho, rel=1e-6)
-    slack = math.sqrt(bound.n_steps) * grid_slack(bound.n_values)
-    exact = epsilon_from_rho(rho + slack, 1e-6)
+    mu = math.hypot(*spent)
+    stated = mu_from_budget(release.release_.epsilon_full_radius_ex_post, 1e-6)
+    assert stated == pytest.approx(mu, rel=1e-6)
+    slack = math.sqrt(bound.descent.n_steps) * grid_slack(bound.step_values)
+    exact = epsilon_from_mu(mu + slack, 1e-6)
     assert release.release_.epsilon_full_radius_ex_post == pytest.approx(exact, rel=1e-13)
 
 
@@ -322,11 +334,11 @@ def test_accountant_counts_before_and_composes():
         for _ in range(2):
             gradient_head(BallDPLogisticRegression).fit(X, y)
         BallDPLogisticRegression(2.0, radius=0.6).fit(X, y)
-    rho = rho_from_budget(2.0, 1e-6)
-    assert accountant.total(0.6).rho == pytest.approx(math.sqrt(3) * rho, rel=1e-6)
+    mu = mu_from_budget(2.0, 1e-6)
+    assert accountant.total(0.6).mu == pytest.approx(math.sqrt(3) * mu, rel=1e-6)
     assert len(accountant.releases) == 3
     total = compose_releases([r.to_dict() for r in accountant.releases], radius=0.6)
-    assert total.rho == pytest.approx(math.sqrt(3) * rho, rel=1e-6)
+    assert total.mu == pytest.approx(math.sqrt(3) * mu, rel=1e-6)
 
 
 def test_private_radius():
@@ -364,8 +376,8 @@ def test_defaults_fit_without_tuning(Head, n_classes):
 def test_default_step_size_is_stable_under_regularisation(Head, clip, alpha):
     """Iterates stay where the objective's minimiser can be, not at the farthest norm allowed."""
     X, y = data(2000)
-    head = Head(8.0, radius=0.5, mechanism="gradient", alpha=alpha, clip=clip,
-                keep_transcript=True).fit(X, y)  # fmt: skip
+    mechanism = GradientPerturbation(clip=clip, keep_transcript=True)
+    head = Head(8.0, radius=0.5, mechanism=mechanism, alpha=alpha).fit(X, y)
     assert np.linalg.norm(head.transcript_.iterates[-1]) < 100.0
 
 
@@ -381,22 +393,54 @@ def test_default_step_size_uses_public_numbers_alone():
     """Same shape, other rows: the same settings; with little noise a limit takes over."""
     X, y = data()
     rates = {
-        gradient_head(BallDPLogisticRegression).fit(rows, y).release_.descent.learning_rate
+        gradient_head(BallDPLogisticRegression).fit(rows, y).release_.bound.descent.learning_rate
         for rows in (X, -X)
     }
     assert len(rates) == 1
     rate = [
-        gradient_head(BallDPLogisticRegression, epsilon=e).fit(X, y).release_.descent.learning_rate
+        gradient_head(BallDPLogisticRegression, epsilon=e)
+        .fit(X, y)
+        .release_.bound.descent.learning_rate
         for e in (0.5, 1e3, 1e4)
     ]
     assert rate[0] < rate[1] == rate[2]
 
 
 def test_grid_search_over_the_mechanism():
+    """By name, as objects, and over their parameters: also of one that was given by name."""
     X, y = data()
-    grid = {"mechanism": ["output", "gradient"], "epsilon": [1.0, 4.0]}
-    search = GridSearchCV(BallDPLogisticRegression(radius=0.6, n_steps=5), grid, cv=3).fit(X, y)
-    assert set(search.cv_results_["param_mechanism"]) == {"output", "gradient"}
+    head = BallDPLogisticRegression(radius=0.6)
+    grid = {"mechanism": ["output", GradientPerturbation(n_steps=5)], "epsilon": [1.0, 4.0]}
+    search = GridSearchCV(head, grid, cv=3).fit(X, y)
+    assert {r for r in map(str, search.cv_results_["param_mechanism"])} == {
+        "output", "GradientPerturbation(n_steps=5)"
+    }  # fmt: skip
+    for mechanism in ("gradient", GradientPerturbation(n_steps=5)):
+        head = BallDPLogisticRegression(radius=0.6, mechanism=mechanism)
+        search = GridSearchCV(head, {"mechanism__n_steps": [2, 7]}, cv=3).fit(X, y)
+        steps = search.best_params_["mechanism__n_steps"]
+        assert search.best_estimator_.release_.bound.descent.n_steps == steps
+    grid = [
+        {"mechanism": [OutputPerturbation()], "mechanism__sensitivity": ["tight", "paper"]},
+        {"mechanism": ["gradient"], "mechanism__n_steps": [2, 3]},
+    ]
+    search = GridSearchCV(BallDPLogisticRegression(radius=0.6), grid, cv=3).fit(X, y)
+    assert len(search.cv_results_["params"]) == 4
+
+
+def test_mechanisms_are_estimators():
+    mechanism = GradientPerturbation(n_steps=3, clip=None)
+    assert repr(clone(mechanism)) == "GradientPerturbation(clip=None, n_steps=3)"
+    assert clone(BallDPLogisticRegression(mechanism=mechanism)).mechanism is not mechanism
+    X, y = data()
+    head = BallDPLogisticRegression(radius=0.6, mechanism=mechanism).fit(X, y)
+    assert vars(mechanism) == vars(clone(mechanism))  # nothing of the fit stays on it
+    text = BallDPLogisticRegression(2.0, radius=0.6, mechanism="gradient").fit(X, y).release_
+    same = BallDPLogisticRegression(2.0, radius=0.6, mechanism=GradientPerturbation()).fit(X, y)
+    assert text.bound == same.release_.bound
+    head.set_params(mechanism="output")
+    with pytest.raises(ValueError, match="released by 'gradient'"):
+        head._released_by()
 
 
 @pytest.mark.parametrize(
@@ -411,12 +455,11 @@ def test_grid_search_over_the_mechanism():
         ({"clip": 0.0}, "clip"),
         ({"averaging": 1.5}, "averaging"),
         ({"alpha": -1.0}, "alpha"),
-        ({"mechanism": "output", "alpha": 0.0}, "alpha"),
-        ({"sensitivity": "paper"}, "sensitivity"),
+        ({"mechanism": OutputPerturbation(), "alpha": 0.0}, "alpha"),
+        ({"mechanism": GradientPerturbation}, "mechanism"),
         ({"outer_radius": 1.0}, "outer_epsilon"),
         ({"outer_radius": 0.5, "outer_epsilon": 3.0}, "outer_radius"),
         ({"outer_radius": 1.0, "outer_epsilon": 1.0}, "outer_epsilon"),
-        ({"mechanism": "output", "outer_radius": 1.0, "outer_epsilon": 3.0}, "outer_radius"),
         ({"keep_transcript": "yes"}, "keep_transcript"),
         ({"epsilon": 1e-14, "delta": 1e-14, "n_steps": 1000}, "epsilon"),
     ],
@@ -443,6 +486,6 @@ def test_bad_rows_release_nothing():
 def test_grid_slack_is_part_of_every_step():
     X, y = data()
     release = gradient_head(BallDPLogisticRegression).fit(X, y).release_
-    slack = grid_slack(release.bound.n_values)
+    slack = grid_slack(release.bound.step_values)
     shares = [s / t + slack for s, t in zip(release.sensitivity, release.sigma, strict=True)]
-    assert math.hypot(*shares) <= release.rho
+    assert math.hypot(*shares) <= release.mu

@@ -6,7 +6,7 @@ from scipy.special import expit, softmax
 
 import sklearn_balldp.heads.gradients as gradients_module
 from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.heads.objectives import LinearObjective
+from sklearn_balldp.heads.objective import LinearObjective
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
 
 CASES = [("logistic", 2, 1), ("softmax", 4, 4), ("squared_hinge", 2, 1), ("squared_hinge", 3, 3)]

@@ -7,21 +7,36 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
+    OutputPerturbation,
 )
-from sklearn_balldp.heads import convex
-from sklearn_balldp.heads.base import BaseBallDPClassifier
-from sklearn_balldp.heads.objectives import LinearObjective, ReplacedRecord
+from sklearn_balldp.heads import Mechanism, Promise, output
+from sklearn_balldp.heads.objective import LinearObjective, ReplacedRecord
 from sklearn_balldp.heads.solver import hessian_factor, minimise, newton_step
+from sklearn_balldp.privacy import Noise
 
 HEADS = [
     (BallDPRidgePrototype(), 3),
     (BallDPRidgePrototype(counts="worst"), 2),
-    (BallDPLogisticRegression(tol=1e-9), 2),
-    (BallDPLogisticRegression(alpha=1e-4, fit_intercept=False, tol=1e-10), 2),
-    (BallDPLogisticRegression(tol=1e-9), 3),
-    (BallDPSquaredHingeSVC(fit_intercept=True, tol=1e-9), 2),
-    (BallDPSquaredHingeSVC(alpha=1e-3, tol=1e-10), 3),
+    (BallDPLogisticRegression(mechanism=OutputPerturbation(tol=1e-9)), 2),
+    (
+        BallDPLogisticRegression(
+            alpha=1e-4, fit_intercept=False, mechanism=OutputPerturbation(tol=1e-10)
+        ),
+        2,
+    ),
+    (BallDPLogisticRegression(mechanism=OutputPerturbation(tol=1e-9)), 3),
+    (BallDPSquaredHingeSVC(fit_intercept=True, mechanism=OutputPerturbation(tol=1e-9)), 2),
+    (BallDPSquaredHingeSVC(alpha=1e-3, mechanism=OutputPerturbation(tol=1e-10)), 3),
 ]
+
+
+def promise_of(head):
+    release = head.release_
+    return Promise(release.bound, release.sensitivity, release.sigma, release.tol)
+
+
+def neighbours(head, problem):
+    return head._released_by().neighbours(problem, promise_of(head)).models
 
 
 def records(n_classes, dtype=np.float64, n=300, d=8):
@@ -39,13 +54,13 @@ def test_neighbours_equal_fits_from_scratch(head, n_classes, dtype):
     problem, bound = head._known(X, y), head.release_.bound
     rows, codes = X[:5] * np.float32(0.5) + X[5:10] * np.float32(0.5), np.arange(5) % n_classes
     rows[0] *= 10
-    fast = head._neighbours(problem, bound)
-    slow = BaseBallDPClassifier._neighbours(head, problem, bound)
+    fast = neighbours(head, problem)
+    # Any mechanism's: it runs with noise that keeps what it is given.
+    slow = Mechanism.neighbours(head._released_by(), problem, promise_of(head)).models
     tol = 1e-12 + 2 * getattr(bound, "tol", 0.0) / bound.alpha
     for left_out in (0, 17, 299):
         models, exact = fast(left_out, rows, codes), slow(left_out, rows, codes)
-        assert models.shape == exact.shape
-        gaps = np.linalg.norm((models - exact).reshape(5, -1), axis=1)
+        gaps = np.linalg.norm(models.reshape(5, -1) - exact, axis=1)
         assert gaps.max() <= tol
         # The candidates really differ, by far more than the solver's tolerance.
         assert np.linalg.norm(models[0] - models[1]) > 5 * tol
@@ -57,8 +72,8 @@ def test_the_record_itself_gives_the_fitted_model(head, n_classes, noise_free):
     X, y = records(n_classes)
     head.fit(X, y)
     problem, bound = head._known(X, y), head.release_.bound
-    model = head._neighbours(problem, bound)(7, X[7:8], problem.codes[7:8])[0]
-    fitted = head._minimise(problem, bound)
+    model = neighbours(head, problem)(7, X[7:8], problem.codes[7:8])[0]
+    fitted = head._released_by().run(problem, promise_of(head), Noise()).parameters
     tol = 1e-12 + 2 * getattr(bound, "tol", 0.0) / bound.alpha
     assert np.linalg.norm(model - fitted) <= tol
 
@@ -69,7 +84,7 @@ def test_candidate_models_keep_the_certified_tolerance(head, n_classes):
     X, y = records(n_classes)
     head.fit(X, y)
     problem, bound = head._known(X, y), head.release_.bound
-    models = head._neighbours(problem, bound)(5, X[10:20], problem.codes[10:20])
+    models = neighbours(head, problem)(5, X[10:20], problem.codes[10:20])
     for model, i in zip(models, range(10, 20), strict=True):
         changed, labels = X.copy(), problem.codes.copy()
         changed[5], labels[5] = X[i], problem.codes[i]
@@ -144,7 +159,7 @@ def test_warm_starts_take_few_passes(monkeypatch):
     X, y = records(2, n=5000)
     head = BallDPLogisticRegression().fit(X, y)
     problem = head._known(X, y)
-    models = head._neighbours(problem, head.release_.bound)
+    models = neighbours(head, problem)
     monkeypatch.setattr(LinearObjective, "value_and_gradient", counted)
     models(3, X[:10], problem.codes[:10])
     assert passes.count(5000) <= 20
@@ -160,9 +175,9 @@ def test_a_useless_hessian_does_no_harm():
 
 
 def test_very_many_features_go_without_a_factor(monkeypatch):
-    monkeypatch.setattr(convex, "hessian_factor", lambda objective, theta: None)
+    monkeypatch.setattr(output, "hessian_factor", lambda objective, theta: None)
     X, y = records(2)
     head = BallDPLogisticRegression().fit(X, y)
     problem = head._known(X, y)
-    model = head._neighbours(problem, head.release_.bound)(0, X[1:2], problem.codes[1:2])
+    model = neighbours(head, problem)(0, X[1:2], problem.codes[1:2])
     assert np.isfinite(model).all()

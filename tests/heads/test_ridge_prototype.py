@@ -14,11 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-import sklearn_balldp.heads.base as base
 from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.heads.ridge_prototype import gaussian_rule
-from sklearn_balldp.privacy.gaussian import rho_from_budget
-from sklearn_balldp.privacy.noise import grid_slack
+from sklearn_balldp.privacy.gaussian import mu_from_budget
+from sklearn_balldp.privacy.noise import Noise, grid_slack
 
 LABELS = list(range(5))
 # These checks bring label sets of their own.
@@ -216,23 +215,23 @@ VARIANTS = [
 def test_the_noise_added_is_the_noise_recorded(ball_rows, monkeypatch, params):
     seen = []
 
-    def spy(values, sigma, random_state):
-        seen.append((np.ravel(sigma), random_state))
+    def spy(self, values, sigma):
+        seen.append((np.ravel(sigma), self.private))
         return values
 
-    monkeypatch.setattr(base, "add_gaussian_noise", spy)
+    monkeypatch.setattr(Noise, "__call__", spy)
     head = BallDPRidgePrototype(**params).fit(*ball_rows)
-    ((sigma, random_state),) = seen
-    assert random_state is None
+    ((sigma, private),) = seen
+    assert private
     np.testing.assert_array_equal(sigma, np.atleast_1d(head.release_.sigma))
 
 
 @pytest.mark.parametrize("params", VARIANTS, ids=str)
-def test_rho_covers_sensitivity_and_grid(ball_rows, params):
+def test_mu_covers_sensitivity_and_grid(ball_rows, params):
     release = BallDPRidgePrototype(epsilon=2.0, **params).fit(*ball_rows).release_
-    assert release.n_values == 18
+    assert release.bound.n_values == 18
     ratio = np.max(np.divide(release.sensitivity, release.sigma))
-    assert ratio + grid_slack(18) <= release.rho <= rho_from_budget(2.0, 1e-6)
+    assert ratio + grid_slack(18) <= release.mu <= mu_from_budget(2.0, 1e-6)
 
 
 @pytest.mark.parametrize("params", VARIANTS, ids=str)
@@ -270,7 +269,7 @@ def test_radii_in_every_metric(ball_rows, metric):
     modulus = np.sqrt(d) if metric == "chebyshev" else 1
     assert ball.sensitivity == pytest.approx(2 * radius * modulus / 2.9, rel=1e-5)
     assert full.radius == pytest.approx(2 * np.sqrt(d) if metric == "manhattan" else 2)
-    assert ball.guarantee(full.radius).rho == pytest.approx(ball.rho * 2 / (radius * modulus))
+    assert ball.guarantee(full.radius).mu == pytest.approx(ball.mu * 2 / (radius * modulus))
     assert ball.epsilon_full_radius == pytest.approx(ball.guarantee(full.radius).epsilon)
 
 

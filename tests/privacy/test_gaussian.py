@@ -1,4 +1,4 @@
-"""The (epsilon, delta) <-> rho calibration against a 60-digit oracle."""
+"""The (epsilon, delta) <-> mu calibration against a 60-digit oracle."""
 
 import math
 
@@ -6,92 +6,92 @@ import mpmath
 import pytest
 
 from sklearn_balldp.privacy.gaussian import (
-    classic_rho,
+    classic_mu,
     compose,
-    delta_from_rho,
-    epsilon_from_rho,
+    delta_from_mu,
+    epsilon_from_mu,
     gaussian_power,
-    rho_from_budget,
+    mu_from_budget,
 )
 
 EPSILONS = [10 ** (-3 + 6 * i / 35) for i in range(36)]
 DELTAS = [10 ** (-2 - i) for i in range(14)]
 
 
-def true_delta(rho, epsilon, digits=60):
+def true_delta(mu, epsilon, digits=60):
     """Textbook form of the profile in enough digits that its cancellation does not matter."""
     with mpmath.workdps(digits + int(epsilon)):
-        rho, epsilon = mpmath.mpf(rho), mpmath.mpf(epsilon)
+        mu, epsilon = mpmath.mpf(mu), mpmath.mpf(epsilon)
         phi = lambda x: mpmath.erfc(-x / mpmath.sqrt(2)) / 2  # noqa: E731
-        return phi(rho / 2 - epsilon / rho) - mpmath.exp(epsilon) * phi(-rho / 2 - epsilon / rho)
+        return phi(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * phi(-mu / 2 - epsilon / mu)
 
 
 @pytest.mark.parametrize("delta", DELTAS)
 def test_calibration_is_conservative_and_tight(delta):
     for epsilon in EPSILONS:
-        ratio = true_delta(rho_from_budget(epsilon, delta), epsilon) / mpmath.mpf(delta)
+        ratio = true_delta(mu_from_budget(epsilon, delta), epsilon) / mpmath.mpf(delta)
         assert 0.999 <= ratio <= 1, (epsilon, delta, ratio)
 
 
 @pytest.mark.parametrize("epsilon", [1e4, 1e6, 1e9])
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-15])
 def test_calibration_at_huge_epsilon(epsilon, delta):
-    rho = mpmath.mpf(rho_from_budget(epsilon, delta))
+    mu = mpmath.mpf(mu_from_budget(epsilon, delta))
     with mpmath.workdps(60):
-        u = mpmath.mpf(epsilon) / rho - rho / 2
+        u = mpmath.mpf(epsilon) / mu - mu / 2
         mills = lambda x: mpmath.exp(x * x / 2) * mpmath.erfc(x / mpmath.sqrt(2))  # noqa: E731
         # e^eps phi(v) = phi(u); M(v) through its asymptotic series (v > 100).
-        v = u + rho
+        v = u + mu
         tail = sum((-1) ** k * mpmath.fac2(2 * k - 1) / v ** (2 * k + 1) for k in range(6))
         exact = mpmath.exp(-u * u / 2) * (mills(u) / 2 - tail / mpmath.sqrt(2 * mpmath.pi))
         assert 0.999 <= exact / mpmath.mpf(delta) <= 1
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "rho"), [(2, 0.4483), (4, 0.8379), (8, 1.5315), (16, 2.7129), (32, 4.6256)]
+    ("epsilon", "mu"), [(2, 0.4483), (4, 0.8379), (8, 1.5315), (16, 2.7129), (32, 4.6256)]
 )
-def test_check_values(epsilon, rho):
-    assert rho_from_budget(epsilon, 1e-6) == pytest.approx(rho, abs=5e-5)
+def test_check_values(epsilon, mu):
+    assert mu_from_budget(epsilon, 1e-6) == pytest.approx(mu, abs=5e-5)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-9, 1e-3, 0.5, 3.0, 40.0, 900.0])
-@pytest.mark.parametrize("rho", [1e-8, 1e-4, 0.05, 0.0999, 0.1001, 0.7, 3.0, 12.0, 70.0])
-def test_profile_matches_oracle(rho, epsilon):
-    exact = true_delta(rho, epsilon, digits=800)
+@pytest.mark.parametrize("mu", [1e-8, 1e-4, 0.05, 0.0999, 0.1001, 0.7, 3.0, 12.0, 70.0])
+def test_profile_matches_oracle(mu, epsilon):
+    exact = true_delta(mu, epsilon, digits=800)
     if exact < mpmath.mpf("1e-300"):
-        assert delta_from_rho(rho, epsilon) <= 1e-299
+        assert delta_from_mu(mu, epsilon) <= 1e-299
     else:
-        assert abs(delta_from_rho(rho, epsilon) / exact - 1) < 1e-10
+        assert abs(delta_from_mu(mu, epsilon) / exact - 1) < 1e-10
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-15])
-@pytest.mark.parametrize("rho", [1e-3, 0.02, 0.3, 1.5, 9.0, 80.0, 1e4])
-def test_epsilon_is_the_inverse_and_rounds_up(rho, delta):
-    epsilon = epsilon_from_rho(rho, delta)
-    assert delta_from_rho(rho, epsilon) <= delta
+@pytest.mark.parametrize("mu", [1e-3, 0.02, 0.3, 1.5, 9.0, 80.0, 1e4])
+def test_epsilon_is_the_inverse_and_rounds_up(mu, delta):
+    epsilon = epsilon_from_mu(mu, delta)
+    assert delta_from_mu(mu, epsilon) <= delta
     if epsilon > 0:
-        assert delta_from_rho(rho, epsilon * (1 - 1e-7)) > delta
-        assert rho_from_budget(epsilon, delta) == pytest.approx(rho, rel=1e-7)
+        assert delta_from_mu(mu, epsilon * (1 - 1e-7)) > delta
+        assert mu_from_budget(epsilon, delta) == pytest.approx(mu, rel=1e-7)
 
 
 def test_zero_epsilon_is_total_variation():
-    assert epsilon_from_rho(0.01, 0.1) == 0
-    rho = rho_from_budget(0, 1e-3)
-    assert math.erf(rho / 2 / math.sqrt(2)) == pytest.approx(1e-3, rel=1e-8)
+    assert epsilon_from_mu(0.01, 0.1) == 0
+    mu = mu_from_budget(0, 1e-3)
+    assert math.erf(mu / 2 / math.sqrt(2)) == pytest.approx(1e-3, rel=1e-8)
 
 
 def test_endpoints():
-    assert delta_from_rho(0, 1) == 0
-    assert delta_from_rho(math.inf, 1) == 1
-    assert epsilon_from_rho(0, 1e-6) == 0
-    assert epsilon_from_rho(math.inf, 1e-6) == math.inf
-    assert rho_from_budget(1.0, 1 - 1e-16) > 8
+    assert delta_from_mu(0, 1) == 0
+    assert delta_from_mu(math.inf, 1) == 1
+    assert epsilon_from_mu(0, 1e-6) == 0
+    assert epsilon_from_mu(math.inf, 1e-6) == math.inf
+    assert mu_from_budget(1.0, 1 - 1e-16) > 8
 
 
 def test_extremes_are_answered_or_refused():
     with pytest.raises(ValueError, match="epsilon"):
-        rho_from_budget(1.7e308, 1e-6)
-    assert epsilon_from_rho(1e60, 1e-6) == pytest.approx(5e119)
+        mu_from_budget(1.7e308, 1e-6)
+    assert epsilon_from_mu(1e60, 1e-6) == pytest.approx(5e119)
 
 
 def test_composition():
@@ -104,21 +104,21 @@ def test_composition():
 def test_classic_is_never_above_the_exact_calibration():
     for epsilon in (1e-3, 0.1, 0.5, 0.99):
         for delta in (1e-12, 1e-6, 1e-2, 0.3, 0.9):
-            assert classic_rho(epsilon, delta) <= rho_from_budget(epsilon, delta)
-    assert classic_rho(0.5, 1e-6) == pytest.approx(0.5 / math.sqrt(2 * math.log(1.25e6)))
+            assert classic_mu(epsilon, delta) <= mu_from_budget(epsilon, delta)
+    assert classic_mu(0.5, 1e-6) == pytest.approx(0.5 / math.sqrt(2 * math.log(1.25e6)))
 
 
 @pytest.mark.parametrize("epsilon", [1, 1.0, 16])
 def test_classic_refuses_large_epsilon(epsilon):
     with pytest.raises(ValueError, match=r"epsilon=.*classic.*analytic"):
-        classic_rho(epsilon, 1e-6)
+        classic_mu(epsilon, 1e-6)
 
 
 def test_power():
     expected = {2: 0.2024, 4: 0.3286, 8: 0.5987, 16: 0.9238, 32: 0.9996}
     for epsilon, gamma in expected.items():
-        rho = rho_from_budget(epsilon, 1e-6)
-        assert gaussian_power(0.1, rho) == pytest.approx(gamma, abs=5e-5)
+        mu = mu_from_budget(epsilon, 1e-6)
+        assert gaussian_power(0.1, mu) == pytest.approx(gamma, abs=5e-5)
     assert gaussian_power(0, 3) == 0
     assert gaussian_power(1, 3) == 1
     assert gaussian_power(0.2, 0) == pytest.approx(0.2)
@@ -129,13 +129,13 @@ def test_power():
 @pytest.mark.parametrize(
     ("function", "arguments", "name"),
     [
-        (rho_from_budget, (-1, 1e-6), "epsilon"),
-        (rho_from_budget, (math.nan, 1e-6), "epsilon"),
-        (rho_from_budget, (math.inf, 1e-6), "epsilon"),
-        (rho_from_budget, (1, 0), "delta"),
-        (rho_from_budget, (1, 1), "delta"),
-        (delta_from_rho, (-1, 1), "rho"),
-        (epsilon_from_rho, (math.nan, 0.1), "rho"),
+        (mu_from_budget, (-1, 1e-6), "epsilon"),
+        (mu_from_budget, (math.nan, 1e-6), "epsilon"),
+        (mu_from_budget, (math.inf, 1e-6), "epsilon"),
+        (mu_from_budget, (1, 0), "delta"),
+        (mu_from_budget, (1, 1), "delta"),
+        (delta_from_mu, (-1, 1), "mu"),
+        (epsilon_from_mu, (math.nan, 0.1), "mu"),
         (gaussian_power, (1.5, 1), "baseline"),
     ],
 )
@@ -145,5 +145,5 @@ def test_errors_name_the_argument(function, arguments, name):
 
 
 def test_composition_rejects_negative():
-    with pytest.raises(ValueError, match="rho"):
+    with pytest.raises(ValueError, match="mu"):
         compose([0.5, -1])

@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-from sklearn_balldp.privacy.sensitivity import MinimizerBound, gradient_gap, minimizer_norm_bound
+from sklearn_balldp.privacy.bounds import MinimizerBound
+from sklearn_balldp.privacy.sensitivity import gradient_gap, minimizer_norm_bound
 
 # loss, K, intercept, alpha, r, paper, G, least value that a search has reached (None: unknown)
 CHECK_VALUES = [
@@ -238,9 +239,10 @@ def test_norm_bound_holds_for_minimisers(loss, n_classes):
 
 
 def test_bound_adds_the_solvers_tolerance():
-    common = dict(loss="logistic", n_samples=1000, n_classes=2, alpha=0.01, norm_bound=1.0,
-                  fit_intercept=True, method="tight", label_change=False)  # fmt: skip
-    exact, loose = (MinimizerBound(tol=tol, **common).at(0.5)[0] for tol in (0.0, 1e-4))
+    common = dict(loss="logistic", n_samples=1000, n_features=5, n_classes=2, alpha=0.01,
+                  norm_bound=1.0,
+                  fit_intercept=True, method="tight", labels="public")  # fmt: skip
+    exact, loose = (MinimizerBound(tol=tol, **common).sensitivity(0.5)[0] for tol in (0.0, 1e-4))
     assert loose - exact == pytest.approx(2 * 1e-4 / 0.01)
     gap = gradient_gap("logistic", 0.5, alpha=0.01, norm_bound=1.0, fit_intercept=True)
     assert exact == pytest.approx(gap / (0.01 * 1000), rel=1e-4)
@@ -257,16 +259,15 @@ def test_label_changes():
 
 def test_bound_allowances():
     common = dict(n_samples=10**9, alpha=1e-8, norm_bound=2.0, fit_intercept=True, method="tight",
-                  label_change=False)  # fmt: skip
+                  n_features=5, labels="public")  # fmt: skip
     for loss, n_classes in SETTINGS:
         bound = MinimizerBound(loss=loss, n_classes=n_classes, tol=1e-9, **common)
         arguments = {"alpha": 1e-8, "fit_intercept": True, "n_classes": n_classes}
         rounded = gradient_gap(loss, 0.3 * (1 + 1e-6), norm_bound=2 * (1 + 1e-6), **arguments)
         assert bound.gap(0.3) >= rounded > gradient_gap(loss, 0.3, norm_bound=2.0, **arguments)
-        assert bound.at(0.3)[0] > rounded / (1e-8 * 10**9) + 2 * 1e-9 / 1e-8
-        heads = n_classes if loss == "squared_hinge" and n_classes > 2 else 1
+        assert bound.sensitivity(0.3)[0] > rounded / (1e-8 * 10**9) + 2 * 1e-9 / 1e-8
         norm = minimizer_norm_bound(loss, norm_bound=2 * (1 + 1e-6), **arguments)
-        assert bound.norm() == pytest.approx(np.sqrt(heads) * norm)
+        assert bound.norm() == pytest.approx(norm)
 
 
 def test_label_change_of_one_versus_rest():

@@ -9,7 +9,9 @@ from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
 import sklearn_balldp.privacy.iterate_gap as iterate_gap_module
-from sklearn_balldp.privacy.iterate_gap import Domain, clipped_gap, gap_limits, iterate_gap
+from sklearn_balldp.adjacency import Domain
+from sklearn_balldp.losses import Softmax
+from sklearn_balldp.privacy.iterate_gap import clipped_gap, gap_limits, iterate_gap
 
 LOSSES = [("logistic", 1), ("squared_hinge", 1), ("softmax", 2), ("softmax", 3), ("softmax", 6),
           ("squared_hinge", 3)]  # fmt: skip
@@ -240,7 +242,7 @@ def test_weights_with_a_large_common_part():
         small = rng.standard_normal((3, 6)) * 1e-6 * common
         small -= small.mean(axis=0)
         theta = small + common * np.array([1.0, -2.0, 3.0])[:, None] * np.eye(6)[0]
-        known = iterate_gap_module._Softmax(theta, Domain(1e-9 / common, 1.0, 0.0))
+        known = iterate_gap_module._Softmax(Softmax(3), theta, Domain(1.0, 1e-9 / common))
         centred = (theta - theta.mean(axis=0)).astype(np.longdouble).astype(float)
         exact = 0.5 * np.linalg.svd(centred, compute_uv=False)[0] * 1e-9 / common
         assert known.move >= exact * (1 - 1e-15)
@@ -254,7 +256,7 @@ def test_angle_bound_is_never_exceeded_and_attained(cosine, constant):
     rng = np.random.default_rng(0)
     n = 200_000
     for r, least in ((0.3, 0.0), (0.9, 0.5), (1.4, 0.0), (2.0, 0.9), (1.4, 1.0)):
-        bound = clipped_gap(1.0, Domain(r, 1.0, constant), versine=1 - cosine, least=least)
+        bound = clipped_gap(1.0, Domain(1.0, r, constant), versine=1 - cosine, least=least)
         x, other = pairs(rng, n, 3, np.zeros((1, 3)), r, 1.0, constant)
         if constant:
             x, other = (np.hstack([v, np.full((n, 1), constant)]) for v in (x, other))

@@ -3,42 +3,40 @@
 Every test of randomness here rejects a correct sampler with probability below 1e-9.
 """
 
-import functools
+import copy
+import itertools
 import math
 import os
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from sklearn_balldp.privacy.gaussian import delta_from_rho
+import sklearn_balldp.privacy.noise as noise_module
+from sklearn_balldp.privacy.gaussian import delta_from_mu
 from sklearn_balldp.privacy.noise import (
     GRID_EXPONENT,
-    add_gaussian_noise,
+    Noise,
     check_random_state,
-    exact_sampler,
     grid_slack,
+    permute_and_flip,
 )
 
 SCALES = np.array([[1e-6], [0.3], [40.0]])
 LEVEL = 1e-10
 
 
-@pytest.fixture(params=["opendp", "vectorised", "numpy"])
-def add_noise(request):
-    options = {
-        "opendp": {},
-        "vectorised": {"vectorised": True},
-        "numpy": {"random_state": 7},
-    }[request.param]
-    return functools.partial(add_gaussian_noise, **options)
+@pytest.fixture(params=["exact", "numpy"])
+def noise(request):
+    return Noise({"exact": None, "numpy": 7}[request.param])
 
 
-def test_law_of_each_block(add_noise):
+def test_law_of_each_block(noise):
     values = np.array([[5.0], [-2.0], [1e3]]) + np.zeros((3, 4000))
-    noise = (add_noise(values, SCALES) - values) / SCALES
-    for block in noise:
+    drawn = (noise(values, SCALES) - values) / SCALES
+    for block in drawn:
         assert stats.kstest(block, "norm").pvalue > LEVEL
         # The chi-squared law of the energy catches a scale that is off by 15%.
         energy = np.sum(block**2)
@@ -46,13 +44,12 @@ def test_law_of_each_block(add_noise):
 
 
 def test_kolmogorov_smirnov_would_catch_a_wrong_scale():
-    noise = add_gaussian_noise(np.zeros(4000), 0.8, 7)
-    assert stats.kstest(noise, "norm").pvalue < LEVEL
+    assert stats.kstest(Noise(7)(np.zeros(4000), 0.8), "norm").pvalue < LEVEL
 
 
-def test_values_are_independent(add_noise):
+def test_values_are_independent(noise):
     n = 4000
-    draws = add_noise(np.zeros((n, 5)), 1.0)
+    draws = noise(np.zeros((n, 5)), 1.0)
     covariance = draws.T @ draws / n
     bound = stats.norm.isf(LEVEL) / math.sqrt(n)
     off = covariance[np.triu_indices(5, 1)]
@@ -62,33 +59,61 @@ def test_values_are_independent(add_noise):
     assert abs(lagged) < bound
 
 
-@pytest.mark.parametrize("vectorised", [False, True])
-def test_exact_draws_differ(vectorised):
-    values = np.zeros(20_000)  # more than one chunk
-    a, b = (add_gaussian_noise(values, 1.0, vectorised=vectorised) for _ in range(2))
-    assert len(np.unique(np.concatenate([a, b]))) > 39_990
-    for chunk in (slice(0, 1024), slice(1024, 2048), slice(19_456, None)):
-        assert stats.kstest(a[chunk], "norm").pvalue > LEVEL
+def test_exact_draws_differ():
+    """Within a call, between calls, and between releases."""
+    values = np.zeros(20_000)
+    noise = Noise()
+    draws = [noise(values, 1.0), noise(values, 1.0), Noise()(values, 1.0)]
+    assert len(np.unique(np.concatenate(draws))) > 59_985
+
+
+def test_small_calls_hand_out_every_deviate_once(monkeypatch):
+    drawn = []
+
+    def recorded(size, _original=noise_module.rounded_normal):
+        drawn.append(_original(size))
+        return drawn[-1]
+
+    monkeypatch.setattr(noise_module, "rounded_normal", recorded)
+    noise = Noise()
+    sizes = (3, 0, 385, 385, 20_000, 7, 385, 40_000)
+    taken = [noise(np.zeros(size), 1.0) for size in sizes]
+    everything = np.concatenate(taken)
+    assert len(np.unique(everything)) == len(everything) == sum(sizes)
+    np.testing.assert_array_equal(everything, np.concatenate(drawn)[: len(everything)])
+    # The first call draws no more than it needs.
+    assert len(drawn[0]) == 3
 
 
 def test_seeded_draws_repeat():
     values = np.zeros(20_000)
-    np.testing.assert_array_equal(
-        add_gaussian_noise(values, 1.0, 3), add_gaussian_noise(values, 1.0, 3)
-    )
+    np.testing.assert_array_equal(Noise(3)(values, 1.0), Noise(3)(values, 1.0))
+
+
+def test_names_say_what_is_private():
+    assert Noise().private
+    assert "exact" in Noise().name
+    for seed in (0, np.random.default_rng(0), np.random.RandomState(0)):
+        assert not Noise(seed).private
+        assert "not private" in Noise(seed).name
+
+
+def test_noise_has_no_copies():
+    for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="not copied"):
+            copying(Noise())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("vectorised", [False, True])
-def test_forked_processes_do_not_share_noise(vectorised):
-    add_gaussian_noise(np.zeros(3), 1.0, vectorised=vectorised)
+def test_forked_processes_do_not_share_noise():
+    Noise()(np.zeros(3), 1.0)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writer, pickle.dumps(add_gaussian_noise(np.zeros(50), 1.0, vectorised=vectorised)))
+        os.write(writer, pickle.dumps(Noise()(np.zeros(50), 1.0)))
         os._exit(0)
-    here = add_gaussian_noise(np.zeros(50), 1.0, vectorised=vectorised)
+    here = Noise()(np.zeros(50), 1.0)
     os.waitpid(child, 0)
     there = pickle.loads(os.read(reader, 65536))
     os.close(reader)
@@ -96,31 +121,47 @@ def test_forked_processes_do_not_share_noise(vectorised):
     assert not np.isin(here, there).any()
 
 
-@pytest.mark.parametrize("vectorised", [False, True])
-def test_values_are_rounded_to_the_grid_first(vectorised):
+def test_values_are_rounded_to_the_grid_first():
     value, sigma = math.pi, 0.5
-    noisy = add_gaussian_noise(np.full(200, value), sigma, vectorised=vectorised) / sigma
+    noisy = Noise()(np.full(200, value), sigma) / sigma
     # The middles of cells lie half a step off the grid.
-    steps = noisy / 2.0**GRID_EXPONENT - 0.5 * vectorised
+    steps = noisy / 2.0**GRID_EXPONENT - 0.5
     np.testing.assert_array_equal(steps, np.rint(steps))
 
 
+def opendp_gaussian(n_values):
+    """OpenDP's discrete Gaussian on the same grid: the oracle for law and privacy map."""
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    try:
+        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n_values)
+        return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=1.0, k=GRID_EXPONENT)
+    finally:
+        dp.disable_features("contrib")
+
+
 @pytest.mark.parametrize("n_values", [1, 640, 29_568])
-@pytest.mark.parametrize("rho", [1e-4, 0.4483, 5.0, 4e4])
-def test_slack_covers_rounding_and_the_samplers_own_allowance(n_values, rho):
-    zcdp = exact_sampler(n_values).map(rho)
+@pytest.mark.parametrize("mu", [1e-4, 0.4483, 5.0, 4e4])
+def test_slack_covers_rounding_and_a_samplers_own_allowance(n_values, mu):
+    """OpenDP's map counts rounding too: with the slack even a discrete sampler would do."""
+    zcdp = opendp_gaussian(n_values).map(mu)
     rounding = math.sqrt(n_values) * 2.0**GRID_EXPONENT
-    assert math.sqrt(2 * zcdp) + rounding <= (rho + grid_slack(n_values)) * (1 + 1e-12)
+    assert math.sqrt(2 * zcdp) + rounding <= (mu + grid_slack(n_values)) * (1 + 1e-12)
+
+
+def test_same_law_as_opendp():
+    reference = opendp_gaussian(20_000)([0.0] * 20_000)
+    assert stats.ks_2samp(Noise()(np.zeros(200_000), 1.0), reference).pvalue > LEVEL
 
 
 def test_discrete_profile_is_the_gaussian_profile():
     """On a grid of sigma / 2^k the profile differs by a multiple of 4^-k only."""
-    rho, epsilon = 0.5, 1.0
-    exact = delta_from_rho(rho, epsilon)
+    mu, epsilon = 0.5, 1.0
+    exact = delta_from_mu(mu, epsilon)
     errors = []
     for k in (4, 6, 8):
         scale = 2**k
-        shift = round(rho * scale)
+        shift = round(mu * scale)
         x = np.arange(-40 * scale, 40 * scale + 1)
         p = np.exp(-0.5 * (x / scale) ** 2)
         q = np.exp(-0.5 * ((x - shift) / scale) ** 2)
@@ -132,7 +173,7 @@ def test_discrete_profile_is_the_gaussian_profile():
 
 def test_zero_scale_passes_unchanged():
     values = np.array([[1.5, math.pi], [2.5, 3.5]])
-    noisy = add_gaussian_noise(values, [[0.0], [1.0]])
+    noisy = Noise()(values, [[0.0], [1.0]])
     np.testing.assert_array_equal(noisy[0], values[0])
     assert np.all(noisy[1] != values[1])
 
@@ -140,7 +181,7 @@ def test_zero_scale_passes_unchanged():
 @pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf])
 def test_bad_scale(sigma):
     with pytest.raises(ValueError, match="sigma"):
-        add_gaussian_noise(np.zeros(3), sigma)
+        Noise()(np.zeros(3), sigma)
 
 
 @pytest.mark.parametrize("seed", ["0", -1, 1.5])
@@ -152,4 +193,106 @@ def test_bad_random_state(seed):
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_non_finite_values_are_never_released(value):
     with pytest.raises(ValueError, match="values must be finite"):
-        add_gaussian_noise([0.0, value], 1.0)
+        Noise()([0.0, value], 1.0)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300])
+def test_values_too_large_for_their_scale_are_refused(value):
+    with pytest.raises(ValueError, match="too large for sigma"):
+        Noise()([value], 1e-300)
+
+
+# Choices ------------------------------------------------------------------------------------------
+
+
+def exact_law(scores, epsilon):
+    """Probabilities of permute-and-flip, by all subsets of accepted candidates."""
+    p = np.exp(-epsilon * (max(scores) - np.asarray(scores)) / 2)
+    law = np.zeros(len(p))
+    for accepted in itertools.product([False, True], repeat=len(p)):
+        chosen = np.array(accepted)
+        weight = np.prod(np.where(chosen, p, 1 - p))
+        if weight:
+            law[chosen] += weight / chosen.sum()
+    return law
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.7, 3.0, 2.0**-20])
+@pytest.mark.parametrize("scores", [[0, 0, 0], [-3, -1, 0, -1], [5, 0, 4, 4, 2], [7]])
+def test_law_of_permute_and_flip(scores, epsilon):
+    n = 20_000
+    found = np.bincount(
+        [permute_and_flip(scores, epsilon) for _ in range(n)], minlength=len(scores)
+    )
+    expected = n * exact_law(scores, epsilon)
+    assert (found[expected == 0] == 0).all()
+    statistic = np.sum((found - expected)[expected > 0] ** 2 / expected[expected > 0])
+    assert stats.chi2.sf(statistic, max(1, len(scores) - 1)) > LEVEL
+
+
+def test_the_law_is_pure_dp_and_no_worse_than_the_exponential_mechanism():
+    rng = np.random.default_rng(0)
+    for epsilon in (0.2, 1.0, 4.0):
+        worst = 0.0
+        for _ in range(300):
+            scores = rng.integers(-6, 1, size=5)
+            near = scores + rng.integers(-1, 2, size=5)
+            ratio = exact_law(scores, epsilon) / exact_law(near, epsilon)
+            worst = max(worst, np.log(ratio).max())
+            other = np.exp(epsilon * scores / 2)
+            assert exact_law(scores, epsilon) @ scores >= other @ scores / other.sum() - 1e-12
+        assert worst <= epsilon * (1 + 1e-9)
+        assert worst > 0.7 * epsilon
+
+
+@pytest.mark.parametrize("rate", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(0.1)])
+def test_coins_are_exponentials(rate):
+    n = 20_000
+    found = sum(noise_module._coin_of_exponential(rate, os.urandom) for _ in range(n))
+    low, high = stats.binom.interval(1 - LEVEL, n, math.exp(-rate))
+    assert low <= found <= high
+
+
+def test_many_coins_of_inverse_e():
+    n = 200_000
+    coins = noise_module._coins_of_inverse_e(n, os.urandom)
+    low, high = stats.binom.interval(1 - LEVEL, n, math.exp(-1))
+    assert low <= coins.sum() <= high
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 255, 256, 257, 2**70 + 1])
+def test_whole_numbers_are_uniform_by_rejection(most):
+    """Words that would make small numbers more likely are drawn again."""
+    n_bytes = ((most - 1).bit_length() + 7) // 8
+    if most & (most - 1):
+        words = iter([256**n_bytes - 1, 0])
+
+        def bits(n):
+            return next(words).to_bytes(n, "little")
+
+        assert noise_module._below(most, bits) == 0
+    drawn = [noise_module._below(most, os.urandom) for _ in range(2000)]
+    assert 0 <= min(drawn) <= max(drawn) < most
+    if most < 300:
+        counts = np.bincount(drawn, minlength=most)
+        assert stats.chisquare(counts).pvalue > LEVEL if most > 1 else counts[0] == 2000
+
+
+def test_many_whole_numbers_are_uniform_by_rejection():
+    words = [2**64 - 1, 5]
+    blocks = iter([np.array(words, dtype="<u8").tobytes(), np.array([4], dtype="<u8").tobytes()])
+    # 2^64 - 1 is the one word too many for threes.
+    np.testing.assert_array_equal(noise_module._many_below(3, 2, lambda n: next(blocks)), [1, 2])
+
+
+def test_seeded_choices_repeat_and_hostile_scores_are_refused():
+    scores = np.arange(50)
+    assert permute_and_flip(scores, 0.1, 3) == permute_and_flip(scores, 0.1, 3)
+    assert permute_and_flip([10**6, 0], 1e300) == 0
+    assert permute_and_flip(np.array([2**62, -(2**62)]), 1.0) == 0
+    for bad in ([0.5], [], [[1, 2]], ["a"]):
+        with pytest.raises(ValueError, match="whole numbers"):
+            permute_and_flip(bad, 1.0)
+    for epsilon in (0.0, -1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="epsilon"):
+            permute_and_flip([1, 2], epsilon)

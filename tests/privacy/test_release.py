@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import norm
 
 from sklearn_balldp import BallDPRidgePrototype
-from sklearn_balldp.privacy.gaussian import delta_from_rho, rho_from_budget
-from sklearn_balldp.privacy.release import Release, rho_at
+from sklearn_balldp.privacy import Bound, Release
+from sklearn_balldp.privacy.bounds import ParameterBound
+from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
 
 VARIANTS = [
     {},
@@ -46,27 +47,27 @@ def test_declared_guarantee_holds(release):
     assert at_ball.delta_at(release.epsilon) <= release.delta
     if release.calibration == "analytic":
         assert at_ball.epsilon == pytest.approx(release.epsilon, rel=1e-6)
-        assert release.rho == pytest.approx(rho_from_budget(release.epsilon, release.delta))
+        assert release.mu == pytest.approx(mu_from_budget(release.epsilon, release.delta))
     else:
         assert at_ball.epsilon < release.epsilon
     ratio = np.max(np.divide(release.sensitivity, release.sigma))
-    assert at_ball.rho == release.rho
-    assert release.rho >= ratio
-    assert release.rho == pytest.approx(ratio, rel=1e-6)
+    assert at_ball.mu == release.mu
+    assert release.mu >= ratio
+    assert release.mu == pytest.approx(ratio, rel=1e-6)
 
 
 def test_guarantee_at_other_radii(release):
     half, whole = release.guarantee(release.radius / 2), release.guarantee(2 * math.sqrt(6) + 1)
     if release.labels == "public" and release.metric == "euclidean":
-        assert half.rho == pytest.approx(release.rho / 2, rel=1e-5)
+        assert half.mu == pytest.approx(release.mu / 2, rel=1e-5)
     assert half.epsilon <= release.guarantee().epsilon <= whole.epsilon
     assert whole.epsilon == pytest.approx(release.epsilon_full_radius)
     assert whole.delta_at(whole.epsilon) == pytest.approx(release.delta, rel=1e-6)
-    assert delta_from_rho(whole.rho, whole.epsilon) <= release.delta
+    assert delta_from_mu(whole.mu, whole.epsilon) <= release.delta
 
 
 def test_certificate(release):
-    expected = norm.cdf(norm.ppf(0.1) + release.rho)
+    expected = norm.cdf(norm.ppf(0.1) + release.mu)
     assert release.certificate(0.1) == pytest.approx(expected)
     assert release.certificate(0.1, radius=release.radius / 2) <= release.certificate(0.1)
     assert release.certificate(0.0) == 0
@@ -109,16 +110,59 @@ def test_labels_of_the_guarantee(release):
     else:
         same_label = release.guarantee(0.2, labels="public")
         expected = 2 * 0.2 / (2 + release.alpha * release.n_samples) / release.sigma
-        assert same_label.rho == pytest.approx(expected, rel=1e-5)
+        assert same_label.mu == pytest.approx(expected, rel=1e-5)
         assert same_label.labels == "public"
         assert release.certificate(0.1, 0.2, "public") < release.certificate(0.1, 0.2)
 
 
-def test_rho_is_the_largest_ratio_over_blocks():
-    assert rho_at(np.array([1.0, 2.0, 0.0]), (1.0, 1.0, 0.0), 1) == pytest.approx(2)
-    assert rho_at(np.array([1.0, 1.0]), (1.0, 0.5), 1) == pytest.approx(2)
-    assert rho_at(np.array([3.0]), 2.0, 1) == pytest.approx(1.5)
-    assert rho_at(np.zeros(2), (1.0, 1.0), 1) == 0
+@dataclasses.dataclass(frozen=True)
+class Blocks(ParameterBound):
+    """Blocks of given sensitivity, whatever the radius."""
+
+    moves: tuple[float, ...]
+    labels: str = "public"
+    n_values: int = 1
+    sigma: tuple[float, ...] = ()
+    theorem = "as stated"
+
+    def sensitivity(self, radius, labels=None):
+        return np.array(self.moves)
+
+
+def test_mu_is_the_largest_ratio_over_blocks():
+    assert Blocks((1.0, 2.0, 0.0), sigma=(1.0, 1.0, 0.0)).mu(1.0) == pytest.approx(2)
+    assert Blocks((1.0, 1.0), sigma=(1.0, 0.5)).mu(1.0) == pytest.approx(2)
+    assert Blocks((3.0,), sigma=(2.0,)).mu(1.0) == pytest.approx(1.5)
+    assert Blocks((0.0, 0.0), sigma=(1.0, 1.0)).mu(1.0) == 0
+
+
+def test_calibration_is_undone_by_mu():
+    """The noise that makes a bound mu-GDP, slack of the sampler included."""
+    for n_values in (1, 10**6):
+        bound = Blocks((1.0, 3.0), n_values=n_values).calibrated(0.5, 0.7)
+        assert bound.mu(0.5) == pytest.approx(0.7, rel=1e-5)
+        assert bound.mu(0.5) <= 0.7
+        assert bound.sigma[1] == pytest.approx(3 * bound.sigma[0])
+    with pytest.raises(ValueError, match="epsilon is too small"):
+        Blocks((1.0,), n_values=10**6).calibrated(0.5, 1e-9)
+
+
+def test_bounds_register_by_name():
+    """A record made elsewhere is read where its bound is defined; names are not taken twice."""
+    bound = Blocks((1.0, 2.0), sigma=(0.5, 0.5))
+    record = json.loads(json.dumps(bound.to_dict()))
+    assert record["type"] == "Blocks"
+    with pytest.raises(TypeError, match="another bound named Blocks"):
+        type("Blocks", (Bound,), {"__qualname__": "elsewhere.Blocks"})
+
+
+def test_records_state_zcdp_beside_mu(release):
+    assert release.rho == release.mu**2 / 2
+    record = release.to_dict()
+    assert record["rho"] == release.rho
+    record["rho"] *= 2
+    with pytest.raises(ValueError, match="rho="):
+        Release.from_dict(record)
 
 
 def test_unknown_bound_is_refused(release):

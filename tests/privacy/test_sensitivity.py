@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sklearn_balldp import BallDPRidgePrototype
-from sklearn_balldp.privacy.sensitivity import PrototypeBound, prototype_sensitivity
+from sklearn_balldp.privacy.bounds import PrototypeBound
+from sklearn_balldp.privacy.sensitivity import prototype_sensitivity
 
 B, ALPHA = 1.0, 0.05
 COUNTS = (1, 3, 8)
@@ -57,9 +58,9 @@ def neighbours(rng, radius, label_change):
 def test_same_label_substitutions(noise_free, counts, radius):
     rng = np.random.default_rng(0)
     bound = PrototypeBound(
-        n_samples=sum(COUNTS), alpha=ALPHA, norm_bound=B, mode=counts,
+        n_samples=sum(COUNTS), n_values=9, alpha=ALPHA, norm_bound=B, mode=counts,
         class_counts=None if counts == "worst" else COUNTS,
-    ).at(radius)  # fmt: skip
+    ).sensitivity(radius)  # fmt: skip
     bound = np.broadcast_to(bound, 3)
     largest = np.zeros(3)
     for X, y, moved, _ in neighbours(rng, radius, label_change=False):
@@ -80,8 +81,8 @@ def test_same_label_substitutions(noise_free, counts, radius):
 def test_label_changes(noise_free, radius):
     rng = np.random.default_rng(1)
     n = sum(COUNTS)
-    bound = PrototypeBound(n_samples=n, alpha=ALPHA, norm_bound=B, label_change=True)
-    bound = float(bound.at(radius)[0])
+    bound = PrototypeBound(n, 12, ALPHA, B, labels="protected")
+    bound = float(bound.sensitivity(radius)[0])
     params = {"protect_labels": True, "classes": [0, 1, 2, 3]}
     largest = 0.0
     for X, y, moved, labels in neighbours(rng, radius, label_change=True):
@@ -108,14 +109,14 @@ def test_rounding_of_the_sums_is_counted():
     """Sums of many rows in the worst order stay within the allowance of the bound."""
     n = 60_000
     bound = PrototypeBound(
-        n_samples=n, alpha=0.0, norm_bound=1.0, mode="per_class", class_counts=(n,)
+        n_samples=n, n_values=1, alpha=0.0, norm_bound=1.0, mode="per_class", class_counts=(n,)
     )
     radius = 1e-9
     rows = np.full(n, 0.1)
     exact = math.fsum(rows)
     error = abs(np.cumsum(rows)[-1] - exact) * 2 / (2 * n)
     assert error > 0
-    assert bound.at(radius)[0] > 2 * radius / (2 * n) + 2 * error
+    assert bound.sensitivity(radius)[0] > 2 * radius / (2 * n) + 2 * error
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_allowances_for_rounding(counts, radius):
     sums = (4 * c**2 / (2 * c + alpha * n) + 4) * unit * norm_bound
 
     def bound(**kwargs):
-        return PrototypeBound(n, alpha, norm_bound, **kwargs).at(radius)
+        return PrototypeBound(n, 1, alpha, norm_bound, **kwargs).sensitivity(radius)
 
     exact = 2 * radius * (1 + 1e-6)
     per_class = bound(mode="per_class", class_counts=counts)
@@ -145,7 +146,7 @@ def test_allowances_for_rounding(counts, radius):
     assert smallest >= exact / (2 * c.min() + alpha * n) + sums.max()
     assert bound()[0] >= exact / (2 + alpha * n) + sums.max()
     label = 2 * math.sqrt(2) * norm_bound * (1 + 1e-6) / (2 + alpha * n)
-    assert bound(label_change=True)[0] >= label + sums.max()
+    assert bound(labels="protected")[0] >= label + sums.max()
 
 
 def test_bound_refuses_what_it_cannot_bound():
@@ -154,7 +155,7 @@ def test_bound_refuses_what_it_cannot_bound():
         {"mode": "min"},
         {"class_counts": (3, 4)},
         {"mode": "per_class", "class_counts": (3, 5)},
-        {"mode": "per_class", "class_counts": (3, 4), "label_change": True},
+        {"mode": "per_class", "class_counts": (3, 4), "labels": "protected"},
     ):
         with pytest.raises(ValueError, match="class_counts"):
-            PrototypeBound(7, 0.1, 1.0, **kwargs)
+            PrototypeBound(7, 1, 0.1, 1.0, **kwargs)

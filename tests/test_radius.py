@@ -13,7 +13,7 @@ import pytest
 import sklearn
 from scipy.optimize import brentq
 from scipy.spatial.distance import cdist
-from scipy.special import expit, log_softmax, ndtr
+from scipy.special import expit, ndtr
 from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -29,12 +29,11 @@ from sklearn_balldp import (
     RadiusPolicy,
     ReconstructionAuditor,
 )
-from sklearn_balldp.policy import radius as module
-from sklearn_balldp.policy.adjacency import METRICS
-from sklearn_balldp.policy.radius import private_quantile, same_label_quantile
-from sklearn_balldp.privacy.gaussian import delta_from_rho, rho_from_budget, rho_from_pure
-from sklearn_balldp.privacy.noise import exponential_choice
+from sklearn_balldp import radius as module
+from sklearn_balldp.adjacency import METRICS
+from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget, mu_from_pure
 from sklearn_balldp.privacy.release import Release
+from sklearn_balldp.radius import private_quantile, same_label_quantile
 
 CDIST = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 
@@ -102,24 +101,19 @@ def kolmogorov_limit(n):
     return math.sqrt(math.log(2e10) / (2 * n))
 
 
-@pytest.mark.parametrize("random_state", [None, np.random.default_rng(0)])
-def test_exponential_choice_law(random_state):
-    scores = np.array([0, -1, -1, -3, -7, 2])
-    for epsilon in (0.5, 3.0):
-        n = 5000
-        draws = [exponential_choice(scores, epsilon, random_state) for _ in range(n)]
-        shares = np.cumsum(np.bincount(draws, minlength=6)) / n
-        exact = np.cumsum(np.exp(log_softmax(0.5 * epsilon * scores)))
-        assert np.abs(shares - exact).max() < kolmogorov_limit(n)
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(600)
 
 
-def test_exponential_choice_errors():
-    with pytest.raises(ValueError, match="whole"):
-        exponential_choice([0.5, 1.0], 1.0)
-    with pytest.raises(ValueError, match="whole"):
-        exponential_choice(np.empty(0, dtype=int), 1.0)
-    with pytest.raises(ValueError, match="epsilon"):
-        exponential_choice([1, 2], 0.0)
+def permute_and_flip_law(scores, epsilon):
+    """Candidate i is first: accepted, and none of the others so before its place in the order.
+
+    Places are uniform: the probability is p_i times the integral of the others' (1 - p_j t).
+    """
+    values, where, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    p = np.exp(0.5 * epsilon * (values - values.max()))
+    left = np.log1p(-np.outer(0.5 * (NODES + 1.0), p))
+    others = np.exp((left @ counts)[:, None] - left)
+    return (p * (0.5 * WEIGHTS @ others))[where]
 
 
 class Identity:
@@ -134,11 +128,11 @@ def exact_law(X, y, quantile, epsilon, metric, monkeypatch):
     laws = []
 
     def record(scores, budget, random_state):
-        laws.append(log_softmax(0.5 * budget * scores))
+        laws.append(np.log(permute_and_flip_law(scores, budget)))
         return 0
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "exponential_choice", record)
+        patch.setattr(module, "permute_and_flip", record)
         patch.setattr(module, "_shuffler", lambda generator: Identity())
         private_quantile(X, y, quantile, epsilon=epsilon, metric=metric)
     return laws
@@ -156,8 +150,9 @@ def test_private_quantile_weights_are_those_of_the_mechanism(ball_rows, metric, 
         distances = [cdist(rows[i : i + 1], rows[m + i : m + i + 1], CDIST[metric])[0, 0]
                      for i in range(m)]  # fmt: skip
         below = np.array([sum(d < o for d in distances) for o in grid])
-        expected = log_softmax(-0.8 * np.abs(below - round(0.3 * m)) / 2)
-        np.testing.assert_allclose(law, expected)
+        expected = permute_and_flip_law(-np.abs(below - round(0.3 * m)), 0.8)
+        np.testing.assert_allclose(np.exp(law), expected)
+        assert np.exp(law).sum() == pytest.approx(1)
 
 
 def test_private_quantile_law_end_to_end(ball_rows, monkeypatch):
@@ -232,16 +227,16 @@ def test_private_quantile_is_near_the_quantile(ball_rows):
 
 
 @pytest.mark.parametrize("spent", [0.1, 0.5, 2.0])
-@pytest.mark.parametrize("rho", [0.2, 1.0])
-def test_total_covers_the_exact_composition(spent, rho, digits_release):
+@pytest.mark.parametrize("mu", [0.2, 1.0])
+def test_total_covers_the_exact_composition(spent, mu, digits_release):
     """Randomised response is the worst pure release; beside a Gaussian its profile is known."""
     guarantee = digits_release.guarantee()
-    guarantee = type(guarantee)(**{**vars(guarantee), "rho": rho, "radius_epsilon": spent})
+    guarantee = type(guarantee)(**{**vars(guarantee), "mu": mu, "radius_epsilon": spent})
 
     def gaussian(epsilon):
         if epsilon >= 0:
-            return delta_from_rho(rho, epsilon)
-        return 1 - math.exp(epsilon) * (1 - delta_from_rho(rho, -epsilon))
+            return delta_from_mu(mu, epsilon)
+        return 1 - math.exp(epsilon) * (1 - delta_from_mu(mu, -epsilon))
 
     for epsilon in (0.0, 0.3, spent, 1.0, 2.5, 5.0):
         truth = expit(spent) * gaussian(epsilon - spent) + expit(-spent) * gaussian(epsilon + spent)
@@ -251,7 +246,7 @@ def test_total_covers_the_exact_composition(spent, rho, digits_release):
         """Probability that the log-likelihood ratio exceeds a threshold."""
 
         def part(sign):
-            return ndtr((sign * spent - threshold) / rho + (shift - 0.5) * rho)
+            return ndtr((sign * spent - threshold) / mu + (shift - 0.5) * mu)
 
         heads = expit(spent) if shift else expit(-spent)
         return heads * part(1) + (1 - heads) * part(-1)
@@ -274,23 +269,23 @@ def digits_release(digits):
 
 
 def test_pure_privacy_as_gaussian():
-    assert rho_from_pure(0.5) == pytest.approx(0.624, abs=5e-4)
-    assert rho_from_pure(0.0) == 0
-    assert rho_from_pure(1e6) == math.inf
+    assert mu_from_pure(0.5) == pytest.approx(0.624, abs=5e-4)
+    assert mu_from_pure(0.0) == 0
+    assert mu_from_pure(1e6) == math.inf
     for epsilon in (1e-17, 1e-9, 1e-3, 0.5, 0.999, 1.001, 5.0, 40.0, 300.0):
         with mpmath.workdps(60):
             level = mpmath.exp(epsilon) / (1 + mpmath.exp(epsilon))
             if epsilon < 100:
                 exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(2 * level - 1)
-                assert exact <= rho_from_pure(epsilon) <= exact * (1 + 1e-12)
+                assert exact <= mu_from_pure(epsilon) <= exact * (1 + 1e-12)
     for epsilon in (1e-6, 0.3, 2.0, 30.0):
-        rho = rho_from_pure(epsilon)
+        mu = mu_from_pure(epsilon)
         # The Gaussian profile covers that of randomised response, at every order.
         for order in np.linspace(0, epsilon, 7):
             truth = expit(epsilon) - math.exp(order) * expit(-epsilon)
-            assert max(truth, 0) <= delta_from_rho(rho, order) * (1 + 1e-9) + 1e-15
+            assert max(truth, 0) <= delta_from_mu(mu, order) * (1 + 1e-9) + 1e-15
     with pytest.raises(ValueError, match="epsilon"):
-        rho_from_pure(-1.0)
+        mu_from_pure(-1.0)
 
 
 def test_a_private_radius_joins_the_total(digits):
@@ -301,22 +296,22 @@ def test_a_private_radius_joins_the_total(digits):
     assert release.radius_epsilon == 0.5
     assert release.private is True
     guarantee = release.guarantee()
-    assert guarantee.rho == pytest.approx(rho_from_budget(2.0, 1e-6), rel=1e-6)
+    assert guarantee.mu == pytest.approx(mu_from_budget(2.0, 1e-6), rel=1e-6)
     assert guarantee.epsilon == pytest.approx(2.5, rel=1e-6)
     assert guarantee.delta_at(guarantee.epsilon) <= 1e-6
-    assert guarantee.rho_total == pytest.approx(math.hypot(guarantee.rho, rho_from_pure(0.5)))
+    assert guarantee.mu_total == pytest.approx(math.hypot(guarantee.mu, mu_from_pure(0.5)))
     assert release.epsilon_full_radius == pytest.approx(release.guarantee(2.0).epsilon)
-    assert release.certificate(0.1) > gaussian_certificate(guarantee.rho)
+    assert release.certificate(0.1) > gaussian_certificate(guarantee.mu)
     assert "epsilon=2.5" in str(release)
     assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
     seeded = BallDPRidgePrototype(2.0, radius=clone(policy).set_params(random_state=0)).fit(*digits)
     assert seeded.release_.private is False
 
 
-def gaussian_certificate(rho):
+def gaussian_certificate(mu):
     from sklearn_balldp.audit.certificates import rero_bound
 
-    return rero_bound(0.1, rho)
+    return rero_bound(0.1, mu)
 
 
 # Policies in heads and pipelines ----------------------------------------------------------------

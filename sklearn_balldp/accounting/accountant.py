@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .gaussian import compose, epsilon_from_rho, rho_from_pure
+from .._validation import check_positive
+from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_pure
+from ..privacy.release import Release
 from .ledger import (
     Ledger,
     Record,
@@ -16,13 +18,14 @@ from .ledger import (
     Ticket,
     adjacency_of,
     begin,
+    charged,
     check_adjacency,
     check_labels,
     end,
     full_radius_of,
     machine_of,
+    tickets,
 )
-from .release import Release
 from .searching import selection_of, touching_one_record
 
 
@@ -36,7 +39,7 @@ class Total:
         Releases counted.
     radius : float
         Substitutions hidden, in the releases' metric.
-    rho : float
+    mu : float
         Gaussian differential privacy parameter of them all.
     epsilon, delta : float
         They are together (epsilon, delta)-private for substitutions within ``radius``.
@@ -56,7 +59,7 @@ class Total:
 
     n_releases: int
     radius: float | None
-    rho: float
+    mu: float
     epsilon: float
     delta: float
     labels: str
@@ -92,7 +95,13 @@ def compose_releases(
     ------
     ValueError
         If there is none, one was drawn from a seed, or they differ in metric, norm bound, number
-        of features or label adjacency: no common adjacency covers them.
+        of features, label adjacency or declared coordinates: no common adjacency covers them.
+
+    Notes
+    -----
+    A radius is a distance between rows as the heads see them. Releases of rows in other coordinates
+    (another encoder, rows scaled by 4) do not add up at one radius, and rows do not tell: declare
+    ``coordinates=`` on the heads, and releases that name different ones are refused.
 
     References
     ----------
@@ -114,9 +123,10 @@ def _total(records: Iterable[Record], delta: float, radius: float | None) -> Tot
     spent = [record for record in records if isinstance(record, Spent)]
     labels = "public"
     if releases:
-        first = adjacency_of(releases[0])
-        for release in releases[1:]:
-            check_adjacency(first, adjacency_of(release))
+        known: list[dict[str, Any]] = []
+        for release in releases:
+            check_adjacency(known, adjacency_of(release))
+            known.append(adjacency_of(release))
         labels = releases[0].labels
         for item in spent:
             check_labels(labels, item)
@@ -127,17 +137,17 @@ def _total(records: Iterable[Record], delta: float, radius: float | None) -> Tot
         private = "conditional"
     if any(record.private is False for record in records):
         private = False
-    rhos = [release.guarantee(radius).rho for release in releases] + [s.rho for s in spent]
+    mus = [release.guarantee(radius).mu for release in releases] + [s.mu for s in spent]
     pure = [s.epsilon for s in spent] + list(_drawn_elsewhere(releases, spent).values())
-    rho = compose([*rhos, *map(rho_from_pure, pure)])
-    epsilon = epsilon_from_rho(rho, delta)
+    mu = compose([*mus, *map(mu_from_pure, pure)])
+    epsilon = epsilon_from_mu(mu, delta)
     if any(pure):
-        summed = (epsilon_from_rho(compose(rhos), delta) + sum(pure)) * (1.0 + 2.0**-50)
+        summed = (epsilon_from_mu(compose(mus), delta) + sum(pure)) * (1.0 + 2.0**-50)
         epsilon = min(epsilon, summed)
     if private is False:
         # A known seed gives the noise away.
-        rho = epsilon = float("inf")
-    return Total(len(records), radius, rho, epsilon, delta, labels, "ex post", private)
+        mu = epsilon = float("inf")
+    return Total(len(records), radius, mu, epsilon, delta, labels, "ex post", private)
 
 
 def _drawn_elsewhere(releases: Iterable[Release], spent: Iterable[Spent]) -> dict[str, float]:
@@ -252,6 +262,32 @@ class PrivacyAccountant:
 
     def __reduce__(self) -> Any:
         raise TypeError("an accountant cannot be copied or pickled: its budget would start anew.")
+
+    def spend(self, *, mu: float, what: str) -> None:
+        """Count a release that was made by hand, before it is made.
+
+        Parameters
+        ----------
+        mu : float
+            Its Gaussian differential privacy, at the accountant's radius at least, for the heads'
+            adjacency.
+        what : str
+            What it is, for the record.
+
+        Raises
+        ------
+        ValueError
+            If ``mu`` is no positive number, or would exceed the limit; then nothing is counted.
+        RuntimeError
+            If the accountant is not active: outside of its ``with`` block.
+        """
+        check_positive("mu", mu)
+        if not (isinstance(what, str) and what):
+            raise ValueError(f"what must name the release, got {what!r}.")
+        if self._ticket is None or self._ticket not in tickets():
+            raise RuntimeError("this accountant is not active; call spend inside its with block.")
+        with charged(Spent(what, mu=float(mu))):
+            pass
 
     @property
     def records(self) -> list[Record]:

@@ -18,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import (
+from ._validation import (
     check_option,
     check_positive,
     check_whole,
@@ -26,9 +26,10 @@ from .._validation import (
     is_real,
     validated,
 )
-from ..privacy.ledger import CountedMixin, Spent, charged
-from ..privacy.noise import RandomState, check_random_state, exponential_choice
-from .adjacency import METRICS, full_radius_in, project_onto_ball
+from .accounting.ledger import CountedMixin, Spent, charged
+from .adjacency import METRICS, full_radius_in
+from .privacy.noise import RandomState, check_random_state, permute_and_flip
+from .rows import project_onto_ball
 
 #: Names of the metrics in scipy.spatial.distance.
 SCIPY_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
@@ -188,12 +189,11 @@ def private_quantile(
     metric: str = "euclidean",
     random_state: RandomState = None,
 ) -> float:
-    r"""Largest class's quantile of same-label distances, by the exponential mechanism.
+    r"""Largest class's quantile of same-label distances, by permute-and-flip.
 
     The records of a class are paired at random, by labels alone, so that a substitution moves one
-    distance. A candidate o on a public grid has weight
-    :math:`\exp(-\epsilon |\#\{d < o\} - q m| / 2)`, m the number of pairs. Classes are disjoint,
-    so their maximum costs no more than one of them.
+    distance. A candidate o on a public grid has score :math:`-|\#\{d < o\} - q m|`, m the number of
+    pairs. Classes are disjoint, so their maximum costs no more than one of them.
 
     Parameters
     ----------
@@ -225,8 +225,8 @@ def private_quantile(
 
     References
     ----------
-    Smith (2011), "Privacy-preserving statistical estimation with optimal convergence rates"; the
-    pairing is this package's.
+    Smith (2011), "Privacy-preserving statistical estimation with optimal convergence rates" (the
+    scores); McKenna & Sheldon (2020) (the choice); the pairing is this package's.
     """
     X, y = np.asarray(X), np.asarray(y)
     generator = check_random_state(random_state)
@@ -245,7 +245,7 @@ def private_quantile(
         below = np.searchsorted(distances, grid, side="left")
         # Whole scores: a substitution moves each by at most one, without rounding.
         scores = -np.abs(below - round(quantile * n_pairs))
-        radii.append(grid[exponential_choice(scores, epsilon, generator)])
+        radii.append(grid[permute_and_flip(scores, epsilon, generator)])
     if not radii:
         raise ValueError(
             f"y: no class has two records (n_samples={len(y)}); pass a radius instead."
@@ -312,7 +312,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         Where distances come from. "reference": public rows, passed as ``X_public`` and
         ``y_public``. "declared": the private rows, their quantile being declared public, as the
         paper does; the release is then private on that condition only. "private": the private
-        rows, by the exponential mechanism; ``epsilon`` joins the release's total.
+        rows, by permute-and-flip; ``epsilon`` joins the release's total.
     epsilon : float or None, default=None
         Privacy loss of the "private" quantile.
     norm_bound : float, default=1.0
@@ -338,7 +338,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
 
     References
     ----------
-    Margaryan & Gupta (quantiles, "declared"); Smith (2011) ("private").
+    Margaryan & Gupta (quantiles, "declared"); Smith (2011) and McKenna & Sheldon (2020)
+    ("private").
 
     Examples
     --------
@@ -524,7 +525,7 @@ def choose_radius(
     *,
     metric: str,
     norm_bound: float,
-    labels_public: bool,
+    labels: str,
 ) -> ChosenRadius:
     """Resolve the ``radius`` parameter of a head.
 
@@ -536,7 +537,7 @@ def choose_radius(
         Give the validated private rows, and the validated public ones or None, with labels.
     metric, norm_bound
         The head's.
-    labels_public : bool
+    labels : {"public", "protected"}
         Whether labels are public.
 
     Returns
@@ -560,7 +561,7 @@ def choose_radius(
         policy._check_parameters()
         source = policy.source
     # With private labels even the pairing of records, and which classes exist, would be private.
-    if source != "reference" and not labels_public:
+    if source != "reference" and labels == "protected":
         raise ValueError(
             f"radius: source={source!r} reads public labels, which protect_labels=True keeps "
             "private; use source='reference', or a number."

@@ -1,52 +1,12 @@
-"""Metric moduli, projection onto the admissible ball, row blocks."""
+"""Blocks of rows, and their projection onto the admissible ball."""
 
 import math
 import tracemalloc
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import cdist
 
-from sklearn_balldp.policy.adjacency import (
-    METRICS,
-    ball_factors,
-    euclidean_radius,
-    full_radius,
-    project_onto_ball,
-    row_blocks,
-)
-
-CDIST = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_modulus_is_never_exceeded_and_is_attained(metric):
-    rng = np.random.default_rng(1)
-    d, radius = 5, 0.2
-    bound = euclidean_radius(radius, metric, norm_bound=1.0, n_features=d)
-    steps = rng.standard_normal((20_000, d)) * rng.choice([0.0, 1.0, 1e3], size=(20_000, d))
-    steps = np.vstack([steps, np.ones(d), np.eye(d)])
-    steps = steps[np.any(steps != 0, axis=1)]
-    steps *= radius / cdist(steps, np.zeros((1, d)), CDIST[metric])
-    lengths = np.linalg.norm(steps, axis=1)
-    assert lengths.max() <= bound * (1 + 1e-12)
-    assert lengths.max() >= bound * (1 - 1e-12)
-
-
-def test_radius_is_capped_at_the_diameter():
-    for metric in METRICS:
-        assert euclidean_radius(1e3, metric, norm_bound=1.5, n_features=4) == 3.0
-        assert euclidean_radius(None, metric, norm_bound=1.5, n_features=4) == 3.0
-    assert full_radius(1.5) == 3.0
-
-
-@pytest.mark.parametrize(
-    ("radius", "metric", "name"), [(-1, "euclidean", "radius"), (0, "chebyshev", "radius"),
-                                   (math.nan, "euclidean", "radius"), (1, "cosine", "metric")]
-)  # fmt: skip
-def test_bad_radius(radius, metric, name):
-    with pytest.raises(ValueError, match=name):
-        euclidean_radius(radius, metric, norm_bound=1.0, n_features=3)
+from sklearn_balldp.rows import ball_factors, project_onto_ball, row_blocks
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

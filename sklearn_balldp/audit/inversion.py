@@ -1,18 +1,11 @@
-r"""What an informed adversary does with a release: identify candidates, or invert the model.
+r"""Inversion: the missing record from the model itself, and all other records.
 
-The adversary knows every record but one (the known records), every public number and the law of
-the noise. Everything here is a function of arrays: no estimator, no randomness.
-
-Labels: with public class counts the adversary knows the missing label, and
-:func:`consistent_prior` gives candidates that contradict it posterior 0. Candidates of different
-labels lie within no label-preserving ball: for them only the anchor, support and Bayes values
-hold, unless the release protects labels.
+Functions of arrays, as in :mod:`.identification`.
 
 References
 ----------
 Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-Noise" (MAP attack; inversion of ridge prototypes). The inversions of the other heads are this
-package's.
+Noise" (ridge prototypes). The inversions of the other heads are this package's.
 """
 
 import math
@@ -24,150 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit, lambertw, logsumexp
 
-from ..heads.objectives import LinearObjective
-from .certificates import check_prior
+from ..heads.objective import LinearObjective
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
-_TRIALS_VALUES = 2**22
-
-
-def log_posterior(
-    released: ArrayLike, models: ArrayLike, sigma: ArrayLike, prior: ArrayLike | None = None
-) -> Array:
-    r"""Log-posterior of each candidate, given a release.
-
-    :math:`\log \pi_i - \frac12 \|(\tilde\theta - \theta_i) / \sigma\|^2`, normalised. A parameter
-    without noise identifies: candidates that miss it have posterior 0.
-
-    Parameters
-    ----------
-    released : array-like of shape (..., \*model_shape)
-        Released parameters; leading axes are independent releases.
-    models : array-like of shape (n_candidates, \*model_shape)
-        Noiseless parameters that each candidate would give.
-    sigma : array-like
-        Noise scale, broadcast against one model (block noise: ``sigma[:, None]``).
-    prior : array-like of shape (n_candidates,), optional
-        Prior; uniform by default.
-
-    Returns
-    -------
-    ndarray of shape (..., n_candidates)
-        Log-posterior; minus infinity for impossible candidates.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not match, a scale is negative, the prior is not one, or no candidate
-        explains the parameters without noise.
-    """
-    table = np.asarray(models, dtype=np.float64)
-    seen = np.asarray(released, dtype=np.float64)
-    shape = table.shape[1:]
-    if seen.shape[seen.ndim - len(shape) :] != shape:
-        raise ValueError(f"released of shape {seen.shape} does not end in a model's {shape}.")
-    leading = seen.shape[: seen.ndim - len(shape)]
-    scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), shape).ravel()
-    if not (scale >= 0.0).all():
-        raise ValueError("sigma must be non-negative.")
-    weights = check_prior(prior, len(table))
-    flat, rows = table.reshape(len(table), -1), seen.reshape(-1, scale.size)
-    noisy = scale > 0.0
-    with np.errstate(divide="ignore"):
-        log_prior = np.log(weights)
-
-    # Distances from the mean model: squares of large common parts would cancel.
-    centre = flat.mean(axis=0)
-    points = (flat - centre)[:, noisy] / scale[noisy]
-    half = 0.5 * np.vecdot(points, points)
-    scores = np.empty((len(rows), len(flat)))
-    size = max(1, _TRIALS_VALUES // max(scale.size, len(flat)))
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        shifted = (part - centre)[:, noisy] / scale[noisy]
-        scores[start : start + size] = shifted @ points.T - half + log_prior
-        if not noisy.all():
-            agrees = (part[:, None, ~noisy] == flat[None][:, :, ~noisy]).all(axis=2)
-            scores[start : start + size][~agrees] = -np.inf
-    total = logsumexp(scores, axis=1, keepdims=True)
-    if np.isneginf(total).any():
-        raise ValueError("no candidate explains the parameters that are released without noise.")
-    return (scores - total).reshape(*leading, len(flat))
-
-
-def consistent_prior(
-    prior: ArrayLike | None, codes: ArrayLike, known_codes: ArrayLike, class_counts: ArrayLike
-) -> Array:
-    """Prior restricted to the candidates that complete the public class counts.
-
-    Parameters
-    ----------
-    prior : array-like of shape (n_candidates,) or None
-        Prior; None is uniform.
-    codes : array-like of shape (n_candidates,)
-        Class codes of the candidates.
-    known_codes : array-like of shape (n_samples - 1,)
-        Class codes of the known records.
-    class_counts : array-like of shape (n_classes,)
-        Public counts of all records.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates,)
-        Zero where a candidate contradicts the counts, normalised elsewhere.
-
-    Raises
-    ------
-    ValueError
-        If the counts are not those of one more record, or no candidate is consistent.
-    """
-    labels = np.asarray(codes, dtype=np.intp)
-    weights = check_prior(prior, len(labels))
-    counts = np.asarray(class_counts)
-    known = np.bincount(np.asarray(known_codes, dtype=np.intp), minlength=len(counts))
-    missing = counts - known if len(known) == len(counts) else np.zeros(1)
-    if not ((missing >= 0).all() and missing.sum() == 1):
-        raise ValueError("class_counts must hold exactly one record more than the known ones.")
-    weights = np.where(labels == int(np.argmax(missing)), weights, 0.0)
-    if not weights.any():
-        raise ValueError("no candidate has the label that completes the public class counts.")
-    return weights / weights.sum()
-
-
-def decode(
-    log_posteriors: ArrayLike, distances: ArrayLike | None = None, eta: float = 0.0
-) -> NDArray[np.intp]:
-    """Best guess among the candidates: the one with most posterior mass within ``eta``.
-
-    Parameters
-    ----------
-    log_posteriors : array-like of shape (..., n_candidates)
-        From :func:`log_posterior`.
-    distances : array-like of shape (n_candidates, n_candidates), optional
-        Distances between candidates; needed for ``eta > 0``.
-    eta : float, default=0.0
-        A guess within this distance of the truth succeeds; 0 is exact identification (MAP).
-
-    Returns
-    -------
-    ndarray of shape (...)
-        Position of the guess; the first one on ties.
-
-    Raises
-    ------
-    ValueError
-        If ``eta`` is negative, or distances are missing or of another shape.
-    """
-    logs = np.asarray(log_posteriors, dtype=np.float64)
-    if not eta >= 0.0:
-        raise ValueError(f"eta must be non-negative, got {eta!r}.")
-    if eta == 0.0:
-        return np.argmax(logs, axis=-1)
-    table = np.asarray(distances, dtype=np.float64)
-    if table.shape != (logs.shape[-1], logs.shape[-1]):
-        raise ValueError("eta > 0 needs the square table of distances between the candidates.")
-    return np.argmax(np.exp(logs) @ (table <= eta), axis=-1)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from sklearn.model_selection import (
 )
 
 from .._validation import is_real
-from .gaussian import rho_from_budget
+from ..privacy.gaussian import mu_from_budget
+from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
+from ..privacy.release import Release
 from .ledger import Record, Spent, charged
-from .noise import RandomState, add_gaussian_noise, check_random_state, grid_slack
-from .release import Release
 
 #: Splitters whose test folds partition the records: each is left out of one fit a candidate.
 _DISJOINT = (
@@ -62,8 +62,8 @@ class PrivateAccuracy:
     def __init__(
         self, epsilon: float, delta: float = 1e-6, random_state: RandomState = None
     ) -> None:
-        self.rho = rho_from_budget(epsilon, delta)
-        if not self.rho > 4.0 * grid_slack(1):
+        self.mu = mu_from_budget(epsilon, delta)
+        if not self.mu > 4.0 * grid_slack(1):
             raise ValueError(f"epsilon={epsilon!r} is too small for the sampler; raise epsilon.")
         check_random_state(random_state)
         self.epsilon, self.delta, self.random_state = epsilon, delta, random_state
@@ -71,12 +71,12 @@ class PrivateAccuracy:
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         """Noisy accuracy, charged to every active accountant before the rows are looked at."""
         n_rows = len(np.asarray(y))
-        with charged(Spent(_SCORE, rho=self.rho, private=self.random_state is None)):
+        with charged(Spent(_SCORE, mu=self.mu, private=self.random_state is None)):
             accuracy = accuracy_score(y, estimator.predict(X))
             # Two accuracies and their division by the noise scale are rounded.
             sensitivity = 1.0 / n_rows + 2.0**-50
-            sigma = sensitivity / (self.rho - 2.0 * grid_slack(1))
-            return float(add_gaussian_noise([accuracy], sigma, self.random_state)[0])
+            sigma = sensitivity / (self.mu - 2.0 * grid_slack(1))
+            return float(Noise(self.random_state)([accuracy], sigma)[0])
 
     def __repr__(self) -> str:
         return f"PrivateAccuracy(epsilon={self.epsilon!r}, delta={self.delta!r})"
@@ -150,17 +150,17 @@ def touching_one_record(
         n_samples = kept[0].n_samples
     elif n_samples is None:
         raise ValueError(
-            "n_samples=None: the search has refit=False, so no fit tells how many records its folds "
-            "partition; pass n_samples."
+            "n_samples=None: with refit=False no fit tells how many records the folds partition; "
+            "pass n_samples."
         )
     _check_folds(fits, n_candidates, n_samples)
     for own in _by_candidate(fits, candidates, search.n_splits_):
         # Which of a candidate's fits leaves a record out depends on the record: the least costly.
         n_own = len(own) // search.n_splits_
-        kept += sorted(own, key=lambda release: release.guarantee(radius).rho)[n_own:]
+        kept += sorted(own, key=lambda release: release.guarantee(radius).mu)[n_own:]
     others = [record for record in records if isinstance(record, Spent)]
     scores = sorted(
-        (record for record in others if record.what == _SCORE), key=lambda record: record.rho
+        (record for record in others if record.what == _SCORE), key=lambda record: record.mu
     )
     rest = [record for record in others if record.what != _SCORE]
     n_scorers = sum(isinstance(scorer, PrivateAccuracy) for scorer in _scorers(search))
@@ -183,9 +183,9 @@ def _check_folds(fits: list[Release], n_candidates: int, n_samples: int) -> None
     partition = sum(folds) == (len(folds) - 1) * n_samples and folds[-1] < n_samples
     if sizes != repeated or not partition:
         raise ValueError(
-            f"search: fits of {sorted(set(sizes))} records were counted, which are not {len(folds)} "
-            f"folds of {n_samples} with each left out once: other fits were counted in its place. "
-            "Account for the search in a with block of its own, or use total() without search=."
+            f"search: fits of {sorted(set(sizes))} records were counted, which are not "
+            f"{len(folds)} folds of {n_samples}, each left out once: other fits were counted in "
+            "its place. Account for it in a with block of its own, or use total() without search=."
         )
 
 

@@ -46,15 +46,17 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     compose_releases,
 )
-from sklearn_balldp.privacy import ledger, searching
+from sklearn_balldp.accounting import ledger
+from sklearn_balldp.accounting.ledger import BudgetExceededError, Spent, charged, tickets
+from sklearn_balldp.accounting.searching import PrivateAccuracy
+from sklearn_balldp.heads.ridge_prototype import PrototypePerturbation
 from sklearn_balldp.privacy.gaussian import (
     compose,
-    epsilon_from_rho,
-    rho_from_budget,
-    rho_from_pure,
+    epsilon_from_mu,
+    mu_from_budget,
+    mu_from_pure,
 )
-from sklearn_balldp.privacy.ledger import BudgetExceededError, Spent, charged, tickets
-from sklearn_balldp.privacy.searching import PrivateAccuracy
+from sklearn_balldp.privacy.noise import Noise
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((120, 4))
@@ -84,20 +86,20 @@ def test_a_search_is_counted_everywhere(backend):
                 found = search(n_jobs=2).fit(X, Y)
     total = accountant.total()
     assert total.n_releases == 16
-    rho = rho_from_budget(1.0, 1e-6)
-    assert total.rho == pytest.approx(4 * rho, rel=1e-9)
-    assert total.epsilon == pytest.approx(epsilon_from_rho(4 * rho, 1e-6), rel=1e-8)
+    mu = mu_from_budget(1.0, 1e-6)
+    assert total.mu == pytest.approx(4 * mu, rel=1e-9)
+    assert total.epsilon == pytest.approx(epsilon_from_mu(4 * mu, 1e-6), rel=1e-8)
     assert total.kind == "ex post"
     assert total.private is True
     assert total.selection is None
     tighter = accountant.total(search=found)
-    assert tighter.rho == pytest.approx(math.sqrt(13) * rho, rel=1e-9)
+    assert tighter.mu == pytest.approx(math.sqrt(13) * mu, rel=1e-9)
     assert tighter.n_releases == 16
     assert tighter.selection == "unprotected"
     assert accountant.total(search=found, scored_on="public").selection == "public"
     # Other radii: each release's own sensitivity there.
-    rhos = [release.guarantee(1.3).rho for release in accountant.releases]
-    assert accountant.total(1.3).rho == pytest.approx(compose(rhos), rel=1e-9)
+    mus = [release.guarantee(1.3).mu for release in accountant.releases]
+    assert accountant.total(1.3).mu == pytest.approx(compose(mus), rel=1e-9)
     assert accountant.total(1.3).radius == 1.3
 
 
@@ -106,7 +108,7 @@ def test_full_radius_by_default():
         HEAD.fit(X, Y)
     total = accountant.total()
     assert total.radius == 2.0
-    assert total.rho == pytest.approx(HEAD.release_.guarantee(2.0).rho)
+    assert total.mu == pytest.approx(HEAD.release_.guarantee(2.0).mu)
     assert total.epsilon == pytest.approx(HEAD.release_.epsilon_full_radius)
 
 
@@ -118,8 +120,8 @@ def test_heads_made_inside_workers_are_counted(backend):
         with PrivacyAccountant(radius=0.5) as accountant:
             joblib.Parallel()(joblib.delayed(fit_inside)(1.0 + i) for i in range(6))
         assert accountant.total().n_releases == 6
-        assert accountant.total().rho == pytest.approx(
-            compose(rho_from_budget(1.0 + i, 1e-6) for i in range(6))
+        assert accountant.total().mu == pytest.approx(
+            compose(mu_from_budget(1.0 + i, 1e-6) for i in range(6))
         )
         # It has ended: what idle workers do later is not its.
         joblib.Parallel()(joblib.delayed(fit_inside)(1.0) for _ in range(4))
@@ -150,7 +152,7 @@ def test_a_program_started_inside_is_counted():
     with PrivacyAccountant(radius=0.5) as accountant:
         subprocess.run([sys.executable, "-c", code], check=True)
         assert accountant.total().n_releases == 1
-    assert accountant.total().rho == pytest.approx(rho_from_budget(2.0, 1e-6))
+    assert accountant.total().mu == pytest.approx(mu_from_budget(2.0, 1e-6))
     assert ledger._VARIABLE not in os.environ
 
 
@@ -159,13 +161,12 @@ def test_a_program_started_inside_is_counted():
 
 def test_over_the_limit_nothing_is_fitted(monkeypatch):
     solved = []
-    minimise = BallDPRidgePrototype._minimise
+    run = PrototypePerturbation.run
     monkeypatch.setattr(
-        BallDPRidgePrototype, "_minimise",
-        lambda self, problem, bound: solved.append(1) or minimise(self, problem, bound),
-    )  # fmt: skip
-    rho = rho_from_budget(1.0, 1e-6)
-    limit = epsilon_from_rho(math.sqrt(3.5) * rho, 1e-6)
+        PrototypePerturbation, "run", lambda self, *given: solved.append(1) or run(self, *given)
+    )
+    mu = mu_from_budget(1.0, 1e-6)
+    limit = epsilon_from_mu(math.sqrt(3.5) * mu, 1e-6)
     with PrivacyAccountant(radius=0.5, limit=limit) as accountant:
         for _ in range(3):
             clone(HEAD).fit(X, Y)
@@ -185,8 +186,8 @@ def test_over_the_limit_nothing_is_fitted(monkeypatch):
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_workers_together_keep_the_limit(backend):
-    rho = rho_from_budget(1.0, 1e-6)
-    limit = epsilon_from_rho(math.sqrt(5.5) * rho, 1e-6)
+    mu = mu_from_budget(1.0, 1e-6)
+    limit = epsilon_from_mu(math.sqrt(5.5) * mu, 1e-6)
     with (
         PrivacyAccountant(radius=0.5, limit=limit) as accountant,
         joblib.parallel_config(backend, n_jobs=4),
@@ -199,21 +200,21 @@ def test_workers_together_keep_the_limit(backend):
 
 def test_the_limit_is_in_gaussian_terms():
     """Which way of adding up is better may not be chosen after the fact."""
-    gaussian, pure = rho_from_budget(1.0, 1e-6), 0.5
-    both = compose([gaussian, rho_from_pure(pure)])
-    limit = epsilon_from_rho(both, 1e-6)
+    gaussian, pure = mu_from_budget(1.0, 1e-6), 0.5
+    both = compose([gaussian, mu_from_pure(pure)])
+    limit = epsilon_from_mu(both, 1e-6)
     # Basic composition would need less, and is what a total states.
     assert 1.0 + pure < limit
     with PrivacyAccountant(limit=0.99 * limit) as accountant:
         with charged(Spent("radius", epsilon=pure)):
             pass
-        with pytest.raises(BudgetExceededError), charged(Spent("score", rho=gaussian)):
+        with pytest.raises(BudgetExceededError), charged(Spent("score", mu=gaussian)):
             raise AssertionError("released beyond the limit")
     assert accountant.total().n_releases == 1
     with (
         PrivacyAccountant(limit=1.01 * limit) as accountant,
         charged(Spent("radius", epsilon=pure)),
-        charged(Spent("score", rho=gaussian)),
+        charged(Spent("score", mu=gaussian)),
     ):
         pass
     assert accountant.total().epsilon == pytest.approx(1.0 + pure, rel=1e-6)
@@ -254,7 +255,7 @@ def test_an_empty_accountant():
     with PrivacyAccountant() as accountant:
         LogisticRegression().fit(X, Y)
     total = accountant.total()
-    assert (total.n_releases, total.rho, total.epsilon) == (0, 0.0, 0.0)
+    assert (total.n_releases, total.mu, total.epsilon) == (0, 0.0, 0.0)
 
 
 # What is no common guarantee --------------------------------------------------------------------
@@ -289,7 +290,7 @@ def test_a_seeded_release_counts_as_infinite():
     with PrivacyAccountant(radius=0.5) as accountant:
         seeded.fit(X, Y)
     total = accountant.total()
-    assert total.epsilon == total.rho == math.inf
+    assert total.epsilon == total.mu == math.inf
     assert total.private is False
     with PrivacyAccountant(radius=0.5, limit=100.0), pytest.raises(BudgetExceededError):
         clone(seeded).fit(X, Y)
@@ -302,11 +303,11 @@ def test_private_radii_are_counted_where_they_are_drawn():
         heads = [BallDPRidgePrototype(1.0, radius=frozen).fit(X, Y) for _ in range(3)]
     total = accountant.total()
     assert total.n_releases == 4
-    rhos = [head.release_.guarantee(0.2).rho for head in heads]
+    mus = [head.release_.guarantee(0.2).mu for head in heads]
     # Once, though each release states it.
-    assert total.rho == pytest.approx(compose([*rhos, rho_from_pure(0.5)]))
-    summed = epsilon_from_rho(compose(rhos), 1e-6) + 0.5
-    assert total.epsilon == pytest.approx(min(summed, epsilon_from_rho(total.rho, 1e-6)))
+    assert total.mu == pytest.approx(compose([*mus, mu_from_pure(0.5)]))
+    summed = epsilon_from_mu(compose(mus), 1e-6) + 0.5
+    assert total.epsilon == pytest.approx(min(summed, epsilon_from_mu(total.mu, 1e-6)))
     with PrivacyAccountant(radius=0.2) as accountant:
         for _ in range(3):
             BallDPRidgePrototype(1.0, radius=policy).fit(X, Y)
@@ -331,16 +332,16 @@ def test_compose_releases_from_json():
     texts = [json.loads(json.dumps(release.to_dict())) for release in releases]
     for radius in (0.3, 0.9, None):
         total = compose_releases(texts, radius=radius, delta=1e-7)
-        rhos = [release.guarantee(radius or 2.0).rho for release in releases]
-        assert total.rho == pytest.approx(compose(rhos), rel=1e-9)
-        assert total.epsilon == pytest.approx(epsilon_from_rho(compose(rhos), 1e-7))
+        mus = [release.guarantee(radius or 2.0).mu for release in releases]
+        assert total.mu == pytest.approx(compose(mus), rel=1e-9)
+        assert total.epsilon == pytest.approx(epsilon_from_mu(compose(mus), 1e-7))
         assert total.kind == "ex post"
-    rho = compose([releases[0].guarantee(0.5).rho] * 2)
+    mu = compose([releases[0].guarantee(0.5).mu] * 2)
     for draws, spent in ((("a", "b"), 1.0), (("a", "a"), 0.5)):
         # A private radius that two releases share was drawn, and is spent, once.
         drawn = [replace(releases[0], radius_epsilon=0.5, radius_draw=draw) for draw in draws]
         total = compose_releases(drawn, radius=0.5)
-        assert total.epsilon == pytest.approx(epsilon_from_rho(rho, 1e-6) + spent)
+        assert total.epsilon == pytest.approx(epsilon_from_mu(mu, 1e-6) + spent)
     with pytest.raises(ValueError, match="seed"):
         compose_releases([replace(releases[0], private=False)])
     with pytest.raises(ValueError, match="empty"):
@@ -373,11 +374,11 @@ def test_different_candidates_drop_the_least_costly():
     with PrivacyAccountant(radius=0.5) as accountant:
         found = GridSearchCV(HEAD, {"epsilon": [0.5, 1.0, 2.0]}, cv=KFold(4), refit=False)
         found.fit(X, Y)
-    rhos = np.repeat([rho_from_budget(e, 1e-6) for e in (0.5, 1.0, 2.0)], 4)
-    assert accountant.total().rho == pytest.approx(compose(rhos), rel=1e-9)
+    mus = np.repeat([mu_from_budget(e, 1e-6) for e in (0.5, 1.0, 2.0)], 4)
+    assert accountant.total().mu == pytest.approx(compose(mus), rel=1e-9)
     # A record is left out of one fit of each candidate.
-    truth = compose([*rhos[1:4], *rhos[5:8], *rhos[9:12]])
-    assert accountant.total(search=found, n_samples=120).rho == pytest.approx(truth, rel=1e-9)
+    truth = compose([*mus[1:4], *mus[5:8], *mus[9:12]])
+    assert accountant.total(search=found, n_samples=120).mu == pytest.approx(truth, rel=1e-9)
     with pytest.raises(ValueError, match="pass n_samples"):
         accountant.total(search=found)
 
@@ -387,10 +388,10 @@ def test_candidates_that_no_record_tells_apart_drop_the_least_costly_of_all():
     grid = {"radius": [0.5, None]}
     with PrivacyAccountant(radius=0.5) as accountant:
         found = GridSearchCV(HEAD, grid, cv=KFold(4), refit=False).fit(X, Y)
-    rhos = sorted(release.guarantee(0.5).rho for release in accountant.releases)
-    assert rhos[3] < 0.5 * rhos[4]
+    mus = sorted(release.guarantee(0.5).mu for release in accountant.releases)
+    assert mus[3] < 0.5 * mus[4]
     total = accountant.total(search=found, n_samples=120)
-    assert total.rho == pytest.approx(compose(rhos[2:]), rel=1e-9)
+    assert total.mu == pytest.approx(compose(mus[2:]), rel=1e-9)
 
 
 @pytest.mark.parametrize("refit", [False, True])
@@ -440,10 +441,10 @@ def test_private_scores_protect_the_selection():
     total = accountant.total(search=found)
     assert total.selection == "private"
     assert total.n_releases == 16 + 15
-    fits, scores = rho_from_budget(1.0, 1e-6), rho_from_budget(0.5, 1e-6)
-    assert accountant.total().rho == pytest.approx(compose([fits] * 16 + [scores] * 15), rel=1e-9)
+    fits, scores = mu_from_budget(1.0, 1e-6), mu_from_budget(0.5, 1e-6)
+    assert accountant.total().mu == pytest.approx(compose([fits] * 16 + [scores] * 15), rel=1e-9)
     # A record is trained on in four folds of five, and scored in the fifth.
-    assert total.rho == pytest.approx(compose([fits] * 13 + [scores] * 3), rel=1e-9)
+    assert total.mu == pytest.approx(compose([fits] * 13 + [scores] * 3), rel=1e-9)
     leaking = search(scoring=scorer, return_train_score=True)
     with PrivacyAccountant(radius=0.5) as accountant:
         leaking.fit(X, Y)
@@ -455,7 +456,7 @@ def test_private_accuracy_law():
     exact = model.score(X, Y)
     scorer = PrivateAccuracy(epsilon=1.0)
     draws = np.array([scorer(model, X, Y) for _ in range(600)])
-    sigma = 1 / (len(X) * rho_from_budget(1.0, 1e-6))
+    sigma = 1 / (len(X) * mu_from_budget(1.0, 1e-6))
     # Six and a half standard errors of a normal mean and standard deviation.
     assert abs(draws.mean() - exact) < 6.5 * sigma / math.sqrt(600)
     assert abs(draws.std() / sigma - 1) < 6.5 / math.sqrt(1200)
@@ -591,7 +592,7 @@ def fit_below(how):
         *((method, method) for method in ("fork", "spawn", "forkserver", "loky")),
         ("spawn", "shell"),
         ("spawn", "loky"),
-        ("fork", "forkserver"),
+        ("fork", "spawn"),
     ],
 )
 def test_grandchildren_by_workers_from_before_the_block(method, how):
@@ -794,12 +795,12 @@ def test_radii_drawn_before_the_block_count_once():
     frozen = FrozenEstimator(RadiusPolicy(source="private", epsilon=0.5).fit(X, Y))
     with PrivacyAccountant() as accountant:
         heads = [BallDPRidgePrototype(1.0, radius=frozen).fit(X, Y) for _ in range(2)]
-    rhos = [head.release_.guarantee(2.0).rho for head in heads]
-    expected = compose([*rhos, rho_from_pure(0.5)])
-    assert accountant.total().rho == pytest.approx(expected)
-    assert compose_releases([head.release_ for head in heads]).rho == pytest.approx(expected)
+    mus = [head.release_.guarantee(2.0).mu for head in heads]
+    expected = compose([*mus, mu_from_pure(0.5)])
+    assert accountant.total().mu == pytest.approx(expected)
+    assert compose_releases([head.release_ for head in heads]).mu == pytest.approx(expected)
     # The limit knows it too.
-    limit = epsilon_from_rho(compose([rhos[0], 0.5 * rho_from_pure(0.5)]), 1e-6)
+    limit = epsilon_from_mu(compose([mus[0], 0.5 * mu_from_pure(0.5)]), 1e-6)
     with PrivacyAccountant(limit=limit), pytest.raises(BudgetExceededError):
         BallDPRidgePrototype(1.0, radius=frozen).fit(X, Y)
 
@@ -823,12 +824,12 @@ def test_radii_of_different_sizes_at_the_default_radius():
     with PrivacyAccountant() as accountant:
         found = GridSearchCV(HEAD, grid, cv=KFold(5)).fit(X, Y)
     large, small = (
-        [r.guarantee(2.0).rho for r in accountant.releases if r.radius == radius]
+        [r.guarantee(2.0).mu for r in accountant.releases if r.radius == radius]
         for radius in (1.0, 0.05)
     )
     best = large if found.best_params_["radius"] == 1.0 else small
     truth = compose([*large[:4], *small[:4], best[-1]])
-    assert accountant.total(search=found).rho >= truth * (1 - 1e-12)
+    assert accountant.total(search=found).mu >= truth * (1 - 1e-12)
 
 
 class Overlapping(KFold):
@@ -844,10 +845,10 @@ def test_splits_that_are_no_partition(cv):
 
 
 def test_scores_are_left_out_only_when_they_are_understood():
-    fits, scores = rho_from_budget(1.0, 1e-6), rho_from_budget(0.5, 1e-6)
+    fits, scores = mu_from_budget(1.0, 1e-6), mu_from_budget(0.5, 1e-6)
     scorer = PrivateAccuracy(0.5)
     two = {"first": scorer, "second": PrivateAccuracy(0.25)}
-    cheap = rho_from_budget(0.25, 1e-6)
+    cheap = mu_from_budget(0.25, 1e-6)
     cases = [
         (search(scoring=two, refit="first"), 0, [scores] * 6),
         (search(scoring=scorer, return_train_score=True), 0, [scores] * 30),
@@ -860,14 +861,14 @@ def test_scores_are_left_out_only_when_they_are_understood():
             for _ in range(n_more):
                 scorer(found, X, Y)
         total = accountant.total(search=found)
-        assert total.rho >= compose([fits] * 13 + expected) * (1 - 1e-9)
+        assert total.mu >= compose([fits] * 13 + expected) * (1 - 1e-9)
     assert cheap < scores
     # What is no score stays in.
     with PrivacyAccountant(radius=0.5) as accountant:
         found = search().fit(X, Y)
         RadiusPolicy(source="private", epsilon=0.5).fit(X, Y)
-    expected = compose([fits] * 13 + [rho_from_pure(0.5)])
-    assert accountant.total(search=found).rho == pytest.approx(expected)
+    expected = compose([fits] * 13 + [mu_from_pure(0.5)])
+    assert accountant.total(search=found).mu == pytest.approx(expected)
 
 
 @pytest.mark.filterwarnings("ignore:One or more of the test scores")
@@ -892,13 +893,14 @@ def test_seeded_scores_protect_nothing():
 
 
 def test_private_accuracy_scale(monkeypatch):
-    """One row moves the accuracy by 1 / n: the noise is that over rho, and no less."""
+    """One row moves the accuracy by 1 / n: the noise is that over mu, and no less."""
     seen = []
-    monkeypatch.setattr(searching, "add_gaussian_noise",
-                        lambda values, sigma, state: seen.append(sigma) or values)  # fmt: skip
+    monkeypatch.setattr(
+        Noise, "__call__", lambda self, values, sigma: seen.append(sigma) or np.array(values)
+    )
     PrivateAccuracy(1.0)(LogisticRegression().fit(X, Y), X, Y)
-    assert seen[0] == pytest.approx(1 / (len(X) * rho_from_budget(1.0, 1e-6)), rel=1e-9)
-    assert seen[0] >= 1 / (len(X) * rho_from_budget(1.0, 1e-6))
+    assert seen[0] == pytest.approx(1 / (len(X) * mu_from_budget(1.0, 1e-6)), rel=1e-9)
+    assert seen[0] >= 1 / (len(X) * mu_from_budget(1.0, 1e-6))
 
 
 @pytest.mark.parametrize(

@@ -4,171 +4,20 @@ r"""Regularised mean losses of linear scores, evaluated on row blocks.
           + \frac{\alpha}{2} \|\theta\|^2
 
 with :math:`\tilde x = (x, 1)` under an intercept (regularised) and :math:`x` without. Rows are
-projected onto the admissible ball by one factor a row, never copied; sums accumulate in float64.
-A loss maps scores to values, residuals (derivatives by score) and curvatures, and knows nothing
-of rows; :class:`LinearObjective` knows nothing of losses.
+projected onto the admissible ball by one factor per row, never copied; sums accumulate in float64.
 """
 
 import copy
 import math
-from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from ..policy.adjacency import ball_factors, block_rows, map_row_ranges, row_blocks
+from ..losses import Array, make_loss
+from ..rows import ball_factors, block_rows, map_row_ranges, row_blocks
 
-Array = NDArray[np.float64]
-Scores = NDArray[np.floating]
 _UNIT_ROUNDOFF = 2.0**-53
-
-
-class Loss(Protocol):
-    """Loss of one record as a function of its scores; every array has one row a record."""
-
-    #: Upper bound on the second derivative along any unit direction of scores.
-    curvature_bound: float
-
-    def n_scores(self, n_classes: int) -> int:
-        """Number of score columns."""
-
-    def value_at_zero(self, n_classes: int) -> float:
-        """Loss of every record when all scores are zero."""
-
-    def residual_bound(self, margin: float) -> float:
-        """Largest residual of one score while every score is at most ``margin`` in size."""
-
-    def evaluate(self, scores: Array, codes: NDArray[np.intp]) -> tuple[float, Array, Array]:
-        """Sum of losses, residuals and curvatures; ``scores`` may be overwritten."""
-
-    def residuals(self, scores: Scores, codes: NDArray[np.intp]) -> Scores:
-        """Derivatives alone, for scores of shape (n_records, n_parameters, n_scores).
-
-        In the precision of the scores, which may be overwritten.
-        """
-
-    def curve(self, curvature: Array, direction: Array) -> Array:
-        """Second derivative applied to a ``direction`` of scores, record by record."""
-
-
-class LogisticLoss:
-    r"""Binary :math:`\log(1 + e^{-m})`, margin m = +-score."""
-
-    curvature_bound = 0.25
-
-    def n_scores(self, n_classes: int) -> int:
-        return 1
-
-    def value_at_zero(self, n_classes: int) -> float:
-        return math.log(2.0)
-
-    def residual_bound(self, margin: float) -> float:
-        return 1.0
-
-    def evaluate(self, scores: Array, codes: NDArray[np.intp]) -> tuple[float, Array, Array]:
-        sign = (2.0 * codes - 1.0)[:, None]
-        margins = sign * scores
-        # Both logaddexp and expit are exact to rounding for margins of any size.
-        value = float(np.logaddexp(0.0, -margins).sum())
-        wrong = expit(-margins)
-        return value, -sign * wrong, wrong * expit(margins)
-
-    def residuals(self, scores: Scores, codes: NDArray[np.intp]) -> Scores:
-        # -sigmoid(-s) where y = 1, and sigmoid(s) elsewhere.
-        sign = (1 - 2 * codes).astype(scores.dtype)[:, None, None]
-        scores *= sign
-        expit(scores, out=scores)
-        scores *= sign
-        return scores
-
-    def curve(self, curvature: Array, direction: Array) -> Array:
-        return curvature * direction
-
-
-class SoftmaxLoss:
-    r"""Cross-entropy :math:`\log \sum_c e^{s_c} - s_y` of K scores."""
-
-    curvature_bound = 0.5
-
-    def n_scores(self, n_classes: int) -> int:
-        return n_classes
-
-    def value_at_zero(self, n_classes: int) -> float:
-        return math.log(n_classes)
-
-    def residual_bound(self, margin: float) -> float:
-        return 1.0
-
-    def evaluate(self, scores: Array, codes: NDArray[np.intp]) -> tuple[float, Array, Array]:
-        rows = np.arange(len(scores))
-        scores -= scores.max(axis=1, keepdims=True)
-        chosen = scores[rows, codes]
-        probabilities = np.exp(scores, out=scores)
-        total = probabilities.sum(axis=1, keepdims=True)
-        probabilities /= total
-        value = float(np.log(total).sum() - chosen.sum())
-        residuals = probabilities.copy()
-        residuals[rows, codes] -= 1.0
-        return value, residuals, probabilities
-
-    def residuals(self, scores: Scores, codes: NDArray[np.intp]) -> Scores:
-        scores -= scores.max(axis=2, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=2, keepdims=True)
-        scores[np.arange(len(scores)), :, codes] -= 1.0
-        return scores
-
-    def curve(self, curvature: Array, direction: Array) -> Array:
-        weighted = curvature * direction
-        return weighted - curvature * weighted.sum(axis=1, keepdims=True)
-
-
-class SquaredHingeLoss:
-    r"""Sum over heads of :math:`\max(0, 1 - m)^2`; two classes share one head."""
-
-    curvature_bound = 2.0
-
-    def n_scores(self, n_classes: int) -> int:
-        return 1 if n_classes == 2 else n_classes
-
-    def value_at_zero(self, n_classes: int) -> float:
-        return float(self.n_scores(n_classes))
-
-    def residual_bound(self, margin: float) -> float:
-        return 2.0 * (1.0 + margin)
-
-    def evaluate(self, scores: Array, codes: NDArray[np.intp]) -> tuple[float, Array, Array]:
-        sign = self._signs(scores.shape[1], codes)
-        hinges = np.maximum(1.0 - sign * scores, 0.0)
-        return float(np.vdot(hinges, hinges)), -2.0 * sign * hinges, 2.0 * (hinges > 0.0)
-
-    def residuals(self, scores: Scores, codes: NDArray[np.intp]) -> Scores:
-        sign = self._signs(scores.shape[2], codes).astype(scores.dtype)[:, None, :]
-        scores *= sign
-        np.subtract(1, scores, out=scores)
-        np.maximum(scores, 0, out=scores)
-        scores *= sign
-        scores *= -2
-        return scores
-
-    def _signs(self, n_scores: int, codes: NDArray[np.intp]) -> Array:
-        if n_scores == 1:
-            return (2.0 * codes - 1.0)[:, None]
-        sign = np.full((len(codes), n_scores), -1.0)
-        sign[np.arange(len(codes)), codes] = 1.0
-        return sign
-
-    def curve(self, curvature: Array, direction: Array) -> Array:
-        return curvature * direction
-
-
-LOSSES: dict[str, Callable[[], Loss]] = {
-    "logistic": LogisticLoss,
-    "softmax": SoftmaxLoss,
-    "squared_hinge": SquaredHingeLoss,
-}
 
 
 class LinearObjective:
@@ -208,11 +57,10 @@ class LinearObjective:
         norm_bound: float,
         fit_intercept: bool,
     ) -> None:
-        self.loss, self.loss_name = LOSSES[loss](), loss
+        self.loss = make_loss(loss, n_classes)
         self.X, self.codes, self.alpha = X, codes, float(alpha)
         self.norm_bound, self.fit_intercept = float(norm_bound), fit_intercept
-        self.n_classes = n_classes
-        self.shape = (self.loss.n_scores(n_classes), X.shape[1] + int(fit_intercept))
+        self.shape = (self.loss.n_scores, X.shape[1] + int(fit_intercept))
         self._factors = self._projection()
         self._curvature: Array | None = None
 
@@ -224,15 +72,15 @@ class LinearObjective:
     @property
     def smoothness(self) -> float:
         """Lipschitz constant of the gradient over every dataset of the domain."""
-        return self.loss.curvature_bound * self.row_norm**2 + self.alpha
+        return self.loss.curvature * self.row_norm**2 + self.alpha
 
     @property
     def value_at_zero(self) -> float:
         """Objective at zero: the same for every dataset."""
-        return self.loss.value_at_zero(self.n_classes)
+        return self.loss.value_at_zero
 
     def _projection(self) -> Array | None:
-        """One factor a row, or None when every row lies inside the ball."""
+        """One factor per row, or None when every row lies inside the ball."""
         factors = np.ones(len(self.X))
 
         def project(start: int, stop: int) -> bool:
@@ -314,7 +162,7 @@ class LinearObjective:
     def hessian(self, theta: Array) -> Array:
         """Hessian at ``theta``, for one score column."""
         self.value_and_gradient(theta, curvature=True)
-        curvature = self._curvature
+        curvature: Any = self._curvature
         dimension = self.shape[1]
 
         def accumulate(start: int, stop: int) -> Array:
@@ -379,10 +227,10 @@ class ReplacedRecord:
 
     def _single(self, row: NDArray[np.floating], code: int) -> LinearObjective:
         return LinearObjective(
-            self._all.loss_name,
+            self._all.loss.name,
             row[None],
             np.array([code]),
-            self._all.n_classes,
+            self._all.loss.n_classes,
             alpha=0.0,
             norm_bound=self._all.norm_bound,
             fit_intercept=self._all.fit_intercept,
@@ -442,11 +290,11 @@ def gradient_rounding(
     float
         Bound on the Euclidean norm of the error.
     """
-    kind = LOSSES[loss]()
-    scores = (n_features + 3.0) * norm * row_norm * kind.curvature_bound
+    kind = make_loss(loss, n_classes)
+    scores = (n_features + 3.0) * norm * row_norm * kind.curvature
     rows = block_rows(n_features)
     # A row's projection factor errs like a sum of n_features squares.
     terms = rows + n_samples / rows + n_features + 8.0
-    sums = terms * kind.residual_bound(norm * row_norm)
-    columns = math.sqrt(kind.n_scores(n_classes))
+    sums = terms * kind.score_residual_limit(norm * row_norm)
+    columns = math.sqrt(kind.n_scores)
     return 2.0 * _UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

@@ -40,9 +40,9 @@ from typing import Any
 
 import psutil
 
-from ..policy.adjacency import full_radius_in
-from .gaussian import compose, rho_from_budget, rho_from_pure
-from .release import Release
+from ..adjacency import full_radius_in
+from ..privacy.gaussian import compose, mu_from_budget, mu_from_pure
+from ..privacy.release import Release
 
 _VARIABLE = "SKLEARN_BALLDP_ACCOUNTANTS"
 _WAIT = 60.0
@@ -60,7 +60,7 @@ class Spent:
     ----------
     what : str
         What was released.
-    rho : float
+    mu : float
         Gaussian differential privacy parameter, for every substitution.
     epsilon : float
         Pure differential privacy, for every substitution.
@@ -73,7 +73,7 @@ class Spent:
     """
 
     what: str
-    rho: float = 0.0
+    mu: float = 0.0
     epsilon: float = 0.0
     private: bool | str = True
     labels: str = "any"
@@ -89,17 +89,20 @@ def full_radius_of(release: Release) -> float:
 
 def adjacency_of(release: Release) -> dict[str, Any]:
     """What two releases must share to be composed at a common radius."""
-    names = ("metric", "norm_bound", "n_features", "labels")
+    names = ("metric", "norm_bound", "n_features", "labels", "coordinates")
     return {name: getattr(release, name) for name in names}
 
 
-def check_adjacency(first: Mapping[str, Any], other: Mapping[str, Any]) -> None:
-    for name, value in first.items():
-        if other[name] != value:
-            raise ValueError(
-                f"releases differ in {name} ({value}, {other[name]}): no common adjacency covers "
-                "them; account for each kind apart."
-            )
+def check_adjacency(known: Iterable[Mapping[str, Any]], other: Mapping[str, Any]) -> None:
+    """Raise a ValueError unless releases share an adjacency, as far as they declare it."""
+    for first in known:
+        for name, value in first.items():
+            undeclared = name == "coordinates" and None in (value, other[name])
+            if other[name] != value and not undeclared:
+                raise ValueError(
+                    f"releases differ in {name} ({value}, {other[name]}): no common adjacency "
+                    "covers them; account for each kind apart."
+                )
 
 
 def check_labels(labels: str, spent: Spent) -> None:
@@ -164,35 +167,32 @@ class Ledger:
     ) -> int:
         adjacency = draw = None
         labels = "any"
-        known = base.execute(
-            "SELECT adjacency FROM record WHERE adjacency IS NOT NULL LIMIT 1"
-        ).fetchone()
-        first = None if known is None else json.loads(known[0])
+        rows = base.execute("SELECT DISTINCT adjacency FROM record WHERE adjacency IS NOT NULL")
+        known = [json.loads(text) for (text,) in rows]
         if isinstance(record, Release):
             own = adjacency_of(record)
             adjacency = json.dumps(own)
-            rho = record.guarantee(full_radius_of(record) if radius is None else radius).rho
+            mu = record.guarantee(full_radius_of(record) if radius is None else radius).mu
             if record.radius_epsilon > 0.0:
                 draw = record.radius_draw
                 counted = base.execute("SELECT 1 FROM record WHERE draw = ?", (draw,)).fetchone()
                 if counted is None:
-                    rho = compose([rho, rho_from_pure(record.radius_epsilon)])
-            if first is not None:
-                check_adjacency(first, own)
+                    mu = compose([mu, mu_from_pure(record.radius_epsilon)])
+            check_adjacency(known, own)
             for (body,) in base.execute("SELECT body FROM record WHERE labels = 'public' LIMIT 1"):
                 check_labels(record.labels, _read(body))  # type: ignore[arg-type]
         else:
             labels, draw = record.labels, record.draw or None
-            rho = compose([record.rho, rho_from_pure(record.epsilon)])
-            if first is not None:
-                check_labels(first["labels"], record)
+            mu = compose([record.mu, mu_from_pure(record.epsilon)])
+            if known:
+                check_labels(known[0]["labels"], record)
         if record.private is False:
-            rho = math.inf
+            mu = math.inf
         count, total = base.execute(
             "SELECT COUNT(*), COALESCE(SUM(square), 0.0) FROM record"
         ).fetchone()
         # Against a limit only one way of adding up may be used: the Gaussian one.
-        if limit is not None and math.sqrt(total + rho**2) > rho_from_budget(limit, delta):
+        if limit is not None and math.sqrt(total + mu**2) > mu_from_budget(limit, delta):
             raise BudgetExceededError(
                 f"this release would take the total above limit={limit!r} (delta={delta!r}, "
                 f"{count} release(s) so far); nothing was released. Lower epsilon, make fewer "
@@ -200,7 +200,7 @@ class Ledger:
             )
         cursor = base.execute(
             "INSERT INTO record (body, square, draw, adjacency, labels) VALUES (?, ?, ?, ?, ?)",
-            (_write(record), rho**2, draw, adjacency, labels),
+            (_write(record), mu**2, draw, adjacency, labels),
         )
         return int(cursor.lastrowid or 0)
 

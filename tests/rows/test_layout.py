@@ -6,8 +6,8 @@ from sklearn.pipeline import make_pipeline
 
 from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
 from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.heads.objectives import LinearObjective
-from sklearn_balldp.policy.adjacency import project_onto_ball
+from sklearn_balldp.heads.objective import LinearObjective
+from sklearn_balldp.rows import project_onto_ball
 
 D = 24
 LAYOUTS = {

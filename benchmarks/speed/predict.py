@@ -1,0 +1,33 @@
+"""Predictions against a plain product, in processor seconds of all cores together."""
+
+import time
+
+import numpy as np
+
+from sklearn_balldp import BallDPLogisticRegression
+
+from .timing import embeddings, interleaved, row
+
+SHAPES = [(120_000, 384, 2), (120_000, 384, 6), (60_000, 384, 77)]
+
+
+def measure(comparators):
+    for n, d, n_classes in SHAPES:
+        X, y = embeddings(n, d, n_classes)
+        head = BallDPLogisticRegression(1e6, radius=0.1, mechanism="gradient").fit(X, y)
+        weights = np.ascontiguousarray(head.coef_.T, dtype=np.float32)
+        for dtype in (np.float32, np.float16):
+            rows = X.astype(dtype)
+
+            def plain(rows=rows, weights=weights):
+                """The product alone, in single precision."""
+                return (rows.astype(np.float32, copy=False) @ weights).argmax(axis=1)
+
+            times = interleaved(
+                {"plain": plain, "predict": lambda head=head, rows=rows: head.predict(rows)},
+                repeats=7,
+                clock=time.process_time,
+            )
+            job = f"predict, {n} x {d} {dtype.__name__}, {n_classes} classes"
+            yield row("predict", job, times["predict"], "argmax(X @ W.T), float32",
+                      times["plain"], asked=2)  # fmt: skip

@@ -1,0 +1,140 @@
+"""Which substitutions are adjacent: metric, radius, labels, and the domain that rows lie in."""
+
+import math
+from dataclasses import dataclass, replace
+
+#: Metrics on the rows. Records with different labels are within no radius, unless labels are
+#: protected as well.
+METRICS = ("euclidean", "manhattan", "chebyshev")
+#: Whether label changes are adjacent: "public" labels may be known, "protected" ones are hidden.
+LABELS = ("public", "protected")
+# Relative allowance for the rounding of rows and of their norms.
+_ROUNDING = 1e-6
+
+
+def full_radius(norm_bound: float) -> float:
+    """Euclidean diameter of the admissible ball, at which every feature substitution is adjacent.
+
+    Parameters
+    ----------
+    norm_bound : float
+        Radius B of the admissible ball of rows.
+
+    Returns
+    -------
+    float
+        ``2 * norm_bound``. The guarantee at this radius keeps labels and class counts public; it
+        is standard (bounded) differential privacy only when labels are protected as well.
+    """
+    return 2.0 * float(norm_bound)
+
+
+def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
+    """Smallest radius in ``metric`` whose ball covers every substitution of admissible rows.
+
+    Parameters
+    ----------
+    metric : {"euclidean", "manhattan", "chebyshev"}
+        Metric of the radius.
+    norm_bound : float
+        Euclidean radius B of the admissible ball of rows.
+    n_features : int
+        Number of features d.
+
+    Returns
+    -------
+    float
+        2B, or 2B times the square root of d ("manhattan").
+    """
+    factor = {"euclidean": 1.0, "manhattan": math.sqrt(n_features), "chebyshev": 1.0}[metric]
+    return factor * full_radius(norm_bound)
+
+
+def euclidean_radius(
+    radius: float | None, metric: str, *, norm_bound: float, n_features: int
+) -> float:
+    """Largest Euclidean distance between two admissible rows within ``radius`` in ``metric``.
+
+    Parameters
+    ----------
+    radius : float or None
+        Radius in the units of ``metric``; None for the full radius.
+    metric : {"euclidean", "manhattan", "chebyshev"}
+        Distance between rows of equal label.
+    norm_bound : float
+        Radius B of the admissible ball of rows.
+    n_features : int
+        Number of columns d.
+
+    Returns
+    -------
+    float
+        ``radius`` (euclidean, manhattan) or ``sqrt(d) * radius`` (chebyshev), at most
+        ``2 * norm_bound``.
+
+    Raises
+    ------
+    ValueError
+        If the metric is unknown or the radius is not positive.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}.")
+    norm_bound = float(norm_bound)
+    if radius is None:
+        return full_radius(norm_bound)
+    if not radius > 0.0:
+        raise ValueError(
+            f"radius must be positive, or None for the full radius 2 * norm_bound; got {radius!r}."
+        )
+    modulus = math.sqrt(n_features) if metric == "chebyshev" else 1.0
+    return min(modulus * float(radius), full_radius(norm_bound))
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Where rows lie, and how far apart two adjacent ones of one label may be.
+
+    Parameters
+    ----------
+    norm_bound : float
+        Radius B of the ball of rows.
+    radius : float
+        Euclidean radius r of same-label substitutions; at most ``2 * norm_bound`` counts.
+    constant : float, default=0.0
+        Constant c that rows are augmented by; 0 for no intercept.
+    """
+
+    norm_bound: float
+    radius: float
+    constant: float = 0.0
+
+    def __post_init__(self) -> None:
+        # NumPy scalars of few bits would overflow or round below.
+        norm_bound, constant = float(self.norm_bound), float(self.constant)
+        object.__setattr__(self, "norm_bound", norm_bound)
+        object.__setattr__(self, "constant", constant)
+        object.__setattr__(self, "radius", min(float(self.radius), 2.0 * norm_bound))
+
+    @classmethod
+    def of_rounded_rows(cls, norm_bound: float, radius: float, constant: float = 0.0) -> "Domain":
+        """The declared domain with the allowance for rounding, which is added here alone."""
+        up = 1.0 + _ROUNDING
+        return cls(norm_bound * up, radius * up, constant)
+
+    def at(self, radius: float) -> "Domain":
+        """The same rows, another radius."""
+        return replace(self, radius=radius)
+
+    @property
+    def augmented(self) -> float:
+        """Largest norm of an augmented row."""
+        return math.hypot(self.norm_bound, self.constant)
+
+    @property
+    def shortening(self) -> float:
+        """B^2 - ((B - r)+)^2, by how much the square of an adjacent row may be less.
+
+        Written so that it does not cancel.
+        """
+        r, b = self.radius, self.norm_bound
+        return r * (2.0 * b - r) if r < b else b * b

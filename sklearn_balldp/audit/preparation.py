@@ -1,0 +1,291 @@
+"""What an audit starts from: records split, transformers run, the problem completed, anchors."""
+
+import math
+import numbers
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import column_or_1d, get_tags, indexable
+from sklearn.utils.validation import check_is_fitted
+
+from ..heads.base import BaseBallDPClassifier
+from ..heads.mechanism import PrivateProblem
+from ..radius import RadiusPolicy
+from .supports import Pool
+
+# Keeps the auditor's stream apart from that of a head with the same seed.
+_STREAM = int.from_bytes(b"audit", "big")
+
+
+class PooledPreprocessingWarning(UserWarning):
+    """A transformer learns from the private rows: what it gives away is in no guarantee."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A fitted head and the records of its audit, in the coordinates that the head sees.
+
+    Attributes
+    ----------
+    head : BaseBallDPClassifier
+        Fitted head.
+    estimator : estimator
+        The fitted estimator in the form of the one given; what may be published.
+    problem : PrivateProblem
+        As many records as the release.
+    left_in : int or None
+        Position that only marks the place of a missing record; None where all are there.
+    position : ndarray of shape (n_records,)
+        Positions of the training records in the rows given.
+    pool : Pool
+        Records that candidates are drawn from.
+    pool_position : ndarray
+        Their positions in the public rows, or in the rows given where some of those were held out.
+    """
+
+    head: BaseBallDPClassifier
+    estimator: Any
+    problem: PrivateProblem
+    left_in: int | None
+    position: NDArray[np.intp]
+    pool: Pool
+    pool_position: NDArray[np.intp]
+
+
+def prepare(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    X_public: Any,
+    y_public: Any,
+    *,
+    holdout: float,
+    rng: np.random.Generator,
+) -> Prepared:
+    """Fit the estimator, unless it is frozen, and gather what its audit needs.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Head, Pipeline or either frozen.
+    X, y, X_public, y_public
+        As :meth:`.ReconstructionAuditor.fit` takes them.
+    holdout : float
+        Share of the rows kept for candidates where there are no public ones.
+    rng : Generator
+        Draws them.
+
+    Returns
+    -------
+    Prepared
+    """
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    y = column_or_1d(y, warn=True)
+    X, y = indexable(X, y)
+    if (X_public is None) != (y_public is None):
+        raise ValueError("X_public and y_public go together: pass both or neither.")
+    transformers, head, frozen = parts_of(estimator)
+    position, held_out = np.arange(len(y)), None
+    if X_public is None:
+        if frozen:
+            raise ValueError(
+                "X_public=None: a frozen estimator was fitted on all of X, so candidates must "
+                "come from elsewhere; pass X_public and y_public."
+            )
+        position, held_out = _hold_out(y, holdout, not head.protect_labels, rng)
+        X_public, y_public = _take(X, held_out), y[held_out]
+        X, y = _take(X, position), y[position]
+    X_public, y_public = indexable(X_public, column_or_1d(y_public, warn=True))
+
+    if frozen:
+        check_is_fitted(head)
+        X = X if transformers is None else transformers.transform(X)
+    elif transformers is not None:
+        warn_of_pooling(transformers)
+        transformers = clone(transformers)
+        X = transformers.fit_transform(X, y)
+    if transformers is not None:
+        X_public = transformers.transform(X_public)
+    if not frozen:
+        head = clone(head)
+        # Rows held out of the private ones are no public reference for a radius policy.
+        reference = {} if held_out is not None else {"X_public": X_public, "y_public": y_public}
+        head.fit(X, y, **reference)
+    problem, left_in = completed(head, head._known(X, y))
+    pool, kept = pool_of(head, X_public, y_public, "X_public" if held_out is None else "holdout")
+    return Prepared(
+        head=head,
+        estimator=estimator if frozen else joined(estimator, transformers, head),
+        problem=problem,
+        left_in=left_in,
+        position=position,
+        pool=pool,
+        pool_position=kept if held_out is None else held_out[kept],
+    )
+
+
+def stream_of(random_state: Any) -> np.random.Generator:
+    """A generator apart from the one that a head would make of the same seed."""
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, np.random.Generator):
+        random_state = int(random_state.integers(2**63))
+    elif isinstance(random_state, np.random.RandomState):
+        random_state = int(random_state.randint(2**31))
+    if isinstance(random_state, numbers.Integral) and int(random_state) >= 0:
+        return np.random.default_rng([int(random_state), _STREAM])
+    raise ValueError(
+        "random_state must be None, a non-negative integer, a Generator or a RandomState; got "
+        f"{random_state!r}."
+    )
+
+
+def parts_of(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, bool]:
+    """Transformers (or None), head, and whether they are frozen."""
+    frozen = isinstance(estimator, FrozenEstimator)
+    model = estimator.estimator if frozen else estimator
+    transformers = None
+    if isinstance(model, Pipeline):
+        transformers = model[:-1] if len(model.steps) > 1 else None
+        model = model.steps[-1][1]
+    if not isinstance(model, BaseBallDPClassifier):
+        raise ValueError(
+            "estimator must be a Ball-DP head, a Pipeline whose last step is one, or either in a "
+            "FrozenEstimator (freeze the whole Pipeline, and nest none); got "
+            f"{type(model).__name__}."
+        )
+    return transformers, model, frozen
+
+
+def warn_of_pooling(transformers: Pipeline) -> None:
+    """Name the steps that learn from the rows; frozen ones and row-wise ones do not."""
+    learning = [
+        name
+        for name, step in transformers.steps
+        if not isinstance(step, (str, type(None), FrozenEstimator, RadiusPolicy))
+        and get_tags(step).requires_fit
+    ]
+    if learning:
+        warnings.warn(
+            f"the step(s) {', '.join(learning)} learn from the private rows, so that one record "
+            "moves every row: neither the guarantee nor this audit covers that. Use steps that "
+            "map each row on its own, or fit them on public rows and freeze them.",
+            PooledPreprocessingWarning,
+            stacklevel=7,
+        )
+
+
+def joined(estimator: Any, transformers: Pipeline | None, head: BaseBallDPClassifier) -> Any:
+    """The fitted estimator, in the form of the one given."""
+    if not isinstance(estimator, Pipeline):
+        return head
+    steps = [] if transformers is None else list(transformers.steps)
+    options = estimator.get_params(deep=False)
+    options["steps"] = [*steps, (estimator.steps[-1][0], head)]
+    return Pipeline(**options)
+
+
+def _take(X: Any, position: NDArray[np.intp]) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[position]
+    if hasattr(X, "shape"):
+        return X[position]
+    return [X[i] for i in position]
+
+
+def _hold_out(
+    y: NDArray[Any], share: float, by_class: bool, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Positions to train on and to draw candidates from, a function of labels at most.
+
+    Private labels may not steer the split: a label change would move other records.
+    """
+    order = rng.permutation(len(y))
+    if not by_class:
+        n_held = int(share * len(y))
+        return np.sort(order[n_held:]), np.sort(order[:n_held])
+    held = np.zeros(len(y), dtype=bool)
+    try:
+        codes = np.unique(y[order], return_inverse=True)[1]
+    except TypeError:
+        raise ValueError("y mixes labels of types that cannot be compared; use one type.") from None
+    for code in range(codes.max(initial=-1) + 1):
+        members = order[codes == code]
+        # Every class of two or more has candidates, and keeps a record to train on.
+        n_held = min(len(members) - 1, math.ceil(share * len(members)))
+        held[members[:n_held]] = True
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def pool_of(
+    head: BaseBallDPClassifier, X_public: Any, y_public: NDArray[Any], name: str
+) -> tuple[Pool, NDArray[np.intp]]:
+    """Records that candidates are drawn from, and their positions; unknown labels are left out."""
+    known = np.flatnonzero(np.isin(y_public, head.classes_))
+    if len(known) == 0:
+        raise ValueError(
+            f"{name} holds no label of the model; pass public rows of its classes as X_public, "
+            "or keep more rows back (holdout)."
+        )
+    try:
+        public = head._known(_take(X_public, known), y_public[known])
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return Pool(public.X, public.codes, public.norm_bound), known
+
+
+def completed(
+    head: BaseBallDPClassifier, problem: PrivateProblem
+) -> tuple[PrivateProblem, int | None]:
+    """The problem with as many records as the release; a place to fill when one is missing."""
+    expected = head.release_.n_samples
+    n_samples = len(problem.X)
+    if n_samples not in (expected, expected - 1):
+        raise ValueError(
+            f"X has {n_samples} records, but the model was fitted on {expected}: pass those "
+            "records, or all of them but one."
+        )
+    missing = _missing(head, problem.codes)
+    if missing is not None and not (missing.min() >= 0 and missing.sum() == expected - n_samples):
+        raise ValueError(
+            "y contradicts the public class counts of the model (class_counts_): pass the records "
+            "it was fitted on, with their labels, or all of them but one."
+        )
+    if n_samples == expected:
+        return problem, None
+    X = np.concatenate([problem.X, problem.X[:1]])
+    codes = np.concatenate([problem.codes, problem.codes[:1]])
+    return problem.with_rows(X, codes), n_samples
+
+
+def _missing(head: BaseBallDPClassifier, codes: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """Records that the public class counts hold beyond these ones, class by class."""
+    counts = getattr(head, "class_counts_", None)
+    return None if counts is None else counts - np.bincount(codes, minlength=len(counts))
+
+
+def anchors_of(
+    head: BaseBallDPClassifier, problem: PrivateProblem, left_in: int | None
+) -> NDArray[np.intp]:
+    """Positions of the records whose place may be hidden, or that may lie near the missing one."""
+    if left_in is None:
+        return np.arange(len(problem.X))
+    known = problem.codes[:left_in]
+    missing = _missing(head, known)
+    if missing is None:
+        return np.arange(left_in)
+    # Public counts tell the class of the missing record.
+    anchors = np.flatnonzero(known == int(np.argmax(missing)))
+    if len(anchors) == 0:
+        raise ValueError(
+            "the missing record is the only one of its class, so no known record can stand for "
+            "its place; pass all records of the model."
+        )
+    return anchors

@@ -1,0 +1,85 @@
+"""What the linear heads share: a loss, a mechanism, weights and intercepts."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import check_flag, check_positive, is_real
+from .base import BaseBallDPClassifier
+from .descent import GradientPerturbation
+from .mechanism import Mechanism, Problem
+from .output import OutputPerturbation
+
+#: What ``mechanism=`` takes by name.
+MECHANISMS: dict[str, type[Mechanism]] = {
+    kind.name: kind for kind in (OutputPerturbation, GradientPerturbation)
+}
+
+
+class BaseLinearClassifier(BaseBallDPClassifier):
+    """Linear head that minimises a regularised mean loss; subclasses name the loss."""
+
+    _loss: ClassVar[str]
+    mechanism: Any
+
+    def _mechanism(self) -> Mechanism:
+        if isinstance(self.mechanism, Mechanism):
+            return self.mechanism
+        if isinstance(self.mechanism, str) and self.mechanism in MECHANISMS:
+            return MECHANISMS[self.mechanism]()
+        raise ValueError(
+            f"mechanism must be one of {', '.join(MECHANISMS)}, or a Mechanism such as "
+            f"GradientPerturbation(n_steps=50); got {self.mechanism!r}."
+        )
+
+    def set_params(self, **params: Any) -> "BaseLinearClassifier":
+        """Set parameters; those of a mechanism that was given by name turn it into its object.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters, nested ones as ``mechanism__n_steps``.
+
+        Returns
+        -------
+        self
+            The head.
+        """
+        if any(name.startswith("mechanism__") for name in params):
+            self.mechanism = params.pop("mechanism", self.mechanism)
+            if isinstance(self.mechanism, str):
+                self.mechanism = self._mechanism()
+        return super().set_params(**params)
+
+    def _check_parameters(self) -> None:
+        check_flag("fit_intercept", self.fit_intercept)
+        super()._check_parameters()
+
+    def _check_alpha(self, mechanism: Mechanism) -> None:
+        free = is_real(self.alpha) and float(self.alpha) == 0.0 and not mechanism.needs_alpha
+        if self.alpha is not None and not free:
+            check_positive("alpha", self.alpha, " or None")
+
+    def _alpha(self, mechanism: Mechanism) -> float:
+        return mechanism.default_alpha if self.alpha is None else float(self.alpha)
+
+    def _loss_name(self, n_classes: int) -> str:
+        """Loss of this many classes."""
+        return self._loss
+
+    def _problem(self, **public: Any) -> Problem:
+        loss = self._loss_name(len(public["classes"]))
+        return Problem(**public, loss=loss, fit_intercept=bool(self.fit_intercept))
+
+    def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
+        fitted: dict[str, Any] = {"coef_": parameters, "intercept_": np.zeros(len(parameters))}
+        if problem.fit_intercept:
+            fitted["coef_"] = parameters[:, :-1].copy()
+            fitted["intercept_"] = parameters[:, -1].copy()
+        if problem.class_counts is not None:
+            fitted["class_counts_"] = np.array(problem.class_counts)
+        return fitted
+
+    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self.coef_, self.intercept_

@@ -1,0 +1,356 @@
+"""What a mechanism is: it promises from public numbers, and runs on rows once it was charged.
+
+A mechanism of one's own derives from :class:`Mechanism` and brings a :class:`.Bound`. A linear head
+takes it as ``mechanism=``; release, JSON, accountant and auditor then work as with the others.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from ..privacy.bounds import Blocks, Bound
+from ..privacy.gaussian import classic_mu, mu_from_budget
+from ..privacy.noise import Noise
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.floating]
+Codes = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a release may spend at the radius of its problem.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The guarantee asked for.
+    calibration : {"analytic", "classic"}
+        Exact, or by the textbook formula (for epsilon below 1).
+    """
+
+    epsilon: float
+    delta: float
+    calibration: str = "analytic"
+
+    @property
+    def mu(self) -> float:
+        """The same as Gaussian differential privacy: sensitivity over noise scale, at most."""
+        return self.mu_at(self.epsilon)
+
+    def mu_at(self, epsilon: float) -> float:
+        """Mu of another epsilon, same delta.
+
+        Parameters
+        ----------
+        epsilon : float
+            Privacy loss bound.
+
+        Returns
+        -------
+        float
+            Its mu.
+        """
+        calibrate = classic_mu if self.calibration == "classic" else mu_from_budget
+        return calibrate(epsilon, self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Public numbers of a fit, all that a promise may rest on.
+
+    Numbers are Python's: NumPy scalars of few bits would overflow in the bounds.
+
+    Attributes
+    ----------
+    n_samples, n_features : int
+        Shape of the rows.
+    classes : ndarray of shape (n_classes,)
+        Labels.
+    class_counts : tuple of int or None
+        Public class counts; None where labels are protected.
+    alpha, norm_bound : float
+        Regularisation strength, and radius B of the admissible ball.
+    radius : float
+        Euclidean radius of the adjacency.
+    metric : {"euclidean", "manhattan", "chebyshev"}
+        Metric that radii are declared in.
+    labels : {"public", "protected"}
+        Whether label changes are adjacent.
+    loss : str
+        Loss of a linear head; empty for another head.
+    fit_intercept : bool
+        Whether a linear head has an intercept.
+    """
+
+    n_samples: int
+    n_features: int
+    classes: NDArray[Any]
+    class_counts: tuple[int, ...] | None
+    alpha: float
+    norm_bound: float
+    radius: float
+    metric: str
+    labels: str
+    loss: str = ""
+    fit_intercept: bool = False
+
+    @property
+    def n_classes(self) -> int:
+        """Number of labels."""
+        return len(self.classes)
+
+    def with_rows(self, X: Rows, codes: Codes) -> "PrivateProblem":
+        """The problem with its private records.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            Rows.
+        codes : ndarray of shape (n_samples,)
+            Positions of their labels among ``classes``.
+
+        Returns
+        -------
+        PrivateProblem
+            For :meth:`Mechanism.run`.
+        """
+        public = {item.name: getattr(self, item.name) for item in fields(Problem)}
+        return PrivateProblem(**{**public, "n_samples": len(X)}, X=X, codes=codes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateProblem(Problem):
+    """A problem with its rows, for :meth:`Mechanism.run`.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Rows, not yet projected onto the ball.
+    codes : ndarray of shape (n_samples,)
+        Positions of the records' labels among ``classes``.
+    """
+
+    X: Rows = field(repr=False)
+    codes: Codes = field(repr=False)
+
+    def counts(self) -> Codes:
+        """Class counts: public only while labels are public.
+
+        Returns
+        -------
+        ndarray of shape (n_classes,)
+            Records of each class.
+        """
+        return np.bincount(self.codes, minlength=self.n_classes)
+
+    def replaced(self, left_out: int, row: Rows, code: int) -> "PrivateProblem":
+        """The neighbour in which one record took another's place.
+
+        Parameters
+        ----------
+        left_out : int
+            Position of the record that leaves.
+        row : ndarray of shape (n_features,)
+            Row that takes its place.
+        code : int
+            Its class.
+
+        Returns
+        -------
+        PrivateProblem
+            As many records.
+        """
+        X = self.X.astype(np.promote_types(self.X.dtype, row.dtype))
+        codes = self.codes.copy()
+        X[left_out], codes[left_out] = row, code
+        return replace(self, X=X, codes=codes)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a mechanism states before it touches the rows.
+
+    Attributes
+    ----------
+    bound : Bound
+        The guarantee at every radius; at the problem's it must keep the budget.
+    sensitivity, sigma : float or tuple of float
+        L2 sensitivity at the problem's radius, and noise scale, as the record shows them; empty
+        where they are known after the run only.
+    tol : float
+        Gradient norm at which a minimiser will be certified; 0 for others.
+    """
+
+    bound: Bound
+    sensitivity: Blocks = ()
+    sigma: Blocks = ()
+    tol: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a mechanism released: public from here on.
+
+    Attributes
+    ----------
+    parameters : ndarray
+        Noisy parameters: for linear heads of shape (n_scores, n_features), with one more column for
+        the intercept if there is one.
+    sensitivity, sigma : tuple of float or None
+        Those of each step, where the promise could not state them.
+    mu_ex_post : float or None
+        Mu at the full radius by what occurred, where that differs from the promise: no guarantee.
+    attributes : mapping
+        Further fitted attributes.
+    """
+
+    parameters: Array
+    sensitivity: tuple[float, ...] | None = None
+    sigma: tuple[float, ...] | None = None
+    mu_ex_post: float | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Noiseless values of datasets next to one, for audits.
+
+    Attributes
+    ----------
+    models : callable
+        Takes the position of the record to leave out, and the rows and codes of the records each of
+        which takes its place in turn; gives one array of released values before noise for each.
+    sigma : array-like
+        Their noise scales, broadcast against one of them.
+    """
+
+    models: Callable[[int, Rows, Codes], Array]
+    sigma: ArrayLike
+
+
+class Mechanism(BaseEstimator, ABC):
+    """How parameters are released: derive from it, with constructor parameters as an estimator has.
+
+    A fit asks for the promise, has it counted by every accountant, and then runs. Nothing may be
+    stored on the mechanism while it does either.
+    """
+
+    #: What the record calls it; the class's name by default.
+    name: ClassVar[str] = ""
+    #: Regularisation strength of a linear head whose ``alpha`` is None.
+    default_alpha: ClassVar[float] = 0.0
+    #: Whether ``alpha`` must be positive.
+    needs_alpha: ClassVar[bool] = False
+    #: Whether a noisy value decides where a later one is taken.
+    adaptive: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.name = vars(cls).get("name", cls.__name__)
+
+    def check(self) -> None:
+        """Raise a ValueError if a parameter is invalid."""
+
+    @abstractmethod
+    def promise(self, problem: Problem, budget: Budget) -> Promise:
+        """What a run will guarantee, from public numbers alone.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        budget : Budget
+            What may be spent at the problem's radius.
+
+        Returns
+        -------
+        Promise
+            Its ``bound.mu(problem.radius)`` is at most ``budget.mu``.
+        """
+
+    @abstractmethod
+    def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
+        """Release the parameters.
+
+        Parameters
+        ----------
+        problem : PrivateProblem
+            The same public numbers, and the rows.
+        promise : Promise
+            What :meth:`promise` returned, and what was charged.
+        noise : Noise
+            All randomness: everything that depends on rows goes through it.
+
+        Returns
+        -------
+        Outcome
+            Noisy parameters.
+        """
+
+    def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
+        """Noiseless values for audits: by default those that :meth:`run` hands to its noise.
+
+        Parameters
+        ----------
+        problem : PrivateProblem
+            Records of the audit.
+        promise : Promise
+            Promise of the audited release.
+
+        Returns
+        -------
+        Neighbours
+            Values in one row, in the order in which they were released.
+        """
+
+        def recorded(neighbour: PrivateProblem) -> "_Recorder":
+            recorder = _Recorder()
+            self.run(neighbour, promise, recorder)
+            return recorder
+
+        sigma = recorded(problem).sigma
+
+        def models(left_out: int, rows: Rows, codes: Codes) -> Array:
+            found = []
+            for row, code in zip(rows, codes, strict=True):
+                recorder = recorded(problem.replaced(left_out, row, int(code)))
+                if not np.array_equal(recorder.sigma, sigma):
+                    raise ValueError(
+                        f"mechanism {self.name}: noise scales differ between neighbours, so its "
+                        "noise gives records away; derive them from the promise."
+                    )
+                found.append(recorder.values)
+            return np.stack(found)
+
+        return Neighbours(models, sigma)
+
+
+class _Recorder(Noise):
+    """No noise: keeps what it was called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: list[tuple[Array, Array]] = []
+
+    def __call__(self, values: ArrayLike, sigma: ArrayLike) -> Array:
+        given = np.array(values, dtype=np.float64)
+        scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), given.shape)
+        self._calls.append((given.ravel(), scale.ravel()))
+        return given
+
+    @property
+    def values(self) -> Array:
+        return np.concatenate([values for values, _ in self._calls])
+
+    @property
+    def sigma(self) -> Array:
+        return np.concatenate([sigma for _, sigma in self._calls])
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("it holds private values.")

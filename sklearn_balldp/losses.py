@@ -1,0 +1,291 @@
+r"""Losses of linear scores: values, derivatives, and every constant that a proof takes from them.
+
+A loss maps scores to values, residuals (derivatives by score) and curvatures, record by record,
+and knows nothing of rows. With K classes, ``n_scores`` columns of scores; ``n_stacked`` of them are
+problems of their own that see the same record (one-versus-rest), else one problem has them all.
+The constants hold for one problem.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, lambertw
+
+Array = NDArray[np.float64]
+Scores = NDArray[np.floating]
+Codes = NDArray[np.intp]
+
+
+class Loss(ABC):
+    """Loss of one record as a function of its scores; every array has one row per record.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes K.
+    """
+
+    name: ClassVar[str]
+    #: Lipschitz constant of the residuals by the scores: the largest second derivative.
+    curvature: ClassVar[float]
+    #: Largest norm of the mean residual at a minimiser.
+    mean_residual: ClassVar[float]
+    #: One minus the least cosine between the residuals of two records of one label.
+    versine: float = 0.0
+
+    def __init__(self, n_classes: int) -> None:
+        self.n_classes = n_classes
+        self.n_scores = self.n_stacked = 1
+
+    @property
+    @abstractmethod
+    def level(self) -> float:
+        """Largest mean of -<residual, scores>: at a minimiser, alpha times its squared norm."""
+
+    @property
+    @abstractmethod
+    def value_at_zero(self) -> float:
+        """Loss of every record when all scores are zero."""
+
+    @property
+    @abstractmethod
+    def least_residual(self) -> float:
+        """Norm that the residual of some label has at least, whatever the weights, for some row.
+
+        Any row across ``n_spanned`` weight vectors has it.
+        """
+
+    @property
+    def n_spanned(self) -> int:
+        """Dimensions that weights span, as far as they matter."""
+        return self.n_scores
+
+    @property
+    def least_change(self) -> float:
+        """Distance that the residuals of some two labels have at least, for one row."""
+        return 2.0 * self.least_residual
+
+    @abstractmethod
+    def residual_limit(self, reach: float = math.inf) -> float:
+        """Norm that no residual exceeds while scores are at most ``reach`` in size."""
+
+    def residual_peak(self, reach: float) -> float:
+        """The largest norm of a residual while scores are at most ``reach`` in size."""
+        return self.residual_limit(reach)
+
+    def score_residual_limit(self, reach: float) -> float:
+        """As :meth:`residual_limit`, for one column of scores."""
+        return self.residual_limit(reach)
+
+    def crude_minimizer_norm(self, alpha: float, augmented: float) -> float:
+        """Norm of a minimiser from its mean residual; the paper's, but for the squared hinge."""
+        return self.mean_residual * augmented / alpha
+
+    def paper_minimizer_norm(self, alpha: float, augmented: float) -> float:
+        """The paper's bound on the norm of a minimiser."""
+        return self.crude_minimizer_norm(alpha, augmented)
+
+    @abstractmethod
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[float, Array, Array]:
+        """Sum of losses, residuals and curvatures; ``scores`` may be overwritten."""
+
+    @abstractmethod
+    def residuals(self, scores: Scores, codes: Codes) -> Scores:
+        """Residuals alone, for scores of shape (n_records, n_parameters, n_scores).
+
+        In the precision of the scores, which may be overwritten.
+        """
+
+    def curve(self, curvature: Array, direction: Array) -> Array:
+        """Second derivative applied to a ``direction`` of scores, record by record."""
+        return curvature * direction
+
+
+class Logistic(Loss):
+    r"""Binary :math:`\log(1 + e^{-m})`, margin m = +-score."""
+
+    name = "logistic"
+    curvature = 0.25
+    mean_residual = 1.0
+    # m sigmoid(-m) is stationary where m = 1 + exp(-m): its maximum is W(1/e), Lambert's W.
+    level = float(lambertw(math.exp(-1.0)).real)
+    value_at_zero = math.log(2.0)
+    least_residual = 0.5
+
+    def residual_limit(self, reach: float = math.inf) -> float:
+        return 1.0
+
+    def residual_peak(self, reach: float) -> float:
+        return float(expit(reach))
+
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[float, Array, Array]:
+        sign = (2.0 * codes - 1.0)[:, None]
+        margins = sign * scores
+        # Both logaddexp and expit are exact to rounding for margins of any size.
+        value = float(np.logaddexp(0.0, -margins).sum())
+        wrong = expit(-margins)
+        return value, -sign * wrong, wrong * expit(margins)
+
+    def residuals(self, scores: Scores, codes: Codes) -> Scores:
+        # -sigmoid(-s) where y = 1, and sigmoid(s) elsewhere.
+        sign = (1 - 2 * codes).astype(scores.dtype)[:, None, None]
+        scores *= sign
+        expit(scores, out=scores)
+        scores *= sign
+        return scores
+
+
+class Softmax(Loss):
+    r"""Cross-entropy :math:`\log \sum_c e^{s_c} - s_y` of K scores."""
+
+    name = "softmax"
+    curvature = 0.5
+    mean_residual = math.sqrt(2.0)
+    # Residuals are (1 - p_y)(q - e_y) with q a distribution over the other classes: <., .> >= 1/2.
+    versine = 0.5
+
+    def __init__(self, n_classes: int) -> None:
+        super().__init__(n_classes)
+        self.n_scores = n_classes
+
+    @property
+    def level(self) -> float:
+        # At the maximum the other scores agree, at 1 + W((K - 1) / e) below the label's.
+        return float(lambertw((self.n_classes - 1.0) / math.e).real)
+
+    @property
+    def value_at_zero(self) -> float:
+        return math.log(self.n_classes)
+
+    @property
+    def least_residual(self) -> float:
+        return math.sqrt((self.n_classes - 1.0) / self.n_classes)
+
+    @property
+    def n_spanned(self) -> int:
+        # A vector common to all classes changes nothing.
+        return self.n_classes - 1
+
+    @property
+    def least_change(self) -> float:
+        # With p_y as small as 1/K for one label, another label's 1 - p is at least that of an even
+        # share of the rest.
+        rest = self.n_classes - 1.0
+        return self.least_residual + (rest - 1.0) / rest * math.sqrt(self.n_classes / rest)
+
+    def residual_limit(self, reach: float = math.inf) -> float:
+        return math.sqrt(2.0)
+
+    def score_residual_limit(self, reach: float) -> float:
+        return 1.0
+
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[float, Array, Array]:
+        rows = np.arange(len(scores))
+        scores -= scores.max(axis=1, keepdims=True)
+        chosen = scores[rows, codes]
+        probabilities = np.exp(scores, out=scores)
+        total = probabilities.sum(axis=1, keepdims=True)
+        probabilities /= total
+        value = float(np.log(total).sum() - chosen.sum())
+        residuals = probabilities.copy()
+        residuals[rows, codes] -= 1.0
+        return value, residuals, probabilities
+
+    def residuals(self, scores: Scores, codes: Codes) -> Scores:
+        scores -= scores.max(axis=2, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=2, keepdims=True)
+        scores[np.arange(len(scores)), :, codes] -= 1.0
+        return scores
+
+    def curve(self, curvature: Array, direction: Array) -> Array:
+        weighted = curvature * direction
+        return weighted - curvature * weighted.sum(axis=1, keepdims=True)
+
+
+class SquaredHinge(Loss):
+    r"""Sum over heads of :math:`\max(0, 1 - m)^2`; two classes share one head."""
+
+    name = "squared_hinge"
+    curvature = 2.0
+    # The mean hinge is at most the root of the mean squared hinge, which is at most one.
+    mean_residual = 2.0
+    # 2 h (1 - h) on active records.
+    level = 0.5
+    least_residual = 2.0
+
+    def __init__(self, n_classes: int) -> None:
+        super().__init__(n_classes)
+        self.n_scores = self.n_stacked = 1 if n_classes == 2 else n_classes
+        # Equal signs, head by head, and nothing more.
+        self.versine = 0.0 if n_classes == 2 else 1.0
+
+    @property
+    def value_at_zero(self) -> float:
+        return float(self.n_scores)
+
+    @property
+    def least_change(self) -> float:
+        # Two heads see a label change, or the one there is.
+        return 4.0 * (math.sqrt(2.0) if self.n_stacked > 1 else 1.0)
+
+    def residual_limit(self, reach: float = math.inf) -> float:
+        return 2.0 * (1.0 + reach)
+
+    def paper_minimizer_norm(self, alpha: float, augmented: float) -> float:
+        return math.sqrt(2.0 / alpha)
+
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[float, Array, Array]:
+        sign = self._signs(scores.shape[1], codes)
+        hinges = np.maximum(1.0 - sign * scores, 0.0)
+        return (
+            float(np.vdot(hinges, hinges)),
+            -2.0 * sign * hinges,
+            np.where(hinges > 0.0, 2.0, 0.0),
+        )
+
+    def residuals(self, scores: Scores, codes: Codes) -> Scores:
+        sign = self._signs(scores.shape[2], codes).astype(scores.dtype)[:, None, :]
+        scores *= sign
+        np.subtract(1, scores, out=scores)
+        np.maximum(scores, 0, out=scores)
+        scores *= sign
+        scores *= -2
+        return scores
+
+    def _signs(self, n_scores: int, codes: Codes) -> NDArray[Any]:
+        if n_scores == 1:
+            return (2.0 * codes - 1.0)[:, None]
+        sign = np.full((len(codes), n_scores), -1.0)
+        sign[np.arange(len(codes)), codes] = 1.0
+        return sign
+
+
+#: Losses by name.
+LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, Softmax, SquaredHinge)}
+
+
+def make_loss(name: str, n_classes: int) -> Loss:
+    """The loss of this name for this many classes.
+
+    Raises
+    ------
+    ValueError
+        If there is no such loss.
+    """
+    if name not in LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(LOSSES)}; got {name!r}.")
+    return LOSSES[name](n_classes)
+
+
+def clip_residuals(residuals: NDArray[np.floating], clip: float) -> None:
+    """Clip residual vectors, the last axis, to norm ``clip``; in place."""
+    limit = residuals.dtype.type(clip)
+    if residuals.shape[-1] == 1:
+        np.clip(residuals, -limit, limit, out=residuals)
+        return
+    size = np.sqrt(np.vecdot(residuals, residuals))
+    residuals *= (limit / np.maximum(size, limit, out=size))[..., None]

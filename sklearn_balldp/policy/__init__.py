@@ -1,1 +1,0 @@
-"""What is protected: which substitutions of one record are adjacent."""

@@ -1,0 +1,610 @@
+r"""What a release guarantees as a function of the radius: public numbers alone.
+
+A bound is the part of a public record that a guarantee rests on. It answers :meth:`Bound.mu` at
+every Euclidean radius, for public and for protected labels, and every bound answers alike: a record
+asks no more. A mechanism of one's own brings a bound of its own, a frozen dataclass that derives
+from :class:`Bound`; deriving registers it, so that records which hold it can be read back.
+
+*Noise on parameters* is mu-GDP with mu their sensitivity over the noise scale
+(:class:`ParameterBound`): :class:`PrototypeBound`, :class:`MinimizerBound`.
+
+*Noise on gradients.* Step s publishes
+:math:`g_s = \frac1n \sum_i g(\theta_{s-1}; z_i) + N(0, \sigma_s^2 I)`, g the gradient of one
+record's loss, its residual clipped or not. The iterate is public, so that
+:math:`\sigma_s = G_s(r) / (n \mu_s)` may use the gap at it (:func:`.iterate_gap`), and each step is
+:math:`\mu_s`-GDP with :math:`\mu_s` fixed in advance: the transcript, and every model made from it,
+is :math:`\sqrt{\sum \mu_s^2}`-GDP at radius r. At other radii the gaps depend on the iterates, so
+their realised sum is no guarantee. What holds beforehand for t > r is
+:math:`\mu(t) \le \mu \min(\lceil t / r \rceil, \sup G_\theta(t) / \inf G_\theta(r))`: a chain of
+records r apart, and public limits of the gap (:func:`.gap_limits`).
+
+References
+----------
+Dong, Roth & Su (2022): composition (Corollary 3.3) and group privacy (Theorem 2.14) of Gaussian
+differential privacy. Proofs of the sensitivities and gaps are in this package's documentation.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..adjacency import Domain
+from ..losses import Loss, make_loss
+from .iterate_gap import GapLimits, gap_at, limits_over_iterates
+from .noise import grid_slack
+from .sensitivity import gap_over_minimisers, minimizer_norm_bound, prototype_sensitivity
+
+Blocks = float | tuple[float, ...]
+
+_UNIT_ROUNDOFF = 2.0**-53
+# A chain is not lengthened by the rounding of a radius, which the allowance for rows covers.
+_CHAIN = 1.0 - 1e-9
+_KINDS: dict[str, type["Bound"]] = {}
+
+
+class Bound(ABC):
+    """Guarantee of one release as a function of the radius; derive a frozen dataclass from it.
+
+    A subclass needs the field ``labels`` ("public" or "protected": the adjacency that was released
+    under), the property ``theorem`` and the method :meth:`mu`; its fields must be plain numbers,
+    strings and tuples, as they go into JSON.
+    """
+
+    #: What the noise was added to, for the record.
+    what: ClassVar[str] = "noise on the released values"
+    #: What sensitivities and noise scales are listed by, where there are several.
+    parts: ClassVar[str] = "parts"
+    labels: str
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        known = _KINDS.get(cls.__name__)
+        if known is not None and known.__qualname__ != cls.__qualname__:
+            raise TypeError(f"there is another bound named {cls.__name__}; rename this one.")
+        _KINDS[cls.__name__] = cls
+
+    @property
+    @abstractmethod
+    def theorem(self) -> str:
+        """What the bound rests on, in one line."""
+
+    @abstractmethod
+    def mu(self, radius: float, labels: str | None = None) -> float:
+        """Gaussian differential privacy of the release at a Euclidean radius.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+        labels : {"public", "protected"}, optional
+            Whether label changes count; as released by default.
+
+        Returns
+        -------
+        float
+            Mu; infinite where nothing is promised.
+        """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields, and the name of the kind, for JSON.
+
+        Returns
+        -------
+        dict
+            Built-in types; :func:`bound_from_dict` reads it.
+        """
+        return {"type": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        """The bound of these fields.
+
+        Parameters
+        ----------
+        values : mapping
+            Fields by name, as they come from JSON, with tuples for lists.
+
+        Returns
+        -------
+        Bound
+            Equal to the one written.
+        """
+        return cls(**values)
+
+
+def bound_from_dict(record: Mapping[str, Any]) -> Bound:
+    """Rebuild a bound from :meth:`Bound.to_dict`.
+
+    Raises
+    ------
+    ValueError
+        If its kind is not known here.
+    """
+    values = dict(record)
+    kind = values.pop("type", None)
+    if kind not in _KINDS:
+        raise ValueError(
+            f"record: unknown bound {kind!r}; import the module that defines it, or pass "
+            "Release.to_dict()."
+        )
+    return _KINDS[kind].from_fields(values)
+
+
+class ParameterBound(Bound):
+    """Noise of fixed scales on values whose sensitivity is known: mu is their ratio.
+
+    A subclass needs the fields ``n_values`` and ``sigma`` (empty until calibrated) and the method
+    :meth:`sensitivity`.
+    """
+
+    what = "noise on the parameters"
+    parts = "class blocks"
+    n_values: int
+    sigma: tuple[float, ...]
+
+    @abstractmethod
+    def sensitivity(self, radius: float, labels: str | None = None) -> NDArray[np.float64]:
+        """L2 sensitivity at a Euclidean radius.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+        labels : {"public", "protected"}, optional
+            Whether label changes count; as released by default.
+
+        Returns
+        -------
+        ndarray of shape (n_blocks,)
+            One bound per block of values that a substitution moves by itself.
+        """
+
+    def calibrated(self, radius: float, mu: float) -> Self:
+        """The same bound with the noise that makes it mu-GDP at a Euclidean radius.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+        mu : float
+            What the sensitivity over the noise scale, with the sampler's slack, comes to.
+
+        Returns
+        -------
+        ParameterBound
+            With noise scales.
+
+        Raises
+        ------
+        ValueError
+            If mu is smaller than what rounding to the sampler's grid takes.
+        """
+        left = mu - 2.0 * grid_slack(self.n_values)
+        if left <= 0.0:
+            raise ValueError("epsilon is too small for the sampler's grid; raise epsilon.")
+        sigma = tuple((self.sensitivity(radius) / left).tolist())
+        return replace(self, sigma=sigma)  # type: ignore[type-var]
+
+    def mu(self, radius: float, labels: str | None = None) -> float:
+        sensitivity = self.sensitivity(radius, labels)
+        moved = sensitivity > 0.0
+        if not moved.any():
+            return 0.0
+        scale = np.broadcast_to(np.asarray(self.sigma, dtype=np.float64), sensitivity.shape)
+        ratio = float(np.max(sensitivity[moved] / scale[moved]))
+        return math.nextafter(ratio + grid_slack(self.n_values), math.inf)
+
+
+@dataclass(frozen=True)
+class PrototypeBound(ParameterBound):
+    """Noise on ridge prototypes: a substitution within the label moves one block.
+
+    Parameters
+    ----------
+    n_samples, n_values : int
+        Number of records n, and of released values.
+    alpha : float
+        Regularisation strength.
+    norm_bound : float
+        Radius B of the admissible ball.
+    mode : {"per_class", "min", "worst"}
+        See :func:`.prototype_sensitivity`.
+    class_counts : tuple of int or None
+        Public class counts where ``mode`` uses them, else None.
+    labels : {"public", "protected"}
+        Whether label changes are adjacent.
+    sigma : tuple of float
+        Noise scales, one per class block or one for all.
+
+    Raises
+    ------
+    ValueError
+        If the mode needs counts that are missing, or counts do not add up to ``n_samples``.
+    """
+
+    n_samples: int
+    n_values: int
+    alpha: float
+    norm_bound: float
+    mode: str = "worst"
+    class_counts: tuple[int, ...] | None = None
+    labels: str = "public"
+    sigma: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.mode == "worst") != (self.class_counts is None):
+            raise ValueError(f"mode={self.mode!r} and class_counts do not go together.")
+        if self.class_counts is not None:
+            if self.labels == "protected":
+                raise ValueError("class_counts are private when label changes are adjacent.")
+            if sum(self.class_counts) != self.n_samples:
+                raise ValueError("class_counts must add up to n_samples.")
+
+    @property
+    def theorem(self) -> str:
+        if self.labels == "protected":
+            return "max(2r, 2 sqrt(2) B) / (2 + alpha n): prototypes, labels protected"
+        return {
+            "worst": "2r / (2 + alpha n): ridge prototypes, counts unused (Margaryan & Gupta)",
+            "min": "2r / (2 n_min + alpha n): ridge prototypes, count-aware (Margaryan & Gupta)",
+            "per_class": "2r / (2 n_c + alpha n) per class block: a substitution moves one block",
+        }[self.mode]
+
+    def sensitivity(self, radius: float, labels: str | None = None) -> NDArray[np.float64]:
+        counts = np.asarray(self.class_counts or [self.n_samples], dtype=np.float64)
+        domain = Domain.of_rounded_rows(self.norm_bound, radius)
+        exact = prototype_sensitivity(
+            domain.radius,
+            counts,
+            alpha=self.alpha,
+            mode=self.mode,
+            label_change=(labels or self.labels) == "protected",
+            norm_bound=domain.norm_bound,
+        )
+        # Summing n_c rows errs by at most n_c^2 u B on each side, in any order of summation; the
+        # two divisions err by 2 u B more. Label changes move two blocks.
+        sums = 4.0 * counts**2 / (2.0 * counts + self.alpha * self.n_samples)
+        rounding = 2.0 * (sums + 4.0) * _UNIT_ROUNDOFF * domain.norm_bound
+        if self.mode != "per_class":
+            rounding = np.full(1, rounding.max())
+        bound = np.atleast_1d(np.asarray(exact + rounding, dtype=np.float64))
+        if self.mode == "per_class":
+            bound[counts == 0] = 0.0
+        return bound
+
+
+@dataclass(frozen=True)
+class MinimizerBound(ParameterBound):
+    """Noise on a certified minimiser.
+
+    Parameters
+    ----------
+    loss : {"logistic", "softmax", "squared_hinge"}
+        Loss of one record.
+    n_samples, n_features, n_classes : int
+        Number of records n, of features, and of classes K.
+    alpha, norm_bound : float
+        Regularisation strength and radius of the admissible ball.
+    fit_intercept : bool
+        Whether rows are augmented by a constant 1.
+    method : {"tight", "paper"}
+        See :func:`.gradient_gap`.
+    labels : {"public", "protected"}
+        Whether label changes are adjacent.
+    tol : float
+        Gradient norm, fixed before data, below which every released minimiser was certified.
+    sigma : tuple of float
+        Noise scale.
+    """
+
+    what = "noise on the minimiser"
+
+    loss: str
+    n_samples: int
+    n_features: int
+    n_classes: int
+    alpha: float
+    norm_bound: float
+    fit_intercept: bool
+    method: str
+    labels: str
+    tol: float
+    sigma: tuple[float, ...] = ()
+
+    @property
+    def theorem(self) -> str:
+        gap = {
+            "tight": "G the certified gradient gap",
+            "paper": "G = L_z r (Margaryan & Gupta)",
+        }[self.method]
+        return f"G / (alpha n) + 2 tol / alpha: {self.loss} minimiser, {gap}"
+
+    @property
+    def kind(self) -> Loss:
+        """The loss itself."""
+        return make_loss(self.loss, self.n_classes)
+
+    @property
+    def n_values(self) -> int:  # type: ignore[override]
+        """Released values."""
+        return self.kind.n_scores * (self.n_features + int(self.fit_intercept))
+
+    def domain(self, radius: float) -> Domain:
+        """Rows and radius, with the allowance for rounding."""
+        return Domain.of_rounded_rows(self.norm_bound, radius, float(self.fit_intercept))
+
+    def gap(self, radius: float, labels: str | None = None) -> float:
+        """Gradient gap at a Euclidean radius, with the allowance for rounded rows.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+        labels : {"public", "protected"}, optional
+            Whether label changes count; as released by default.
+
+        Returns
+        -------
+        float
+            G, as :func:`.gradient_gap` bounds it.
+        """
+        labels = labels or self.labels
+        return gap_over_minimisers(
+            self.kind, self.domain(radius), self.alpha, method=self.method, labels=labels
+        )
+
+    def norm(self) -> float:
+        """Largest norm of one problem's weights before noise.
+
+        Returns
+        -------
+        float
+            R, as :func:`.minimizer_norm_bound` bounds it.
+        """
+        return minimizer_norm_bound(
+            self.loss,
+            alpha=self.alpha,
+            norm_bound=self.domain(0.0).norm_bound,
+            fit_intercept=self.fit_intercept,
+            n_classes=self.n_classes,
+        )
+
+    def sensitivity(self, radius: float, labels: str | None = None) -> NDArray[np.float64]:
+        moved = self.gap(radius, labels) / (self.alpha * self.n_samples)
+        moved += 2.0 * self.tol / self.alpha
+        norm = math.sqrt(self.kind.n_stacked) * self.norm()
+        return np.array([moved + 4.0 * _UNIT_ROUNDOFF * (norm + self.tol / self.alpha)])
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Public settings of noisy gradient descent; all but ``clip`` and ``n_steps`` cost nothing.
+
+    Parameters
+    ----------
+    n_steps : int
+        Steps T.
+    learning_rate : float
+        Step size.
+    momentum : float
+        Share of the velocity that is kept from step to step (heavy ball).
+    clip : float or None
+        Norm that the residual of each record, its derivative by the scores, is clipped to.
+    averaging : float
+        Share of the iterates, the last ones, whose mean is released; 0 for the last alone.
+    """
+
+    n_steps: int
+    learning_rate: float
+    momentum: float
+    clip: float | None
+    averaging: float
+
+
+@dataclass(frozen=True)
+class TranscriptBound(Bound):
+    """Noise on the gradients of a descent, before any step is made.
+
+    Parameters
+    ----------
+    loss : {"logistic", "softmax", "squared_hinge"}
+        Loss of one record.
+    n_samples, n_features, n_classes : int
+        Number of records, of features, and of classes.
+    norm_bound : float
+        Radius of the admissible ball.
+    constant : float
+        Constant that rows are augmented by; 0 for no intercept.
+    labels : {"public", "protected"}
+        Whether label changes are adjacent.
+    promises : tuple of (float, float)
+        Euclidean radii and the mu promised at each, which the noise of every step honours.
+    descent : Descent
+        Settings of the descent.
+    """
+
+    what = "noise on the gradients of a descent"
+    parts = "steps"
+
+    loss: str
+    n_samples: int
+    n_features: int
+    n_classes: int
+    norm_bound: float
+    constant: float
+    labels: str
+    promises: tuple[tuple[float, float], ...]
+    descent: Descent
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        promises = tuple((float(radius), float(mu)) for radius, mu in values["promises"])
+        return cls(**{**values, "promises": promises, "descent": Descent(**values["descent"])})
+
+    @property
+    def theorem(self) -> str:
+        clipped = "" if self.descent.clip is None else f", clipped at {self.descent.clip:g}"
+        change = ", label changes included" if self.labels == "protected" else ""
+        return f"gradient gap at each public iterate / n{clipped}{change}"
+
+    @property
+    def kind(self) -> Loss:
+        """The loss itself."""
+        return make_loss(self.loss, self.n_classes)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the parameters: columns of scores, and of (augmented) rows."""
+        return self.kind.n_scores, self.n_features + int(self.constant > 0.0)
+
+    @property
+    def step_values(self) -> int:
+        """Values that one step releases."""
+        return math.prod(self.shape)
+
+    def domain(self, radius: float) -> Domain:
+        """Rows and radius, with the allowance for rounding."""
+        return Domain.of_rounded_rows(self.norm_bound, radius, self.constant)
+
+    def sensitivity(
+        self,
+        theta: NDArray[np.float64],
+        radius: float,
+        rounding: float = 0.0,
+        labels: str | None = None,
+    ) -> float:
+        """L2 sensitivity of one step at a Euclidean radius.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (n_scores, n_columns)
+            Iterate that the gradient is taken at.
+        radius : float
+            Euclidean radius.
+        rounding : float, default=0.0
+            Bound on the error of a computed mean gradient.
+        labels : {"public", "protected"}, optional
+            Whether label changes count; as released by default.
+
+        Returns
+        -------
+        float
+            Largest move of the mean gradient, with its rounding.
+        """
+        gap = gap_at(
+            self.kind,
+            theta,
+            self.domain(radius),
+            clip=self.descent.clip,
+            labels=labels or self.labels,
+        )
+        return gap / self.n_samples + 2.0 * rounding
+
+    def step_mu(self, mu: float) -> float:
+        """Sensitivity over noise scale that each step may spend of a total mu.
+
+        The rounding to the sampler's grid is taken off, so that it may come on top.
+
+        Parameters
+        ----------
+        mu : float
+            Gaussian differential privacy of the transcript.
+
+        Returns
+        -------
+        float
+            The step's own share.
+        """
+        share = mu / math.sqrt(self.descent.n_steps) * (1.0 - 1e-12)
+        return share - 2.0 * grid_slack(self.step_values)
+
+    def step(self, theta: NDArray[np.float64], rounding: float = 0.0) -> tuple[float, float]:
+        """Sensitivity at the first promised radius, and noise scale, of the step at ``theta``.
+
+        The noise scale is the largest that a promise asks for.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (n_scores, n_columns)
+            Iterate that the gradient is taken at.
+        rounding : float, default=0.0
+            Bound on the error of a computed mean gradient.
+
+        Returns
+        -------
+        sensitivity : float
+            How far one substitution moves the mean gradient, at most.
+        sigma : float
+            Standard deviation of the noise on it.
+        """
+        moved = [self.sensitivity(theta, radius, rounding) for radius, _ in self.promises]
+        scales = [
+            sensitivity / self.step_mu(mu)
+            for sensitivity, (_, mu) in zip(moved, self.promises, strict=True)
+        ]
+        return moved[0], max(scales)
+
+    def limits(self, radius: float, labels: str | None = None) -> GapLimits:
+        """Gaps at a Euclidean radius over all iterates.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+        labels : {"public", "protected"}, optional
+            Whether label changes count; as released by default.
+
+        Returns
+        -------
+        GapLimits
+            Bounds from below and from above.
+        """
+        return limits_over_iterates(
+            self.kind,
+            self.n_features,
+            self.domain(radius),
+            clip=self.descent.clip,
+            labels=labels or self.labels,
+        )
+
+    def mu(self, radius: float, labels: str | None = None) -> float:
+        """Mu of the transcript at a Euclidean radius, known before the first step.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+        labels : {"public", "protected"}, optional
+            Whether label changes count; as released by default.
+
+        Returns
+        -------
+        float
+            The least of what the promises give.
+        """
+        labels = labels or self.labels
+        most = self.limits(radius, labels).most
+        found = []
+        for promised, mu in self.promises:
+            chain: float = max(1, math.ceil(radius / promised * _CHAIN))
+            if self.labels == "protected":
+                # By way of a record of another label, any two are two changes apart.
+                chain = min(chain, 2)
+            elif labels == "protected":
+                chain = math.inf
+            least = self.limits(promised).least
+            growth = most / least if least > 0.0 else math.inf
+            # Below one, rounding would count for more than its share of the sensitivity.
+            found.append(mu * min(chain, max(growth * (1.0 + 1e-9), 1.0)))
+        return min(found)
+
+
+def as_float_or_tuple(values: Sequence[float] | NDArray[np.float64]) -> Blocks:
+    """One float for one block, else a tuple: how blocks are stated in the public record."""
+    values = tuple(float(v) for v in values)
+    return values[0] if len(values) == 1 else values

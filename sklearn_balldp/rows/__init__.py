@@ -1,0 +1,15 @@
+"""Rows: passes over them in blocks, and their projection onto the admissible ball."""
+
+from .passes import SINGLE_BLAS_THREAD, block_rows, map_row_ranges, row_blocks, row_ranges
+from .projection import ball_factors, clip_entries, project_onto_ball
+
+__all__ = [
+    "SINGLE_BLAS_THREAD",
+    "ball_factors",
+    "block_rows",
+    "clip_entries",
+    "map_row_ranges",
+    "project_onto_ball",
+    "row_blocks",
+    "row_ranges",
+]

@@ -1,0 +1,125 @@
+"""Passes over rows: fixed blocks in C order, on threads."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+
+#: Values of a block: it stays in the processor's cache.
+BLOCK_VALUES = 2**18
+
+
+def block_rows(n_features: int) -> int:
+    """Rows in a block of :func:`row_blocks`, at most."""
+    return max(1, min(4096, BLOCK_VALUES // n_features))
+
+
+def row_blocks(
+    X: NDArray[np.floating],
+    start: int = 0,
+    stop: int | None = None,
+    size: int | None = None,
+    dtype: type[np.floating] = np.float64,
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Iterate over blocks of rows, float64 by default, without such a copy of the whole array.
+
+    Blocks are in C order whatever the layout of ``X``: sums along a row err alike in every layout,
+    so that no other row can decide, by way of the layout, what is computed from this one.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        float16, float32 or float64 rows.
+    start, stop : int
+        Range of rows; the whole array by default.
+    size : int, optional
+        Rows per block; :func:`block_rows` by default.
+    dtype : dtype, default=float64
+        Precision of the blocks.
+
+    Yields
+    ------
+    rows : slice
+        Position of the block in ``X``.
+    block : ndarray of shape (<= size, n_features)
+        C-ordered: a view of ``X`` when it is so in this precision (do not write), else one buffer
+        that the next step overwrites.
+    """
+    stop = len(X) if stop is None else stop
+    size = block_rows(X.shape[1]) if size is None else size
+    if X.dtype == dtype and X.flags.c_contiguous and X.flags.aligned:
+        for first in range(start, stop, size):
+            rows = slice(first, min(first + size, stop))
+            yield rows, X[rows]
+        return
+    buffer = np.empty((min(size, stop - start), X.shape[1]), dtype=dtype)
+    for first in range(start, stop, size):
+        rows = slice(first, min(first + size, stop))
+        block = buffer[: rows.stop - rows.start]
+        np.copyto(block, X[rows])
+        yield rows, block
+
+
+def row_ranges(n_rows: int, n_features: int) -> list[tuple[int, int]]:
+    """Contiguous ranges of rows, one for each thread that a pass over the rows pays for."""
+    workers = min(4, joblib.effective_n_jobs(-1)) if n_rows * n_features > 4_000_000 else 1
+    edges = np.linspace(0, n_rows, workers + 1).astype(int).tolist()
+    return list(pairwise(edges))
+
+
+def map_row_ranges(function: Callable[[int, int], T], n_rows: int, n_features: int) -> list[T]:
+    """Apply ``function(start, stop)`` to contiguous row ranges, on threads when it pays.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the first and one past the last row of a range; must release the GIL in its work.
+    n_rows, n_features : int
+        Shape of the data.
+
+    Returns
+    -------
+    list
+        One result per range, in row order.
+    """
+    ranges = row_ranges(n_rows, n_features)
+    if len(ranges) == 1:
+        return [function(0, n_rows)]
+    with ThreadPoolExecutor(len(ranges)) as pool:
+        return list(pool.map(function, *zip(*ranges, strict=True)))
+
+
+class _SingleBlasThread:
+    """Limits BLAS to one thread while any solve runs, on any thread of this process.
+
+    The limit is global: overlapping limits would restore one another's.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users = threading.Lock(), 0
+        # Looking for the libraries takes longer than a pass over the rows: once is enough.
+        self._controller = ThreadpoolController()
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._limit = self._controller.limit(limits=1, user_api="blas")
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.restore_original_limits()
+
+
+SINGLE_BLAS_THREAD = _SingleBlasThread()

@@ -1,0 +1,109 @@
+"""Projection of rows onto the admissible ball: each row by itself, 1-Lipschitz."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .passes import row_blocks
+
+#: Entries are clipped to this size, a 1-Lipschitz map of each row that keeps squares finite.
+LARGEST_ENTRY = 1e140
+
+
+def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.float64] | None:
+    """Factors that project float64 rows onto the ball of radius ``norm_bound``.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features), float64
+        Rows with entries clipped by :func:`clip_entries`; the caller has no need to know
+        beforehand that they are finite.
+    norm_bound : float
+        Radius of the ball.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,) or None
+        ``min(1, norm_bound / norm)`` for each row; None when every row lies inside.
+
+    Raises
+    ------
+    FloatingPointError
+        If a row holds NaN or infinity.
+    """
+    # A NumPy scalar of few bits would square to something else.
+    norm_bound = float(norm_bound)
+    with np.errstate(all="ignore"):
+        squares = np.vecdot(rows, rows)
+        inside = squares <= norm_bound * norm_bound
+        if inside.all():
+            return None
+        if not np.isfinite(squares).all():
+            raise FloatingPointError("rows hold NaN or infinity.")
+        return np.where(inside, 1.0, norm_bound / np.sqrt(np.where(inside, 1.0, squares)))
+
+
+def clip_entries(X: NDArray[np.floating]) -> NDArray[np.floating]:
+    """``X`` itself, or a C-ordered copy with entries clipped to :data:`LARGEST_ENTRY`.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Rows; NaN and infinity are left for :func:`ball_factors` to find.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+    """
+    wide = X.dtype.itemsize > 8
+    if (X.dtype != np.float64 and not wide) or X.size == 0:
+        return X
+    with np.errstate(all="ignore"):
+        peak = max(X.max(), -X.min())
+        if LARGEST_ENTRY < peak < np.inf:
+            X = np.clip(np.ascontiguousarray(X), -LARGEST_ENTRY, LARGEST_ENTRY)
+        return X.astype(np.float64) if wide else X
+
+
+def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
+    """Project rows onto the ball of radius ``norm_bound`` (1-Lipschitz in the Euclidean norm).
+
+    Parameters
+    ----------
+    X : array-like of shape (n_rows, n_features)
+        Rows, floating point.
+    norm_bound : float
+        Radius of the ball, positive.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+        In C order, float32 or float64 (float32 for float16), whatever the rows hold. Rows outside
+        are scaled to norm ``norm_bound``, up to its rounding: declare a radius in these
+        coordinates. ``X`` itself where nothing has to change.
+
+    Raises
+    ------
+    ValueError
+        If a row holds NaN or infinity.
+    """
+    X = np.asarray(X)
+    if not np.issubdtype(X.dtype, np.floating):
+        X = X.astype(np.float64)
+    X = clip_entries(X)
+    X = np.ascontiguousarray(X, dtype=np.promote_types(X.dtype, np.float32))
+    projected = X
+    finite = True
+    for rows, block in row_blocks(X):
+        try:
+            factors = ball_factors(block, norm_bound)
+        except FloatingPointError:
+            finite = False
+            break
+        if factors is not None:
+            if projected is X:
+                projected = X.copy()
+            outside = factors < 1.0
+            projected[rows][outside] = block[outside] * factors[outside, None]
+    if not finite:
+        raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.")
+    return projected

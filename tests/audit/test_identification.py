@@ -1,0 +1,129 @@
+"""Identification: the posterior against a brute-force density, and decoding.
+
+Tests of randomness here reject correct code with probability below 1e-9 each.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, norm
+
+from sklearn_balldp.audit.identification import consistent_prior, decode, log_posterior
+
+SURE = 1 - 1e-10
+
+
+def success_interval(successes, trials, confidence=0.95):
+    return tuple(binomtest(int(successes), trials).proportion_ci(confidence, "exact"))
+
+
+def models_with_blocks(rng, m=5):
+    return rng.standard_normal((m, 3, 4)), np.array([[0.5], [1.0], [2.0]])
+
+
+@pytest.mark.parametrize("prior", [None, [0.5, 0.1, 0.1, 0.3, 0.0]])
+def test_posterior_is_that_of_the_densities(prior):
+    rng = np.random.default_rng(0)
+    models, sigma = models_with_blocks(rng)
+    released = models[[0, 3]] + sigma * rng.standard_normal((2, 3, 4))
+    weights = np.full(5, 0.2) if prior is None else np.array(prior)
+    for seen, logs in zip(released, log_posterior(released, models, sigma, prior), strict=True):
+        density = weights * norm.pdf(seen, models, np.broadcast_to(sigma, (3, 4))).prod(axis=(1, 2))
+        np.testing.assert_allclose(np.exp(logs), density / density.sum(), rtol=1e-10)
+    one = log_posterior(released[0], models, sigma, prior)
+    assert one.shape == (5,)
+    np.testing.assert_allclose(one, log_posterior(released, models, sigma, prior)[0])
+
+
+def test_posterior_with_large_common_parts():
+    """Models that nearly agree around a large common value: squares must not cancel."""
+    models = 1e6 + np.array([[0.0, 0.0], [1e-3, 0.0], [0.0, 2e-3]])
+    logs = log_posterior(models[1], models, 1e-3)
+    squares = np.array([1.0, 0.0, 5.0])
+    expected = np.exp(-squares / 2) / np.exp(-squares / 2).sum()
+    np.testing.assert_allclose(np.exp(logs), expected, rtol=1e-6)
+
+
+def test_parameters_without_noise_identify():
+    rng = np.random.default_rng(0)
+    models, _ = models_with_blocks(rng)
+    models[1, 0] = models[0, 0]
+    sigma = np.array([[0.0], [1.0], [1.0]])
+    logs = log_posterior(models[0] + sigma * rng.standard_normal((3, 4)), models, sigma)
+    assert np.isneginf(logs[2:]).all()
+    assert np.isfinite(logs[:2]).all()
+    assert np.exp(logs).sum() == pytest.approx(1)
+    with pytest.raises(ValueError, match="no candidate explains"):
+        log_posterior(models[0] + 1.0, models, sigma)
+
+
+def test_public_counts_rule_out_labels():
+    weights = consistent_prior([0.1, 0.2, 0.3, 0.4], [0, 1, 1, 2], [0, 0, 1, 2], [2, 2, 1])
+    np.testing.assert_allclose(weights, [0, 0.4, 0.6, 0])
+    with pytest.raises(ValueError, match="completes the public class counts"):
+        consistent_prior(None, [0, 2], [0, 0, 1, 2], [2, 2, 1])
+    for counts in ([2, 1, 1], [3, 2, 1], [1, 3, 1], [2, 2]):
+        with pytest.raises(ValueError, match="exactly one record more"):
+            consistent_prior(None, [0, 1], [0, 0, 1, 2], counts)
+    mixed = log_posterior(np.zeros(2), np.eye(4, 2), 1.0, weights)
+    assert np.isneginf(mixed[[0, 3]]).all()
+
+
+def test_decoder_takes_the_most_mass_within_eta():
+    line = np.abs(np.subtract.outer([0.0, 1.0, 2.0, 9.0], [0.0, 1.0, 2.0, 9.0]))
+    logs = np.log([0.28, 0.1, 0.28, 0.34])
+    assert decode(logs) == 3
+    assert decode(logs, line, 0.0) == 3
+    assert decode(logs, line, 1.0) == 1
+    assert decode(np.stack([logs, logs[::-1]]), line, 0.5).tolist() == [3, 0]
+    # No other rule catches more mass.
+    for eta in (0.5, 1.0, 7.0, 9.0):
+        best = max(np.exp(logs)[line[a] <= eta].sum() for a in range(4))
+        chosen = decode(logs, line, eta)
+        assert np.exp(logs)[line[chosen] <= eta].sum() == pytest.approx(best)
+
+
+def test_map_beats_other_rules_with_priors_and_blocks():
+    """Nearest model, unweighted distance and a forgotten prior all do worse."""
+    rng = np.random.default_rng(0)
+    models, sigma = models_with_blocks(rng)
+    models *= 0.5
+    prior = np.array([0.6, 0.1, 0.1, 0.1, 0.1])
+    n = 40_000
+    truth = rng.choice(5, size=n, p=prior)
+    released = models[truth] + sigma * rng.standard_normal((n, 3, 4))
+    rules = {
+        "map": decode(log_posterior(released, models, sigma, prior)),
+        "no prior": decode(log_posterior(released, models, sigma)),
+        "unweighted": decode(log_posterior(released, models, 1.0, prior)),
+    }
+    hits = {name: np.count_nonzero(guess == truth) for name, guess in rules.items()}
+    low, _ = success_interval(hits["map"], n, SURE)
+    for name in ("no prior", "unweighted"):
+        assert low > success_interval(hits[name], n, SURE)[1]
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: log_posterior(np.zeros(3), np.eye(2), 1.0), "released"),
+        (lambda: log_posterior(np.zeros(2), np.eye(2), -1.0), "sigma"),
+        (lambda: log_posterior(np.zeros(2), np.eye(2), 1.0, [1.0, 1.0]), "prior"),
+        (lambda: decode(np.zeros(3), None, -1.0), "eta"),
+        (lambda: decode(np.zeros(3), np.eye(2), 1.0), "distances"),
+    ],
+)
+def test_errors(call, match):
+    with pytest.raises(ValueError, match=match):
+        call()
+
+
+def test_order_of_candidates_does_not_matter():
+    rng = np.random.default_rng(0)
+    models, sigma = models_with_blocks(rng)
+    released = models[2] + sigma * rng.standard_normal((3, 4))
+    logs = log_posterior(released, models, sigma)
+    for order in itertools.islice(itertools.permutations(range(5)), 10):
+        order = list(order)
+        np.testing.assert_allclose(log_posterior(released, models[order], sigma), logs[order])

@@ -1,0 +1,58 @@
+"""Metric moduli, radii and the domain of the rows."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from sklearn_balldp.adjacency import METRICS, Domain, euclidean_radius, full_radius
+
+CDIST = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_modulus_is_never_exceeded_and_is_attained(metric):
+    rng = np.random.default_rng(1)
+    d, radius = 5, 0.2
+    bound = euclidean_radius(radius, metric, norm_bound=1.0, n_features=d)
+    steps = rng.standard_normal((20_000, d)) * rng.choice([0.0, 1.0, 1e3], size=(20_000, d))
+    steps = np.vstack([steps, np.ones(d), np.eye(d)])
+    steps = steps[np.any(steps != 0, axis=1)]
+    steps *= radius / cdist(steps, np.zeros((1, d)), CDIST[metric])
+    lengths = np.linalg.norm(steps, axis=1)
+    assert lengths.max() <= bound * (1 + 1e-12)
+    assert lengths.max() >= bound * (1 - 1e-12)
+
+
+def test_radius_is_capped_at_the_diameter():
+    for metric in METRICS:
+        assert euclidean_radius(1e3, metric, norm_bound=1.5, n_features=4) == 3.0
+        assert euclidean_radius(None, metric, norm_bound=1.5, n_features=4) == 3.0
+    assert full_radius(1.5) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("radius", "metric", "name"), [(-1, "euclidean", "radius"), (0, "chebyshev", "radius"),
+                                   (math.nan, "euclidean", "radius"), (1, "cosine", "metric")]
+)  # fmt: skip
+def test_bad_radius(radius, metric, name):
+    with pytest.raises(ValueError, match=name):
+        euclidean_radius(radius, metric, norm_bound=1.0, n_features=3)
+
+
+def test_domain():
+    """Its geometry by hand, and the allowance for rounding, once and for all."""
+    domain = Domain(2.0, 0.5, 1.5)
+    assert domain.augmented == pytest.approx(2.5)
+    assert domain.shortening == pytest.approx(4 - 1.5**2)
+    assert Domain(2.0, 3.0).shortening == 4.0
+    assert Domain(2.0, 9.0).radius == 4.0
+    assert domain.at(1.0) == Domain(2.0, 1.0, 1.5)
+    rounded = Domain.of_rounded_rows(2.0, 0.5, 1.5)
+    assert rounded.norm_bound == 2.0 * (1 + 1e-6)
+    assert rounded.radius == 0.5 * (1 + 1e-6)
+    assert rounded.constant == 1.5
+    # A small radius is not lost in B^2.
+    assert Domain(1.0, 1e-20).shortening == pytest.approx(2e-20)
+    assert Domain(np.float16(1.0), np.float32(0.3)).norm_bound.__class__ is float
