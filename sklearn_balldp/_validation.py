@@ -78,29 +78,6 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
 
     Finiteness of rows is left to the pass that computes their norms.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Whose number and names of features are set, or checked.
-    X : array-like of shape (n_rows, n_features)
-        Rows.
-    y : array-like of shape (n_rows,), optional
-        Labels; scikit-learn's word for none by default.
-    reset : bool, default=True
-        Set what is known of the features instead of checking it.
-
-    Returns
-    -------
-    X : ndarray of shape (n_rows, n_features)
-        float16, float32 or float64.
-    y : ndarray of shape (n_rows,)
-        Labels, where they were given.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As scikit-learn does, in words of its own where that would quote a cell.
     """
     if getattr(X, "dtype", None) == np.longdouble:
         # Finite numbers beyond float64 are clipped, as all huge ones are before their projection.

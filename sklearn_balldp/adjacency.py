@@ -13,39 +13,16 @@ _ROUNDING = 1e-6
 
 
 def full_radius(norm_bound: float) -> float:
-    """Euclidean diameter of the admissible ball, at which every feature substitution is adjacent.
+    """Euclidean diameter of the ball of rows: every feature substitution is within it.
 
-    Parameters
-    ----------
-    norm_bound : float
-        Radius B of the admissible ball of rows.
-
-    Returns
-    -------
-    float
-        ``2 * norm_bound``. The guarantee at this radius keeps labels and class counts public; it
-        is standard (bounded) differential privacy only when labels are protected as well.
+    The guarantee at this radius keeps labels and class counts public; it is standard (bounded)
+    differential privacy only when labels are protected as well.
     """
     return 2.0 * float(norm_bound)
 
 
 def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
-    """Smallest radius in ``metric`` whose ball covers every substitution of admissible rows.
-
-    Parameters
-    ----------
-    metric : {"euclidean", "manhattan", "chebyshev"}
-        Metric of the radius.
-    norm_bound : float
-        Euclidean radius B of the admissible ball of rows.
-    n_features : int
-        Number of features d.
-
-    Returns
-    -------
-    float
-        2B, or 2B times the square root of d ("manhattan").
-    """
+    """Smallest radius in ``metric`` that covers every substitution of rows in the ball."""
     factor = {"euclidean": 1.0, "manhattan": math.sqrt(n_features), "chebyshev": 1.0}[metric]
     return factor * full_radius(norm_bound)
 
@@ -53,29 +30,10 @@ def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
 def euclidean_radius(
     radius: float | None, metric: str, *, norm_bound: float, n_features: int
 ) -> float:
-    """Largest Euclidean distance between two admissible rows within ``radius`` in ``metric``.
+    """Largest Euclidean distance between two rows of the ball within ``radius`` in ``metric``.
 
-    Parameters
-    ----------
-    radius : float or None
-        Radius in the units of ``metric``; None for the full radius.
-    metric : {"euclidean", "manhattan", "chebyshev"}
-        Distance between rows of equal label.
-    norm_bound : float
-        Radius B of the admissible ball of rows.
-    n_features : int
-        Number of columns d.
-
-    Returns
-    -------
-    float
-        ``radius`` (euclidean, manhattan) or ``sqrt(d) * radius`` (chebyshev), at most
-        ``2 * norm_bound``.
-
-    Raises
-    ------
-    ValueError
-        If the metric is unknown or the radius is not positive.
+    None is the full radius. The Manhattan distance is never below the Euclidean one, Chebyshev's
+    not below it over the square root of d.
     """
     if metric not in METRICS:
         raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}.")

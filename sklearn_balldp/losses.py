@@ -269,13 +269,7 @@ LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, Softmax,
 
 
 def make_loss(name: str, n_classes: int) -> Loss:
-    """The loss of this name for this many classes.
-
-    Raises
-    ------
-    ValueError
-        If there is no such loss.
-    """
+    """The loss of this name for this many classes."""
     if name not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}; got {name!r}.")
     return LOSSES[name](n_classes)

@@ -195,34 +195,6 @@ def private_quantile(
     distance. A candidate o on a public grid has score :math:`-|\#\{d < o\} - q m|`, m the number of
     pairs. Classes are disjoint, so their maximum costs no more than one of them.
 
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features)
-        Private rows, inside the ball of radius ``norm_bound``.
-    y : array-like of shape (n_samples,)
-        Their labels, public.
-    quantile : float, default=0.5
-        Quantile, between 0 and 1.
-    epsilon : float
-        Pure differential privacy of the result for every feature substitution, labels public.
-    norm_bound : float, default=1.0
-        Radius of the ball: it bounds the distances.
-    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        Distance between rows.
-    random_state : None, int, Generator or RandomState, default=None
-        None draws exactly, from operating-system entropy. A seed makes the radius reproducible,
-        and therefore not private.
-
-    Returns
-    -------
-    float
-        Radius on the public grid.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid, or no class has two rows.
-
     References
     ----------
     Smith (2011), "Privacy-preserving statistical estimation with optimal convergence rates" (the
@@ -527,28 +499,7 @@ def choose_radius(
     norm_bound: float,
     labels: str,
 ) -> ChosenRadius:
-    """Resolve the ``radius`` parameter of a head.
-
-    Parameters
-    ----------
-    radius : float, None, RadiusPolicy or FrozenEstimator of a fitted one
-        The parameter.
-    rows, public : callable
-        Give the validated private rows, and the validated public ones or None, with labels.
-    metric, norm_bound
-        The head's.
-    labels : {"public", "protected"}
-        Whether labels are public.
-
-    Returns
-    -------
-    ChosenRadius
-
-    Raises
-    ------
-    ValueError
-        If rows are missing, or a policy contradicts the head.
-    """
+    """Resolve the ``radius`` parameter of a head."""
     frozen = isinstance(radius, FrozenEstimator)
     policy = radius.estimator if frozen else radius
     if not isinstance(policy, RadiusPolicy):

@@ -379,22 +379,7 @@ class CountedMixin:
 
 @contextlib.contextmanager
 def charged(record: Record) -> Iterator[None]:
-    """Count a release with every accountant before it is made; take it back if it fails.
-
-    Parameters
-    ----------
-    record : Release or Spent
-        What is about to be released; public numbers alone.
-
-    Raises
-    ------
-    BudgetExceededError
-        If it would exceed a limit; then no accountant counts it.
-    ValueError
-        If it shares no adjacency with what was counted before.
-    RuntimeError
-        If an accountant ended meanwhile, or its ledger is gone.
-    """
+    """Count a release with every accountant before it is made; take it back if it fails."""
     with contextlib.ExitStack() as undo:
         for ticket in tickets():
             ledger = Ledger(ticket.path)

@@ -89,29 +89,6 @@ def touching_one_record(
 
     Its folds being disjoint, a private record is trained on in all fits but one a candidate, and
     scored in one fold a candidate.
-
-    Parameters
-    ----------
-    search : fitted GridSearchCV or RandomizedSearchCV
-        The search that made all the fits.
-    records : list of Release or Spent
-        What an accountant counted.
-    radius : float or None
-        Common radius.
-    n_samples : int, optional
-        Number of records searched on; that of the refit by default.
-
-    Returns
-    -------
-    list of Release or Spent
-        Without the least costly fit of each candidate (of all of them, where their records do not
-        tell whose they are), and all but the costliest score of each.
-
-    Raises
-    ------
-    ValueError
-        If the search is not fitted, its splits may overlap or follow protected labels, or it did
-        not make these fits.
     """
     if not hasattr(search, "cv_results_") or not hasattr(search, "n_splits_"):
         raise ValueError("search must be a fitted GridSearchCV or RandomizedSearchCV.")

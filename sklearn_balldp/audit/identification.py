@@ -32,28 +32,6 @@ def log_posterior(
 
     :math:`\log \pi_i - \frac12 \|(\tilde\theta - \theta_i) / \sigma\|^2`, normalised. A parameter
     without noise identifies: candidates that miss it have posterior 0.
-
-    Parameters
-    ----------
-    released : array-like of shape (..., \*model_shape)
-        Released parameters; leading axes are independent releases.
-    models : array-like of shape (n_candidates, \*model_shape)
-        Noiseless parameters that each candidate would give.
-    sigma : array-like
-        Noise scale, broadcast against one model (block noise: ``sigma[:, None]``).
-    prior : array-like of shape (n_candidates,), optional
-        Prior; uniform by default.
-
-    Returns
-    -------
-    ndarray of shape (..., n_candidates)
-        Log-posterior; minus infinity for impossible candidates.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not match, a scale is negative, the prior is not one, or no candidate
-        explains the parameters without noise.
     """
     table = np.asarray(models, dtype=np.float64)
     seen = np.asarray(released, dtype=np.float64)
@@ -92,29 +70,7 @@ def log_posterior(
 def consistent_prior(
     prior: ArrayLike | None, codes: ArrayLike, known_codes: ArrayLike, class_counts: ArrayLike
 ) -> Array:
-    """Prior restricted to the candidates that complete the public class counts.
-
-    Parameters
-    ----------
-    prior : array-like of shape (n_candidates,) or None
-        Prior; None is uniform.
-    codes : array-like of shape (n_candidates,)
-        Class codes of the candidates.
-    known_codes : array-like of shape (n_samples - 1,)
-        Class codes of the known records.
-    class_counts : array-like of shape (n_classes,)
-        Public counts of all records.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates,)
-        Zero where a candidate contradicts the counts, normalised elsewhere.
-
-    Raises
-    ------
-    ValueError
-        If the counts are not those of one more record, or no candidate is consistent.
-    """
+    """Prior restricted to the candidates that complete the public class counts."""
     labels = np.asarray(codes, dtype=np.intp)
     weights = check_prior(prior, len(labels))
     counts = np.asarray(class_counts)
@@ -131,27 +87,7 @@ def consistent_prior(
 def decode(
     log_posteriors: ArrayLike, distances: ArrayLike | None = None, eta: float = 0.0
 ) -> NDArray[np.intp]:
-    """Best guess among the candidates: the one with most posterior mass within ``eta``.
-
-    Parameters
-    ----------
-    log_posteriors : array-like of shape (..., n_candidates)
-        From :func:`log_posterior`.
-    distances : array-like of shape (n_candidates, n_candidates), optional
-        Distances between candidates; needed for ``eta > 0``.
-    eta : float, default=0.0
-        A guess within this distance of the truth succeeds; 0 is exact identification (MAP).
-
-    Returns
-    -------
-    ndarray of shape (...)
-        Position of the guess; the first one on ties.
-
-    Raises
-    ------
-    ValueError
-        If ``eta`` is negative, or distances are missing or of another shape.
-    """
+    """Best guess among the candidates: the one with most posterior mass within ``eta``."""
     logs = np.asarray(log_posteriors, dtype=np.float64)
     if not eta >= 0.0:
         raise ValueError(f"eta must be non-negative, got {eta!r}.")

@@ -137,36 +137,6 @@ def invert_noisy_ridge(
 
     :math:`W_y = \frac{A_y}{2} \tilde\mu_y - S_y^- = z + N(0, (A_y \sigma_y / 2)^2 I)` with
     :math:`A_y = 2 (n_y^- + 1) + \alpha n`.
-
-    Parameters
-    ----------
-    prototypes : array-like of shape (n_classes, n_features)
-        Released prototypes.
-    known_sums : array-like of shape (n_classes, n_features)
-        Class sums of the known records.
-    known_counts : array-like of shape (n_classes,)
-        Their class counts.
-    sigma : float or array-like of shape (n_classes,)
-        Noise scale of each prototype, positive at the class in question.
-    alpha : float
-        Regularisation strength of the fit.
-    code : int, optional
-        Class of the hidden record; by default the class whose prototype moved most in units of
-        its noise, which is a guess.
-
-    Returns
-    -------
-    row : ndarray of shape (n_features,)
-        Estimate.
-    scale : float
-        Standard deviation of each coordinate of its error (given the class).
-    code : int
-        Class.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not match.
     """
     released, sums, before, ridge = _ridge_without(prototypes, known_sums, known_counts, alpha)
     scales = np.broadcast_to(np.asarray(sigma, dtype=np.float64), released.shape[:1])

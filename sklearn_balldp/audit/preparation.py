@@ -68,23 +68,7 @@ def prepare(
     holdout: float,
     rng: np.random.Generator,
 ) -> Prepared:
-    """Fit the estimator, unless it is frozen, and gather what its audit needs.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Head, Pipeline or either frozen.
-    X, y, X_public, y_public
-        As :meth:`.ReconstructionAuditor.fit` takes them.
-    holdout : float
-        Share of the rows kept for candidates where there are no public ones.
-    rng : Generator
-        Draws them.
-
-    Returns
-    -------
-    Prepared
-    """
+    """Fit the estimator, unless it is frozen, and gather what its audit needs."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
     y = column_or_1d(y, warn=True)

@@ -95,19 +95,7 @@ class TooFewCandidates(ValueError):
 
 
 def distances(rows: Rows, others: Rows, metric: str) -> Rows:
-    """Distances between two sets of rows, in a metric of the package.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_features)
-    others : ndarray of shape (n_others, n_features)
-    metric : {"euclidean", "manhattan", "chebyshev"}
-        Distance between rows.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_others)
-    """
+    """Distances between two sets of rows, in a metric of the package."""
     return cdist(rows, others, SCIPY_NAMES[metric])
 
 
@@ -122,40 +110,7 @@ def candidates_in_ball(
     n_candidates: int = 10,
     any_label: bool = False,
 ) -> tuple[NDArray[np.intp], Rows]:
-    """Distinct rows of the pool that may stand in for the anchor.
-
-    Parameters
-    ----------
-    pool : ndarray of shape (n_pool, n_features)
-        Rows inside the admissible ball that were not trained on, without :func:`duplicates`.
-    pool_codes : ndarray of shape (n_pool,)
-        Their class codes.
-    anchor : ndarray of shape (n_features,)
-        Anchor, inside the admissible ball.
-    code : int
-        Its class.
-    radius : float
-        Largest distance from the anchor.
-    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        Distance between rows.
-    n_candidates : int, default=10
-        Least number of candidates.
-    any_label : bool, default=False
-        Whether rows of other classes qualify, at any distance (label-protecting adjacency).
-
-    Returns
-    -------
-    positions : ndarray
-        Positions in the pool, increasing; none equal to the anchor.
-    distance : ndarray
-        Their distances from the anchor.
-
-    Raises
-    ------
-    TooFewCandidates
-        If there are fewer than ``n_candidates``; the message says how many there were and what
-        radius would do.
-    """
+    """Distinct rows of the pool that may stand in for the anchor."""
     same = pool_codes == code
     whole = any_label or bool(same.all())
     positions = np.arange(len(pool)) if whole else np.flatnonzero(same)
@@ -195,18 +150,7 @@ def _up(radius: float) -> str:
 
 
 def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
-    """Which records repeat an earlier one, up to the rounding of their projection.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_features)
-    codes : ndarray of shape (n_rows,)
-        Their class codes: equal rows of different classes are different records.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-    """
+    """Which records repeat an earlier one, up to the rounding of their projection."""
     repeated = np.ones(len(rows), dtype=bool)
     exact = {(code, row.tobytes()): i for i, (code, row)
              in reversed(list(enumerate(zip(codes.tolist(), rows, strict=True))))}  # fmt: skip
@@ -246,33 +190,6 @@ def select(
 ) -> NDArray[np.intp]:
     """Choose candidates among the rows of a ball.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_features)
-        Distinct rows in the ball, at least ``n_candidates``.
-    distance : ndarray of shape (n_rows,)
-        Their distances from the anchor.
-    n_candidates : int
-        How many to choose.
-    strategy : {"farthest", "random", "nearest"}
-        "farthest": the first at random among the ``4 * n_candidates`` farthest from the anchor,
-        then always the row farthest from those chosen (the paper's, the easiest to tell apart).
-        "random": uniformly. "nearest": the nearest to the anchor (the hardest).
-    random_state : Generator
-        Draws the random choices.
-    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        Distance between rows.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates,)
-        Distinct positions in ``rows``.
-
-    Raises
-    ------
-    ValueError
-        If the strategy is unknown.
-
     References
     ----------
     Margaryan & Gupta, the audit's farthest-point supports.
@@ -311,37 +228,6 @@ def draw_supports(
 
     Anchors with too few candidates are passed over: records far from all public ones are
     audited less.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Training rows.
-    codes : ndarray of shape (n_samples,)
-        Their class codes.
-    pool : Pool
-        Records that candidates are drawn from.
-    radius, metric, any_label
-        As for :func:`candidates_in_ball`.
-    anchors : ndarray
-        Positions of the training records that may be anchors.
-    n_supports : int
-        How many supports.
-    n_candidates, strategy
-        How many candidates in each, chosen how (:func:`select`).
-    random_state : Generator
-        Draws anchors and candidates.
-
-    Returns
-    -------
-    supports : list of Support
-    n_passed_over : int
-        Anchors that had too few candidates.
-
-    Raises
-    ------
-    TooFewCandidates
-        If too few anchors have enough candidates; the message says how many the others have and
-        what radius would do.
     """
     supports: list[Support] = []
     passed_over: list[TooFewCandidates] = []

@@ -134,26 +134,7 @@ class TranscriptTrials:
     def run(
         self, target: Positions, weights: Array, rng: np.random.Generator, mechanism: bool
     ) -> dict[str, Array]:
-        """Run the mechanism once for each hidden record, and attack every run.
-
-        Parameters
-        ----------
-        target : ndarray of shape (n_trials,)
-            Hidden candidates.
-        weights : ndarray of shape (n_candidates,)
-            Prior.
-        rng : Generator
-            Simulated noise.
-        mechanism : bool
-            Take noise from the head's own sampler instead.
-
-        Returns
-        -------
-        dict
-            "map", "last_iterate" and, with ``mechanism``, "replay": log-posteriors of shape
-            (n_trials, n_candidates). "distance": the largest over the trial's candidates, of
-            their transcripts from the anchor's in units of the noise.
-        """
+        """Run the mechanism once for each hidden record, and attack every run."""
         size = max(1, _RUN_VALUES // self._bound.step_values)
         with SINGLE_BLAS_THREAD:
             models = self.noiseless()

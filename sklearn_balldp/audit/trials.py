@@ -96,21 +96,7 @@ class SupportAudit:
 
 
 def audit_support(setting: Setting, support: Support, rng: np.random.Generator) -> SupportAudit:
-    """Solve the candidate models of one support, bound and attack them.
-
-    Parameters
-    ----------
-    setting : Setting
-        What all supports share.
-    support : Support
-        Candidates.
-    rng : Generator
-        Stream of the simulated noise; never the one of a release.
-
-    Returns
-    -------
-    SupportAudit
-    """
+    """Solve the candidate models of one support, bound and attack them."""
     near = gaps = None
     if setting.eta > 0.0:
         gaps = distances(support.rows, support.rows, setting.head.release_.metric)

@@ -310,17 +310,6 @@ def default_learning_rate(bound: TranscriptBound, alpha: float) -> float:
     one stops before the model is fitted. With little noise the path is limited to
     :data:`LONGEST_PATH`. The regulariser limits the step size to what keeps it stable; without
     clipping so does the loss, on every dataset.
-
-    Parameters
-    ----------
-    bound : TranscriptBound
-        What every step promises, with the settings of the descent but for its step size.
-    alpha : float
-        Regularisation strength.
-
-    Returns
-    -------
-    float
     """
     norm_bound, descent = bound.norm_bound, bound.descent
     n_steps, momentum, clip = descent.n_steps, descent.momentum, descent.clip

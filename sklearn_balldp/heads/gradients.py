@@ -95,17 +95,7 @@ class MeanGradient:
         return max(1, 4 * BLOCK_VALUES // (_SUMMED * self.X.shape[1])) * _SUMMED
 
     def __call__(self, thetas: Array) -> Array:
-        """Mean gradients at several parameters, in one pass over the rows.
-
-        Parameters
-        ----------
-        thetas : ndarray of shape (n_parameters, n_scores, n_columns)
-            Parameters; values that the rows' precision holds (:meth:`representable`).
-
-        Returns
-        -------
-        ndarray of the shape of ``thetas``, float64
-        """
+        """Mean gradients at several parameters, in one pass over the rows."""
         n_features, n_columns = self.X.shape[1], thetas.shape[0] * thetas.shape[1]
         columns = thetas.reshape(n_columns, -1).astype(self.X.dtype)
         weights = np.ascontiguousarray(columns[:, :n_features].T)
@@ -156,16 +146,6 @@ class MeanGradient:
         clipping factors and stored rows likewise, and the sum of m gradients of norm M by
         :math:`m^2 u M`. float64 sums err by their number of terms times :math:`2^{-53} M`, and so
         does the division by the noise scale.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (n_scores, n_columns)
-            Parameters, public.
-
-        Returns
-        -------
-        float
-            Error of one record and of the sum of its block, over ``n_samples``.
         """
         n_samples, n_features = self.X.shape
         u = float(np.finfo(self.X.dtype).eps)

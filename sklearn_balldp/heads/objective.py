@@ -273,22 +273,6 @@ def gradient_rounding(
     Scores err by at most ``(d + 3) u norm row_norm``, which residuals pass on times their
     Lipschitz constant; summing n terms in blocks errs by at most ``(block + n / block) u`` times
     their size, and the projection factor of a row by ``d u``. Columns of scores add in quadrature.
-
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record.
-    n_samples, n_features, n_classes : int
-        Shape of the problem.
-    norm : float
-        Bound on the norm of one weight vector.
-    row_norm : float
-        Bound on the norm of an augmented row.
-
-    Returns
-    -------
-    float
-        Bound on the Euclidean norm of the error.
     """
     kind = make_loss(loss, n_classes)
     scores = (n_features + 3.0) * norm * row_norm * kind.curvature

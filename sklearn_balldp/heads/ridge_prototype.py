@@ -308,23 +308,6 @@ def gaussian_rule(
     shrunk by w = kA / (kA + d s^2), and the temperature is the within-class variance
     (k/d)(B^2 - G - A) plus the variance that the posterior of the means keeps.
     Every input is public or released, so the rule costs no privacy.
-
-    Parameters
-    ----------
-    prototypes : ndarray of shape (n_classes, n_features)
-        Noisy prototypes.
-    counts : ndarray of shape (n_classes,)
-        Public class counts; absent classes get probability zero.
-    sigma : ndarray of shape (n_classes,)
-        Noise scale of each prototype.
-    alpha, norm_bound : float
-        Public parameters of the fit.
-
-    Returns
-    -------
-    coef : ndarray of shape (n_classes, n_features)
-    intercept : ndarray of shape (n_classes,)
-        Scores ``X @ coef.T + intercept``; their softmax is the class probability.
     """
     present = counts > 0
     coef, intercept = np.zeros(prototypes.shape), np.full(len(counts), -np.inf)

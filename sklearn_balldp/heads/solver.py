@@ -56,22 +56,7 @@ class _Watched:
 
 
 def descent_steps(smoothness: float, alpha: float, first_value: float, tol: float) -> int:
-    """Accelerated steps that suffice on every dataset of the domain: a public number.
-
-    Parameters
-    ----------
-    smoothness, alpha : float
-        Lipschitz constant of the gradient, and strong convexity.
-    first_value : float
-        Objective at zero, the same for every dataset.
-    tol : float
-        Gradient norm to reach.
-
-    Returns
-    -------
-    int
-        Nesterov's rate ``sqrt(L / alpha) log(4 L F(0) / tol^2)``.
-    """
+    """Accelerated steps that suffice on every dataset of the domain: a public number."""
     # ||grad F||^2 <= 2 L (F - F*), and F - F* <= (1 - sqrt(alpha / L))^k 2 F(0).
     log = math.log(max(4.0 * smoothness * first_value / tol**2, 2.0))
     return math.ceil(math.sqrt(smoothness / alpha) * log) + 1
@@ -84,30 +69,7 @@ def minimise(
     start: Array | None = None,
     factor: Array | None = None,
 ) -> Array:
-    """Parameters whose computed gradient norm is at most ``tol``.
-
-    Parameters
-    ----------
-    objective : LinearObjective
-        What to minimise.
-    tol : float
-        Gradient norm, as computed in float64; public, fixed before the data are seen.
-    start : ndarray of shape ``objective.shape``, optional
-        Warm start, such as the minimiser of a neighbouring dataset; zero by default.
-    factor : ndarray, optional
-        Lower Cholesky factor of a model of the Hessian, such as :func:`hessian_factor`; a cheap
-        model is computed by default.
-
-    Returns
-    -------
-    ndarray of shape ``objective.shape``
-        Within ``tol / alpha`` of the exact minimiser, up to the rounding of the gradient.
-
-    Raises
-    ------
-    ConvergenceError
-        If ``tol`` is below what rounding allows; the message holds nothing about the data.
-    """
+    """Parameters whose computed gradient norm is at most ``tol``."""
     watched = _Watched(objective, tol)
     theta = np.zeros(objective.shape) if start is None else np.array(start, dtype=np.float64)
     if factor is None:
@@ -141,20 +103,7 @@ def _whitening(objective: Objective) -> Array | None:
 
 
 def hessian_factor(objective: LinearObjective, theta: Array) -> Array | None:
-    """Lower Cholesky factor of the Hessian at ``theta``, or of a cheap model of it.
-
-    Parameters
-    ----------
-    objective : LinearObjective
-        What is minimised.
-    theta : ndarray of shape ``objective.shape``
-        Its minimiser.
-
-    Returns
-    -------
-    ndarray or None
-        Exact for one score column; shared by all columns otherwise; None for very many features.
-    """
+    """Lower Cholesky factor of the Hessian at ``theta``, or of a cheap model of it."""
     n_columns, dimension = objective.shape
     if n_columns > 1 or dimension > _LARGEST_PRECONDITIONER:
         return _whitening(objective)

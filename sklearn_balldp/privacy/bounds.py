@@ -118,13 +118,7 @@ class Bound(ABC):
 
 
 def bound_from_dict(record: Mapping[str, Any]) -> Bound:
-    """Rebuild a bound from :meth:`Bound.to_dict`.
-
-    Raises
-    ------
-    ValueError
-        If its kind is not known here.
-    """
+    """Rebuild a bound from :meth:`Bound.to_dict`."""
     values = dict(record)
     kind = values.pop("type", None)
     if kind not in _KINDS:
@@ -339,33 +333,14 @@ class MinimizerBound(ParameterBound):
         return Domain.of_rounded_rows(self.norm_bound, radius, float(self.fit_intercept))
 
     def gap(self, radius: float, labels: str | None = None) -> float:
-        """Gradient gap at a Euclidean radius, with the allowance for rounded rows.
-
-        Parameters
-        ----------
-        radius : float
-            Euclidean radius.
-        labels : {"public", "protected"}, optional
-            Whether label changes count; as released by default.
-
-        Returns
-        -------
-        float
-            G, as :func:`.gradient_gap` bounds it.
-        """
+        """Gradient gap at a Euclidean radius, with the allowance for rounded rows."""
         labels = labels or self.labels
         return gap_over_minimisers(
             self.kind, self.domain(radius), self.alpha, method=self.method, labels=labels
         )
 
     def norm(self) -> float:
-        """Largest norm of one problem's weights before noise.
-
-        Returns
-        -------
-        float
-            R, as :func:`.minimizer_norm_bound` bounds it.
-        """
+        """Largest norm of one problem's weights before noise."""
         return minimizer_norm_bound(
             self.loss,
             alpha=self.alpha,
@@ -478,24 +453,7 @@ class TranscriptBound(Bound):
         rounding: float = 0.0,
         labels: str | None = None,
     ) -> float:
-        """L2 sensitivity of one step at a Euclidean radius.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (n_scores, n_columns)
-            Iterate that the gradient is taken at.
-        radius : float
-            Euclidean radius.
-        rounding : float, default=0.0
-            Bound on the error of a computed mean gradient.
-        labels : {"public", "protected"}, optional
-            Whether label changes count; as released by default.
-
-        Returns
-        -------
-        float
-            Largest move of the mean gradient, with its rounding.
-        """
+        """L2 sensitivity of one step at a Euclidean radius."""
         gap = gap_at(
             self.kind,
             theta,
@@ -509,16 +467,6 @@ class TranscriptBound(Bound):
         """Sensitivity over noise scale that each step may spend of a total mu.
 
         The rounding to the sampler's grid is taken off, so that it may come on top.
-
-        Parameters
-        ----------
-        mu : float
-            Gaussian differential privacy of the transcript.
-
-        Returns
-        -------
-        float
-            The step's own share.
         """
         share = mu / math.sqrt(self.descent.n_steps) * (1.0 - 1e-12)
         return share - 2.0 * grid_slack(self.step_values)
@@ -527,20 +475,6 @@ class TranscriptBound(Bound):
         """Sensitivity at the first promised radius, and noise scale, of the step at ``theta``.
 
         The noise scale is the largest that a promise asks for.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (n_scores, n_columns)
-            Iterate that the gradient is taken at.
-        rounding : float, default=0.0
-            Bound on the error of a computed mean gradient.
-
-        Returns
-        -------
-        sensitivity : float
-            How far one substitution moves the mean gradient, at most.
-        sigma : float
-            Standard deviation of the noise on it.
         """
         moved = [self.sensitivity(theta, radius, rounding) for radius, _ in self.promises]
         scales = [
@@ -550,20 +484,7 @@ class TranscriptBound(Bound):
         return moved[0], max(scales)
 
     def limits(self, radius: float, labels: str | None = None) -> GapLimits:
-        """Gaps at a Euclidean radius over all iterates.
-
-        Parameters
-        ----------
-        radius : float
-            Euclidean radius.
-        labels : {"public", "protected"}, optional
-            Whether label changes count; as released by default.
-
-        Returns
-        -------
-        GapLimits
-            Bounds from below and from above.
-        """
+        """Gaps at a Euclidean radius over all iterates."""
         return limits_over_iterates(
             self.kind,
             self.n_features,
@@ -573,20 +494,7 @@ class TranscriptBound(Bound):
         )
 
     def mu(self, radius: float, labels: str | None = None) -> float:
-        """Mu of the transcript at a Euclidean radius, known before the first step.
-
-        Parameters
-        ----------
-        radius : float
-            Euclidean radius.
-        labels : {"public", "protected"}, optional
-            Whether label changes count; as released by default.
-
-        Returns
-        -------
-        float
-            The least of what the promises give.
-        """
+        """Mu of the transcript at a Euclidean radius, known before the first step."""
         labels = labels or self.labels
         most = self.limits(radius, labels).most
         found = []

@@ -46,20 +46,7 @@ _PROPOSALS = 2.1
 
 
 def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float64]:
-    """Standard normal deviates, each moved to the middle of its cell of the grid.
-
-    Parameters
-    ----------
-    size : int
-        Number of deviates.
-    entropy : callable, default=os.urandom
-        Takes a number of bytes and returns that many random ones.
-
-    Returns
-    -------
-    ndarray of shape (size,)
-        Odd multiples of ``2**(GRID_EXPONENT - 1)``.
-    """
+    """Standard normal deviates, each moved to the middle of its cell of the grid."""
     deviates = np.empty(size)
     filled = 0
     while filled < size:
@@ -94,23 +81,7 @@ def _proposals(n_proposals: int, entropy: Entropy) -> NDArray[np.float64]:
 
 
 def accepts(k: int, fraction: int, uniform: int, bits: int, entropy: Entropy = os.urandom) -> bool:
-    r"""Whether a uniform real lies below p(k, x), for a uniform real x: the exact decision.
-
-    Parameters
-    ----------
-    k : int
-        Whole part of the proposal.
-    fraction, uniform : int
-        First ``bits`` bits of x and of the uniform it is compared with.
-    bits : int
-        How many bits of both are known; more are drawn until the decision is certain.
-    entropy : callable, default=os.urandom
-        Source of further bits.
-
-    Returns
-    -------
-    bool
-    """
+    r"""Whether a uniform real lies below p(k, x), for a uniform real x: the exact decision."""
     while True:
         context = Context(
             prec=bits // 3 + 40, rounding=ROUND_HALF_EVEN, Emin=-(10**8), Emax=10**8, traps=[]

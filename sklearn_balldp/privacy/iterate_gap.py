@@ -111,23 +111,6 @@ def clipped_gap(clip: float, domain: Domain, *, versine: float, least: float = 0
     :math:`s^2 \|x\|^2 + s'^2 \|x'\|^2 - s s' k (\|x\|^2 + \|x'\|^2 - \|x - x'\|^2)`:
     convex in (s, s') and linear in k, so largest at corners of [least, clip]^2 and at k = 1 or
     its least.
-
-    Parameters
-    ----------
-    clip : float
-        Norm C that residuals are clipped to.
-    domain : Domain
-        Rows and radius.
-    versine : float
-        1 - k at its largest, for the residuals of two records of equal label; at most 1. The
-        cosine itself would lose small angles to rounding.
-    least : float, default=0.0
-        Least norm of a residual before clipping.
-
-    Returns
-    -------
-    float
-        Upper bound on the distance of the two gradients.
     """
     square, shorter = domain.augmented**2, domain.augmented**2 - domain.shortening
     least = min(least, clip)
@@ -482,28 +465,6 @@ def gap_limits(
     equal labels smaller than r times the least residual of the worst label: 1/2 (logistic),
     :math:`\sqrt{1 - 1/K}` (softmax), 2 (squared hinge), given a feature more than the weights
     span.
-
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        As in :func:`iterate_gap`, and so are the others but the shape.
-    radius : float
-        Euclidean radius of the substitutions.
-    n_scores, n_features : int
-        Shape of the parameters.
-    norm_bound : float
-        Radius B of the admissible ball of rows.
-    constant : float
-        Last feature of every row (0 without an intercept).
-    clip : float or None
-        Norm that residuals are clipped to.
-    label_change : bool
-        Whether pairs with different labels are adjacent too.
-
-    Returns
-    -------
-    GapLimits
-        Bounds from below and from above.
     """
     kind = make_loss(loss, max(2, n_scores))
     labels = "protected" if label_change else "public"

@@ -30,17 +30,8 @@ _AHEAD = 2**14
 def grid_slack(n_values: int) -> float:
     """Addition to mu for rounding ``n_values`` values to the sampler's grid.
 
-    Parameters
-    ----------
-    n_values : int
-        Number of released values.
-
-    Returns
-    -------
-    float
-        ``2 sqrt(n_values) 2**-40`` in units of the noise scale, twice what rounding needs: it moves
-        each of two neighbouring values by half a grid step. The division by the noise scale, which
-        rounds to ``2**-53`` of the value, is part of the sensitivity.
+    Twice what rounding needs: it moves each of two neighbouring values by half a grid step. The
+    division by the noise scale, which rounds to ``2**-53`` of the value, is in the sensitivity.
     """
     return 2.0 * math.sqrt(n_values) * 2.0**GRID_EXPONENT
 
@@ -48,13 +39,7 @@ def grid_slack(n_values: int) -> float:
 def check_random_state(
     random_state: RandomState,
 ) -> np.random.Generator | np.random.RandomState | None:
-    """Validate ``random_state`` and turn a seed into a NumPy generator.
-
-    Raises
-    ------
-    ValueError
-        If it is not None, an int, a Generator or a RandomState.
-    """
+    """None, or a NumPy generator; a ValueError for anything that is no ``random_state``."""
     if random_state is None or isinstance(
         random_state, (np.random.Generator, np.random.RandomState)
     ):

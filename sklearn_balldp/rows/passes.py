@@ -34,24 +34,8 @@ def row_blocks(
     Blocks are in C order whatever the layout of ``X``: sums along a row err alike in every layout,
     so that no other row can decide, by way of the layout, what is computed from this one.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-        float16, float32 or float64 rows.
-    start, stop : int
-        Range of rows; the whole array by default.
-    size : int, optional
-        Rows per block; :func:`block_rows` by default.
-    dtype : dtype, default=float64
-        Precision of the blocks.
-
-    Yields
-    ------
-    rows : slice
-        Position of the block in ``X``.
-    block : ndarray of shape (<= size, n_features)
-        C-ordered: a view of ``X`` when it is so in this precision (do not write), else one buffer
-        that the next step overwrites.
+    A block is a view of ``X`` where that is in C order and of this precision (do not write), else a
+    buffer that the next step overwrites.
     """
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size
@@ -76,20 +60,7 @@ def row_ranges(n_rows: int, n_features: int) -> list[tuple[int, int]]:
 
 
 def map_row_ranges(function: Callable[[int, int], T], n_rows: int, n_features: int) -> list[T]:
-    """Apply ``function(start, stop)`` to contiguous row ranges, on threads when it pays.
-
-    Parameters
-    ----------
-    function : callable
-        Takes the first and one past the last row of a range; must release the GIL in its work.
-    n_rows, n_features : int
-        Shape of the data.
-
-    Returns
-    -------
-    list
-        One result per range, in row order.
-    """
+    """Apply ``function(start, stop)`` to contiguous row ranges, on threads when it pays."""
     ranges = row_ranges(n_rows, n_features)
     if len(ranges) == 1:
         return [function(0, n_rows)]

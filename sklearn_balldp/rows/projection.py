@@ -10,25 +10,9 @@ LARGEST_ENTRY = 1e140
 
 
 def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.float64] | None:
-    """Factors that project float64 rows onto the ball of radius ``norm_bound``.
+    """Factors that project float64 rows onto the ball: min(1, B / norm), None where all are one.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_features), float64
-        Rows with entries clipped by :func:`clip_entries`; the caller has no need to know
-        beforehand that they are finite.
-    norm_bound : float
-        Radius of the ball.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,) or None
-        ``min(1, norm_bound / norm)`` for each row; None when every row lies inside.
-
-    Raises
-    ------
-    FloatingPointError
-        If a row holds NaN or infinity.
+    Raises FloatingPointError if a row holds NaN or infinity.
     """
     # A NumPy scalar of few bits would square to something else.
     norm_bound = float(norm_bound)
@@ -43,17 +27,7 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
 
 
 def clip_entries(X: NDArray[np.floating]) -> NDArray[np.floating]:
-    """``X`` itself, or a C-ordered copy with entries clipped to :data:`LARGEST_ENTRY`.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-        Rows; NaN and infinity are left for :func:`ball_factors` to find.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_features)
-    """
+    """``X`` itself, or a C-ordered copy with entries clipped to :data:`LARGEST_ENTRY`."""
     wide = X.dtype.itemsize > 8
     if (X.dtype != np.float64 and not wide) or X.size == 0:
         return X
@@ -67,24 +41,8 @@ def clip_entries(X: NDArray[np.floating]) -> NDArray[np.floating]:
 def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     """Project rows onto the ball of radius ``norm_bound`` (1-Lipschitz in the Euclidean norm).
 
-    Parameters
-    ----------
-    X : array-like of shape (n_rows, n_features)
-        Rows, floating point.
-    norm_bound : float
-        Radius of the ball, positive.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_features)
-        In C order, float32 or float64 (float32 for float16), whatever the rows hold. Rows outside
-        are scaled to norm ``norm_bound``, up to its rounding: declare a radius in these
-        coordinates. ``X`` itself where nothing has to change.
-
-    Raises
-    ------
-    ValueError
-        If a row holds NaN or infinity.
+    Gives C order, and float32 or float64, whatever the rows hold; ``X`` itself where nothing has to
+    change. Raises ValueError if a row holds NaN or infinity.
     """
     X = np.asarray(X)
     if not np.issubdtype(X.dtype, np.floating):
