@@ -12,7 +12,6 @@ import struct
 import sys
 import tarfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,116 +24,40 @@ SUBSETS = ("train", "test", "all")
 _ARRAYS = ("X_train", "y_train", "X_test", "y_test")
 
 
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file of an original release.
-
-    Attributes
-    ----------
-    name : str
-        Name in the cache.
-    url : str
-        Where its authors publish it.
-    checksum : str
-        ``"algorithm:digest"``.
-    """
-
-    name: str
-    url: str
-    checksum: str
-
-
-_AG_NEWS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
-_BANKING = (
-    "https://raw.githubusercontent.com/PolyAI-LDN/task-specific-datasets/master/banking_data/"
-)
-_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-_TREC = "https://cogcomp.seas.upenn.edu/Data/QA/QC/"
-
-#: Files of each dataset, by subset.
-FILES: dict[str, dict[str, RemoteFile]] = {
+#: Files of each dataset, by subset; :data:`REGISTRY` says where they are published.
+FILES = {
     "ag_news": {
-        "train": RemoteFile(
-            "train.csv", _AG_NEWS + "train.csv", "md5:b1a00f826fdfbd249f79597b59e1dc12"
-        ),
-        "test": RemoteFile(
-            "test.csv", _AG_NEWS + "test.csv", "md5:d52ea96a97a2d943681189a97654912d"
-        ),
+        "train": "train.csv",
+        "test": "test.csv",
     },
     "banking77": {
-        "train": RemoteFile(
-            "train.csv",
-            _BANKING + "train.csv",
-            "sha256:b06e26ac675513959a63135f11b94ea7786ed02da65db93a5650d8838cbc664b",
-        ),
-        "test": RemoteFile(
-            "test.csv",
-            _BANKING + "test.csv",
-            "sha256:d12d6e3bc4c3103966ae786dc435913c0c563dfa328f5a3646d0e62cfeeb474d",
-        ),
+        "train": "train.csv",
+        "test": "test.csv",
     },
     "cifar10": {
         # The binary release: the other one is a pickle, which would run code.
-        "all": RemoteFile(
-            "cifar-10-binary.tar.gz",
-            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-            "md5:c32a1d4ab5d03f1284b67883e8d87530",
-        ),
+        "all": "cifar-10-binary.tar.gz",
     },
     "emotion": {
-        "train": RemoteFile(
-            "train.txt",
-            "https://www.dropbox.com/s/1pzkadrvffbqw6o/train.txt?dl=1",
-            "sha256:3ab03d945a6cb783d818ccd06dafd52d2ed8b4f62f0f85a09d7d11870865b190",
-        ),
-        "test": RemoteFile(
-            "test.txt",
-            "https://www.dropbox.com/s/ikkqxfdbdec3fuj/test.txt?dl=1",
-            "sha256:60f531690d20127339e7f054edc299a82c627b5ec0dd5d552d53d544e0cfcc17",
-        ),
+        "train": "train.txt",
+        "test": "test.txt",
     },
     "imdb": {
-        "all": RemoteFile(
-            "aclImdb_v1.tar.gz",
-            "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-            "md5:7c2ac02c03563afcf9b574c7e56c153a",
-        ),
+        "all": "aclImdb_v1.tar.gz",
     },
     "mnist": {
-        "train images": RemoteFile(
-            "train-images-idx3-ubyte.gz",
-            _MNIST + "train-images-idx3-ubyte.gz",
-            "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        ),
-        "train labels": RemoteFile(
-            "train-labels-idx1-ubyte.gz",
-            _MNIST + "train-labels-idx1-ubyte.gz",
-            "md5:d53e105ee54ea40749a09fcbcd1e9432",
-        ),
-        "test images": RemoteFile(
-            "t10k-images-idx3-ubyte.gz",
-            _MNIST + "t10k-images-idx3-ubyte.gz",
-            "md5:9fb629c4189551a2d022fa330f9573f3",
-        ),
-        "test labels": RemoteFile(
-            "t10k-labels-idx1-ubyte.gz",
-            _MNIST + "t10k-labels-idx1-ubyte.gz",
-            "md5:ec29112dd5afa0611ce80d1b7f02629c",
-        ),
+        "train images": "train-images-idx3-ubyte.gz",
+        "train labels": "train-labels-idx1-ubyte.gz",
+        "test images": "t10k-images-idx3-ubyte.gz",
+        "test labels": "t10k-labels-idx1-ubyte.gz",
     },
     "trec6": {
-        "train": RemoteFile(
-            "train_5500.label",
-            _TREC + "train_5500.label",
-            "sha256:9e4c8bdcaffb96ed61041bd64b564183d52793a8e91d84fc3a8646885f466ec3",
-        ),
-        "test": RemoteFile(
-            "TREC_10.label",
-            _TREC + "TREC_10.label",
-            "sha256:033f22c028c2bbba9ca682f68ffe204dc1aa6e1cf35dd6207f2d4ca67f0d0e8e",
-        ),
+        "train": "train_5500.label",
+        "test": "TREC_10.label",
     },
 }
+#: Names, known hashes and addresses, in the format of pooch.
+REGISTRY = Path(__file__).with_name("datasets.txt")
 
 _PARAMETERS = """
     Parameters
@@ -183,37 +106,32 @@ def _fetch(
 ) -> list[Path]:
     """Paths of checked files of a dataset, downloaded where they are missing."""
     pooch = _pooch()
-    folder = Path(get_data_home(data_home)) / "balldp" / dataset
+    store = pooch.create(Path(get_data_home(data_home)) / "balldp", base_url="")
+    store.load_registry(REGISTRY)
     paths = []
     for name in names:
-        file = FILES[dataset][name]
-        path = folder / file.name
-        if not path.exists() and not download_if_missing:
-            raise OSError(
-                f"{path} does not exist and download_if_missing=False; put {file.url} there, or "
-                "allow the download."
-            )
-        algorithm, digest = file.checksum.split(":")
-        if path.exists() and pooch.file_hash(str(path), alg=algorithm) != digest:
-            raise OSError(
-                f"{path} is not the released file (its {algorithm} differs); delete it, and fetch "
-                f"{file.url} again."
-            )
-        if not path.exists():
-            try:
-                pooch.retrieve(
-                    file.url,
-                    known_hash=file.checksum,
-                    fname=file.name,
-                    path=folder,
-                    progressbar=sys.stderr.isatty(),
-                )
-            except (OSError, ValueError) as error:
+        file = f"{dataset}/{FILES[dataset][name]}"
+        path, url = store.abspath / file, store.get_url(file)
+        if path.exists():
+            # Fetching would replace a file that was put there by hand.
+            algorithm, digest = store.registry[file].split(":")
+            if pooch.file_hash(str(path), alg=algorithm) != digest:
                 raise OSError(
-                    f"could not download {file.url} ({type(error).__name__}): without a network, "
-                    f"put the file at {path}."
-                ) from error
-        paths.append(path)
+                    f"{path} is not the released file (its {algorithm} differs); delete it, and "
+                    f"fetch {url} again."
+                )
+        elif not download_if_missing:
+            raise OSError(
+                f"{path} does not exist and download_if_missing=False; put {url} there, or allow "
+                "the download."
+            )
+        try:
+            paths.append(Path(store.fetch(file, progressbar=sys.stderr.isatty())))
+        except (OSError, ValueError) as error:
+            raise OSError(
+                f"could not download {url} ({type(error).__name__}): without a network, put the "
+                f"file at {path}."
+            ) from error
     return paths
 
 

@@ -232,8 +232,8 @@ def test_paper_mode_is_the_papers():
     assert heads["ridge paper"].counts == "worst"
     assert heads["ridge paper"].decision == "nearest"
     for name in ("logistic paper", "svc paper"):
-        assert heads[name].sensitivity == "paper"
-        assert heads[name].mechanism == "output"
+        assert heads[name].mechanism.sensitivity == "paper"
+        assert heads[name].mechanism.name == "output"
         assert heads[name].fit_intercept
     assert [protocol.QUANTILES[name] for name in ("q50", "q80", "q95")] == [0.5, 0.8, 0.95]
 

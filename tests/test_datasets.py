@@ -7,7 +7,6 @@ import struct
 import sys
 import tarfile
 import threading
-from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -124,6 +123,19 @@ class Quiet(SimpleHTTPRequestHandler):
         self.server.requests.append(self.path)
 
 
+def register(monkeypatch, tmp_path, entries):
+    """Let the package take these files, hashes and addresses for the released ones."""
+    path = tmp_path / "registry.txt"
+    path.write_text("".join(f"{name} {known} {url}\n" for name, known, url in entries))
+    monkeypatch.setattr(datasets, "REGISTRY", path)
+
+
+def known_files():
+    """Name, hash and address of every file, as registered."""
+    lines = datasets.REGISTRY.read_text().splitlines()
+    return [tuple(line.split()) for line in lines if not line.startswith("#")]
+
+
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     """The registry, pointed at small files on this machine."""
@@ -131,19 +143,15 @@ def server(tmp_path, monkeypatch):
     here = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(root)))
     here.requests = []
     threading.Thread(target=here.serve_forever, daemon=True).start()
-    registry = {}
+    entries = []
     for dataset, bodies in BODIES.items():
-        registry[dataset] = {}
         for key, body in bodies.items():
-            file = datasets.FILES[dataset][key]
+            name = f"{dataset}/{datasets.FILES[dataset][key]}"
             (root / dataset).mkdir(parents=True, exist_ok=True)
-            (root / dataset / file.name).write_bytes(body)
-            registry[dataset][key] = replace(
-                file,
-                url=f"http://127.0.0.1:{here.server_port}/{dataset}/{file.name}",
-                checksum="sha256:" + hashlib.sha256(body).hexdigest(),
-            )
-    monkeypatch.setattr(datasets, "FILES", registry)
+            (root / name).write_bytes(body)
+            known = "sha256:" + hashlib.sha256(body).hexdigest()
+            entries.append((name, known, f"http://127.0.0.1:{here.server_port}/{name}"))
+    register(monkeypatch, tmp_path, entries)
     yield here
     here.shutdown()
     here.server_close()
@@ -191,8 +199,7 @@ def test_the_cache_is_used_and_checked(name, server, tmp_path):
     assert n_requests == len(BODIES[name])
     FETCH[name](subset="all", data_home=tmp_path, download_if_missing=False)
     assert len(server.requests) == n_requests
-    file = next(iter(datasets.FILES[name].values()))
-    path = tmp_path / "balldp" / name / file.name
+    path = tmp_path / "balldp" / name / next(iter(datasets.FILES[name].values()))
     path.write_bytes(path.read_bytes() + b" ")
     with pytest.raises(OSError, match="is not the released file"):
         FETCH[name](subset="all", data_home=tmp_path)
@@ -202,22 +209,20 @@ def test_the_cache_is_used_and_checked(name, server, tmp_path):
 def test_without_a_network(name, server, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="download_if_missing=False"):
         FETCH[name](data_home=tmp_path, download_if_missing=False)
-    closed = {key: replace(file, url="http://127.0.0.1:9/" + file.name)
-              for key, file in datasets.FILES[name].items()}  # fmt: skip
-    monkeypatch.setitem(datasets.FILES, name, closed)
+    closed = [(file, known, "http://127.0.0.1:9/closed") for file, known, _ in known_files()]
+    register(monkeypatch, tmp_path, closed)
     with pytest.raises(OSError, match=r"could not download .*put the file at"):
         FETCH[name](data_home=tmp_path)
     assert not list(tmp_path.glob("balldp/*/*"))
     # Files put there by hand serve.
-    for key, file in closed.items():
-        (tmp_path / "balldp" / name / file.name).write_bytes(BODIES[name][key])
+    for key, file in datasets.FILES[name].items():
+        (tmp_path / "balldp" / name / file).write_bytes(BODIES[name][key])
     assert len(FETCH[name](data_home=tmp_path).target) > 0
 
 
 def test_a_tampered_download_is_refused(server, tmp_path, monkeypatch):
-    bad = {key: replace(file, checksum="sha256:" + "0" * 64)
-           for key, file in datasets.FILES["trec6"].items()}  # fmt: skip
-    monkeypatch.setitem(datasets.FILES, "trec6", bad)
+    bad = [(file, "sha256:" + "0" * 64, url) for file, _, url in known_files()]
+    register(monkeypatch, tmp_path, bad)
     with pytest.raises(OSError, match="could not download"):
         FETCH["trec6"](data_home=tmp_path)
     assert not list(tmp_path.glob("balldp/*/*"))
@@ -239,11 +244,12 @@ def test_arguments_and_documentation(name):
 
 def test_released_files_have_checksums():
     lengths = {"md5": 32, "sha256": 64}
-    for files in datasets.FILES.values():
-        for file in files.values():
-            algorithm, digest = file.checksum.split(":")
-            assert len(digest) == lengths[algorithm]
-            assert file.url.startswith("https://")
+    names = {f"{name}/{file}" for name, files in datasets.FILES.items() for file in files.values()}
+    assert {name for name, _, _ in known_files()} == names
+    for _, known, url in known_files():
+        algorithm, digest = known.split(":")
+        assert len(digest) == lengths[algorithm]
+        assert url.startswith("https://")
 
 
 def test_load_embeddings(tmp_path):

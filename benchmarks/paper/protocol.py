@@ -23,6 +23,7 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
+    OutputPerturbation,
     ReconstructionAuditor,
 )
 from sklearn_balldp.datasets import load_embeddings
@@ -48,7 +49,7 @@ N_CANDIDATES = 10
 RADIUS_EPSILON, RADIUS_DRAWS = 0.5, 20
 
 _GRADIENT = {"mechanism": "gradient"}
-_PAPER = {"sensitivity": "paper"}
+_PAPER = {"mechanism": OutputPerturbation(sensitivity="paper")}
 #: Heads by name, and how many releases a cell averages (more where one varies more).
 METHODS = {
     "ridge paper": (BallDPRidgePrototype(counts="worst"), 100),
@@ -149,7 +150,11 @@ class Accuracy(Cell):
         found = {"radius": radius if radius is not None else np.nan, **mean_interval(scores)}
         release = getattr(head, "release_", None)
         found["full"] = np.nan if release is None else release.epsilon_full_radius
-        sigma = np.nan if release is None or release.descent else float(np.max(release.sigma))
+        sigma = (
+            np.nan
+            if release is None or release.mechanism == "gradient"
+            else float(np.max(release.sigma))
+        )
         return {**found, "sigma": sigma}
 
 
