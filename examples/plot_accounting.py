@@ -25,8 +25,10 @@ folds = KFold(4, shuffle=True, random_state=0)
 with PrivacyAccountant(radius=0.6) as accountant:
     search = GridSearchCV(head, {"alpha": [0.01, 0.1, 1.0]}, cv=folds).fit(X, y)
 whole, touching = accountant.total(), accountant.total(search=search)
-print(f"{whole.n_releases} fits: epsilon {whole.epsilon:.2f}; as the folds are disjoint, no record "
-      f"pays more than {touching.epsilon:.2f}; selection: {touching.selection}")  # fmt: skip
+print(
+    f"{whole.n_releases} fits: epsilon {whole.epsilon:.2f}; as the folds are disjoint, no record "
+    f"pays more than {touching.epsilon:.2f}; selection: {touching.selection}"
+)
 
 # %%
 # With a limit, the fit that would exceed it is refused before it sees a row.
@@ -45,12 +47,22 @@ mu = search.best_estimator_.release_.mu
 numbers = np.arange(1, 17)
 figure, ax = plt.subplots(figsize=(7, 4.3), layout="constrained")
 ax.plot(numbers, numbers * 1.0, "--", color="0.5", label="adding up epsilons")
-ax.plot(numbers, [epsilon_from_mu(np.sqrt(k) * mu, 1e-6) for k in numbers], "o-",
-        label="exact composition")  # fmt: skip
+ax.plot(
+    numbers,
+    [epsilon_from_mu(np.sqrt(k) * mu, 1e-6) for k in numbers],
+    "o-",
+    label="exact composition",
+)
 notes = ((touching, "the search, for one record", "right"), (whole, "all of its fits", "left"))
 for total, text, side in notes:
-    ax.annotate(text, ((total.mu / mu) ** 2, total.epsilon), xytext=(0, -38), ha=side,
-                textcoords="offset points", arrowprops={"arrowstyle": "->"})  # fmt: skip
+    ax.annotate(
+        text,
+        ((total.mu / mu) ** 2, total.epsilon),
+        xytext=(0, -38),
+        ha=side,
+        textcoords="offset points",
+        arrowprops={"arrowstyle": "->"},
+    )
 ax.set_xlabel(r"fits at $\varepsilon = 1$")
 ax.set_ylabel(r"$\varepsilon$ of all together, $\delta = 10^{-6}$")
 ax.set_ylim(0)

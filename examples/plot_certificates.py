@@ -50,8 +50,13 @@ for name, values in bounds.items():
 ax.plot(points, attack, "o", color="0.3", label="best attack there is, ten directions")
 ax.axhline(kappa, color="0.5", linestyle=":", label="blind guess")
 ax.plot([affordable, affordable, epsilons[0]], [0, limit, limit], color="C2", linewidth=0.8)
-ax.annotate(f"$\\varepsilon = {affordable:.1f}$", (affordable, 0.02), xytext=(4, 0),
-            textcoords="offset points", color="C2")  # fmt: skip
+ax.annotate(
+    f"$\\varepsilon = {affordable:.1f}$",
+    (affordable, 0.02),
+    xytext=(4, 0),
+    textcoords="offset points",
+    color="C2",
+)
 ax.set_xscale("log", base=2)
 ax.set_xlim(epsilons[0], epsilons[-1])
 ax.set_xticks([0.25, 1, 4, 16], ["0.25", "1", "4", "16"])

@@ -51,9 +51,14 @@ exact = cross_val_score(make_pipeline(Normalizer(), LogisticRegression()), X, y,
 # doing as well as the promise's.
 figure, ax = plt.subplots(layout="constrained")
 for name, values in scores.items():
-    ax.plot(epsilons, values, "D--" if "standard" in name else "o-", label=name,
-            color="C0" if "prototypes" in name else "C3",
-            alpha=0.5 if "any distance" in name else 1.0)  # fmt: skip
+    ax.plot(
+        epsilons,
+        values,
+        "D--" if "standard" in name else "o-",
+        label=name,
+        color="C0" if "prototypes" in name else "C3",
+        alpha=0.5 if "any distance" in name else 1.0,
+    )
 ax.axhline(exact, color="0.5", linestyle=":", label="noiseless logistic regression")
 ax.set_xscale("log", base=2)
 ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])

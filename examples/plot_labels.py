@@ -49,9 +49,13 @@ for head_name, head in heads.items():
 # %%
 figure, ax = plt.subplots(figsize=(7, 4.3), layout="constrained")
 for (head_name, promise), values in scores.items():
-    ax.plot(epsilons, values, "o-" if promise == "labels public" else "D--",
-            color="C0" if head_name == "prototypes" else "C3",
-            label=f"{head_name}, {promise}")  # fmt: skip
+    ax.plot(
+        epsilons,
+        values,
+        "o-" if promise == "labels public" else "D--",
+        color="C0" if head_name == "prototypes" else "C3",
+        label=f"{head_name}, {promise}",
+    )
 ax.set_xscale("log", base=2)
 ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
 ax.set_ylim(0, 1)

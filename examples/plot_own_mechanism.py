@@ -135,12 +135,14 @@ shares = [0.1, 0.3, 0.5, 0.7, 0.9]
 figure, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
 for epsilon in (1.0, 4.0):
     scores = [
-        np.mean([
-            head.set_params(epsilon=epsilon, mechanism__share=s).fit(X, y).score(X_test, y_test)
-            for _ in range(5)
-        ])
+        np.mean(
+            [
+                head.set_params(epsilon=epsilon, mechanism__share=s).fit(X, y).score(X_test, y_test)
+                for _ in range(5)
+            ]
+        )
         for s in shares
-    ]  # fmt: skip
+    ]
     ax.plot(shares, scores, marker="o", label=f"$\\varepsilon$ = {epsilon:g}")
 ax.set_xlabel("share of the budget that goes to the class sums")
 ax.set_ylabel("test accuracy")

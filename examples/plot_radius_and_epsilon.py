@@ -46,8 +46,9 @@ figure, axes = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained", sharey
 for ax, (name, table) in zip(axes, tables.items(), strict=True):
     image = ax.imshow(table, origin="lower", vmin=0.1, vmax=1.0, cmap="viridis")
     for (row, column), value in np.ndenumerate(table):
-        ax.text(column, row, f"{value:.2f}", ha="center", va="center",
-                color="k" if value > 0.6 else "w")  # fmt: skip
+        ax.text(
+            column, row, f"{value:.2f}", ha="center", va="center", color="k" if value > 0.6 else "w"
+        )
     ax.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
     ax.set_xlabel(r"$\varepsilon$")
     ax.set_title(name)

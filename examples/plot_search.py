@@ -44,8 +44,10 @@ print("best:", search.best_params_)
 # accounting). The choice itself was made on private scores, which nothing protects.
 release = search.best_estimator_["head"].release_
 total = accountant.total(search=search)
-print(f"the best model: epsilon {release.guarantee(0.5).epsilon:.2f} at radius 0.5; "
-      f"the search: {total.epsilon:.2f}, selection {total.selection}")  # fmt: skip
+print(
+    f"the best model: epsilon {release.guarantee(0.5).epsilon:.2f} at radius 0.5; "
+    f"the search: {total.epsilon:.2f}, selection {total.selection}"
+)
 
 # %%
 # A smaller ball takes less noise, which shows where epsilon is small. Bars: the largest and
@@ -58,8 +60,14 @@ for ax, (alpha, same_alpha) in zip(axes, results.groupby("param_head__alpha"), s
         scores = part[folds]
         mean = scores.mean(axis=1)
         spread = [mean - scores.min(axis=1), scores.max(axis=1) - mean]
-        ax.errorbar(part["param_head__epsilon"] * 1.03 ** (shift - 1), mean, spread, fmt="o-",
-                    capsize=2, label=f"quantile {quantile:g}")  # fmt: skip
+        ax.errorbar(
+            part["param_head__epsilon"] * 1.03 ** (shift - 1),
+            mean,
+            spread,
+            fmt="o-",
+            capsize=2,
+            label=f"quantile {quantile:g}",
+        )
     ax.set_xscale("log", base=2)
     ax.set_xticks(grid["head__epsilon"], ["1/8", "1/4", "1/2", "1"])
     ax.set_xlabel(r"$\varepsilon$")

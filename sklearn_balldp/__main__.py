@@ -48,7 +48,7 @@ def load(path: Path | None) -> Data:
 def compare(
     data: Data, epsilons: list[float], radius: float, n_releases: int, seed: int | None
 ) -> pd.DataFrame:
-    """One row a head and epsilon: accuracy over releases, noise, guarantees, certificate."""
+    """One row per head and epsilon: accuracy over releases, noise, guarantees, certificate."""
     classes = np.unique(np.concatenate([data.y_train, data.y_test]))
     streams = None if seed is None else np.random.default_rng(seed)
     runs = [(NOISELESS, None, {"radius": radius, "epsilon": 1e9})]
@@ -91,14 +91,15 @@ def format_table(table: pd.DataFrame) -> str:
         {
             "head": table["head"],
             "epsilon": table["epsilon"].map(lambda e: "none" if np.isnan(e) else f"{e:g}"),
-            "accuracy": [f"{a:.3f} +- {s:.3f}" for a, s in zip(table["accuracy"], table["sd"],
-                                                               strict=True)],
+            "accuracy": [
+                f"{a:.3f} +- {s:.3f}" for a, s in zip(table["accuracy"], table["sd"], strict=True)
+            ],
             "sigma": table["sigma"].map("{:.4f}".format),
             "epsilon at the ball": table["epsilon at the ball"].map("{:.3g}".format),
             "epsilon at full radius": table["epsilon at full radius"].map("{:.3g}".format),
             "certificate": table["certificate"].map("{:.3f}".format),
         }
-    )  # fmt: skip
+    )
     width = shown["head"].str.len().max()
     shown["head"] = shown["head"].str.ljust(width)
     return shown.to_string(index=False, justify="right").replace(
@@ -134,20 +135,46 @@ def draw(table: pd.DataFrame, path: Path) -> None:
     figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
     exact = table.loc[table["head"] == NOISELESS, "accuracy"].item()
     ax.axhline(exact, color="0.4", linestyle="--", linewidth=1)
-    ax.annotate("noiseless", (1, exact), xytext=(-4, 3), textcoords="offset points",
-                xycoords=("axes fraction", "data"), ha="right", color="0.3")  # fmt: skip
+    ax.annotate(
+        "noiseless",
+        (1, exact),
+        xytext=(-4, 3),
+        textcoords="offset points",
+        xycoords=("axes fraction", "data"),
+        ha="right",
+        color="0.3",
+    )
     ax.axvline(1 / CANDIDATES, color="0.7", linestyle=":", linewidth=1)
-    ax.annotate("blind guess", (1 / CANDIDATES, 0), xycoords=("data", "axes fraction"),
-                xytext=(-4, 4), textcoords="offset points", rotation=90, ha="right",
-                color="0.4")  # fmt: skip
+    ax.annotate(
+        "blind guess",
+        (1 / CANDIDATES, 0),
+        xycoords=("data", "axes fraction"),
+        xytext=(-4, 4),
+        textcoords="offset points",
+        rotation=90,
+        ha="right",
+        color="0.4",
+    )
     markers = dict(zip(POLICIES, "sDo", strict=True))
     for name, group in table[table["head"] != NOISELESS].groupby("head", sort=False):
-        ax.errorbar(group["certificate"], group["accuracy"], yerr=group["sd"], label=name,
-                    marker=markers[name], capsize=3, linewidth=1.5)  # fmt: skip
+        ax.errorbar(
+            group["certificate"],
+            group["accuracy"],
+            yerr=group["sd"],
+            label=name,
+            marker=markers[name],
+            capsize=3,
+            linewidth=1.5,
+        )
     ball = table[table["head"] == "Ball-DP, labels public"]
     for _, row in ball.iterrows():
-        ax.annotate(f"$\\varepsilon$={row['epsilon']:g}", (row["certificate"], row["accuracy"]),
-                    xytext=(6, -14), textcoords="offset points", fontsize=9)  # fmt: skip
+        ax.annotate(
+            f"$\\varepsilon$={row['epsilon']:g}",
+            (row["certificate"], row["accuracy"]),
+            xytext=(6, -14),
+            textcoords="offset points",
+            fontsize=9,
+        )
     ax.set_xlabel(
         f"certificate: largest success of an informed attacker, {CANDIDATES} candidates in the ball"
     )
@@ -162,14 +189,18 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the comparison from the command line."""
     parser = argparse.ArgumentParser(prog="python -m sklearn_balldp", description=__doc__)
     parser.add_argument(
-        "--data", type=Path, metavar="FILE.npz",
+        "--data",
+        type=Path,
+        metavar="FILE.npz",
         help="arrays X_train, y_train, X_test, y_test (default: scikit-learn's digits)",
-    )  # fmt: skip
+    )
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 2.0, 4.0, 8.0])
     parser.add_argument(
-        "--quantile", type=float, default=0.5,
+        "--quantile",
+        type=float,
+        default=0.5,
         help="radius: this quantile of same-label distances among the test rows (default 0.5)",
-    )  # fmt: skip
+    )
     parser.add_argument("--releases", type=int, default=10, help="releases averaged (default 10)")
     parser.add_argument("--seed", type=int, help="reproducible noise, which is not private")
     parser.add_argument("--out", type=Path, default=Path("balldp.png"), help="picture to write")

@@ -269,8 +269,12 @@ class SentenceEncoder(BaseEncoder):
     def _identity(self) -> dict[str, Any]:
         local = Path(self.model)
         content = _file_digest(local) if local.exists() else self.model
-        return {"kind": "text", "model": content, "revision": self.revision,
-                "max_length": self.max_length}  # fmt: skip
+        return {
+            "kind": "text",
+            "model": content,
+            "revision": self.revision,
+            "max_length": self.max_length,
+        }
 
     def _bytes(self, record: str) -> bytes:
         return record.encode("utf-8", "surrogatepass")

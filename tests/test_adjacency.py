@@ -33,9 +33,14 @@ def test_radius_is_capped_at_the_diameter():
 
 
 @pytest.mark.parametrize(
-    ("radius", "metric", "name"), [(-1, "euclidean", "radius"), (0, "chebyshev", "radius"),
-                                   (math.nan, "euclidean", "radius"), (1, "cosine", "metric")]
-)  # fmt: skip
+    ("radius", "metric", "name"),
+    [
+        (-1, "euclidean", "radius"),
+        (0, "chebyshev", "radius"),
+        (math.nan, "euclidean", "radius"),
+        (1, "cosine", "metric"),
+    ],
+)
 def test_bad_radius(radius, metric, name):
     with pytest.raises(ValueError, match=name):
         euclidean_radius(radius, metric, norm_bound=1.0, n_features=3)

@@ -28,8 +28,9 @@ def folder(tmp_path_factory):
         rng = np.random.default_rng(n_classes)
         y = np.arange(600) % n_classes
         X = rng.standard_normal((600, 6)) + 2.0 * rng.standard_normal((n_classes, 6))[y]
-        np.savez(folder / f"{name}.npz", X_train=X[:240], y_train=y[:240], X_test=X[240:],
-                 y_test=y[240:])  # fmt: skip
+        np.savez(
+            folder / f"{name}.npz", X_train=X[:240], y_train=y[:240], X_test=X[240:], y_test=y[240:]
+        )
     return folder
 
 
@@ -55,7 +56,7 @@ def test_every_table_and_figure_is_written(measured):
     assert set(table["data"]) == {"TREC-6", "IMDb"}
     hidden = set(tables.ADJACENCY.values()) - {
         tables.ADJACENCY[name] for name in ("added", "diameter")
-    }  # fmt: skip
+    }
     assert set(table["hides"]) == hidden
 
 
@@ -157,7 +158,7 @@ def test_the_interval_is_students():
     found = protocol.mean_interval(scores)
     expected = student.interval(
         0.95, 3, loc=np.mean(scores), scale=np.std(scores, ddof=1) / np.sqrt(4)
-    )  # fmt: skip
+    )
     np.testing.assert_allclose([found["low"], found["high"]], expected)
     np.testing.assert_allclose([found["mean"], found["sd"]], [0.715, np.std(scores, ddof=1)])
     assert protocol.mean_interval([0.5]) == {"mean": 0.5, "sd": 0.0, "low": 0.5, "high": 0.5}
@@ -175,9 +176,9 @@ class Spy(BallDPRidgePrototype):
 
 
 @pytest.mark.parametrize(
-    ("policy", "quantile"), [("q50", 0.5), ("q80", 0.8), ("q95", 0.95), ("full", None),
-                             ("labels", None)],
-)  # fmt: skip
+    ("policy", "quantile"),
+    [("q50", 0.5), ("q80", 0.8), ("q95", 0.95), ("full", None), ("labels", None)],
+)
 def test_an_accuracy_cell_asks_for_what_its_name_says(folder, monkeypatch, policy, quantile):
     monkeypatch.setitem(protocol.METHODS, "spy", (Spy(decision="gaussian"), 3))
     Spy.seen.clear()
@@ -248,13 +249,21 @@ def test_published_numbers_are_as_printed():
         "imdb": (0.621,),
     }
     assert list(published.CONVEX.values()) == [
-        (0.728, 0.743, 0.748), (0.702, 0.731, 0.743),
-        (0.720, 0.747, 0.757), (0.679, 0.725, 0.748),
-        (0.721, 0.759, 0.776), (0.673, 0.729, 0.761),
-    ]  # fmt: skip
+        (0.728, 0.743, 0.748),
+        (0.702, 0.731, 0.743),
+        (0.720, 0.747, 0.757),
+        (0.679, 0.725, 0.748),
+        (0.721, 0.759, 0.776),
+        (0.673, 0.729, 0.761),
+    ]
     assert {value for value, _ in published.IDENTIFICATION.values()} == {
-        0.123, 0.153, 0.165, 0.408, 0.233, 0.178,
-    }  # fmt: skip
+        0.123,
+        0.153,
+        0.165,
+        0.408,
+        0.233,
+        0.178,
+    }
     assert (checks.WITHIN, checks.COST, checks.OVERLAP) == (0.03, 0.05, 0.6)
     assert checks.AT_MOST == 0.05
 
@@ -328,7 +337,7 @@ def spoiled(field, change):
         ),
         ("audits meet", "identification", lambda t: t.assign(low=0.7, high=0.8)),
     ],
-)  # fmt: skip
+)
 def test_each_check_can_fail(claim, field, change):
     table = checks.check(spoiled(field, change))
     failed = table.loc[~table["holds"].astype(bool), "claim"]
@@ -347,7 +356,7 @@ def test_each_check_can_fail(claim, field, change):
         ("every audit's", "identification", {"policy": "q80", "epsilon": 4.0}),
         ("audits meet", "identification", {"policy": "q50", "epsilon": 2.0}),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("how", ["absent", "not a number"])
 def test_a_missing_cell_fails_its_check(claim, field, dropped, how):
     def change(table):
@@ -355,9 +364,7 @@ def test_a_missing_cell_fails_its_check(claim, field, dropped, how):
         if how == "absent":
             return table[~here]
         numbers = ["mean", "low", "high", "exact_low"]
-        return table.assign(**{
-            name: table[name].where(~here) for name in numbers if name in table
-        })  # fmt: skip
+        return table.assign(**{name: table[name].where(~here) for name in numbers if name in table})
 
     table = checks.check(spoiled(field, change))
     row = table[table["claim"].str.startswith(claim)].iloc[0]

@@ -75,9 +75,10 @@ def _joblib(model):
 
 @by_name
 @pytest.mark.parametrize(
-    "again", [lambda m: pickle.loads(pickle.dumps(m)), _joblib, _skops],
+    "again",
+    [lambda m: pickle.loads(pickle.dumps(m)), _joblib, _skops],
     ids=["pickle", "joblib", "skops"],
-)  # fmt: skip
+)
 def test_persistence(head, again):
     model = make_pipeline(Normalizer(), clone(head)).fit(X, Y)
     found = again(model)

@@ -95,27 +95,41 @@ BODIES = {
 
 EXPECTED = {
     "ag_news": (
-        ["Wall St. Bears Short-sellers, \"again\".", "Talks They met."], [2, 0],
-        ["Cup final A late goal."], [1], ["World", "Sports", "Business", "Sci/Tech"],
+        ['Wall St. Bears Short-sellers, "again".', "Talks They met."],
+        [2, 0],
+        ["Cup final A late goal."],
+        [1],
+        ["World", "Sports", "Business", "Sci/Tech"],
     ),
     "banking77": (
-        ["Where is it?", "Why?", "Card, please", "Now?"], [2, 3, 0, 1], ["Hello?"], [0],
+        ["Where is it?", "Why?", "Card, please", "Now?"],
+        [2, 3, 0, 1],
+        ["Hello?"],
+        [0],
         ["activate_my_card", "receiving_money", "Refund_not_showing_up", "request_refund"],
     ),
     "emotion": (
-        ["i didnt feel humiliated", "i feel strong; alive"], [0, 1],
-        ["im feeling rather rotten"], [0],
+        ["i didnt feel humiliated", "i feel strong; alive"],
+        [0, 1],
+        ["im feeling rather rotten"],
+        [0],
         ["sadness", "joy", "love", "anger", "fear", "surprise"],
     ),
     "imdb": (
-        ["Dull.", "Superb, très bon.", "Great.<br />Really."], [0, 1, 1], ["Bad."], [0],
+        ["Dull.", "Superb, très bon.", "Great.<br />Really."],
+        [0, 1, 1],
+        ["Bad."],
+        [0],
         ["neg", "pos"],
     ),
     "trec6": (
         ["How did serfdom develop ?", "What films featured it ?", "When was Nabokové born ?"],
-        [2, 1, 5], ["Where is it ?"], [4], ["ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM"],
+        [2, 1, 5],
+        ["Where is it ?"],
+        [4],
+        ["ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM"],
     ),
-}  # fmt: skip
+}
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -178,8 +192,11 @@ def test_cifar10(server, tmp_path):
     assert train.target.tolist() == list(range(10))
     assert train.target_names == NAMES
     # Red, then green, then blue, each row by row.
-    assert train.data[3, 0, 1].tolist() == [CIFAR[3, 2], CIFAR[3, 1 + 1024 + 1],
-                                            CIFAR[3, 1 + 2048 + 1]]  # fmt: skip
+    assert train.data[3, 0, 1].tolist() == [
+        CIFAR[3, 2],
+        CIFAR[3, 1 + 1024 + 1],
+        CIFAR[3, 1 + 2048 + 1],
+    ]
     assert FETCH["cifar10"](subset="all", data_home=tmp_path).target.tolist() == [*range(10), 0, 1]
 
 

@@ -76,10 +76,20 @@ def build(folder):
         shutil.copytree(ROOT / name, folder / name, ignore=GENERATED)
     # In a process of its own: Sphinx and its gallery change matplotlib, logging and warnings.
     done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", folder / "docs",
-         folder / "site"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-q",
+            "-W",
+            "--keep-going",
+            folder / "docs",
+            folder / "site",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-5000:]
     return folder / "site"
 

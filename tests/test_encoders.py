@@ -34,8 +34,9 @@ needs_vision = pytest.mark.skipif(
     importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed"
 )
 # Their libraries warn of their own affairs.
-quiet = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning",
-                                   "ignore::UserWarning")  # fmt: skip
+quiet = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 
 PLACES = ["the station", "a quiet beach", "our office", "the old town", "my kitchen"]
 THINGS = {
@@ -118,9 +119,10 @@ def test_cross_validation_embeds_once(tmp_path, monkeypatch):
     seen = []
     encode = SentenceEncoder._encode
     monkeypatch.setattr(
-        SentenceEncoder, "_encode",
+        SentenceEncoder,
+        "_encode",
         lambda self, records, progress: seen.extend(records) or encode(self, records, progress),
-    )  # fmt: skip
+    )
     encoder = SentenceEncoder(MINILM, cache_dir=tmp_path / "cache")
     pipeline = make_pipeline(encoder, LogisticRegression())
     assert cross_val_score(pipeline, X, y, cv=4).mean() > 0.9
@@ -239,8 +241,14 @@ def test_bad_input(encoder, X, match):
 def test_columns_of_texts():
     encoder = SentenceEncoder()
     expected = ["a", "b"]
-    for X in (expected, tuple(expected), np.array(expected), pd.Series(expected, index=[5, 3]),
-              pd.DataFrame({"text": expected}), np.array(expected)[:, None]):  # fmt: skip
+    for X in (
+        expected,
+        tuple(expected),
+        np.array(expected),
+        pd.Series(expected, index=[5, 3]),
+        pd.DataFrame({"text": expected}),
+        np.array(expected)[:, None],
+    ):
         assert encoder._records(X) == expected
 
 

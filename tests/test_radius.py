@@ -83,8 +83,10 @@ def test_diameter_is_exact(ball_rows, metric, monkeypatch):
 @pytest.mark.parametrize("metric", METRICS)
 def test_pooled_quantile(ball_rows, metric, monkeypatch):
     X, y = ball_rows
-    parts = [cdist(X[y == c], X[y == c], CDIST[metric])[np.triu_indices(sum(y == c), 1)]
-             for c in range(3)]  # fmt: skip
+    parts = [
+        cdist(X[y == c], X[y == c], CDIST[metric])[np.triu_indices(sum(y == c), 1)]
+        for c in range(3)
+    ]
     expected = np.quantile(np.concatenate(parts), 0.7)
     pooled = same_label_quantile(X, y, 0.7, metric=metric, aggregate="pooled")
     assert pooled == pytest.approx(expected)
@@ -147,8 +149,9 @@ def test_private_quantile_weights_are_those_of_the_mechanism(ball_rows, metric, 
     for law, label in zip(laws, range(3), strict=True):
         rows = X[y == label]
         m = len(rows) // 2
-        distances = [cdist(rows[i : i + 1], rows[m + i : m + i + 1], CDIST[metric])[0, 0]
-                     for i in range(m)]  # fmt: skip
+        distances = [
+            cdist(rows[i : i + 1], rows[m + i : m + i + 1], CDIST[metric])[0, 0] for i in range(m)
+        ]
         below = np.array([sum(d < o for d in distances) for o in grid])
         expected = permute_and_flip_law(-np.abs(below - round(0.3 * m)), 0.8)
         np.testing.assert_allclose(np.exp(law), expected)

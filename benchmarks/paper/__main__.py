@@ -13,19 +13,32 @@ from .protocol import DATASETS
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True,
-                        help=f"folder of NAME.npz, NAME one of {', '.join(DATASETS)}")  # fmt: skip
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        help=f"folder of NAME.npz, NAME one of {', '.join(DATASETS)}",
+    )
     parser.add_argument("--only", choices=TABLES, nargs="+", default=list(TABLES))
-    parser.add_argument("--out", type=Path, default=Path("paper-results"),
-                        help="results; what lies there is not measured again")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0,
-                        help="base seed of all noise; tables show the lowest")  # fmt: skip
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("paper-results"),
+        help="results; what lies there is not measured again",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="base seed of all noise; tables show the lowest"
+    )
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--quick", action="store_true",
-                        help="two releases a cell: try the command with it")  # fmt: skip
-    parser.add_argument("--comparators", metavar="PYTHON",
-                        help="measure diffprivlib and Opacus too, with the Python of their own "
-                        "environment (comparators.py says what it holds)")  # fmt: skip
+    parser.add_argument(
+        "--quick", action="store_true", help="two releases a cell: try the command with it"
+    )
+    parser.add_argument(
+        "--comparators",
+        metavar="PYTHON",
+        help="measure diffprivlib and Opacus too, with the Python of their own "
+        "environment (comparators.py says what it holds)",
+    )
     options = parser.parse_args(arguments)
 
     found = [name for name in DATASETS if (options.data / f"{name}.npz").exists()]
@@ -47,11 +60,22 @@ def main(arguments=None):
         report.describe(options.out, time.perf_counter() - start, n_cells)
     if options.comparators:
         subprocess.run(
-            [options.comparators, comparators.__file__, "--data", options.data,
-             "--out", options.out / "comparators.csv", "--seed", str(options.seed),
-             "--epsilons", *map(str, TABLE_EPSILONS), "--datasets", *found],
+            [
+                options.comparators,
+                comparators.__file__,
+                "--data",
+                options.data,
+                "--out",
+                options.out / "comparators.csv",
+                "--seed",
+                str(options.seed),
+                "--epsilons",
+                *map(str, TABLE_EPSILONS),
+                "--datasets",
+                *found,
+            ],
             check=True,
-        )  # fmt: skip
+        )
     for cell, reason in skipped.items():
         print(f"skipped {cell}: {reason}", file=sys.stderr)
     if not store.seeds(options.out):
@@ -59,8 +83,10 @@ def main(arguments=None):
     built = report.write(options.out, options.only)
     for name, table in built.items():
         print(f"\n{name}\n{table.to_string(index=False)}")
-    print(f"\n{n_cells} cells measured in {time.perf_counter() - start:.0f} s; tables and figures "
-          f"in {options.out}")  # fmt: skip
+    print(
+        f"\n{n_cells} cells measured in {time.perf_counter() - start:.0f} s; tables and figures "
+        f"in {options.out}"
+    )
     checks = built["checks"]
     if not checks.loc[checks["seed"] == options.seed, "holds"].all() and not options.quick:
         sys.exit("a check failed: see checks.md")

@@ -75,13 +75,15 @@ def _table1(results):
                 gains.add(f"{name} {method}", None if mean is None else mean - value)
     for tally, limit, where in ((near, WITHIN, "q50 to q95"), (full, AT_MOST, "every distance")):
         yield from tally.check(
-            "table1", f"Table 1 in paper mode within {limit:g} of the paper for {where}",
+            "table1",
+            f"Table 1 in paper mode within {limit:g} of the paper for {where}",
             lambda v, limit=limit: max(v.values()) <= limit,
             lambda v: f"largest difference {_extreme(v, max)}",
-        )  # fmt: skip
+        )
     claim = "at least the paper's accuracy in every cell of Table 1, by prototypes and by logistic"
-    yield from gains.check("table1", claim, lambda v: min(v.values()) >= 0,
-                           lambda v: f"least gain {_extreme(v, min)}")  # fmt: skip
+    yield from gains.check(
+        "table1", claim, lambda v: min(v.values()) >= 0, lambda v: f"least gain {_extreme(v, min)}"
+    )
 
 
 def _convex(results):
@@ -114,9 +116,11 @@ def _convex(results):
         ),
     )
     yield from gains.check(
-        "convex", "IMDb: each head at least at the paper's accuracy, by either place of the noise",
-        lambda v: min(v.values()) >= 0, lambda v: f"least gain {_extreme(v, min)}",
-    )  # fmt: skip
+        "convex",
+        "IMDb: each head at least at the paper's accuracy, by either place of the noise",
+        lambda v: min(v.values()) >= 0,
+        lambda v: f"least gain {_extreme(v, min)}",
+    )
 
 
 def _cost(results):
@@ -138,8 +142,9 @@ def _cost(results):
     yield from costs.check(
         "table1",
         f"epsilon 2, q50: within {COST:g} of the same head's noiseless accuracy, by one head",
-        one_head_each, lambda v: ", ".join(f"{name} {cost:.3f}" for name, cost in v.items()),
-    )  # fmt: skip
+        one_head_each,
+        lambda v: ", ".join(f"{name} {cost:.3f}" for name, cost in v.items()),
+    )
 
 
 def _ball_pays(results):
@@ -151,10 +156,11 @@ def _ball_pays(results):
             gain = None if ball is None or standard is None else ball - standard
             gains.add(f"{DATASETS[dataset]} epsilon {epsilon:g}", gain)
     yield from gains.check(
-        "table1", "logistic on gradients: a ball is never below label-protecting standard DP",
+        "table1",
+        "logistic on gradients: a ball is never below label-protecting standard DP",
         lambda v: min(v.values()) >= 0,
         lambda v: ", ".join(f"{name} {gain:+.3f}" for name, gain in v.items()),
-    )  # fmt: skip
+    )
 
 
 def _audits(results):
@@ -172,9 +178,11 @@ def _audits(results):
             gap = None if cell is None else max(cell["low"] - value, value - cell["high"]) - half
             apart.add(f"{DATASETS[dataset]} epsilon {epsilon:g}", gap)
     yield from above.check(
-        "identification", "every audit's exact interval starts at or below its certificate",
-        lambda v: max(v.values()) <= 0, lambda v: f"nearest {_extreme(v, max)}",
-    )  # fmt: skip
+        "identification",
+        "every audit's exact interval starts at or below its certificate",
+        lambda v: max(v.values()) <= 0,
+        lambda v: f"nearest {_extreme(v, max)}",
+    )
     yield from apart.check(
         "identification",
         f"audits meet the paper's interval in at least {OVERLAP:.0%} of the cells at hand",
@@ -210,8 +218,9 @@ def _above(results, name, policy):
                 continue
             n_cells += 1
             if theirs > ours:
-                above.append(f"{DATASETS[dataset]} at epsilon {epsilon:g} "
-                             f"({theirs:.3f} against {ours:.3f})")  # fmt: skip
+                above.append(
+                    f"{DATASETS[dataset]} at epsilon {epsilon:g} ({theirs:.3f} against {ours:.3f})"
+                )
     if not above:
         return n_cells, f"in none of {n_cells} cells"
     return n_cells, f"in {len(above)} of {n_cells} cells: {', '.join(above)}"

@@ -41,8 +41,9 @@ def load(path):
 def diffprivlib_accuracy(epsilon, X, y, X_test, y_test, seed, inverse_alpha):
     from diffprivlib.models import LogisticRegression
 
-    head = LogisticRegression(epsilon=epsilon, data_norm=1.0 + 1e-6, C=inverse_alpha,
-                              max_iter=300, random_state=seed)  # fmt: skip
+    head = LogisticRegression(
+        epsilon=epsilon, data_norm=1.0 + 1e-6, C=inverse_alpha, max_iter=300, random_state=seed
+    )
     return head.fit(X.astype(np.float64), y).score(X_test, y_test)
 
 
@@ -52,9 +53,7 @@ def noise_multiplier(epsilon, n_batches, epochs, *, replace):
     import dp_accounting
     from dp_accounting.pld import PLDAccountant
 
-    adjacency = dp_accounting.NeighboringRelation[
-        "REPLACE_ONE" if replace else "ADD_OR_REMOVE_ONE"
-    ]  # fmt: skip
+    adjacency = dp_accounting.NeighboringRelation["REPLACE_ONE" if replace else "ADD_OR_REMOVE_ONE"]
 
     def event(noise):
         step = dp_accounting.PoissonSampledDpEvent(
@@ -99,10 +98,14 @@ def opacus_accuracy(epsilon, X, y, X_test, y_test, seed, epochs, rate, n_batches
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
     # "ghost" clips the same gradients without storing them.
     model, optimizer, loss, loader = PrivacyEngine().make_private(
-        module=model, optimizer=optimizer, data_loader=loader, max_grad_norm=clip,
+        module=model,
+        optimizer=optimizer,
+        data_loader=loader,
+        max_grad_norm=clip,
         noise_multiplier=noise_multiplier(epsilon, len(loader), epochs, replace=replace),
-        criterion=torch.nn.CrossEntropyLoss(), grad_sample_mode="ghost",
-    )  # fmt: skip
+        criterion=torch.nn.CrossEntropyLoss(),
+        grad_sample_mode="ghost",
+    )
     for _ in range(epochs):
         for batch, labels in loader:
             optimizer.zero_grad()
@@ -117,9 +120,11 @@ def grid(**values):
 
 
 OPACUS_GRID = grid(
-    epochs=(10, 30, 60), rate=(0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0), n_batches=(20, 4),
+    epochs=(10, 30, 60),
+    rate=(0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
+    n_batches=(20, 4),
     clip=(0.3, 1.0),
-)  # fmt: skip
+)
 #: Name, accuracy of one release, settings tried.
 METHODS = {
     "diffprivlib": (diffprivlib_accuracy, grid(inverse_alpha=(0.1, 1.0, 10.0, 100.0, 1000.0))),
@@ -156,8 +161,9 @@ def main():
     warnings.simplefilter("ignore")
     if args.time:
         rows, start = load(args.time), time.perf_counter()
-        opacus_accuracy(2.0, *rows, args.seed, epochs=10, rate=0.5, n_batches=20, clip=1.0,
-                        replace=True)  # fmt: skip
+        opacus_accuracy(
+            2.0, *rows, args.seed, epochs=10, rate=0.5, n_batches=20, clip=1.0, replace=True
+        )
         print(time.perf_counter() - start)
         return
     table = pd.read_csv(args.out) if args.out.exists() else pd.DataFrame(columns=KEY)
@@ -181,9 +187,13 @@ def main():
         half /= math.sqrt(args.releases)
         row = dict(zip(KEY, key, strict=True))
         row.update(
-            accuracy=np.mean(scores), low=np.mean(scores) - half, high=np.mean(scores) + half,
-            releases=args.releases, settings=str(best), seconds=time.perf_counter() - start,
-        )  # fmt: skip
+            accuracy=np.mean(scores),
+            low=np.mean(scores) - half,
+            high=np.mean(scores) + half,
+            releases=args.releases,
+            settings=str(best),
+            seconds=time.perf_counter() - start,
+        )
         table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
         table.to_csv(args.out, index=False)
         print(f"{name} epsilon={epsilon:g} {method}: {np.mean(scores):.3f} {best}", flush=True)

@@ -16,9 +16,14 @@ def classic_formula():
     rows = []
     for epsilon in (0.5, 1.0, 4.0, 8.0, 16.0, 32.0):
         delta = delta_from_mu(classic_mu(epsilon), epsilon)
-        rows.append({"epsilon": f"{epsilon:g}", "promised delta": f"{DELTA:.0e}",
-                     "true delta": f"{delta:.1e}",
-                     "holds": "yes" if delta <= DELTA else "no"})  # fmt: skip
+        rows.append(
+            {
+                "epsilon": f"{epsilon:g}",
+                "promised delta": f"{DELTA:.0e}",
+                "true delta": f"{delta:.1e}",
+                "holds": "yes" if delta <= DELTA else "no",
+            }
+        )
     return (
         "The classic Gaussian calibration, sigma = Δ √(2 ln(1.25/δ))/ε, is offered for any ε. It "
         "is proved below 1 only; the exact profile of its noise:\n\n"
@@ -31,12 +36,17 @@ def other_radii():
     rows = []
     for ratio in (0.5, 1.0, 2.0, 4.0, 8.0):
         linear = 2.0 * ratio
-        rows.append({
-            "t / r": f"{ratio:g}", "ε t/r": f"{linear:g}",
-            "true delta, classic noise": f"{delta_from_mu(ratio * classic, linear):.1e}",
-            "true delta, exact noise": f"{delta_from_mu(ratio * exact, linear):.1e}",
-            "epsilon at delta 1e-6, exact noise": f"{epsilon_from_mu(ratio * exact, DELTA):.3f}",
-        })  # fmt: skip
+        rows.append(
+            {
+                "t / r": f"{ratio:g}",
+                "ε t/r": f"{linear:g}",
+                "true delta, classic noise": f"{delta_from_mu(ratio * classic, linear):.1e}",
+                "true delta, exact noise": f"{delta_from_mu(ratio * exact, linear):.1e}",
+                "epsilon at delta 1e-6, exact noise": format(
+                    epsilon_from_mu(ratio * exact, DELTA), ".3f"
+                ),
+            }
+        )
     return (
         "Proposition 3.6 states ε·t/r at another radius t. Its proof goes by the classic formula, "
         "mixes ε and ε·t/r in its last display, and inherits the formula's range: ε·t/r below 1. "
@@ -102,9 +112,14 @@ def unused_counts(results):
             prototype_sensitivity(float(cell["radius"]), counts, alpha=0.01, mode=mode)
             for mode in ("worst", "min")
         ]
-        rows.append({"data": DATASETS[dataset], "accuracy, counts unused": interval(worst),
-                     "counts used, a scale a class": interval(used),
-                     "noise over the smallest class's": f"{noise[0] / noise[1]:.1f}"})  # fmt: skip
+        rows.append(
+            {
+                "data": DATASETS[dataset],
+                "accuracy, counts unused": interval(worst),
+                "counts used, a scale per class": interval(used),
+                "noise over the smallest class's": f"{noise[0] / noise[1]:.1f}",
+            }
+        )
     return (
         "Its utility table ignores class counts, which its adjacency makes public and its audit "
         f"uses. What that costs at ε = 2, q50:\n\n{markdown(pd.DataFrame(rows))}"
@@ -124,10 +139,15 @@ def public_labels(results):
         change = float(
             prototype_sensitivity(2.0, counts, alpha=0.01, label_change=True, norm_bound=1.0)
         )
-        rows.append({"data": DATASETS[dataset], "records of the smallest class": str(fewest),
-                     "sensitivity, labels public": f"{noise:.5f}",
-                     "sensitivity, labels private": f"{change:.5f}",
-                     "ratio": f"{change / noise:.1f}"})  # fmt: skip
+        rows.append(
+            {
+                "data": DATASETS[dataset],
+                "records of the smallest class": str(fewest),
+                "sensitivity, labels public": f"{noise:.5f}",
+                "sensitivity, labels private": f"{change:.5f}",
+                "ratio": f"{change / noise:.1f}",
+            }
+        )
     return (
         'Its "standard DP" columns keep labels and class counts public: any replacement of '
         "features, not standard DP. Where its noise uses the counts (its audit), hiding every "

@@ -41,8 +41,9 @@ def _legend(figure, axes, n_columns):
         found, labels = ax.get_legend_handles_labels()
         handles = dict(zip(labels, found, strict=True)) | handles
     if handles:
-        figure.legend(handles.values(), handles, loc="outside lower center", ncols=n_columns,
-                      fontsize=9)  # fmt: skip
+        figure.legend(
+            handles.values(), handles, loc="outside lower center", ncols=n_columns, fontsize=9
+        )
 
 
 def _line(ax, x, cells, label, **style):
@@ -50,8 +51,10 @@ def _line(ax, x, cells, label, **style):
     if not points:
         return
     middle = [cell["mean"] for _, cell in points]
-    errors = [[cell["mean"] - cell["low"] for _, cell in points],
-              [cell["high"] - cell["mean"] for _, cell in points]]  # fmt: skip
+    errors = [
+        [cell["mean"] - cell["low"] for _, cell in points],
+        [cell["high"] - cell["mean"] for _, cell in points],
+    ]
     ax.errorbar([a for a, _ in points], middle, yerr=errors, label=label, capsize=2, **style)
 
 
@@ -64,8 +67,16 @@ def tradeoff(results):
         for policy in PUBLIC_LABELS:
             cells = [results.of(dataset, "ridge paper", policy, epsilon) for epsilon in EPSILONS]
             label = "every distance" if policy == "full" else policy
-            _line(ax, x, cells, f"paper's calibration, {label}", color=COLOURS[policy],
-                  linestyle=":", marker=".", linewidth=1.2)  # fmt: skip
+            _line(
+                ax,
+                x,
+                cells,
+                f"paper's calibration, {label}",
+                color=COLOURS[policy],
+                linestyle=":",
+                marker=".",
+                linewidth=1.2,
+            )
         ours = {
             "prototypes, q50": ("ridge", "q50", "C0", "-", "s"),
             "logistic (gradients), q50": ("logistic", "q50", "C3", "-", "o"),
@@ -73,17 +84,40 @@ def tradeoff(results):
         }
         for label, (method, policy, colour, dashes, marker) in ours.items():
             cells = [results.of(dataset, method, policy, epsilon) for epsilon in EPSILONS]
-            _line(ax, x, cells, label, color=colour, linestyle=dashes, marker=marker,
-                  markersize=4, linewidth=1.6)  # fmt: skip
+            _line(
+                ax,
+                x,
+                cells,
+                label,
+                color=colour,
+                linestyle=dashes,
+                marker=marker,
+                markersize=4,
+                linewidth=1.6,
+            )
         published_values = published.TABLE1.get(dataset, {})
         for policy in [p for p in ("q50", "full") if p in published_values]:
-            ax.plot(certificate(2.0), published_values[policy], "x", color=COLOURS[policy],
-                    markersize=8, label="paper's Table 1" if policy == "q50" else None)  # fmt: skip
+            ax.plot(
+                certificate(2.0),
+                published_values[policy],
+                "x",
+                color=COLOURS[policy],
+                markersize=8,
+                label="paper's Table 1" if policy == "q50" else None,
+            )
         best = results.noiseless(dataset, "LogisticRegression")
         ax.axhline(best["mean"], color="0.2", linewidth=0.8)
-        ax.annotate("noiseless logistic regression", (0.98, best["mean"]), ha="right", va="bottom",
-                    xycoords=("axes fraction", "data"), xytext=(0, 2),
-                    textcoords="offset points", fontsize=8, color="0.2")  # fmt: skip
+        ax.annotate(
+            "noiseless logistic regression",
+            (0.98, best["mean"]),
+            ha="right",
+            va="bottom",
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            fontsize=8,
+            color="0.2",
+        )
         ax.set_title(DATASETS[dataset])
         ax.set_ylabel("test accuracy")
         ax.set_ylim(0, min(1.02, best["mean"] + 0.08))
@@ -100,16 +134,30 @@ def convex(results):
     for ax, (head, title) in zip(axes, titles.items(), strict=True):
         for policy, dashes in (("q50", "-"), ("full", "--")):
             label = "q50" if policy == "q50" else "every distance"
-            ax.plot(epsilons, published.CONVEX[head, policy], "x", color="k" if dashes == "-" else
-                    "0.55", markersize=8, label=f"paper's table, {label}")  # fmt: skip
+            ax.plot(
+                epsilons,
+                published.CONVEX[head, policy],
+                "x",
+                color="k" if dashes == "-" else "0.55",
+                markersize=8,
+                label=f"paper's table, {label}",
+            )
             lines = {"paper's calibration": (f"{head} paper", "C0")}
             lines["noise on parameters"] = (head if head == "ridge" else f"{head} output", "C2")
             if head != "ridge":
                 lines["noise on gradients"] = (head, "C3")
             for name, (method, colour) in lines.items():
                 cells = [results.of("imdb", method, policy, epsilon) for epsilon in epsilons]
-                _line(ax, epsilons, cells, f"{name}, {label}", color=colour, linestyle=dashes,
-                      marker="o", markersize=4)  # fmt: skip
+                _line(
+                    ax,
+                    epsilons,
+                    cells,
+                    f"{name}, {label}",
+                    color=colour,
+                    linestyle=dashes,
+                    marker="o",
+                    markersize=4,
+                )
         _epsilon_axis(ax, epsilons)
         ax.set_title(title)
     axes[0].set_ylabel("test accuracy, IMDb")
@@ -141,16 +189,28 @@ def identification(results):
         # Missing values too, so that a series has one colour in all panels.
         for epsilon in AUDIT_EPSILONS:
             value, half = published.IDENTIFICATION.get((dataset, epsilon), (np.nan, np.nan))
-            rows.append({"name": "paper, q50", "epsilon": epsilon, "success": value,
-                         "low": value - half, "high": value + half,
-                         "certificate": np.nan if np.isnan(value) else certificate(epsilon)
-                         })  # fmt: skip
+            rows.append(
+                {
+                    "name": "paper, q50",
+                    "epsilon": epsilon,
+                    "success": value,
+                    "low": value - half,
+                    "high": value + half,
+                    "certificate": np.nan if np.isnan(value) else certificate(epsilon),
+                }
+            )
         for label, (counts, policy) in series.items():
             for epsilon in AUDIT_EPSILONS:
                 cell = results.audit(dataset, counts, policy, epsilon)
                 if cell is not None:
-                    rows.append({"name": label, "epsilon": epsilon, "success": cell["rate"],
-                                 **cell[["low", "high", "certificate"]]})  # fmt: skip
+                    rows.append(
+                        {
+                            "name": label,
+                            "epsilon": epsilon,
+                            "success": cell["rate"],
+                            **cell[["low", "high", "certificate"]],
+                        }
+                    )
         table = pd.DataFrame(rows).assign(baseline=1 / N_CANDIDATES)
         ReconstructionDisplay(table).plot(ax)
         ax.get_legend().remove()

@@ -178,15 +178,25 @@ class Identification(Cell):
         head = BallDPRidgePrototype(self.epsilon, DELTA, radius, counts=self.counts)
         stream = int(self.stream(seed).integers(2**31))
         auditor = ReconstructionAuditor(
-            head, n_candidates=N_CANDIDATES, n_repeats=self.repeats, radius=support,
-            n_jobs=1, random_state=stream,
-        ).fit(X, y, X_test, y_test)  # fmt: skip
+            head,
+            n_candidates=N_CANDIDATES,
+            n_repeats=self.repeats,
+            radius=support,
+            n_jobs=1,
+            random_state=stream,
+        ).fit(X, y, X_test, y_test)
         low, high = auditor.success_interval_["seed_first"]
         exact_low, exact_high = auditor.success_interval_["clopper_pearson"]
-        return {"radius": radius, "rate": auditor.success_rate_, "low": low, "high": high,
-                "exact_low": exact_low, "exact_high": exact_high,
-                "bayes": auditor.certificate_["bayes"],
-                "certificate": auditor.certificate_["direct"]}  # fmt: skip
+        return {
+            "radius": radius,
+            "rate": auditor.success_rate_,
+            "low": low,
+            "high": high,
+            "exact_low": exact_low,
+            "exact_high": exact_high,
+            "bayes": auditor.certificate_["bayes"],
+            "certificate": auditor.certificate_["direct"],
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,8 +205,17 @@ class Radius(Cell):
 
     policy: str
 
-    RESULTS = ("radius", "n", "d", "classes", "n_min", "n_max", "pooled", "private_mean",
-               "private_error")  # fmt: skip
+    RESULTS = (
+        "radius",
+        "n",
+        "d",
+        "classes",
+        "n_min",
+        "n_max",
+        "pooled",
+        "private_mean",
+        "private_error",
+    )
 
     def measure(self, folder, seed):
         path = self.path(folder)
@@ -204,16 +223,25 @@ class Radius(Cell):
         quantile = QUANTILES.get(self.policy, 1.0)
         radius = radius_of(path, quantile)
         counts = np.unique(y, return_counts=True)[1]
-        found = {"radius": radius, "n": len(y), "d": X.shape[1], "classes": len(counts),
-                 "n_min": int(counts.min()), "n_max": int(counts.max()),
-                 "pooled": np.nan, "private_mean": np.nan, "private_error": np.nan}  # fmt: skip
+        found = {
+            "radius": radius,
+            "n": len(y),
+            "d": X.shape[1],
+            "classes": len(counts),
+            "n_min": int(counts.min()),
+            "n_max": int(counts.max()),
+            "pooled": np.nan,
+            "private_mean": np.nan,
+            "private_error": np.nan,
+        }
         if self.policy in QUANTILES:
             stream = self.stream(seed)
             draws = [
-                private_quantile(X, y, quantile, epsilon=RADIUS_EPSILON, norm_bound=1.0,
-                                 random_state=stream)
+                private_quantile(
+                    X, y, quantile, epsilon=RADIUS_EPSILON, norm_bound=1.0, random_state=stream
+                )
                 for _ in range(RADIUS_DRAWS)
-            ]  # fmt: skip
+            ]
             found["pooled"] = same_label_quantile(X, y, quantile, aggregate="pooled")
             found["private_mean"] = np.mean(draws)
             found["private_error"] = np.sqrt(np.mean((np.array(draws) - radius) ** 2))

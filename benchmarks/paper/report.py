@@ -67,9 +67,15 @@ def describe(folder, seconds, cells):
     path = folder / "runs.json"
     runs = json.loads(path.read_text()) if path.exists() else []
     packages = ("numpy", "scipy", "scikit-learn", "opendp", "sklearn_balldp")
-    runs.append({"cells": cells, "seconds": round(seconds), "cores": joblib.cpu_count(),
-                 "python": platform.python_version(),
-                 **{name: version(name) for name in packages}})  # fmt: skip
+    runs.append(
+        {
+            "cells": cells,
+            "seconds": round(seconds),
+            "cores": joblib.cpu_count(),
+            "python": platform.python_version(),
+            **{name: version(name) for name in packages},
+        }
+    )
     path.write_text(json.dumps(runs, indent=1) + "\n")
 
 
@@ -188,20 +194,32 @@ def pages(folder, docs):
         "\n".join(checks.beaten(results)) or "No other library was measured in this folder.",
         section("Table 1: accuracy at epsilon 2", "table1", text=HIDES),
         section("The same at epsilon 0.5", "table1_small_epsilon"),
-        section("Accuracy against the certificate", "tradeoff", picture="tradeoff",
-                text=SAME_CERTIFICATE),
+        section(
+            "Accuracy against the certificate",
+            "tradeoff",
+            picture="tradeoff",
+            text=SAME_CERTIFICATE,
+        ),
         section("IMDb: three heads", "convex", picture="convex"),
         section("Heads at epsilon 2, q50", "heads"),
         section("Exact identification", "identification", picture="identification"),
         section("Calibration", "calibration", text="δ = 1e-6, ten equally likely candidates."),
-        section("Radii", "radii", text=f"The private quantile spends ε = {RADIUS_EPSILON:g} "
-                f"({RADIUS_DRAWS} draws); where classes are small, its largest over classes is "
-                "near the diameter of the domain: take public rows there."),
-        section("Noise at epsilon 2, q50", "noise", text="Standard deviation of the noise on "
-                "prototypes; and the paper's noise on a minimiser over ours (λ = 0.01)."),
+        section(
+            "Radii",
+            "radii",
+            text=f"The private quantile spends ε = {RADIUS_EPSILON:g} "
+            f"({RADIUS_DRAWS} draws); where classes are small, its largest over classes is "
+            "near the diameter of the domain: take public rows there.",
+        ),
+        section(
+            "Noise at epsilon 2, q50",
+            "noise",
+            text="Standard deviation of the noise on "
+            "prototypes; and the paper's noise on a minimiser over ours (λ = 0.01).",
+        ),
         "## Protocol\n\n" + PROTOCOL.format(datasets=datasets),
         "## What differs from the paper\n\n" + DIFFERENCES.format(within=checks.WITHIN),
-    ]  # fmt: skip
+    ]
     if speed.exists():
         parts.append("## Speed\n\n" + speed.read_text())
     docs.mkdir(parents=True, exist_ok=True)

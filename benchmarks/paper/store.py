@@ -77,12 +77,15 @@ def _refuse_other_cells(folder, fingerprints, quick):
         table = _whole_rows(folder, kind)
         if (table["quick"] != quick).any():
             kinds = ("quick", "full") if quick else ("full", "quick")
-            raise SystemExit(f"--out {folder} holds {kinds[1]} cells and this run is {kinds[0]}; "
-                             "choose another folder.")  # fmt: skip
+            raise SystemExit(
+                f"--out {folder} holds {kinds[1]} cells and this run is {kinds[0]}; "
+                "choose another folder."
+            )
         for name, found in table.groupby("dataset")["data"]:
             if name in fingerprints and set(found) != {fingerprints[name]}:
-                raise SystemExit(f"--out {folder} holds cells of another {name}.npz; choose "
-                                 "another folder.")  # fmt: skip
+                raise SystemExit(
+                    f"--out {folder} holds cells of another {name}.npz; choose another folder."
+                )
 
 
 def _measure(cell, data, seed):
@@ -113,8 +116,14 @@ def fill(cells, data, folder, seed, n_jobs, quick=False):
                 skipped[cell] = found
                 continue
             kind = names[type(cell)]
-            row = {**dataclasses.asdict(cell), "seed": seed, **found, "quick": quick,
-                   "data": fingerprints[cell.dataset], "done": 1}  # fmt: skip
+            row = {
+                **dataclasses.asdict(cell),
+                "seed": seed,
+                **found,
+                "quick": quick,
+                "data": fingerprints[cell.dataset],
+                "done": 1,
+            }
             with _file(folder, kind).open("a", newline="") as file:
                 csv.DictWriter(file, _columns(kind), lineterminator="\n").writerow(row)
     return len(missing) - len(skipped), skipped

@@ -56,9 +56,7 @@ class Results:
 
     def of(self, dataset, method, policy, epsilon):
         """The accuracy cell, or None where it was not measured."""
-        return _cell(
-            self.accuracy, dataset=dataset, method=method, policy=policy, epsilon=epsilon
-        )  # fmt: skip
+        return _cell(self.accuracy, dataset=dataset, method=method, policy=policy, epsilon=epsilon)
 
     def noiseless(self, dataset, method):
         return self.of(dataset, method, "full", NOISELESS)
@@ -66,7 +64,7 @@ class Results:
     def audit(self, dataset, counts, policy, epsilon):
         return _cell(
             self.identification, dataset=dataset, counts=counts, policy=policy, epsilon=epsilon
-        )  # fmt: skip
+        )
 
     def radius_of(self, dataset, policy):
         return _cell(self.radius, dataset=dataset, policy=policy)
@@ -98,8 +96,11 @@ def table1(results, epsilon):
     """Accuracy of every head, a row for each thing hidden: the paper's Table 1, and others'."""
     rows = []
     for dataset in results.datasets:
-        row = {"data": DATASETS[dataset], "hides": ADJACENCY["none"],
-               "paper mode": interval(results.noiseless(dataset, "ridge per class"))}  # fmt: skip
+        row = {
+            "data": DATASETS[dataset],
+            "hides": ADJACENCY["none"],
+            "paper mode": interval(results.noiseless(dataset, "ridge per class")),
+        }
         for column, method in COLUMNS.items():
             row[column] = interval(results.noiseless(dataset, WITHOUT_NOISE[method]))
         rows.append(row)
@@ -116,8 +117,9 @@ def table1(results, epsilon):
             rows.append(row)
         added = results.other(dataset, "Opacus, add/remove", epsilon)
         if added is not None:
-            rows.append({"data": DATASETS[dataset], "hides": ADJACENCY["added"],
-                         "Opacus": interval(added)})  # fmt: skip
+            rows.append(
+                {"data": DATASETS[dataset], "hides": ADJACENCY["added"], "Opacus": interval(added)}
+            )
     columns = ["data", "hides", "paper", "paper mode", *COLUMNS, "diffprivlib", "Opacus"]
     table = pd.DataFrame(rows, columns=columns).fillna("")
     measured = [name for name in columns[2:] if (table[name] != "").any()]
@@ -136,8 +138,11 @@ def tradeoff(results):
     rows = []
     for dataset in results.datasets:
         for epsilon in EPSILONS:
-            row = {"data": DATASETS[dataset], "epsilon": f"{epsilon:g}",
-                   "certificate": number(certificate(epsilon))}  # fmt: skip
+            row = {
+                "data": DATASETS[dataset],
+                "epsilon": f"{epsilon:g}",
+                "certificate": number(certificate(epsilon)),
+            }
             for name, (method, policy) in lines.items():
                 row[name] = interval(results.of(dataset, method, policy, epsilon))
             rows.append(row)
@@ -160,8 +165,12 @@ def convex(results):
     rows = []
     for (head, policy), values in published.CONVEX.items():
         for epsilon, value in zip(published.CONVEX_EPSILONS, values, strict=True):
-            row = {"head": head, "hides": ADJACENCY[policy], "epsilon": f"{epsilon:g}",
-                   "paper": number(value)}  # fmt: skip
+            row = {
+                "head": head,
+                "hides": ADJACENCY[policy],
+                "epsilon": f"{epsilon:g}",
+                "paper": number(value),
+            }
             row["paper mode"] = interval(results.of("imdb", f"{head} paper", policy, epsilon))
             best = results.of("imdb", head, policy, epsilon)
             output = results.of("imdb", f"{head} output", policy, epsilon)
@@ -176,7 +185,7 @@ def heads(results):
     """Every head at epsilon 2 and q50, beside what it reaches without noise."""
     noise = {
         "ridge paper": "parameters, one scale for worst counts",
-        "ridge per class": "parameters, a scale a class",
+        "ridge per class": "parameters, a scale per class",
         "ridge": "the same, noise-aware decision",
         "logistic paper": "minimiser, the paper's constant",
         "logistic output": "minimiser, this package's",
@@ -213,14 +222,21 @@ def identification(results):
                 paper = published.IDENTIFICATION.get((dataset, epsilon), (None, 0.0))
                 text = "" if policy != "q50" or paper[0] is None else f"{paper[0]:.3f}"
                 text += f" ± {paper[1]:.3f}" if text and paper[1] else ""
-                rows.append({
-                    "data": DATASETS[dataset], "hides": ADJACENCY[policy],
-                    "epsilon": f"{epsilon:g}", "certificate": number(low["certificate"]),
-                    "paper": text,
-                    "smallest class's noise": rate(low), "best attack": number(low["bayes"]),
-                    "noise a class": rate(per_class),
-                    "best attack on it": number(None if per_class is None else per_class["bayes"]),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "data": DATASETS[dataset],
+                        "hides": ADJACENCY[policy],
+                        "epsilon": f"{epsilon:g}",
+                        "certificate": number(low["certificate"]),
+                        "paper": text,
+                        "smallest class's noise": rate(low),
+                        "best attack": number(low["bayes"]),
+                        "noise a class": rate(per_class),
+                        "best attack on it": number(
+                            None if per_class is None else per_class["bayes"]
+                        ),
+                    }
+                )
     return pd.DataFrame(rows)
 
 
@@ -234,15 +250,18 @@ def calibration():
     for epsilon in EPSILONS:
         mu, kappa = mu_from_budget(epsilon, DELTA), 1 / N_CANDIDATES
         classic = classic_mu(epsilon)
-        rows.append({
-            "epsilon": f"{epsilon:g}", "mu": number(mu, 4),
-            "classic formula's mu": number(classic, 4),
-            "its true delta": f"{delta_from_mu(classic, epsilon):.1e}",
-            "certificate": number(rero_bound(kappa, mu), 4),
-            "paper": number(published.CERTIFICATES.get(epsilon), 4),
-            "by Rényi": number(rero_bound(kappa, mu, method="rdp"), 4),
-            "by (epsilon, delta)": number(rero_bound_dp(kappa, epsilon, DELTA), 4),
-        })  # fmt: skip
+        rows.append(
+            {
+                "epsilon": f"{epsilon:g}",
+                "mu": number(mu, 4),
+                "classic formula's mu": number(classic, 4),
+                "its true delta": f"{delta_from_mu(classic, epsilon):.1e}",
+                "certificate": number(rero_bound(kappa, mu), 4),
+                "paper": number(published.CERTIFICATES.get(epsilon), 4),
+                "by Rényi": number(rero_bound(kappa, mu, method="rdp"), 4),
+                "by (epsilon, delta)": number(rero_bound_dp(kappa, epsilon, DELTA), 4),
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -253,12 +272,16 @@ def radii(results):
         for policy in (*QUANTILES, "diameter"):
             cell = results.radius_of(dataset, policy)
             if cell is not None:
-                rows.append({
-                    "data": DATASETS[dataset], "policy": policy, "radius": number(cell["radius"]),
-                    "pooled classes": number(cell["pooled"]),
-                    "private, mean": number(cell["private_mean"]),
-                    "its root mean square error": number(cell["private_error"]),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "data": DATASETS[dataset],
+                        "policy": policy,
+                        "radius": number(cell["radius"]),
+                        "pooled classes": number(cell["pooled"]),
+                        "private, mean": number(cell["private_mean"]),
+                        "its root mean square error": number(cell["private_error"]),
+                    }
+                )
     return pd.DataFrame(rows)
 
 
@@ -276,14 +299,21 @@ def noise(results, epsilon=2.0, policy="q50"):
             prototype_sensitivity(radius, counts[mode], alpha=0.01, mode=mode)
             for mode in ("worst", "min", "per_class")
         )
-        row = {"data": DATASETS[dataset], "radius": number(radius),
-               "prototypes: paper": f"{worst / mu:.4f}",
-               "ours, smallest class": f"{fewest / mu:.4f}",
-               "ours, largest class": f"{largest / mu:.4f}"}  # fmt: skip
+        row = {
+            "data": DATASETS[dataset],
+            "radius": number(radius),
+            "prototypes: paper": f"{worst / mu:.4f}",
+            "ours, smallest class": f"{fewest / mu:.4f}",
+            "ours, largest class": f"{largest / mu:.4f}",
+        }
         loss = "logistic" if classes == 2 else "softmax"
         for name, kind in ((loss, loss), ("hinge", "squared_hinge")):
-            options = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": True,
-                       "n_classes": classes}  # fmt: skip
+            options = {
+                "alpha": 0.01,
+                "norm_bound": 1.0,
+                "fit_intercept": True,
+                "n_classes": classes,
+            }
             gaps = [gradient_gap(kind, radius, method=m, **options) for m in ("paper", "tight")]
             row["logistic: paper over ours" if name == loss else "hinge: paper over ours"] = (
                 f"{gaps[0] / gaps[1]:.1f}"
@@ -308,11 +338,14 @@ def summary(results, epsilon=2.0):
         row["ours, standard DP"] = results.of(dataset, "logistic", "labels", epsilon)
         row["Opacus, standard DP"] = results.other(dataset, "Opacus, replace one", epsilon)
         row["no noise"] = results.noiseless(dataset, "LogisticRegression")
-        rows.append({
-            key: value if isinstance(value, str) else number(None if value is None else
-                                                             value["mean"])
-            for key, value in row.items()
-        })  # fmt: skip
+        rows.append(
+            {
+                key: value
+                if isinstance(value, str)
+                else number(None if value is None else value["mean"])
+                for key, value in row.items()
+            }
+        )
     return pd.DataFrame(rows).fillna("")
 
 

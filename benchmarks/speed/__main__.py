@@ -28,10 +28,16 @@ def times_table(found):
     rows = []
     for _, item in found[found["ratio"].notna()].iterrows():
         asked = "" if math.isnan(item["asked"]) else f"at most {item['asked']:g}"
-        rows.append({"job": item["job"], "seconds": f"{item['seconds']:.3g}",
-                     "against": item["against"], "their seconds": f"{item['their_seconds']:.3g}",
-                     "ratio": f"{item['ratio']:.3g} ({item['least']:.2g} to {item['most']:.2g})",
-                     "asked": asked})  # fmt: skip
+        rows.append(
+            {
+                "job": item["job"],
+                "seconds": f"{item['seconds']:.3g}",
+                "against": item["against"],
+                "their seconds": f"{item['their_seconds']:.3g}",
+                "ratio": f"{item['ratio']:.3g} ({item['least']:.2g} to {item['most']:.2g})",
+                "asked": asked,
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -40,8 +46,13 @@ def memory_table(found):
     rows = []
     for _, item in found[found["share"].notna()].iterrows():
         asked = "" if math.isnan(item["asked"]) else f"at most {item['asked']:.0%}"
-        rows.append({"job": item["job"], "peak memory over the rows": f"{item['share']:.1%}",
-                     "asked": asked})  # fmt: skip
+        rows.append(
+            {
+                "job": item["job"],
+                "peak memory over the rows": f"{item['share']:.1%}",
+                "asked": asked,
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -49,8 +60,11 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
     parser.add_argument("--only", choices=TOPICS, nargs="+", default=list(TOPICS))
     parser.add_argument("--out", type=Path, default=Path("paper-results"))
-    parser.add_argument("--comparators", metavar="PYTHON",
-                        help="time Opacus too, with the Python of its own environment")  # fmt: skip
+    parser.add_argument(
+        "--comparators",
+        metavar="PYTHON",
+        help="time Opacus too, with the Python of its own environment",
+    )
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "speed.csv"

@@ -24,10 +24,20 @@ def measure(comparators):
         },
         repeats=3,
     )
-    yield row("audit", "400 ridge trials, 120000 x 384, 4 classes", times["audit"],
-              "400 fits of the head", 400 * times["fit"])  # fmt: skip
-    yield row("audit", "100000 further draws on the same supports", times["draws"],
-              "100000 fits of the head", 100_000 * times["fit"])  # fmt: skip
+    yield row(
+        "audit",
+        "400 ridge trials, 120000 x 384, 4 classes",
+        times["audit"],
+        "400 fits of the head",
+        400 * times["fit"],
+    )
+    yield row(
+        "audit",
+        "100000 further draws on the same supports",
+        times["draws"],
+        "100000 fits of the head",
+        100_000 * times["fit"],
+    )
     for n_classes in (2, 6):
         data = _split(25_000, 384, n_classes)
         for alpha in (1e-2, 1e-4):
@@ -41,5 +51,6 @@ def measure(comparators):
                 repeats=3,
             )
             job = f"40 logistic trials, 25000 x 384, {n_classes} classes, alpha {alpha:g}"
-            yield row("audit", job, times["audit"], "40 fits of the head", 40 * times["fit"],
-                      asked=1)  # fmt: skip
+            yield row(
+                "audit", job, times["audit"], "40 fits of the head", 40 * times["fit"], asked=1
+            )

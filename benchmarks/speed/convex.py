@@ -31,17 +31,20 @@ LONGEST = 60.0
 
 def competitor(loss, solver, tol, alpha, n):
     if loss == "squared_hinge":
-        return LinearSVC(C=1 / (alpha * n), dual=False, fit_intercept=False, tol=tol,
-                         max_iter=100_000)  # fmt: skip
-    return LogisticRegression(C=1 / (alpha * n), solver=solver, fit_intercept=False, tol=tol,
-                              max_iter=10_000)  # fmt: skip
+        return LinearSVC(
+            C=1 / (alpha * n), dual=False, fit_intercept=False, tol=tol, max_iter=100_000
+        )
+    return LogisticRegression(
+        C=1 / (alpha * n), solver=solver, fit_intercept=False, tol=tol, max_iter=10_000
+    )
 
 
 def competitors(loss, X, y, n_classes, alpha, objective, target):
     """Fits of scikit-learn that reach the target, by name."""
     n, d = X.shape
-    rows = {dtype: np.hstack([X, np.ones((n, 1))]).astype(dtype)
-            for dtype in (np.float32, np.float64)}  # fmt: skip
+    rows = {
+        dtype: np.hstack([X, np.ones((n, 1))]).astype(dtype) for dtype in (np.float32, np.float64)
+    }
     solvers = ("liblinear",) if loss == "squared_hinge" else SOLVERS
     functions = {}
     for solver, dtype in itertools.product(solvers, rows):

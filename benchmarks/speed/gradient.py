@@ -30,8 +30,14 @@ def measure(comparators):
             }
         )
         job = f"{STEPS} noisy steps, {n} x {d}, {n_classes} classes"
-        yield row("gradient", job, times["gradient"], "noise on the minimiser", times["output"],
-                  asked=3 if (n, n_classes) == (25_000, 2) else np.nan)  # fmt: skip
+        yield row(
+            "gradient",
+            job,
+            times["gradient"],
+            "noise on the minimiser",
+            times["output"],
+            asked=3 if (n, n_classes) == (25_000, 2) else np.nan,
+        )
     n_values = 100_000
     times = interleaved(
         {
@@ -41,10 +47,20 @@ def measure(comparators):
         },
         repeats=3,
     )
-    yield row("gradient", f"{n_values} exact normal values", times["ours"],
-              "OpenDP's discrete Gaussian", times["opendp"])  # fmt: skip
-    yield row("gradient", f"{n_values} exact normal values", times["ours"],
-              "NumPy's normal (not exact)", times["numpy"])  # fmt: skip
+    yield row(
+        "gradient",
+        f"{n_values} exact normal values",
+        times["ours"],
+        "OpenDP's discrete Gaussian",
+        times["opendp"],
+    )
+    yield row(
+        "gradient",
+        f"{n_values} exact normal values",
+        times["ours"],
+        "NumPy's normal (not exact)",
+        times["numpy"],
+    )
     if comparators:
         yield from _against_opacus(comparators)
 
@@ -70,8 +86,17 @@ def _against_opacus(python):
         ours, theirs = [], []
         for _ in range(3):
             ours += interleaved({"ours": lambda: head.fit(X, y)}, repeats=1)["ours"].tolist()
-            done = subprocess.run([python, other_libraries.__file__, "--time", path],
-                                  check=True, capture_output=True, text=True)  # fmt: skip
+            done = subprocess.run(
+                [python, other_libraries.__file__, "--time", path],
+                check=True,
+                capture_output=True,
+                text=True,
+            )
             theirs.append(float(done.stdout.split()[-1]))
-    yield row("gradient", "label-protecting fit, 25000 x 384, 6 classes", np.array(ours),
-              "Opacus DP-SGD, ten epochs", np.array(theirs))  # fmt: skip
+    yield row(
+        "gradient",
+        "label-protecting fit, 25000 x 384, 6 classes",
+        np.array(ours),
+        "Opacus DP-SGD, ten epochs",
+        np.array(theirs),
+    )

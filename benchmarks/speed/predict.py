@@ -29,5 +29,11 @@ def measure(comparators):
                 clock=time.process_time,
             )
             job = f"predict, {n} x {d} {dtype.__name__}, {n_classes} classes"
-            yield row("predict", job, times["predict"], "argmax(X @ W.T), float32",
-                      times["plain"], asked=2)  # fmt: skip
+            yield row(
+                "predict",
+                job,
+                times["predict"],
+                "argmax(X @ W.T), float32",
+                times["plain"],
+                asked=2,
+            )

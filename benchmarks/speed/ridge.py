@@ -27,15 +27,34 @@ def measure(comparators):
         repeats=25,
     )
     shape = "120000 x 384, 4 classes"
-    yield row("ridge", f"fit apart from noise, {shape}", times["bare"],
-              "one pass: X.sum(axis=0)", times["pass"], asked=4)  # fmt: skip
-    yield row("ridge", f"fit apart from noise, {shape}", times["bare"],
-              "scikit-learn's NearestCentroid", times["sklearn"], asked=0.2)  # fmt: skip
-    yield row("ridge", f"fit, {shape}", times["fit"],
-              "scikit-learn's NearestCentroid", times["sklearn"])  # fmt: skip
+    yield row(
+        "ridge",
+        f"fit apart from noise, {shape}",
+        times["bare"],
+        "one pass: X.sum(axis=0)",
+        times["pass"],
+        asked=4,
+    )
+    yield row(
+        "ridge",
+        f"fit apart from noise, {shape}",
+        times["bare"],
+        "scikit-learn's NearestCentroid",
+        times["sklearn"],
+        asked=0.2,
+    )
+    yield row(
+        "ridge", f"fit, {shape}", times["fit"], "scikit-learn's NearestCentroid", times["sklearn"]
+    )
     # Noise takes a fifth of the fit at most.
-    yield row("ridge", f"fit, {shape}", times["fit"],
-              "the same apart from noise", times["bare"], asked=1.25)  # fmt: skip
+    yield row(
+        "ridge",
+        f"fit, {shape}",
+        times["fit"],
+        "the same apart from noise",
+        times["bare"],
+        asked=1.25,
+    )
     yield Memory("ridge", f"fit, {shape}", peak(lambda: head.fit(X, y)) / X.nbytes, 0.1)
     for n, d, n_classes in [(10_000, 384, 77), (50_000, 2048, 1000)]:
         X, y = unit_rows(n, d), np.arange(n) % n_classes
@@ -46,6 +65,11 @@ def measure(comparators):
             },
             repeats=1 if n_classes == 1000 else 3,
         )
-        yield row("ridge", f"fit, exact noise on {n_classes} x {d} parameters", times["fit"],
-                  "the same apart from noise", times["bare"],
-                  asked=2 if n_classes == 77 else np.nan)  # fmt: skip
+        yield row(
+            "ridge",
+            f"fit, exact noise on {n_classes} x {d} parameters",
+            times["fit"],
+            "the same apart from noise",
+            times["bare"],
+            asked=2 if n_classes == 77 else np.nan,
+        )

@@ -61,8 +61,17 @@ def row(topic, job, ours, against, theirs, asked=np.nan):
     """The row of two series of seconds: medians, and the range of the ratio over rounds."""
     ratios = ours / theirs
     seconds = float(np.median(ours)), float(np.median(theirs))
-    return Row(topic, job, seconds[0], against, seconds[1], seconds[0] / seconds[1],
-               float(ratios.min()), float(ratios.max()), asked)  # fmt: skip
+    return Row(
+        topic,
+        job,
+        seconds[0],
+        against,
+        seconds[1],
+        seconds[0] / seconds[1],
+        float(ratios.min()),
+        float(ratios.max()),
+        asked,
+    )
 
 
 def peak(function):

@@ -38,8 +38,15 @@ for place, colour, text in ((0.0, "C0", "the hidden record"), (mu, "C3", "a cand
     right.fill_between(x, norm.pdf(x, place), alpha=0.15, color=colour)
     right.axvline(place, ymax=0.93, color=colour, linewidth=0.8)
     side = "right" if place == 0.0 else "left"
-    right.annotate(text, (place, 0.405), ha=side, xytext=(-4 if side == "right" else 4, 0),
-                   textcoords="offset points", color=colour, fontsize=9)  # fmt: skip
+    right.annotate(
+        text,
+        (place, 0.405),
+        ha=side,
+        xytext=(-4 if side == "right" else 4, 0),
+        textcoords="offset points",
+        color=colour,
+        fontsize=9,
+    )
 right.annotate("", (0.0, 0.06), (mu, 0.06), arrowprops={"arrowstyle": "<->"})
 right.annotate(rf"$\mu = {mu:.2f}$", (mu / 2, 0.075), ha="center")
 right.set_ylim(0, 0.45)

@@ -22,7 +22,7 @@ from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
 from ..privacy.release import Release
 from .ledger import Record, Spent, charged
 
-#: Splitters whose test folds partition the records: each is left out of one fit a candidate.
+#: Splitters whose test folds partition the records: each is left out of one fit per candidate.
 _DISJOINT = (
     KFold,
     StratifiedKFold,
@@ -87,8 +87,8 @@ def touching_one_record(
 ) -> list[Record]:
     """Records of a search that bound those any one private record takes part in.
 
-    Its folds being disjoint, a private record is trained on in all fits but one a candidate, and
-    scored in one fold a candidate.
+    Its folds being disjoint, a private record is trained on in all fits but one per candidate, and
+    scored in one fold per candidate.
     """
     if not hasattr(search, "cv_results_") or not hasattr(search, "n_splits_"):
         raise ValueError("search must be a fitted GridSearchCV or RandomizedSearchCV.")
@@ -143,7 +143,7 @@ def touching_one_record(
     n_scorers = sum(isinstance(scorer, PrivateAccuracy) for scorer in _scorers(search))
     expected = n_candidates * search.n_splits_ * n_scorers
     if len(scores) == expected and not search.return_train_score:
-        # Each scorer looks at a record once a candidate; the costliest scores bound which.
+        # Each scorer looks at a record once per candidate; the costliest scores bound which.
         scores = scores[expected - n_candidates * n_scorers :]
     return [*kept, *scores, *rest]
 

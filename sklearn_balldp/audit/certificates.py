@@ -51,11 +51,11 @@ def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
         weights = np.asarray(prior, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"prior must hold one weight a candidate, or be None for a uniform one; got {prior!r}."
+            f"prior must hold one weight per candidate, or be None (uniform); got {prior!r}."
         ) from None
     if weights.shape != (n_candidates,):
         raise ValueError(
-            f"prior must hold one weight a candidate ({n_candidates}), got shape {weights.shape}."
+            f"prior must hold one weight per candidate ({n_candidates}), got shape {weights.shape}."
         )
     if not (weights >= 0.0).all() or not math.isclose(weights.sum(), 1.0, rel_tol=1e-9):
         raise ValueError("prior must be non-negative and sum to 1.")
@@ -102,7 +102,7 @@ def baseline(
         raise ValueError("distances between the candidates are needed for eta > 0.")
     table = np.asarray(distances, dtype=np.float64)
     if table.shape != (len(weights), len(weights)):
-        raise ValueError(f"distances must be square with a row a candidate, got {table.shape}.")
+        raise ValueError(f"distances must be square with one row per candidate, got {table.shape}.")
     near = table <= (2.0 * eta if anywhere else eta)
     return min(1.0, float((near @ weights).max()))
 
@@ -259,7 +259,7 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
 
 
 def scaled_models(models: ArrayLike, sigma: ArrayLike) -> Array:
-    """Candidate models in units of the noise, one flat row a candidate.
+    """Candidate models in units of the noise, one flat row per candidate.
 
     Parameters
     ----------

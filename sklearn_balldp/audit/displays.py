@@ -68,7 +68,7 @@ class ReconstructionDisplay:
     def from_estimators(
         cls, auditors: Mapping[str, Any] | Iterable[Any]
     ) -> "ReconstructionDisplay":
-        """Display of several fitted auditors, such as one an epsilon and policy.
+        """Display of several fitted auditors, such as one per epsilon and policy.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class PrivacyUtilityDisplay:
     Parameters
     ----------
     results : DataFrame
-        One row a candidate of the search: group, certificate, utility, deviation.
+        One row per candidate of the search: group, certificate, utility, deviation.
     utility_name, certificate_name : str
         Labels of the vertical and the horizontal axis.
 

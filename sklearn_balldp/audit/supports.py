@@ -152,8 +152,10 @@ def _up(radius: float) -> str:
 def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
     """Which records repeat an earlier one, up to the rounding of their projection."""
     repeated = np.ones(len(rows), dtype=bool)
-    exact = {(code, row.tobytes()): i for i, (code, row)
-             in reversed(list(enumerate(zip(codes.tolist(), rows, strict=True))))}  # fmt: skip
+    exact = {
+        (code, row.tobytes()): i
+        for i, (code, row) in reversed(list(enumerate(zip(codes.tolist(), rows, strict=True))))
+    }
     first_of_each = np.sort(np.fromiter(exact.values(), dtype=np.intp, count=len(exact)))
     repeated[first_of_each] = _near_duplicates(rows[first_of_each], codes[first_of_each])
     return repeated
@@ -256,9 +258,8 @@ def draw_supports(
         chosen = select(rows[near], distance, n_candidates, strategy, random_state, metric=metric)
         inside = near[chosen]
         supports.append(
-            Support(anchor, rows[inside], pool_codes[inside], positions[inside],
-                    len(near))
-        )  # fmt: skip
+            Support(anchor, rows[inside], pool_codes[inside], positions[inside], len(near))
+        )
     short = n_supports - len(supports)
     if short > 0:
         found = max((error.found for error in passed_over), default=0)

@@ -82,7 +82,7 @@ class SupportAudit:
     summary : dict
         Kappa, success rate, largest distance from the anchor's model, and bounds.
     trials : DataFrame
-        One row a trial.
+        One row per trial.
     points : ndarray of shape (n_candidates, n_dimensions) or None
         Candidate models in units of the noise, in coordinates of their span; None for transcripts.
     near : ndarray of shape (n_candidates, n_candidates) or None
@@ -241,7 +241,7 @@ def released_trials(
     target: Positions,
     near: NDArray[np.bool_] | None,
 ) -> pd.DataFrame:
-    """Attacks on releases by the head's own sampler, one a trial.
+    """Attacks on releases by the head's own sampler, one per trial.
 
     Beside the MAP attack, two that guess the noise: "replay" takes that of the release before,
     whose record an adversary may know; "transfer" takes that of a block which all candidates

@@ -203,7 +203,7 @@ class _Residuals:
 
 
 class _OneVersusRest(_Residuals):
-    """Squared hinges of one score a class, stacked."""
+    """Squared hinges of one score per class, stacked."""
 
     def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
         self.loss, self.domain = loss, domain

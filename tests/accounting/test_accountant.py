@@ -285,6 +285,52 @@ def test_different_encoders_are_refused():
             clone(HEAD).fit(X[:, :3], Y)
 
 
+def test_declared_coordinates_must_agree(tmp_path):
+    """Rows scaled by four have radii four times as long: what heads declare is compared."""
+
+    def head(coordinates):
+        return BallDPRidgePrototype(1.0, radius=0.5, coordinates=coordinates)
+
+    # None declares nothing, and hides no disagreement of those that do.
+    with PrivacyAccountant(radius=0.5, limit=50.0) as accountant:
+        for name in (None, "minilm", None, "minilm"):
+            head(name).fit(X, Y)
+        for name in ("minilm, times 4", ""):
+            with pytest.raises(ValueError, match="differ in coordinates"):
+                head(name).fit(X, Y)
+        head(None).fit(X, Y)
+    releases = accountant.releases
+    assert [r.coordinates for r in releases] == [None, "minilm", None, "minilm", None]
+    assert "coordinates minilm" in str(releases[1])
+    assert compose_releases([json.loads(json.dumps(r.to_dict())) for r in releases]).n_releases == 5
+    other = replace(releases[0], coordinates="resnet")
+    for order in ([releases[0], releases[1], other], [other, releases[2], releases[1]]):
+        with pytest.raises(ValueError, match="differ in coordinates"):
+            compose_releases(order)
+    with pytest.raises(ValueError, match="coordinates must be a string"):
+        head(3).fit(X, Y)
+
+
+def test_what_is_made_by_hand_is_counted():
+    mu = mu_from_budget(1.0, 1e-6)
+    outer = PrivacyAccountant(radius=0.5)
+    with pytest.raises(RuntimeError, match="not active"):
+        outer.spend(mu=mu, what="histogram")
+    with outer, PrivacyAccountant(radius=0.5, limit=1.5) as accountant:
+        clone(HEAD).fit(X, Y)
+        accountant.spend(mu=0.5 * mu, what="histogram")
+        with pytest.raises(BudgetExceededError):
+            accountant.spend(mu=mu, what="another")
+        for bad in (0.0, -1.0, np.nan, np.inf, "1"):
+            with pytest.raises(ValueError, match="mu must be a positive number"):
+                accountant.spend(mu=bad, what="histogram")
+        with pytest.raises(ValueError, match="what must name"):
+            accountant.spend(mu=mu, what="")
+    for counted in (accountant, outer):
+        assert counted.total().mu == pytest.approx(math.hypot(mu, 0.5 * mu))
+        assert [r.what for r in counted.records if isinstance(r, Spent)] == ["histogram"]
+
+
 def test_a_seeded_release_counts_as_infinite():
     seeded = BallDPRidgePrototype(radius=0.5, random_state=0)
     with PrivacyAccountant(radius=0.5) as accountant:

@@ -69,14 +69,19 @@ BOUNDS = ["dp", "rdp", "direct", "anchor", "ball", "support", "bayes"]
     [
         ReconstructionAuditor(
             BallDPRidgePrototype(norm_bound=1000.0, random_state=0),
-            n_candidates=2, n_supports=1, holdout=0.5,
+            n_candidates=2,
+            n_supports=1,
+            holdout=0.5,
         ),
         ReconstructionAuditor(
             BallDPLogisticRegression(norm_bound=1000.0, alpha=100.0, random_state=0),
-            n_candidates=2, n_supports=1, holdout=0.5, support="random",
+            n_candidates=2,
+            n_supports=1,
+            holdout=0.5,
+            support="random",
         ),
     ]
-)  # fmt: skip
+)
 def test_contract(estimator, check):
     check(estimator)
 
@@ -355,8 +360,11 @@ def test_the_honest_mechanism_passes(digits):
     X, y = digits
     auditor = ReconstructionAuditor(
         BallDPRidgePrototype(4.0, radius=0.6),
-        n_draws=4, confidence=SURE, noise="mechanism", random_state=0,
-    ).fit(X, y)  # fmt: skip
+        n_draws=4,
+        confidence=SURE,
+        noise="mechanism",
+        random_state=0,
+    ).fit(X, y)
     assert auditor.guarantee_holds_
     assert {"replay", "transfer"} <= set(auditor.report_)
     # Every other trial: a release that lends its noise is not replayed itself.
@@ -415,8 +423,11 @@ def test_prior(digits):
     prior = np.r_[0.55, np.full(9, 0.05)]
     auditor = ReconstructionAuditor(
         BallDPRidgePrototype(1.0, radius=0.6),
-        prior=prior, n_draws=400, confidence=SURE, random_state=0,
-    ).fit(X, y)  # fmt: skip
+        prior=prior,
+        n_draws=400,
+        confidence=SURE,
+        random_state=0,
+    ).fit(X, y)
     assert auditor.baseline_ == pytest.approx(0.55)
     share = (auditor.report_["target"] == 0).mean()
     assert 0.5 < share < 0.6
@@ -730,8 +741,9 @@ def test_public_rows_are_routed_through_a_search(digits):
         search = GridSearchCV(auditor, {"estimator__epsilon": [4.0]}, cv=3)
         search.fit(X[:1200], y[:1200], X_public=X[1200:], y_public=y[1200:])
         assert search.best_estimator_.estimator_.release_.n_samples == 1200
-        pipeline = Pipeline([("encode", Normalizer()), ("audit", auditor)],
-                            transform_input=["X_public"])  # fmt: skip
+        pipeline = Pipeline(
+            [("encode", Normalizer()), ("audit", auditor)], transform_input=["X_public"]
+        )
         pipeline.fit(50 * X[:1200], y[:1200], X_public=70 * X[1200:], y_public=y[1200:])
         assert pipeline.named_steps["audit"].supports_["n_in_ball"].min() >= 10
 

@@ -43,8 +43,11 @@ def test_check_values(epsilon, gamma):
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 2.5])
 def test_rdp_is_the_best_order(kappa, mu):
     orders = 1 + np.logspace(-6, 6, 200_001)
-    values = np.exp((np.log(kappa) + orders * mu**2 / 2) * (orders - 1) / orders, where=orders
-                    * mu**2 < 1000, out=np.full(len(orders), np.inf))  # fmt: skip
+    values = np.exp(
+        (np.log(kappa) + orders * mu**2 / 2) * (orders - 1) / orders,
+        where=orders * mu**2 < 1000,
+        out=np.full(len(orders), np.inf),
+    )
     assert rero_bound(kappa, mu, method="rdp") == pytest.approx(min(1, values.min()), rel=1e-5)
 
 
@@ -120,8 +123,9 @@ def test_order_of_the_bounds(m, spread):
     rng = np.random.default_rng(m)
     for _ in range(5):
         models, sigma, prior = random_support(rng, m, spread)
-        bayes = bayes_success(models, sigma, prior, n_draws=20_000, confidence=SURE,
-                              random_state=rng)  # fmt: skip
+        bayes = bayes_success(
+            models, sigma, prior, n_draws=20_000, confidence=SURE, random_state=rng
+        )
         support = support_bound(models, sigma, prior)
         anchor = anchor_bound(models, sigma, prior)
         assert bayes.low <= support <= anchor * (1 + 1e-9)
@@ -149,10 +153,13 @@ def test_support_bound_equals_brute_force(seed):
     best = -math.inf
     for start in [np.full(m, 1 / m), prior, *rng.dirichlet(np.ones(m), size=6)]:
         result = minimize(
-            negative, start, method="SLSQP", bounds=[(0, 1)] * m,
+            negative,
+            start,
+            method="SLSQP",
+            bounds=[(0, 1)] * m,
             constraints={"type": "ineq", "fun": lambda q: 1 - q.sum()},
             options={"ftol": 1e-14, "maxiter": 1000},
-        )  # fmt: skip
+        )
         if result.x.sum() <= 1 + 1e-9:
             best = max(best, -result.fun)
     assert support_bound(models, sigma, prior, reference) == pytest.approx(best, abs=1e-6)
@@ -246,8 +253,12 @@ def test_enclosing_ball_covers_and_is_small():
     distances = np.linalg.norm(points - centre, axis=1)
     assert distances.max() <= radius * (1 + 1e-12)
     assert radius >= np.linalg.norm(points[:, None] - points, axis=2).max() / 2
-    better = minimize(lambda c: np.linalg.norm(points - c, axis=1).max(), centre,
-                      method="Nelder-Mead", options={"maxfev": 20_000, "xatol": 1e-9})  # fmt: skip
+    better = minimize(
+        lambda c: np.linalg.norm(points - c, axis=1).max(),
+        centre,
+        method="Nelder-Mead",
+        options={"maxfev": 20_000, "xatol": 1e-9},
+    )
     assert radius <= better.fun * 1.002
 
 

@@ -51,8 +51,9 @@ def test_reconstruction_display():
     heights = np.concatenate([line.get_ydata() for line in ax.lines])
     for value in (*display.results["success"], 0.1):
         assert value in heights
-    marks = np.concatenate([path[:, 1] for lines in ax.collections
-                            for path in lines.get_segments()])  # fmt: skip
+    marks = np.concatenate(
+        [path[:, 1] for lines in ax.collections for path in lines.get_segments()]
+    )
     for value in display.results["certificate"]:
         assert value in marks
 
@@ -84,17 +85,33 @@ def test_one_auditor_and_given_axes():
 def test_many_policies_keep_apart():
     """Points stay in their epsilon's slot, and the legend leaves the axes."""
     rows = [
-        {"name": f"policy {i}", "epsilon": epsilon, "success": 0.2, "low": 0.1, "high": 0.3,
-         "baseline": 0.1 + 0.01 * i, "certificate": 0.5}
-        for i in range(12) for epsilon in (1.0, 2.0, 4.0)
-    ]  # fmt: skip
+        {
+            "name": f"policy {i}",
+            "epsilon": epsilon,
+            "success": 0.2,
+            "low": 0.1,
+            "high": 0.3,
+            "baseline": 0.1 + 0.01 * i,
+            "certificate": 0.5,
+        }
+        for i in range(12)
+        for epsilon in (1.0, 2.0, 4.0)
+    ]
     display = ReconstructionDisplay(pd.DataFrame(rows)).plot()
     points = [line for line in display.ax_.lines if line.get_marker() == "o"]
     for line in points:
         assert (np.abs(line.get_xdata() - np.arange(3)) < 0.5).all()
     assert display.ax_.get_legend().get_bbox_to_anchor()._bbox.x0 == 1.0
-    assert len([text for text in display.ax_.get_legend().get_texts()
-                if text.get_text() == "blind guess"]) == 1  # fmt: skip
+    assert (
+        len(
+            [
+                text
+                for text in display.ax_.get_legend().get_texts()
+                if text.get_text() == "blind guess"
+            ]
+        )
+        == 1
+    )
 
 
 RESULTS = {

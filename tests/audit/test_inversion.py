@@ -134,8 +134,13 @@ def test_noisy_ridge_is_unbiased_with_the_stated_error():
     assert code == 0
 
 
-CASES = [("logistic", 2), ("softmax", 3), ("softmax", 5), ("squared_hinge", 2),
-          ("squared_hinge", 4)]  # fmt: skip
+CASES = [
+    ("logistic", 2),
+    ("softmax", 3),
+    ("softmax", 5),
+    ("squared_hinge", 2),
+    ("squared_hinge", 4),
+]
 
 
 def minimiser(loss, X, codes, n_classes, alpha, fit_intercept):
@@ -147,16 +152,27 @@ def minimiser(loss, X, codes, n_classes, alpha, fit_intercept):
 
 def single_gradient(loss, theta, row, code, n_classes, fit_intercept):
     return LinearObjective(
-        loss, row[None], np.array([code]), n_classes,
-        alpha=0.0, norm_bound=math.inf, fit_intercept=fit_intercept,
-    ).value_and_gradient(theta)[1]  # fmt: skip
+        loss,
+        row[None],
+        np.array([code]),
+        n_classes,
+        alpha=0.0,
+        norm_bound=math.inf,
+        fit_intercept=fit_intercept,
+    ).value_and_gradient(theta)[1]
 
 
 def invert(loss, theta, X, codes, n_classes, alpha, fit_intercept):
     return invert_minimiser(
-        loss, theta, X, codes,
-        n_classes=n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=fit_intercept,
-    )  # fmt: skip
+        loss,
+        theta,
+        X,
+        codes,
+        n_classes=n_classes,
+        alpha=alpha,
+        norm_bound=1.0,
+        fit_intercept=fit_intercept,
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.03])
@@ -237,8 +253,12 @@ def test_softmax_roots_near_the_peak(margin):
     lengths = np.linspace(1e-3, 3, 300_001)
     heights = np.array([height(t) for t in lengths[::100]])
     peak = lengths[::100][np.argmax(heights)]
-    peak = minimize_scalar(lambda t: -height(t), bounds=(0.9 * peak, 1.1 * peak),
-                           method="bounded", options={"xatol": 1e-13}).x  # fmt: skip
+    peak = minimize_scalar(
+        lambda t: -height(t),
+        bounds=(0.9 * peak, 1.1 * peak),
+        method="bounded",
+        options={"xatol": 1e-13},
+    ).x
     length = peak * (1 + margin)
     row = length * unit
     residual = np.exp(theta @ row) / np.exp(theta @ row).sum() - np.eye(4)[0]
@@ -247,8 +267,10 @@ def test_softmax_roots_near_the_peak(margin):
     # At the peak itself a root is only as sharp as the square root of rounding.
     assert min(abs(np.array(found) - length)) < 1e-6 * length
     if margin:
-        other = brentq(lambda t: height(t) - height(length), *((0.5 * peak, peak) if margin > 0
-                       else (peak, 2 * peak)))  # fmt: skip
+        other = brentq(
+            lambda t: height(t) - height(length),
+            *((0.5 * peak, peak) if margin > 0 else (peak, 2 * peak)),
+        )
         assert min(abs(np.array(found) - other)) < 1e-6 * length
 
 

@@ -32,9 +32,10 @@ def test_candidates_are_those_of_a_brute_force(metric):
         rows, labels, anchor, codes[0], radius, metric=metric, n_candidates=2
     )
     expected = [
-        i for i in range(len(rows))
+        i
+        for i in range(len(rows))
         if labels[i] == codes[0] and cdist(rows[i : i + 1], anchor[None], NAMES[metric]) <= radius
-    ]  # fmt: skip
+    ]
     assert positions.tolist() == expected
     assert 5 < len(expected) < (labels == codes[0]).sum()
     np.testing.assert_allclose(distance, cdist(rows[positions], anchor[None], NAMES[metric])[:, 0])
@@ -125,8 +126,13 @@ def test_too_few_says_how_many_and_what_radius_would_do():
 
 
 def draw(X, codes, public, public_codes, radius, **options):
-    defaults = {"anchors": np.arange(len(X)), "n_supports": 5, "n_candidates": 4,
-                "strategy": "farthest", "random_state": np.random.default_rng(0)}  # fmt: skip
+    defaults = {
+        "anchors": np.arange(len(X)),
+        "n_supports": 5,
+        "n_candidates": 4,
+        "strategy": "farthest",
+        "random_state": np.random.default_rng(0),
+    }
     pool = Pool(public, public_codes, 1.0)
     return draw_supports(X, codes, pool, radius, **(defaults | options))
 

@@ -108,8 +108,15 @@ def test_more_budget_more_success():
 def test_prior_distance_and_protected_labels():
     X, y = data()
     estimator = head(protect_labels=True, classes=[0, 1, 2])
-    auditor = audited(estimator, X, y, candidate_labels="any", prior=[0.5, 0.2, 0.1, 0.1, 0.1],
-                      eta=0.2, n_draws=10)  # fmt: skip
+    auditor = audited(
+        estimator,
+        X,
+        y,
+        candidate_labels="any",
+        prior=[0.5, 0.2, 0.1, 0.1, 0.1],
+        eta=0.2,
+        n_draws=10,
+    )
     assert auditor.guarantee_holds_
     assert auditor.baseline_ >= 0.5
 

@@ -99,11 +99,18 @@ def silent(monkeypatch):
 def test_minimiser_without_noise(silent, n_classes, averaging):
     """A long unclipped descent ends at scikit-learn's minimiser of the same objective."""
     X, y = data(400, n_classes)
-    head = gradient_head(BallDPLogisticRegression, n_steps=500, clip=None, alpha=0.05,
-                         learning_rate=1.0, averaging=averaging).fit(X, y)  # fmt: skip
+    head = gradient_head(
+        BallDPLogisticRegression,
+        n_steps=500,
+        clip=None,
+        alpha=0.05,
+        learning_rate=1.0,
+        averaging=averaging,
+    ).fit(X, y)
     augmented = np.hstack([X, np.full((len(X), 1), descent_module.CONSTANT)])
-    reference = LogisticRegression(C=1 / (0.05 * len(X)), fit_intercept=False, tol=1e-10,
-                                   max_iter=2000).fit(augmented, y)  # fmt: skip
+    reference = LogisticRegression(
+        C=1 / (0.05 * len(X)), fit_intercept=False, tol=1e-10, max_iter=2000
+    ).fit(augmented, y)
     expected = reference.coef_ - reference.coef_.mean(axis=0) * (n_classes > 2)
     np.testing.assert_allclose(head.coef_, expected[:, :-1], atol=2e-5)
     np.testing.assert_allclose(
@@ -151,8 +158,14 @@ def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha):
 def test_noise_is_calibrated_at_every_iterate(Head, protect_labels, clip, dtype):
     """Scale, law and independence of the noise, from the transcript and the exact gradients."""
     X, y = data(dtype=dtype)
-    head = gradient_head(Head, keep_transcript=True, clip=clip, protect_labels=protect_labels,
-                         classes=[0, 1, 2], learning_rate=0.5)  # fmt: skip
+    head = gradient_head(
+        Head,
+        keep_transcript=True,
+        clip=clip,
+        protect_labels=protect_labels,
+        classes=[0, 1, 2],
+        learning_rate=0.5,
+    )
     mu = mu_from_budget(2.0, 1e-6)
     noises = []
     for _ in range(40):
@@ -187,8 +200,9 @@ def test_noise_is_calibrated_at_every_iterate(Head, protect_labels, clip, dtype)
 def test_seeded_steps_draw_noise_of_their_own():
     """One seed serves the whole descent: its noise must not repeat from step to step."""
     X, y = data()
-    head = gradient_head(BallDPLogisticRegression, keep_transcript=True, random_state=3,
-                         learning_rate=1e-9).fit(X, y)  # fmt: skip
+    head = gradient_head(
+        BallDPLogisticRegression, keep_transcript=True, random_state=3, learning_rate=1e-9
+    ).fit(X, y)
     mean = mean_gradient(head._known(X, y), head.release_.bound)
     sigma = head.transcript_.sigma[:, None, None]
     noise = (head.transcript_.gradients - mean(head.transcript_.iterates)) / sigma
@@ -274,9 +288,13 @@ def test_second_promise():
 @pytest.mark.parametrize("metric", ["manhattan", "chebyshev"])
 def test_other_metrics(metric):
     X, y = data()
-    release = gradient_head(
-        BallDPLogisticRegression, metric=metric, radius=0.2, outer_radius=0.3, outer_epsilon=3.0
-    ).fit(X, y).release_  # fmt: skip
+    release = (
+        gradient_head(
+            BallDPLogisticRegression, metric=metric, radius=0.2, outer_radius=0.3, outer_epsilon=3.0
+        )
+        .fit(X, y)
+        .release_
+    )
     factor = math.sqrt(5) if metric == "chebyshev" else 1.0
     assert [r for r, _ in release.bound.promises] == pytest.approx([0.2 * factor, 0.3 * factor])
     assert release.guarantee(0.3).epsilon == pytest.approx(3.0, rel=1e-6)
@@ -413,8 +431,9 @@ def test_grid_search_over_the_mechanism():
     grid = {"mechanism": ["output", GradientPerturbation(n_steps=5)], "epsilon": [1.0, 4.0]}
     search = GridSearchCV(head, grid, cv=3).fit(X, y)
     assert {r for r in map(str, search.cv_results_["param_mechanism"])} == {
-        "output", "GradientPerturbation(n_steps=5)"
-    }  # fmt: skip
+        "output",
+        "GradientPerturbation(n_steps=5)",
+    }
     for mechanism in ("gradient", GradientPerturbation(n_steps=5)):
         head = BallDPLogisticRegression(radius=0.6, mechanism=mechanism)
         search = GridSearchCV(head, {"mechanism__n_steps": [2, 7]}, cv=3).fit(X, y)

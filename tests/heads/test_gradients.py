@@ -97,8 +97,9 @@ def test_one_row_moves_a_computed_mean_within_gap_and_rounding(
         other[place] = row + 0.3 * step / np.linalg.norm(step)
         moved = mean_of(loss, other, y, n_classes, clip)(theta[None]) - mean(theta[None])
         radius = np.linalg.norm(other[place].astype(float) - X[place].astype(float))
-        gap = iterate_gap(loss, theta, radius * (1 + 1e-6), norm_bound=1 + 1e-6, constant=0.5,
-                          clip=clip)  # fmt: skip
+        gap = iterate_gap(
+            loss, theta, radius * (1 + 1e-6), norm_bound=1 + 1e-6, constant=0.5, clip=clip
+        )
         assert np.linalg.norm(moved) <= gap / n + 2 * mean.rounding(theta)
 
 

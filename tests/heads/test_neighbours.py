@@ -89,9 +89,14 @@ def test_candidate_models_keep_the_certified_tolerance(head, n_classes):
         changed, labels = X.copy(), problem.codes.copy()
         changed[5], labels[5] = X[i], problem.codes[i]
         objective = LinearObjective(
-            bound.loss, changed, labels, 2,
-            alpha=bound.alpha, norm_bound=1.0, fit_intercept=bound.fit_intercept,
-        )  # fmt: skip
+            bound.loss,
+            changed,
+            labels,
+            2,
+            alpha=bound.alpha,
+            norm_bound=1.0,
+            fit_intercept=bound.fit_intercept,
+        )
         assert np.linalg.norm(objective.value_and_gradient(model)[1]) <= bound.tol
 
 
@@ -112,9 +117,10 @@ def test_replaced_record_is_the_objective_of_the_replaced_rows():
         neighbour.curvature_product(theta), direct.curvature_product(theta), atol=1e-14
     )
     np.testing.assert_allclose(
-        objective.value_and_gradient(theta)[1] + neighbour.gradient_change(theta), gradient,
+        objective.value_and_gradient(theta)[1] + neighbour.gradient_change(theta),
+        gradient,
         atol=1e-14,
-    )  # fmt: skip
+    )
 
 
 def test_curvatures_of_neighbours_are_not_shared():

@@ -51,8 +51,11 @@ def test_value_is_the_definition(loss, n_classes):
             sign = [sign[1]] if n_classes == 2 else sign
             for y, s in zip(sign, row, strict=True):
                 margin = mpmath.mpf(y * s)
-                total += mpmath.log1p(mpmath.exp(-margin)) if loss == "logistic" else max(
-                    0, 1 - margin) ** 2  # fmt: skip
+                total += (
+                    mpmath.log1p(mpmath.exp(-margin))
+                    if loss == "logistic"
+                    else max(0, 1 - margin) ** 2
+                )
     expected = float(total / len(X)) + 0.05 * float(np.sum(theta**2))
     assert objective.value_and_gradient(theta)[0] == pytest.approx(expected, rel=1e-12)
     assert objective.value_and_gradient(0 * theta)[0] == pytest.approx(objective.value_at_zero)
@@ -80,13 +83,15 @@ def test_projection_blocks_and_dtypes(loss, n_classes, dtype):
     objective = make(loss, n_classes, n=5000, dtype=dtype, scale=3.0)
     X = objective.X.astype(np.float64)
     X = X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
-    plain = LinearObjective(loss, X, objective.codes, n_classes, alpha=0.1, norm_bound=1.1,
-                            fit_intercept=True)  # fmt: skip
+    plain = LinearObjective(
+        loss, X, objective.codes, n_classes, alpha=0.1, norm_bound=1.1, fit_intercept=True
+    )
     theta = np.random.default_rng(1).standard_normal(objective.shape)
     for mine, reference in zip(
-        objective.value_and_gradient(theta, True), plain.value_and_gradient(theta, True),
+        objective.value_and_gradient(theta, True),
+        plain.value_and_gradient(theta, True),
         strict=True,
-    ):  # fmt: skip
+    ):
         np.testing.assert_allclose(mine, reference, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(
         objective.curvature_product(theta), plain.curvature_product(theta), atol=1e-12
@@ -98,9 +103,13 @@ def test_gradient_rounding_bounds_the_error(loss, n_classes):
     objective = make(loss, n_classes, n=40, d=3)
     theta = 30 * np.random.default_rng(1).standard_normal(objective.shape)
     bound = gradient_rounding(
-        loss, n_samples=40, n_features=3, n_classes=n_classes,
-        norm=float(np.linalg.norm(theta)), row_norm=objective.row_norm,
-    )  # fmt: skip
+        loss,
+        n_samples=40,
+        n_features=3,
+        n_classes=n_classes,
+        norm=float(np.linalg.norm(theta)),
+        row_norm=objective.row_norm,
+    )
     exact = _mpmath_gradient(objective, theta)
     error = np.linalg.norm(objective.value_and_gradient(theta)[1] - exact)
     assert error <= bound
@@ -109,16 +118,19 @@ def test_gradient_rounding_bounds_the_error(loss, n_classes):
 def test_gradient_rounding_covers_the_projection_of_long_rows():
     d = 300_000
     X = np.vstack([np.full(d, 0.3), np.full(d, 0.11)])
-    objective = LinearObjective("logistic", X, np.array([1, 0]), 2, alpha=1e3, norm_bound=1.0,
-                                fit_intercept=False)  # fmt: skip
+    objective = LinearObjective(
+        "logistic", X, np.array([1, 0]), 2, alpha=1e3, norm_bound=1.0, fit_intercept=False
+    )
     gradient = objective.value_and_gradient(np.zeros(objective.shape))[1]
     # At zero the two residuals are -1/2 and 1/2 and both rows project to 1/sqrt(d): they cancel.
     error = np.linalg.norm(gradient)
-    bound = gradient_rounding("logistic", n_samples=2, n_features=d, n_classes=2,
-                              norm=1.0 / 1e3, row_norm=1.0)  # fmt: skip
+    bound = gradient_rounding(
+        "logistic", n_samples=2, n_features=d, n_classes=2, norm=1.0 / 1e3, row_norm=1.0
+    )
     assert error <= bound
-    one = LinearObjective("logistic", X[:1], np.array([1]), 2, alpha=1e3, norm_bound=1.0,
-                          fit_intercept=False)  # fmt: skip
+    one = LinearObjective(
+        "logistic", X[:1], np.array([1]), 2, alpha=1e3, norm_bound=1.0, fit_intercept=False
+    )
     single = one.value_and_gradient(np.zeros(one.shape))[1]
     with mpmath.workdps(40):
         exact = -mpmath.mpf(1) / 2 / mpmath.sqrt(d)
@@ -208,5 +220,12 @@ def test_curvature_needs_an_evaluation():
 
 def test_non_finite_rows():
     with pytest.raises(FloatingPointError):
-        LinearObjective("logistic", np.full((3, 2), np.nan), np.array([0, 1, 0]), 2,
-                        alpha=1.0, norm_bound=1.0, fit_intercept=True)  # fmt: skip
+        LinearObjective(
+            "logistic",
+            np.full((3, 2), np.nan),
+            np.array([0, 1, 0]),
+            2,
+            alpha=1.0,
+            norm_bound=1.0,
+            fit_intercept=True,
+        )

@@ -73,14 +73,21 @@ def test_same_minimiser_as_scikit_learn(noise_free, Head, n, n_classes, alpha):
     head = Head(alpha=alpha, fit_intercept=True, mechanism=OutputPerturbation(tol=1e-12)).fit(X, y)
     augmented = np.hstack([X, np.ones((n, 1))])
     if Head is BallDPLogisticRegression:
-        reference = LogisticRegression(C=1 / (alpha * n), fit_intercept=False, tol=1e-12,
-                                       solver="newton-cg", max_iter=1000)  # fmt: skip
+        reference = LogisticRegression(
+            C=1 / (alpha * n), fit_intercept=False, tol=1e-12, solver="newton-cg", max_iter=1000
+        )
         reference.fit(augmented, y)
         expected = reference.coef_
     else:
         # LinearSVC minimises |w|^2/2 + C sum h^2.
-        reference = LinearSVC(C=1 / (alpha * n), loss="squared_hinge", dual=False, tol=1e-12,
-                              fit_intercept=False, max_iter=100_000)  # fmt: skip
+        reference = LinearSVC(
+            C=1 / (alpha * n),
+            loss="squared_hinge",
+            dual=False,
+            tol=1e-12,
+            fit_intercept=False,
+            max_iter=100_000,
+        )
         reference.fit(augmented, y)
         expected = reference.coef_
     mine = np.hstack([head.coef_, head.intercept_[:, None]])
@@ -108,9 +115,14 @@ def test_release_states_the_gap_and_the_noise(Head, sensitivity):
     ).fit(X, y)
     release = head.release_
     gap = gradient_gap(
-        "softmax" if Head is BallDPLogisticRegression else "squared_hinge", 0.4, alpha=0.1,
-        norm_bound=1.0, fit_intercept=head.fit_intercept, n_classes=3, method=sensitivity,
-    )  # fmt: skip
+        "softmax" if Head is BallDPLogisticRegression else "squared_hinge",
+        0.4,
+        alpha=0.1,
+        norm_bound=1.0,
+        fit_intercept=head.fit_intercept,
+        n_classes=3,
+        method=sensitivity,
+    )
     assert release.sensitivity >= gap / (0.1 * 300) + 2 * release.tol / 0.1
     assert release.sensitivity == pytest.approx(gap / 30, rel=2e-3)
     assert release.bound.gap(0.4) == pytest.approx(gap, rel=1e-5)
@@ -128,8 +140,15 @@ def test_protected_labels_pay_for_label_changes(Head, n_classes):
     head = Head(protect_labels=True, classes=range(n_classes), radius=0.01, alpha=0.1)
     release = head.fit(X, y).release_
     loss = "softmax" if Head is BallDPLogisticRegression else "squared_hinge"
-    gap = gradient_gap(loss, 0.01, alpha=0.1, norm_bound=1.0, n_classes=n_classes,
-                       fit_intercept=head.fit_intercept, label_change=True)  # fmt: skip
+    gap = gradient_gap(
+        loss,
+        0.01,
+        alpha=0.1,
+        norm_bound=1.0,
+        n_classes=n_classes,
+        fit_intercept=head.fit_intercept,
+        label_change=True,
+    )
     assert release.sensitivity >= gap / (0.1 * 300)
     assert release.guarantee(labels="public").mu < 0.2 * release.guarantee().mu
 
@@ -228,9 +247,13 @@ def weighted_minimisers(loss, rows, signs, weights, alpha):
 
 @pytest.mark.parametrize(
     ("loss", "radius", "alpha", "least"),
-    [("logistic", 0.5, 0.01, 0.8), ("logistic", 1.25, 0.01, 0.8),
-     ("squared_hinge", 0.3, 0.1, 0.6), ("squared_hinge", 0.8, 0.1, 0.6)],
-)  # fmt: skip
+    [
+        ("logistic", 0.5, 0.01, 0.8),
+        ("logistic", 1.25, 0.01, 0.8),
+        ("squared_hinge", 0.3, 0.1, 0.6),
+        ("squared_hinge", 0.8, 0.1, 0.6),
+    ],
+)
 def test_adversarial_datasets_nearly_reach_the_sensitivity(loss, radius, alpha, least):
     """Search over datasets of 20000 records, by weights, for the largest real move."""
     n, d, bulk = 20_000, 3, 3
@@ -264,9 +287,16 @@ def test_adversarial_datasets_nearly_reach_the_sensitivity(loss, radius, alpha, 
     best = 0.0
     for restart in range(3):  # a single search may stall in a local maximum
         result = differential_evolution(
-            lambda v: -ratio(v), [(-1.5, 1.5)] * size, vectorized=True, popsize=12, maxiter=600,
-            tol=0, polish=False, rng=restart, updating="deferred",
-        )  # fmt: skip
+            lambda v: -ratio(v),
+            [(-1.5, 1.5)] * size,
+            vectorized=True,
+            popsize=12,
+            maxiter=600,
+            tol=0,
+            polish=False,
+            rng=restart,
+            updating="deferred",
+        )
         best = max(best, -result.fun)
         if best > least + 0.02:
             break
@@ -310,14 +340,19 @@ def test_nothing_noiseless_in_the_pickle(monkeypatch, Head):
 @pytest.mark.parametrize("Head", HEADS)
 @pytest.mark.parametrize(
     ("params", "match"),
-    [({"alpha": 1e-30}, "alpha=1e-30 is too small"),
-     ({"mechanism__sensitivity": "best"}, "sensitivity .*tight"),
-     ({"mechanism__tol": 0.0}, "tol"),
-     ({"mechanism__tol": -1e-3}, "tol"), ({"alpha": -1}, "alpha"),
-     ({"fit_intercept": "yes"}, "fit_intercept"), ({"radius": 0.0}, "radius"),
-     ({"epsilon": 0}, "epsilon"), ({"protect_labels": True}, "classes=None"),
-     ({"calibration": "classic", "epsilon": 2.0}, "classic.*analytic")],
-)  # fmt: skip
+    [
+        ({"alpha": 1e-30}, "alpha=1e-30 is too small"),
+        ({"mechanism__sensitivity": "best"}, "sensitivity .*tight"),
+        ({"mechanism__tol": 0.0}, "tol"),
+        ({"mechanism__tol": -1e-3}, "tol"),
+        ({"alpha": -1}, "alpha"),
+        ({"fit_intercept": "yes"}, "fit_intercept"),
+        ({"radius": 0.0}, "radius"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"protect_labels": True}, "classes=None"),
+        ({"calibration": "classic", "epsilon": 2.0}, "classic.*analytic"),
+    ],
+)
 def test_bad_parameters(Head, params, match):
     X, y = data(60, 2)
     head = Head().fit(X, y).set_params(**params)

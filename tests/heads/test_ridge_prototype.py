@@ -324,11 +324,15 @@ def test_nothing_noiseless_on_the_object(protect):
     means = sums / np.bincount(y)[:, None]
     distances = np.linalg.norm(X[:, None] - X, axis=2)
     secrets = {
-        "sum": sums, "mean": means, "minimiser": closed_form(X, y, 0.01), "row": X,
-        "total": X.sum(0), "norm": np.linalg.norm(X, axis=1),
+        "sum": sums,
+        "mean": means,
+        "minimiser": closed_form(X, y, 0.01),
+        "row": X,
+        "total": X.sum(0),
+        "norm": np.linalg.norm(X, axis=1),
         "quantile": np.quantile(distances[distances > 0], [0.5, 0.8, 0.95]),
         "largest norm": np.linalg.norm(X, axis=1).max(),
-    }  # fmt: skip
+    }
     if protect:
         secrets["count"] = np.array([31.0, 17.0, 12.0])
     buffer = io.BytesIO()
@@ -389,7 +393,7 @@ BAD_PARAMETERS = [
     ({"classes": [0]}, "classes"),
     ({"classes": [0, 1]}, "outside the declared classes"),
     ({"classes": ["a", "b"]}, "outside the declared classes"),
-]  # fmt: skip
+]
 
 
 def assert_nothing_fitted(head):

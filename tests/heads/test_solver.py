@@ -73,9 +73,14 @@ def test_each_fallback_converges_alone(monkeypatch, loss, n_classes, broken):
         monkeypatch.setattr(solver, name, lambda watched, theta, factor: theta)
     for _, X, y in HOSTILE:
         objective = LinearObjective(
-            loss, X, np.minimum(y, n_classes - 1), n_classes,
-            alpha=1e-2, norm_bound=1.0, fit_intercept=True,
-        )  # fmt: skip
+            loss,
+            X,
+            np.minimum(y, n_classes - 1),
+            n_classes,
+            alpha=1e-2,
+            norm_bound=1.0,
+            fit_intercept=True,
+        )
         theta = minimise(objective, tol=1e-9)
         assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= 1e-9
 
@@ -98,9 +103,10 @@ def test_warm_start_costs_few_passes(monkeypatch):
     passes = []
     evaluate = LinearObjective.value_and_gradient
     monkeypatch.setattr(
-        LinearObjective, "value_and_gradient",
+        LinearObjective,
+        "value_and_gradient",
         lambda self, *args: passes.append(1) or evaluate(self, *args),
-    )  # fmt: skip
+    )
     cold = minimise(objective, tol=1e-5)
     n_cold = len(passes)
     y[0] = (y[0] + 1) % 3
@@ -141,15 +147,19 @@ def test_stated_tolerance_covers_acceptance_and_rounding(tol, monkeypatch):
     X, y = unit(RNG.standard_normal((60, 5))), np.arange(60) % 2
     accepted = []
     monkeypatch.setattr(
-        output, "minimise",
+        output,
+        "minimise",
         lambda objective, tol: accepted.append(tol) or minimise(objective, tol=tol),
-    )  # fmt: skip
+    )
     release = BallDPLogisticRegression(mechanism=OutputPerturbation(tol=tol)).fit(X, y).release_
     rounding = gradient_rounding(
-        "logistic", n_samples=60, n_features=5, n_classes=2,
+        "logistic",
+        n_samples=60,
+        n_features=5,
+        n_classes=2,
         norm=minimizer_norm_bound("logistic", alpha=0.01, norm_bound=1.0, fit_intercept=True),
         row_norm=np.sqrt(2),
-    )  # fmt: skip
+    )
     assert release.tol == release.bound.tol >= (tol or 0.0)
     assert accepted[0] + rounding <= release.tol * (1 + 1e-12)
     assert accepted[0] <= 0.9 * release.tol
@@ -162,8 +172,9 @@ def test_overlapping_solves_restore_the_blas_threads_once():
     """Another solve that ends first must not lift this one's limit, nor fix it for good."""
 
     def threads():
-        return [library["num_threads"] for library in threadpool_info()
-                if library["user_api"] == "blas"]  # fmt: skip
+        return [
+            library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+        ]
 
     with threadpool_limits(2, user_api="blas"):
         before = threads()

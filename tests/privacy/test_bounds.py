@@ -66,8 +66,15 @@ def log_ratios(bound, X, other, y, n_runs=N_RUNS, label=None):
     rng = np.random.default_rng(1)
 
     def gradients(rows, codes):
-        return MeanGradient(bound.loss, rows, codes, bound.n_classes, norm_bound=1.0,
-                            constant=bound.constant, clip=bound.descent.clip)  # fmt: skip
+        return MeanGradient(
+            bound.loss,
+            rows,
+            codes,
+            bound.n_classes,
+            norm_bound=1.0,
+            constant=bound.constant,
+            clip=bound.descent.clip,
+        )
 
     here, there = gradients(X, y), gradients(other, y if label is None else label)
     iterates = Iterates(n_runs, bound, 0.0)
@@ -113,8 +120,16 @@ def test_whole_transcripts_keep_the_guarantee(loss, n_scores, clip, labels):
     """Iterates that move by much: mean, second moment and privacy profile of L stay below."""
     # Where gaps are quick to find there are more runs.
     r, mu, n_steps, n_runs = 1.2, 1.2, 3, 5_000 if n_scores > 1 else N_RUNS
-    bound = bound_of(loss, n_scores=n_scores, n_steps=n_steps, mu=mu, r=r, clip=clip,
-                     labels=labels, learning_rate=18.0)  # fmt: skip
+    bound = bound_of(
+        loss,
+        n_scores=n_scores,
+        n_steps=n_steps,
+        mu=mu,
+        r=r,
+        clip=clip,
+        labels=labels,
+        learning_rate=18.0,
+    )
     X, other, y = neighbours(r)
     label = None
     if labels == "protected":
@@ -176,8 +191,7 @@ def test_second_promise_takes_the_larger_noise():
 @pytest.mark.parametrize("labels", ["public", "protected"])
 def test_other_radii_hold_at_every_iterate(loss, n_scores, clip, labels):
     """mu(t) covers every gap at t that could occur, over the noise that the promise gives."""
-    bound = bound_of(loss, n_scores=n_scores, n_features=8, clip=clip, r=0.5,
-                     labels=labels)  # fmt: skip
+    bound = bound_of(loss, n_scores=n_scores, n_features=8, clip=clip, r=0.5, labels=labels)
     rng = np.random.default_rng(0)
     for _ in range(40):
         theta = rng.choice([0.0, 0.1, 1.0, 5.0, 30.0]) * rng.standard_normal((n_scores, 9))

@@ -29,15 +29,24 @@ CHECK_VALUES = [
     ("squared_hinge", 2, False, 0.01, 0.8, 46.85, 15.18, 15.18),
     ("squared_hinge", 2, False, 0.01, 2.0, 117.1, 18.24, 17.04),
 ]
-SETTINGS = [("logistic", 2), ("softmax", 3), ("softmax", 6), ("squared_hinge", 2),
-            ("squared_hinge", 4)]  # fmt: skip
+SETTINGS = [
+    ("logistic", 2),
+    ("softmax", 3),
+    ("softmax", 6),
+    ("squared_hinge", 2),
+    ("squared_hinge", 4),
+]
 
 
 @pytest.mark.parametrize("case", CHECK_VALUES, ids=lambda c: "-".join(map(str, c[:5])))
 def test_check_values(case):
     loss, n_classes, fit_intercept, alpha, radius, paper, tight, reached = case
-    arguments = {"alpha": alpha, "norm_bound": 1.0, "fit_intercept": fit_intercept,
-                 "n_classes": n_classes}  # fmt: skip
+    arguments = {
+        "alpha": alpha,
+        "norm_bound": 1.0,
+        "fit_intercept": fit_intercept,
+        "n_classes": n_classes,
+    }
     gap = gradient_gap(loss, radius, **arguments)
     assert gap <= 1.01 * tight
     assert gap >= (reached or 0.0) * (1 - 5e-4)  # the table has four digits
@@ -74,9 +83,12 @@ class Search:
         self.fit_intercept, self.d, self.n_classes = fit_intercept, d, n_classes
         self.n_scores = 1 if n_classes == 2 else n_classes
         self.bound = minimizer_norm_bound(
-            loss, alpha=alpha, norm_bound=norm_bound, fit_intercept=fit_intercept,
+            loss,
+            alpha=alpha,
+            norm_bound=norm_bound,
+            fit_intercept=fit_intercept,
             n_classes=n_classes,
-        )  # fmt: skip
+        )
         self.size = 2 * d + self.n_scores * (d + fit_intercept)
 
     def gap(self, vector, label, other):
@@ -137,15 +149,19 @@ def test_search_never_exceeds_the_gap(loss, n_classes, alpha, fit_intercept):
                 best = starts[np.argsort(found)[-1:]]
                 for vector in best:
                     result = minimize(
-                        lambda v, s=search, o=other: -s.gap(v, 0, o), vector,
-                        method="Nelder-Mead", options={"maxfev": 250},
-                    )  # fmt: skip
+                        lambda v, s=search, o=other: -s.gap(v, 0, o),
+                        vector,
+                        method="Nelder-Mead",
+                        options={"maxfev": 250},
+                    )
                     found = np.append(found, -result.fun)
                 assert found.max() <= gap, (norm_bound, radius, change)
 
 
-@pytest.mark.parametrize(("loss", "n_classes", "least"), [
-    ("logistic", 2, 0.9), ("softmax", 3, 0.6), ("squared_hinge", 2, 0.9)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("loss", "n_classes", "least"),
+    [("logistic", 2, 0.9), ("softmax", 3, 0.6), ("squared_hinge", 2, 0.9)],
+)
 @pytest.mark.parametrize("radius", [0.3, 0.9])
 def test_search_comes_close_to_the_gap(loss, n_classes, least, radius):
     """A gap that were halved would be exceeded here."""
@@ -156,8 +172,12 @@ def test_search_comes_close_to_the_gap(loss, n_classes, least, radius):
     found = np.array([search.gap(v, 0, 0) for v in starts])
     best = 0.0
     for vector in starts[np.argsort(found)[-8:]]:
-        result = minimize(lambda v: -search.gap(v, 0, 0), vector, method="Nelder-Mead",
-                          options={"maxfev": 3000, "adaptive": True})  # fmt: skip
+        result = minimize(
+            lambda v: -search.gap(v, 0, 0),
+            vector,
+            method="Nelder-Mead",
+            options={"maxfev": 3000, "adaptive": True},
+        )
         best = max(best, -result.fun)
     gap = gradient_gap(loss, radius, n_classes=n_classes, **setting)
     print(f"{loss} r={radius}: search reaches {best / gap:.3f} of the gap")
@@ -170,8 +190,12 @@ def test_search_comes_close_to_the_gap(loss, n_classes, least, radius):
 def test_monotone_and_below_the_paper(loss, n_classes, norm_bound, fit_intercept):
     for alpha in (1e-6, 1e-4, 1e-2, 1.0, 30.0):
         radii = norm_bound * np.array([1e-7, 1e-3, 0.01, 0.1, 0.3, 0.7, 1.0, 1.01, 1.3, 1.7, 2, 5])
-        arguments = {"alpha": alpha, "norm_bound": norm_bound, "fit_intercept": fit_intercept,
-                     "n_classes": n_classes}  # fmt: skip
+        arguments = {
+            "alpha": alpha,
+            "norm_bound": norm_bound,
+            "fit_intercept": fit_intercept,
+            "n_classes": n_classes,
+        }
         tight = np.array([gradient_gap(loss, r, **arguments) for r in radii])
         paper = np.array([gradient_gap(loss, r, method="paper", **arguments) for r in radii])
         assert np.all(np.diff(tight) >= -2e-4 * tight[:-1])  # certified cells: that much excess
@@ -210,8 +234,9 @@ def test_norm_bound_holds_for_minimisers(loss, n_classes):
             labels = np.arange(n_classes)
             weights = rng.dirichlet(np.full(n_classes, 3.0))
 
-            def objective(flat, rows=rows, labels=labels, weights=weights, shape=n_scores,
-                          alpha=alpha):  # fmt: skip
+            def objective(
+                flat, rows=rows, labels=labels, weights=weights, shape=n_scores, alpha=alpha
+            ):
                 theta = flat.reshape(shape, -1)
                 scores = rows @ theta.T
                 if loss == "logistic":
@@ -224,8 +249,10 @@ def test_norm_bound_holds_for_minimisers(loss, n_classes):
                     sign = 2 * np.eye(shape)[labels] - 1
                     value = (np.maximum(1 - sign * scores, 0) ** 2).sum(axis=1)
                 gradient = np.tensordot(weights, gradients(loss, theta, rows, labels), 1)
-                return (weights @ value + alpha / 2 * flat @ flat,
-                        (gradient + alpha * theta).ravel())  # fmt: skip
+                return (
+                    weights @ value + alpha / 2 * flat @ flat,
+                    (gradient + alpha * theta).ravel(),
+                )
 
             result = minimize(
                 objective, np.zeros(n_scores * rows.shape[1]), jac=True, method="BFGS"
@@ -239,9 +266,17 @@ def test_norm_bound_holds_for_minimisers(loss, n_classes):
 
 
 def test_bound_adds_the_solvers_tolerance():
-    common = dict(loss="logistic", n_samples=1000, n_features=5, n_classes=2, alpha=0.01,
-                  norm_bound=1.0,
-                  fit_intercept=True, method="tight", labels="public")  # fmt: skip
+    common = dict(
+        loss="logistic",
+        n_samples=1000,
+        n_features=5,
+        n_classes=2,
+        alpha=0.01,
+        norm_bound=1.0,
+        fit_intercept=True,
+        method="tight",
+        labels="public",
+    )
     exact, loose = (MinimizerBound(tol=tol, **common).sensitivity(0.5)[0] for tol in (0.0, 1e-4))
     assert loose - exact == pytest.approx(2 * 1e-4 / 0.01)
     gap = gradient_gap("logistic", 0.5, alpha=0.01, norm_bound=1.0, fit_intercept=True)
@@ -258,8 +293,15 @@ def test_label_changes():
 
 
 def test_bound_allowances():
-    common = dict(n_samples=10**9, alpha=1e-8, norm_bound=2.0, fit_intercept=True, method="tight",
-                  n_features=5, labels="public")  # fmt: skip
+    common = dict(
+        n_samples=10**9,
+        alpha=1e-8,
+        norm_bound=2.0,
+        fit_intercept=True,
+        method="tight",
+        n_features=5,
+        labels="public",
+    )
     for loss, n_classes in SETTINGS:
         bound = MinimizerBound(loss=loss, n_classes=n_classes, tol=1e-9, **common)
         arguments = {"alpha": 1e-8, "fit_intercept": True, "n_classes": n_classes}
@@ -289,18 +331,28 @@ def test_tiny_radii_are_not_lost_in_rounding(loss):
 def test_extreme_parameters_stay_bounded_without_warnings(loss):
     for alpha in (1e-100, 1e100):
         for norm_bound in (1e-100, 1e80, 1e100):
-            gap = gradient_gap(loss, norm_bound * 1.5, alpha=alpha, norm_bound=norm_bound,
-                               fit_intercept=False)  # fmt: skip
+            gap = gradient_gap(
+                loss, norm_bound * 1.5, alpha=alpha, norm_bound=norm_bound, fit_intercept=False
+            )
             assert gap > 0
 
 
 @pytest.mark.parametrize(
     ("change", "match"),
-    [({"loss": "hinge"}, "loss must be"), ({"method": "best"}, "sensitivity must be"),
-     ({"radius": -1.0}, "radius"), ({"radius": math.nan}, "radius")],
-)  # fmt: skip
+    [
+        ({"loss": "hinge"}, "loss must be"),
+        ({"method": "best"}, "sensitivity must be"),
+        ({"radius": -1.0}, "radius"),
+        ({"radius": math.nan}, "radius"),
+    ],
+)
 def test_errors(change, match):
-    arguments = {"loss": "logistic", "radius": 0.3, "alpha": 0.1, "norm_bound": 1.0,
-                 "fit_intercept": True}  # fmt: skip
+    arguments = {
+        "loss": "logistic",
+        "radius": 0.3,
+        "alpha": 0.1,
+        "norm_bound": 1.0,
+        "fit_intercept": True,
+    }
     with pytest.raises(ValueError, match=match):
         gradient_gap(**{**arguments, **change})

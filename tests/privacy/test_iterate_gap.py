@@ -13,8 +13,14 @@ from sklearn_balldp.adjacency import Domain
 from sklearn_balldp.losses import Softmax
 from sklearn_balldp.privacy.iterate_gap import clipped_gap, gap_limits, iterate_gap
 
-LOSSES = [("logistic", 1), ("squared_hinge", 1), ("softmax", 2), ("softmax", 3), ("softmax", 6),
-          ("squared_hinge", 3)]  # fmt: skip
+LOSSES = [
+    ("logistic", 1),
+    ("squared_hinge", 1),
+    ("softmax", 2),
+    ("softmax", 3),
+    ("softmax", 6),
+    ("squared_hinge", 3),
+]
 SLOW = 1e-9
 
 
@@ -100,8 +106,12 @@ def searched(loss, theta, r, bound, constant, clip, label_change, rng, n=2000):
         return a[None], b[None]
 
     start = np.concatenate([x[best], other[best]])
-    polished = minimize(lambda f: -distance(*shaped(f), y, z)[0], start, method="Nelder-Mead",
-                        options={"maxiter": 150})  # fmt: skip
+    polished = minimize(
+        lambda f: -distance(*shaped(f), y, z)[0],
+        start,
+        method="Nelder-Mead",
+        options={"maxiter": 150},
+    )
     return max(float(values[best]), -float(polished.fun))
 
 
@@ -117,13 +127,21 @@ def test_no_search_exceeds_it(loss, n_scores, clip, label_change):
             bound = float(rng.choice([0.5, 1.0, 3.0]))
             r = bound * float(rng.choice([1e-3, 0.3, 1.2, 2.0]))
             theta = scale * rng.standard_normal((n_scores, d + (constant > 0)))
-            gap = iterate_gap(loss, theta, r, norm_bound=bound, constant=constant, clip=clip,
-                              label_change=label_change)  # fmt: skip
+            gap = iterate_gap(
+                loss,
+                theta,
+                r,
+                norm_bound=bound,
+                constant=constant,
+                clip=clip,
+                label_change=label_change,
+            )
             found = searched(loss, theta, r, bound, constant, clip, label_change, rng)
             assert found <= gap * (1 + SLOW)
             common = {"norm_bound": bound, "constant": constant, "clip": clip}
-            limits = gap_limits(loss, r, n_scores=n_scores, n_features=d,
-                                label_change=label_change, **common)  # fmt: skip
+            limits = gap_limits(
+                loss, r, n_scores=n_scores, n_features=d, label_change=label_change, **common
+            )
             assert limits.least <= gap <= limits.most
 
 
@@ -150,8 +168,14 @@ def planar_gap(loss, slope, offset, r, bound, constant, clip=None):
             loss, theta, b, codes, constant, clip
         )
         best = max(best, float(np.sqrt((difference**2).sum(axis=(1, 2))).max()))
-    gap = iterate_gap(loss, np.hstack([theta[:, :2], theta[:, 2:]]), r, norm_bound=bound,
-                      constant=constant, clip=clip)  # fmt: skip
+    gap = iterate_gap(
+        loss,
+        np.hstack([theta[:, :2], theta[:, 2:]]),
+        r,
+        norm_bound=bound,
+        constant=constant,
+        clip=clip,
+    )
     return gap, best
 
 
@@ -190,8 +214,9 @@ def test_values_at_zero():
             pytest.approx(2 * r, rel=6e-3)
         )
         for loss, n_scores in LOSSES:
-            clipped = iterate_gap(loss, np.zeros((n_scores, 4)), r, norm_bound=1.0, constant=0.5,
-                                  clip=0.2)  # fmt: skip
+            clipped = iterate_gap(
+                loss, np.zeros((n_scores, 4)), r, norm_bound=1.0, constant=0.5, clip=0.2
+            )
             assert clipped == pytest.approx(0.2 * r, rel=6e-3)
 
 
@@ -271,8 +296,15 @@ def test_angle_bound_is_never_exceeded_and_attained(cosine, constant):
 def test_clipping_residuals_beats_clipping_gradients():
     """The angle between gradients is what the other way must bound: more noise for the signal."""
     for r, n_scores, cosine in ((1.2, 1, 1.0), (1.3565, 6, 0.5)):
-        limits = gap_limits("softmax" if n_scores > 1 else "logistic", r, n_scores=n_scores,
-                            n_features=50, norm_bound=1.0, constant=0.5, clip=0.2)  # fmt: skip
+        limits = gap_limits(
+            "softmax" if n_scores > 1 else "logistic",
+            r,
+            n_scores=n_scores,
+            n_features=50,
+            norm_bound=1.0,
+            constant=0.5,
+            clip=0.2,
+        )
         ours = limits.most / 0.2
         others = []
         for c in np.linspace(0.3, 2.0, 18):
@@ -300,10 +332,14 @@ def test_tiny_radii(loss, r, clip):
             for code in range(3):
                 grads = []
                 for sign in (0, 1):
-                    row = [mpmath.mpf(a) + sign * mpmath.mpf(b)
-                           for a, b in zip(x.tolist(), across.tolist(), strict=True)]  # fmt: skip
-                    scores = [sum(mpmath.mpf(w) * v for w, v in zip(t, row, strict=True))
-                              for t in theta.tolist()]  # fmt: skip
+                    row = [
+                        mpmath.mpf(a) + sign * mpmath.mpf(b)
+                        for a, b in zip(x.tolist(), across.tolist(), strict=True)
+                    ]
+                    scores = [
+                        sum(mpmath.mpf(w) * v for w, v in zip(t, row, strict=True))
+                        for t in theta.tolist()
+                    ]
                     if loss == "softmax":
                         total = sum(mpmath.exp(s) for s in scores)
                         a = [mpmath.exp(s) / total - (k == code) for k, s in enumerate(scores)]

@@ -58,9 +58,13 @@ def neighbours(rng, radius, label_change):
 def test_same_label_substitutions(noise_free, counts, radius):
     rng = np.random.default_rng(0)
     bound = PrototypeBound(
-        n_samples=sum(COUNTS), n_values=9, alpha=ALPHA, norm_bound=B, mode=counts,
+        n_samples=sum(COUNTS),
+        n_values=9,
+        alpha=ALPHA,
+        norm_bound=B,
+        mode=counts,
         class_counts=None if counts == "worst" else COUNTS,
-    ).sensitivity(radius)  # fmt: skip
+    ).sensitivity(radius)
     bound = np.broadcast_to(bound, 3)
     largest = np.zeros(3)
     for X, y, moved, _ in neighbours(rng, radius, label_change=False):

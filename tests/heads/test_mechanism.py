@@ -1,0 +1,234 @@
+"""A mechanism of one's own: promise, charge, run, record, accountant and auditor."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPSquaredHingeSVC,
+    PrivacyAccountant,
+    ReconstructionAuditor,
+)
+from sklearn_balldp.accounting import BudgetExceededError
+from sklearn_balldp.audit import FailedGuaranteeWarning
+from sklearn_balldp.heads import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
+from sklearn_balldp.privacy import ParameterBound, Release
+from sklearn_balldp.privacy.gaussian import classic_mu, mu_from_budget
+from sklearn_balldp.rows import project_onto_ball
+
+
+@dataclasses.dataclass(frozen=True)
+class MeansBound(ParameterBound):
+    """Class sums over the number of records: a substitution moves one by t / n."""
+
+    n_samples: int
+    n_values: int
+    labels: str = "public"
+    sigma: tuple[float, ...] = ()
+    theorem = "t / n: class sums over the number of records"
+
+    def sensitivity(self, radius, labels=None):
+        infinite = (labels or self.labels) == "protected"
+        return np.array([math.inf if infinite else radius * (1 + 1e-6) / self.n_samples])
+
+
+class ClassMeans(Mechanism):
+    """Class sums over the number of records, as weights."""
+
+    name = "class means"
+
+    def __init__(self, *, scale=1.0):
+        self.scale = scale
+
+    def promise(self, problem, budget):
+        assert not hasattr(problem, "X")
+        bound = MeansBound(problem.n_samples, problem.n_classes * problem.n_features)
+        bound = bound.calibrated(problem.radius, budget.mu)
+        return Promise(bound, float(bound.sensitivity(problem.radius)[0]), bound.sigma[0])
+
+    def run(self, problem, promise, noise):
+        X = project_onto_ball(problem.X, problem.norm_bound)
+        sums = np.array([X[problem.codes == c].sum(axis=0) for c in range(problem.n_classes)])
+        return Outcome(noise(self.scale * sums / problem.n_samples, promise.bound.sigma))
+
+
+def data(n=300, n_classes=3, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    X = rng.standard_normal((n, d)) + 2.0 * rng.standard_normal((n_classes, d))[y]
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+def head_of(mechanism=None, **params):
+    given = {"epsilon": 4.0, "radius": 0.6, "mechanism": mechanism or ClassMeans(), **params}
+    return BallDPSquaredHingeSVC(**given)
+
+
+def test_record_and_json():
+    X, y = data()
+    release = head_of().fit(X, y).release_
+    assert release.mechanism == "class means"
+    assert release.mu == pytest.approx(mu_from_budget(4.0, 1e-6))
+    assert release.guarantee(0.3).mu == pytest.approx(release.mu / 2, rel=1e-5)
+    assert release.alpha == 0.0
+    assert release.theorem.startswith("t / n")
+    assert "class sums over" in str(release)
+    again = Release.from_dict(json.loads(json.dumps(release.to_dict())))
+    assert again == release
+    assert again.guarantee(1.1) == release.guarantee(1.1)
+
+
+def test_noise_of_the_stated_scale():
+    X, y = data()
+    head = head_of()
+    exact = [X[y == c].sum(axis=0) / len(X) for c in range(3)]
+    z = np.array([(head.fit(X, y).coef_ - exact) / head.release_.sigma for _ in range(200)])
+    assert z.std() == pytest.approx(1.0, abs=0.1)  # over seven standard errors
+    assert abs(z.mean()) < 0.15
+
+
+def test_accountant_and_limit():
+    X, y = data()
+    with PrivacyAccountant(radius=0.6) as accountant:
+        for _ in range(3):
+            head_of().fit(X, y)
+    assert accountant.total().mu == pytest.approx(math.sqrt(3) * mu_from_budget(4.0, 1e-6))
+    with PrivacyAccountant(radius=0.6, limit=5.0) as accountant:
+        head_of().fit(X, y)
+        head = head_of()
+        with pytest.raises(BudgetExceededError):
+            head.fit(X, y)
+        assert not hasattr(head, "release_")
+    assert accountant.total().n_releases == 1
+
+
+@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
+def test_auditor(noise):
+    X, y = data()
+    auditor = ReconstructionAuditor(head_of(), n_draws=10, noise=noise, random_state=0)
+    assert auditor.fit(X, y).guarantee_holds_
+    # Candidates within the radius move the sums by up to that over n.
+    share = auditor.supports_["distance"] / auditor.supports_["mu"]
+    assert 0.5 < share.max() <= 1.0
+
+
+def test_auditor_convicts_a_mechanism_that_moves_further_than_it_says():
+    X, y = data()
+    auditor = ReconstructionAuditor(head_of(ClassMeans(scale=4.0)), n_draws=30, random_state=0)
+    with pytest.warns(FailedGuaranteeWarning, match="further apart than the sensitivity"):
+        auditor.fit(X, y)
+
+
+def test_search_and_clone():
+    X, y = data()
+    head = head_of()
+    assert clone(head).mechanism is not head.mechanism
+    search = GridSearchCV(head, {"mechanism__scale": [0.5, 1.0]}, cv=3).fit(X, y)
+    assert search.best_estimator_.mechanism.scale in (0.5, 1.0)
+
+
+def test_labels_were_never_promised():
+    X, y = data()
+    release = head_of().fit(X, y).release_
+    with pytest.raises(ValueError, match="protect_labels"):
+        release.guarantee(labels="protected")
+    assert release.bound.mu(0.6, "protected") == math.inf
+
+
+class Greedy(ClassMeans):
+    """Asks for more than the budget."""
+
+    def promise(self, problem, budget):
+        return super().promise(problem, dataclasses.replace(budget, epsilon=budget.epsilon * 1.1))
+
+
+class Peeking(ClassMeans):
+    """Reads rows before it was charged."""
+
+    def promise(self, problem, budget):
+        return problem.X.mean()
+
+
+class DataScale(ClassMeans):
+    """Its noise scale tells what the rows are."""
+
+    def run(self, problem, promise, noise):
+        outcome = super().run(problem, promise, noise)
+        noise(np.zeros(1), 1.0 + np.abs(problem.X).sum())
+        return outcome
+
+
+def test_a_promise_beyond_the_budget_releases_nothing():
+    X, y = data()
+    head = head_of(Greedy())
+    with PrivacyAccountant(radius=0.6) as accountant:
+        with pytest.raises(RuntimeError, match="misses its own guarantee"):
+            head.fit(X, y)
+        assert accountant.total().n_releases == 0
+    assert not hasattr(head, "release_")
+
+
+def test_a_promise_sees_no_rows():
+    with pytest.raises(AttributeError, match="'Problem' object has no attribute 'X'"):
+        head_of(Peeking()).fit(*data())
+
+
+def test_noise_scales_that_depend_on_rows_are_found():
+    with pytest.raises(ValueError, match="noise scales differ between neighbours"):
+        ReconstructionAuditor(head_of(DataScale()), random_state=0).fit(*data())
+
+
+def test_an_adaptive_mechanism_is_not_audited_as_if_it_were_none():
+    class Adaptive(ClassMeans):
+        adaptive = True
+
+    with pytest.raises(ValueError, match="adaptive"):
+        ReconstructionAuditor(head_of(Adaptive()), random_state=0).fit(*data())
+
+
+def test_problem_and_rows():
+    """Public numbers alone, then the same with rows; a neighbour keeps the rest."""
+    X, codes = data()
+    problem = Problem(
+        n_samples=300,
+        n_features=5,
+        classes=np.arange(3),
+        class_counts=(100, 100, 100),
+        alpha=0.1,
+        norm_bound=1.0,
+        radius=0.5,
+        metric="euclidean",
+        labels="public",
+    )
+    private = problem.with_rows(X, codes)
+    assert isinstance(private, PrivateProblem)
+    assert private.counts().tolist() == [100, 100, 100]
+    assert "0." not in repr(private).split("alpha")[0]
+    assert "X=" not in repr(private)
+    neighbour = private.replaced(3, np.ones(5, np.float32), 2)
+    assert neighbour.X[3].tolist() == [1.0] * 5
+    assert neighbour.codes[3] == 2
+    assert private.X[3].tolist() == X[3].tolist()
+    assert neighbour.alpha == 0.1
+
+
+def test_budget():
+    assert Budget(2.0, 1e-6).mu == mu_from_budget(2.0, 1e-6)
+    assert Budget(0.5, 1e-6, "classic").mu == classic_mu(0.5, 1e-6)
+    assert Budget(2.0, 1e-6).mu_at(3.0) == mu_from_budget(3.0, 1e-6)
+
+
+def test_names():
+    class Unnamed(ClassMeans):
+        pass
+
+    assert Unnamed.name == "Unnamed"
+    assert ClassMeans.name == "class means"
+    with pytest.raises(ValueError, match="mechanism must be one of output, gradient"):
+        BallDPLogisticRegression(mechanism=ClassMeans).fit(*data())

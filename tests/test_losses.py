@@ -1,0 +1,162 @@
+"""What losses state of themselves, against the loss: constants that proofs rest on."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+from sklearn_balldp.losses import LOSSES, make_loss
+
+CASES = [
+    ("logistic", 2),
+    ("softmax", 2),
+    ("softmax", 3),
+    ("softmax", 9),
+    ("squared_hinge", 2),
+    ("squared_hinge", 4),
+]
+RNG = np.random.default_rng(0)
+
+
+def residuals(loss, scores, codes):
+    """Derivatives by score, by the definition of each loss."""
+    if loss.name == "softmax":
+        return softmax(scores, axis=1) - np.eye(loss.n_classes)[codes]
+    signs = np.full(scores.shape, -1.0)
+    if loss.n_scores == 1:
+        signs = (2.0 * codes - 1.0)[:, None]
+    else:
+        signs[np.arange(len(scores)), codes] = 1.0
+    if loss.name == "logistic":
+        return -signs * expit(-signs * scores)
+    return -2.0 * signs * np.maximum(1.0 - signs * scores, 0.0)
+
+
+def drawn(loss, n=20_000):
+    scale = RNG.choice([0.0, 0.1, 1.0, 4.0, 30.0], size=(n, 1))
+    scores = scale * RNG.standard_normal((n, loss.n_scores))
+    return scores, RNG.integers(loss.n_classes, size=n)
+
+
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_residuals_in_both_forms(name, n_classes):
+    loss = make_loss(name, n_classes)
+    scores, codes = drawn(loss, 500)
+    expected = residuals(loss, scores, codes)
+    np.testing.assert_allclose(loss.evaluate(scores.copy(), codes)[1], expected, atol=1e-12)
+    found = loss.residuals(scores[:, None].copy(), codes)[:, 0]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_level(name, n_classes):
+    """Largest mean of -<residual, scores> of one problem: attained, and by no more than it says."""
+    loss = make_loss(name, n_classes)
+    scores, codes = drawn(loss)
+    inner = -(residuals(loss, scores, codes) * scores)
+    worst = inner.sum(axis=1) if loss.n_stacked == 1 else inner.max(axis=1)
+    assert worst.max() <= loss.level * (1 + 1e-12)
+
+    def along(m):
+        """The label ahead of the others by m."""
+        line = np.full((1, loss.n_scores), -m / 2)
+        line[0, -1] = m if loss.n_scores == 1 else m / 2
+        code = np.array([loss.n_classes - 1])
+        return -(residuals(loss, line, code) * line)[0, -1 if loss.n_stacked > 1 else None :].sum()
+
+    best = max(along(m) for m in np.linspace(0.0, 6.0, 6001))
+    assert best == pytest.approx(loss.level, rel=1e-6)
+
+
+def test_levels_are_lamberts():
+    with mpmath.workdps(30):
+        assert make_loss("logistic", 2).level == pytest.approx(float(mpmath.lambertw(1 / mpmath.e)))
+        for k in (2, 3, 50):
+            expected = float(mpmath.lambertw((k - 1) / mpmath.e))
+            assert make_loss("softmax", k).level == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_curvature(name, n_classes):
+    """No two residuals are further apart than the curvature times the scores; some come close."""
+    loss = make_loss(name, n_classes)
+    scores, codes = drawn(loss)
+    step = 1e-4 * RNG.standard_normal(scores.shape)
+    if loss.n_scores > 1:
+        # The worst direction of softmax: two scores that agree and share the probability.
+        scores[:100] = np.r_[0.0, 0.0, np.full(loss.n_scores - 2, -40.0)]
+        step[:100] = 1e-4 * np.r_[1.0, -1.0, np.zeros(loss.n_scores - 2)]
+    else:
+        scores[:100] = 0.0
+    moved = residuals(loss, scores + step, codes) - residuals(loss, scores, codes)
+    ratio = np.linalg.norm(moved, axis=1) / np.linalg.norm(step, axis=1)
+    assert ratio.max() <= loss.curvature * (1 + 1e-6)
+    assert ratio.max() >= 0.99 * loss.curvature
+
+
+@pytest.mark.parametrize("reach", [0.0, 0.7, 3.0, 40.0])
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_residual_limits(name, n_classes, reach):
+    """Of one problem while scores are at most ``reach`` in size."""
+    loss = make_loss(name, n_classes)
+    scores = RNG.uniform(-reach, reach, (20_000, loss.n_scores))
+    scores[:2000] = np.sign(scores[:2000]) * reach
+    found = residuals(loss, scores, RNG.integers(n_classes, size=20_000))
+    sizes = np.abs(found) if loss.n_stacked > 1 else np.linalg.norm(found, axis=1)
+    assert sizes.max() <= loss.residual_peak(reach) * (1 + 1e-12)
+    assert loss.residual_peak(reach) <= loss.residual_limit(reach)
+    assert np.abs(found).max() <= loss.score_residual_limit(reach) * (1 + 1e-12)
+    if loss.name != "softmax":
+        assert sizes.max() >= 0.999 * loss.residual_peak(reach)
+    elif reach == 40.0:
+        assert sizes.max() >= 0.999 * loss.residual_limit()
+
+
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_angle_between_residuals_of_one_label(name, n_classes):
+    loss = make_loss(name, n_classes)
+    scores, codes = drawn(loss, 40_000)
+    found = residuals(loss, scores, np.zeros_like(codes))
+    a, b = found[::2], found[1::2]
+    sizes = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    kept = sizes > 1e-8  # p - e_y has lost its digits where p_y rounds to one
+    versine = 1.0 - np.vecdot(a[kept], b[kept]) / sizes[kept]
+    assert versine.max() <= loss.versine + 1e-7
+    if n_classes > 3:
+        assert versine.max() >= 0.9 * loss.versine
+
+
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_least_residuals(name, n_classes):
+    """At any scores some label's residual is that long, and some two labels' that far apart."""
+    loss = make_loss(name, n_classes)
+    scores, _ = drawn(loss, 2000)
+    scores[0] = 0.0
+    found = np.array([residuals(loss, scores, np.full(len(scores), c)) for c in range(n_classes)])
+    sizes = np.linalg.norm(found, axis=2)
+    assert sizes.max(axis=0).min() >= loss.least_residual * (1 - 1e-12)
+    assert sizes[:, 0].max() == pytest.approx(loss.least_residual * math.sqrt(loss.n_stacked))
+    apart = np.linalg.norm(found[:, None] - found, axis=3).max(axis=(0, 1))
+    assert apart.min() >= loss.least_change / math.sqrt(2 if n_classes > 2 else 1) * 0.5
+
+
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_value_at_zero(name, n_classes):
+    loss = make_loss(name, n_classes)
+    value = loss.evaluate(np.zeros((3, loss.n_scores)), np.array([0, 1, 0]))[0]
+    assert value == pytest.approx(3 * loss.value_at_zero)
+
+
+def test_mean_residual_of_a_minimiser():
+    """The mean of 2h is at most 2 where the mean of h^2 is at most the objective at zero."""
+    assert make_loss("squared_hinge", 2).mean_residual == 2.0
+    assert make_loss("logistic", 2).mean_residual == make_loss("logistic", 2).residual_limit()
+    assert make_loss("softmax", 5).mean_residual == make_loss("softmax", 5).residual_limit()
+
+
+def test_unknown_loss():
+    with pytest.raises(ValueError, match=r"loss must be one of logistic.*'hinge'"):
+        make_loss("hinge", 2)
+    assert set(LOSSES) == {"logistic", "softmax", "squared_hinge"}
