@@ -15,7 +15,9 @@ def measure(comparators):
     for n, d, n_classes in SHAPES:
         X, y = embeddings(n, d, n_classes)
         head = BallDPLogisticRegression(1e6, radius=0.1, mechanism="gradient").fit(X, y)
-        weights = np.ascontiguousarray(head.coef_.T, dtype=np.float32)
+        # One column of weights per class, as a user would write it.
+        coef = np.vstack([-head.coef_, head.coef_]) if n_classes == 2 else head.coef_
+        weights = np.ascontiguousarray(coef.T, dtype=np.float32)
         for dtype in (np.float32, np.float16):
             rows = X.astype(dtype)
 
