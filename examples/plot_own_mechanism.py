@@ -92,7 +92,8 @@ class LeastSquares(Mechanism):
 
     def run(self, problem, promise, noise):
         """Two noisy statistics; everything after them is post-processing."""
-        X = project_onto_ball(problem.X, problem.norm_bound).astype(float)
+        # In double precision from the start: what a projection rounds, no bound counts.
+        X = project_onto_ball(problem.X.astype(float), problem.norm_bound)
         sums = np.array([X[problem.codes == c].sum(axis=0) for c in range(problem.n_classes)])
         sums = noise(sums, promise.bound.sigma_sums)
         rows, columns = np.triu_indices(X.shape[1])

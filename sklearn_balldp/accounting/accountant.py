@@ -14,6 +14,7 @@ from ..privacy.release import Release
 from .ledger import (
     Ledger,
     Record,
+    Row,
     Spent,
     Ticket,
     adjacency_of,
@@ -24,6 +25,7 @@ from .ledger import (
     end,
     full_radius_of,
     machine_of,
+    read_record,
     tickets,
 )
 from .searching import selection_of, touching_one_record
@@ -116,8 +118,16 @@ def compose_releases(
     return _total(known, delta, radius)
 
 
-def _total(records: Iterable[Record], delta: float, radius: float | None) -> Total:
-    """Compose records at a common radius."""
+def _total(
+    records: Iterable[Record],
+    delta: float,
+    radius: float | None,
+    touching: list[Record] | None = None,
+) -> Total:
+    """Compose records at a common radius; of a search those that touch one record are enough.
+
+    Whether they are private, and which private radii they rest on, all of them decide.
+    """
     records = list(records)
     releases = [record for record in records if isinstance(record, Release)]
     spent = [record for record in records if isinstance(record, Spent)]
@@ -137,7 +147,11 @@ def _total(records: Iterable[Record], delta: float, radius: float | None) -> Tot
         private = "conditional"
     if any(record.private is False for record in records):
         private = False
-    mus = [release.guarantee(radius).mu for release in releases] + [s.mu for s in spent]
+    composed = records if touching is None else touching
+    mus = [
+        record.guarantee(radius).mu if isinstance(record, Release) else record.mu
+        for record in composed
+    ]
     pure = [s.epsilon for s in spent] + list(_drawn_elsewhere(releases, spent).values())
     mu = compose([*mus, *map(mu_from_pure, pure)])
     epsilon = epsilon_from_mu(mu, delta)
@@ -165,11 +179,11 @@ class PrivacyAccountant:
 
     It counts fits of Ball-DP heads, private radii and private scores, under ``clone``, Pipelines,
     searches and cross-validation: on threads; in every process below this one, however and whenever
-    it was started; and wherever on this machine an estimator is sent. It cannot see heads that are
-    made by a process that is not below this one, such as a cluster's worker or a daemon started
-    before the block: compose what those return with :func:`compose_releases`. Nor can it see what
-    rows mean: fits must share one embedding and one scale. The total is exact for Gaussian
-    releases fixed beforehand. With a limit a fit that would exceed it is refused before it touches
+    it was started; and wherever on this machine an unfitted estimator is sent. It cannot see heads
+    that are made by a process that is not below this one, such as a cluster's worker or a daemon
+    started before the block: compose what those return with :func:`compose_releases`. Nor can it
+    see what rows mean: fits must share one embedding and one scale (``coordinates=`` on the heads
+    declares them). The total is exact for Gaussian releases fixed beforehand. With a limit a fit that would exceed it is refused before it touches
     the rows, which makes the limit a guarantee even when fits are chosen after seeing earlier
     results. Without one the total is "ex post": what has been released.
 
@@ -217,7 +231,8 @@ class PrivacyAccountant:
         self._limit = None if limit is None else float(limit)
         self._ticket: Ticket | None = None
         self._process = 0
-        self._records: list[Record] = []
+        self._rows: list[Row] = []
+        self._lost = False
 
     @property
     def delta(self) -> float:
@@ -237,24 +252,35 @@ class PrivacyAccountant:
     def __enter__(self) -> "PrivacyAccountant":
         if self._ticket is not None:
             raise RuntimeError("this accountant is active already; make another one.")
+        self._check_complete()
         folder = Path(tempfile.mkdtemp(prefix="balldp-accountant-"))
         path = str(folder / "ledger.sqlite")
         ticket = Ticket(path, machine_of(path), self.delta, self.radius, self.limit)
-        ledger = Ledger(ticket.path)
-        ledger.create()
-        for record in self._records:
-            ledger.add(record, self.delta, self.radius, None)
-        begin(ticket)
+        try:
+            Ledger(ticket.path).create(self._rows)
+            begin(ticket)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         self._ticket, self._process = ticket, os.getpid()
         return self
+
+    def _check_complete(self) -> None:
+        if self._lost:
+            raise RuntimeError(
+                "this accountant's ledger was lost before it could be read: it does not know what "
+                "was released. Compose the releases themselves with compose_releases."
+            )
 
     def __exit__(self, *_: object) -> None:
         ticket = self._ticket
         # A forked child that leaves the block ends nothing: the accountant is its parent's.
         if ticket is None or self._process != os.getpid():
             return
+        self._lost = True
         try:
-            self._records = Ledger(ticket.path).close()
+            self._rows = Ledger(ticket.path).close()
+            self._lost = False
         finally:
             self._ticket = None
             end(ticket)
@@ -269,8 +295,8 @@ class PrivacyAccountant:
         Parameters
         ----------
         mu : float
-            Its Gaussian differential privacy, at the accountant's radius at least, for the heads'
-            adjacency.
+            Its Gaussian differential privacy for every substitution, at any distance (label
+            changes too, beside heads that protect labels): sensitivity over noise scale.
         what : str
             What it is, for the record.
 
@@ -292,9 +318,9 @@ class PrivacyAccountant:
     @property
     def records(self) -> list[Record]:
         """Everything counted: releases of heads, and what else was spent."""
-        if self._ticket is None:
-            return list(self._records)
-        return Ledger(self._ticket.path).records()
+        self._check_complete()
+        rows = self._rows if self._ticket is None else Ledger(self._ticket.path).rows()
+        return [read_record(body) for body, *_ in rows]
 
     @property
     def releases(self) -> list[Release]:
@@ -345,7 +371,7 @@ class PrivacyAccountant:
         if search is not None:
             selection = selection_of(search, scored_on)
             touching = touching_one_record(search, records, radius, n_samples)
-            total = _total(touching, self.delta, radius)
+            total = _total(records, self.delta, radius, touching)
         # What was enforced at a radius holds for closer substitutions, not for further ones.
         covered = self.limit is not None and (
             enforced is None or radius is None or radius <= enforced
@@ -359,5 +385,6 @@ class PrivacyAccountant:
         )
 
     def __repr__(self) -> str:
-        state = "active" if self._ticket else "ended"
-        return f"PrivacyAccountant({state}, {len(self.records)} release(s))"
+        state = "lost" if self._lost else "active" if self._ticket else "ended"
+        rows = Ledger(self._ticket.path).rows() if self._ticket else self._rows
+        return f"PrivacyAccountant({state}, {len(rows)} release(s))"

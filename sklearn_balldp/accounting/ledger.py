@@ -13,14 +13,15 @@ a process below it, at any depth: fork, spawn, forkserver  the boards of this pr
 and loky workers, subprocesses, what a shell starts;       ancestors (a file for each process
 started before the block or inside                         that has an active accountant)
 a process whose parent has ended (a daemon, ``command &``  the environment
-in a script), started inside the block
+in a script), if all above it were started inside
 a process that is not below it, but was sent an estimator  a ticket in the estimator's pickle
 while the block was active
 =========================================================  ==================================
 
-Not found: a process that is not below the accountant's (or, started before the block, no longer so,
-its parent having ended) and makes heads of its own. On another machine an estimator with a ticket
-refuses to be fitted.
+Not found: a process that makes heads of its own and is not below the accountant's, or no longer so,
+a process between them that was started before the block having ended. On another machine (or in
+another container) an unfitted estimator with a ticket refuses to be fitted. Tickets adopted by a
+process that is not below the accountant's make all its fits count while the block lasts.
 """
 
 import contextlib
@@ -81,6 +82,13 @@ class Spent:
 
 
 Record = Release | Spent
+#: Body, square of mu at the accountant's radius, draw, adjacency and labels.
+Row = tuple[str, float, str | None, str | None, str]
+
+_COLUMNS = "body TEXT, square REAL, draw TEXT, adjacency TEXT, labels TEXT"
+_NAMES = "body, square, draw, adjacency, labels"
+_SELECT = f"SELECT {_NAMES} FROM record ORDER BY id"
+_INSERT = f"INSERT INTO record ({_NAMES}) VALUES (?, ?, ?, ?, ?)"
 
 
 def full_radius_of(release: Release) -> float:
@@ -124,26 +132,25 @@ class Ledger:
         base.execute("PRAGMA synchronous = OFF")
         return contextlib.closing(base)
 
-    def create(self) -> None:
+    def create(self, rows: Iterable[Row] = ()) -> None:
+        """Begin with these rows, as :meth:`close` gave them."""
         with self._connect("c") as base:
-            base.execute(
-                "CREATE TABLE record (id INTEGER PRIMARY KEY, body TEXT, square REAL, draw TEXT, "
-                "adjacency TEXT, labels TEXT)"
-            )
+            base.execute(f"CREATE TABLE record (id INTEGER PRIMARY KEY, {_COLUMNS})")
+            base.executemany(_INSERT, rows)
 
-    def records(self) -> list[Record]:
+    def rows(self) -> list[Row]:
+        """Everything counted, as written: a bound that is not known here loses no record."""
         with self._connect() as base:
-            rows = base.execute("SELECT body FROM record ORDER BY id").fetchall()
-        return [_read(body) for (body,) in rows]
+            return base.execute(_SELECT).fetchall()
 
-    def close(self) -> list[Record]:
-        """All records; a writer that comes later finds no table, and makes no release."""
+    def close(self) -> list[Row]:
+        """All rows; a writer that comes later finds no table, and makes no release."""
         with self._connect() as base:
             base.execute("BEGIN EXCLUSIVE")
-            rows = base.execute("SELECT body FROM record ORDER BY id").fetchall()
+            rows = base.execute(_SELECT).fetchall()
             base.execute("DROP TABLE record")
             base.execute("COMMIT")
-        return [_read(body) for (body,) in rows]
+        return rows
 
     def add(self, record: Record, delta: float, radius: float | None, limit: float | None) -> int:
         """Write a record unless it exceeds the limit, in one step for all processes."""
@@ -180,7 +187,7 @@ class Ledger:
                     mu = compose([mu, mu_from_pure(record.radius_epsilon)])
             check_adjacency(known, own)
             for (body,) in base.execute("SELECT body FROM record WHERE labels = 'public' LIMIT 1"):
-                check_labels(record.labels, _read(body))  # type: ignore[arg-type]
+                check_labels(record.labels, read_record(body))  # type: ignore[arg-type]
         else:
             labels, draw = record.labels, record.draw or None
             mu = compose([record.mu, mu_from_pure(record.epsilon)])
@@ -198,10 +205,7 @@ class Ledger:
                 f"{count} release(s) so far); nothing was released. Lower epsilon, make fewer "
                 "fits, or raise the limit."
             )
-        cursor = base.execute(
-            "INSERT INTO record (body, square, draw, adjacency, labels) VALUES (?, ?, ?, ?, ?)",
-            (_write(record), mu**2, draw, adjacency, labels),
-        )
+        cursor = base.execute(_INSERT, (_write(record), mu**2, draw, adjacency, labels))
         return int(cursor.lastrowid or 0)
 
     def remove(self, number: int) -> None:
@@ -214,7 +218,8 @@ def _write(record: Record) -> str:
     return json.dumps([type(record).__name__, body])
 
 
-def _read(text: str) -> Record:
+def read_record(text: str) -> Record:
+    """A record from the body of its row."""
     kind, body = json.loads(text)
     return Release.from_dict(body) if kind == "Release" else Spent(**body)
 
@@ -238,14 +243,21 @@ class Ticket:
 
 
 def machine_of(path: str) -> str:
-    """Digest of this machine's name, another one for every ledger."""
-    return hashlib.sha256(f"{path}\0{socket.gethostname()}".encode()).hexdigest()[:16]
+    """Digest of this machine's name and of the folder of ledgers; another one for every ledger.
+
+    Two containers may have one name, and each its own folder at that path.
+    """
+    known = f"{path}\0{socket.gethostname()}"
+    with contextlib.suppress(OSError):
+        found = Path(path).parent.parent.stat()
+        known += f"\0{found.st_dev}\0{found.st_ino}"
+    return hashlib.sha256(known.encode()).hexdigest()[:16]
 
 
 _LOCK = threading.Lock()
 _ACTIVE: list[Ticket] = []
 _ADOPTED: list[Ticket] = []
-# Processes state when one was created to a second or so.
+# Two statements of when a process was created differ by less, in seconds or in ticks.
 _SAME_TIME = 2.0
 
 
@@ -262,12 +274,22 @@ if hasattr(os, "register_at_fork"):
 
 def _board(process: int) -> Path:
     """File on which a process posts its accountants for those below it, however they started."""
+    # One place for all of them: a program may be started with another TMPDIR.
+    shared = Path("/tmp") if os.access("/tmp", os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
     user = os.getuid() if hasattr(os, "getuid") else "user"
-    return Path(tempfile.gettempdir()) / f"balldp-accountants-{user}" / f"{process}.json"
+    return shared / f"balldp-accountants-{user}" / f"{process}.json"
 
 
 def _is_ours(folder: Path) -> bool:
     return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+
+
+def created(process: psutil.Process) -> float:
+    """When a process was created: in ticks since the machine started, where the system tells."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        # A clock that is set while it runs moves the time of day, and psutil's answer with it.
+        return float(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return process.create_time()
 
 
 def _ancestors() -> Iterator[tuple[int, float]]:
@@ -275,36 +297,47 @@ def _ancestors() -> Iterator[tuple[int, float]]:
     with contextlib.suppress(psutil.Error):
         process = psutil.Process().parent()
         while process is not None:
-            yield process.pid, process.create_time()
+            yield process.pid, created(process)
             process = process.parent()
 
 
-def _posted() -> Iterator[Ticket]:
-    """Tickets inherited by the environment, or posted by the processes above this one."""
-    entries = json.loads(os.environ.get(_VARIABLE, "[]"))
-    for process, created in _ancestors():
+def _posted() -> list[Ticket]:
+    """Tickets of accountants that are active in the processes above this one."""
+    entries: list[dict[str, Any]] = []
+    for process, start in _ancestors():
         board = _board(process)
         # The folder's name is known to all users of the machine: only our own is believed.
         with contextlib.suppress(FileNotFoundError):
             if _is_ours(board.parent):
                 posted = json.loads(board.read_text())
-                if abs(posted["created"] - created) < _SAME_TIME:
+                if abs(posted["created"] - start) < _SAME_TIME:
                     entries += posted["tickets"]
-    return (Ticket(**entry) for entry in entries)
+    return [Ticket(**entry) for entry in entries]
+
+
+def _inherited() -> list[Ticket]:
+    """Tickets that were put into the environment when this process was started."""
+    try:
+        return [Ticket(**entry) for entry in json.loads(os.environ.get(_VARIABLE, "[]"))]
+    except (TypeError, ValueError):
+        pass
+    raise RuntimeError(f"{_VARIABLE} in the environment was not written by this package; unset it.")
 
 
 def tickets() -> tuple[Ticket, ...]:
     """Accountants that count what happens in this process."""
     with _LOCK:
-        active, others = list(_ACTIVE), [*_ADOPTED, *_posted()]
-    for ticket in active:
-        if not os.path.exists(ticket.path):
+        active, others = list(_ACTIVE), [*_ADOPTED, *_inherited()]
+    posted = _posted()
+    for ticket in [*active, *posted]:
+        # One that ended while we looked is on no board any more.
+        if not os.path.exists(ticket.path) and (ticket in active or ticket in _posted()):
             raise RuntimeError(
                 "the ledger of an active accountant is gone (was the temporary folder emptied?); "
                 "nothing can be counted, so nothing is released."
             )
     # Of the others the file goes when their accountant ends.
-    open_ones = [ticket for ticket in others if os.path.exists(ticket.path)]
+    open_ones = [ticket for ticket in [*posted, *others] if os.path.exists(ticket.path)]
     return tuple(dict.fromkeys([*active, *open_ones]))
 
 
@@ -405,7 +438,7 @@ def _post(added: Ticket | None, removed: Ticket | None) -> None:
                 f"{board.parent} belongs to another user; set TMPDIR to a folder of your own."
             )
         posted = {
-            "created": psutil.Process().create_time(),
+            "created": created(psutil.Process()),
             "tickets": [asdict(ticket) for ticket in _ACTIVE],
         }
         # Readers see the old file or the new one, never half of it.
@@ -414,8 +447,7 @@ def _post(added: Ticket | None, removed: Ticket | None) -> None:
         os.replace(file.name, board)
     else:
         board.unlink(missing_ok=True)
-    inherited = [Ticket(**entry) for entry in json.loads(os.environ.get(_VARIABLE, "[]"))]
-    shown = [ticket for ticket in inherited if ticket != removed]
+    shown = [ticket for ticket in _inherited() if ticket != removed]
     if added is not None:
         shown.append(added)
     if shown:

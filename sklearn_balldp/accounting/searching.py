@@ -121,6 +121,12 @@ def touching_one_record(
             f"search made {n_fits} fits, but {len(heads)} releases were counted: account for it in "
             "a with block of its own, or use total() without search=."
         )
+    best = release_of(getattr(search, "best_estimator_", None))
+    if best is not None and best not in heads:
+        raise ValueError(
+            "search: the release of its best_estimator_ was not counted, so these are other fits; "
+            "account for the search in a with block of its own."
+        )
     fits = sorted(heads, key=lambda release: release.n_samples)
     kept = [fits.pop()] if search.refit else []
     if kept:
@@ -146,6 +152,14 @@ def touching_one_record(
         # Each scorer looks at a record once per candidate; the costliest scores bound which.
         scores = scores[expected - n_candidates * n_scorers :]
     return [*kept, *scores, *rest]
+
+
+def release_of(estimator: Any) -> Release | None:
+    """Release of a fitted head, of the one that ends a Pipeline, or of an auditor's."""
+    while estimator is not None and not hasattr(estimator, "release_"):
+        steps = getattr(estimator, "steps", None)
+        estimator = steps[-1][1] if steps else getattr(estimator, "estimator_", None)
+    return None if estimator is None else estimator.release_
 
 
 def _check_folds(fits: list[Release], n_candidates: int, n_samples: int) -> None:

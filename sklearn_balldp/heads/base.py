@@ -1,6 +1,7 @@
 """The one fit template of every head: a promise, the charge, the run, the release."""
 
 import contextlib
+import json
 import warnings
 from abc import ABCMeta, abstractmethod
 from dataclasses import replace
@@ -27,6 +28,7 @@ from .._validation import (
 from .._version import __version__
 from ..accounting.ledger import CountedMixin, charged
 from ..adjacency import METRICS, euclidean_radius, full_radius, full_radius_in
+from ..privacy.bounds import Bound, as_float_or_tuple
 from ..privacy.gaussian import delta_from_mu
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.release import Release, total_epsilon
@@ -169,16 +171,22 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         )
         budget = Budget(float(self.epsilon), float(self.delta), self.calibration)
         noise = self._noise()
-        promise = mechanism.promise(problem, budget)
+        promise = _checked(mechanism, mechanism.promise(problem, budget))
         release = self._record(problem, budget, promise, noise, chosen)
         # Counted before the rows are touched: everything in the record is public. Neither warnings
         # nor errors of arithmetic may depend on the rows.
         with charged(release), all_finite(), np.errstate(all="ignore"):
             outcome = mechanism.run(problem.with_rows(X, codes), promise, noise)
+        surplus = [name for name in outcome.attributes if name[-1:] != "_" or name[:1] == "_"]
+        if surplus or not np.isfinite(outcome.parameters).all():
+            raise ValueError(
+                f"mechanism {mechanism.name}: parameters must be finite, and names of attributes "
+                f"end in an underscore (not {surplus}); nothing is published."
+            )
         return {
             "classes_": classes,
-            **self._publish(outcome.parameters, problem),
             **outcome.attributes,
+            **self._publish(outcome.parameters, problem),
             "release_": _completed(release, outcome),
         }
 
@@ -200,15 +208,18 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         chosen: ChosenRadius,
     ) -> Release:
         """The public record of what is about to be released."""
-        bound, norm_bound = promise.bound, problem.norm_bound
-        mu = bound.mu(problem.radius)
-        if not delta_from_mu(mu, budget.epsilon) <= budget.delta:
-            raise RuntimeError("the release misses its own guarantee: please report this.")
+        bound, norm_bound, mechanism = promise.bound, problem.norm_bound, self._mechanism().name
+        mu = float(bound.mu(problem.radius))
+        if not (mu >= 0.0 and delta_from_mu(mu, budget.epsilon) <= budget.delta):
+            raise RuntimeError(
+                f"mechanism {mechanism}: at the radius its promise states mu={mu!r}, which misses "
+                f"its own guarantee (at most {budget.mu!r}); nothing was released."
+            )
         mu_full = bound.mu(full_radius(norm_bound))
         radius = chosen.value
         if radius is None:
             radius = full_radius_in(self.metric, norm_bound, problem.n_features)
-        return Release(
+        release = Release(
             head=type(self).__name__,
             n_samples=problem.n_samples,
             n_features=problem.n_features,
@@ -239,9 +250,17 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 *_RADIUS_ASSUMPTIONS.get(chosen.source, ()),
             ),
             version=__version__,
-            mechanism=self._mechanism().name,
+            mechanism=mechanism,
             coordinates=self.coordinates,
         )
+        try:
+            json.dumps(release.to_dict())
+        except TypeError as error:
+            raise ValueError(
+                f"mechanism {mechanism}: its bound is no plain record ({error}); use Python's own "
+                "numbers, strings and tuples for its fields."
+            ) from error
+        return release
 
     def _noise(self) -> Noise:
         """Noise of one release: of a fit, or of an audit's trial."""
@@ -419,6 +438,18 @@ def _is_private(noise: Noise, chosen: ChosenRadius) -> bool | str:
     if chosen.seeded or not noise.private:
         return False
     return "conditional" if chosen.source == "declared" else True
+
+
+def _checked(mechanism: Mechanism, promise: Any) -> Promise:
+    """The promise, with numbers as the record shows them."""
+    if not (isinstance(promise, Promise) and isinstance(promise.bound, Bound)):
+        raise ValueError(
+            f"mechanism {mechanism.name}: promise() must return a Promise with a Bound, got "
+            f"{type(promise).__name__}."
+        )
+    sensitivity = as_float_or_tuple(np.ravel(promise.sensitivity))
+    sigma = as_float_or_tuple(np.ravel(promise.sigma))
+    return Promise(promise.bound, sensitivity, sigma, float(promise.tol))
 
 
 def _completed(release: Release, outcome: Outcome) -> Release:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import check_flag, check_positive, is_real
+from ..losses import make_loss
 from .base import BaseBallDPClassifier
 from .descent import GradientPerturbation
 from .mechanism import Mechanism, Problem
@@ -73,6 +74,13 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         return Problem(**public, loss=loss, fit_intercept=bool(self.fit_intercept))
 
     def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
+        n_scores = make_loss(problem.loss, problem.n_classes).n_scores
+        shape = n_scores, problem.n_features + int(problem.fit_intercept)
+        if parameters.shape != shape:
+            raise ValueError(
+                f"mechanism {self._mechanism().name}: parameters of shape {parameters.shape}, "
+                f"where this head needs {shape} (scores, features and intercept)."
+            )
         fitted: dict[str, Any] = {"coef_": parameters, "intercept_": np.zeros(len(parameters))}
         if problem.fit_intercept:
             fitted["coef_"] = parameters[:, :-1].copy()

@@ -4,8 +4,9 @@ A mechanism of one's own derives from :class:`Mechanism` and brings a :class:`.B
 takes it as ``mechanism=``; release, JSON, accountant and auditor then work as with the others.
 """
 
+import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NoReturn
 
@@ -309,48 +310,77 @@ class Mechanism(BaseEstimator, ABC):
             Values in one row, in the order in which they were released.
         """
 
-        def recorded(neighbour: PrivateProblem) -> "_Recorder":
-            recorder = _Recorder()
-            self.run(neighbour, promise, recorder)
-            return recorder
+        first = _Recorder()
+        outcome = self.run(problem, promise, first)
+        if not first.calls:
+            raise ValueError(
+                f"mechanism {self.name}: it drew no noise through the one that run() is given, so "
+                "there is nothing to audit, and nothing is hidden."
+            )
+        again = _Recorder([values + scale for values, scale in first.calls])
+        self.run(problem, promise, again)
+        if again.values.tolist() != first.values.tolist():
+            raise ValueError(
+                f"mechanism {self.name}: a noisy value decides where a later one is taken; state "
+                "adaptive = True on its class."
+            )
+        seen, published = [values for values, _ in first.calls], _published(outcome)
 
-        sigma = recorded(problem).sigma
+        def values_of(neighbour: PrivateProblem) -> Array:
+            # It sees the same noisy values, so all else that it publishes must be the same too.
+            recorder = _Recorder(seen)
+            other = self.run(neighbour, promise, recorder)
+            if not np.array_equal(recorder.sigma, first.sigma):
+                raise ValueError(
+                    f"mechanism {self.name}: noise scales differ between neighbours, so its noise "
+                    "gives records away; derive them from the promise."
+                )
+            if _published(other) != published:
+                raise ValueError(
+                    f"mechanism {self.name}: what it publishes depends on rows in a way that "
+                    "bypasses its noise."
+                )
+            return recorder.values
 
         def models(left_out: int, rows: Rows, codes: Codes) -> Array:
-            found = []
-            for row, code in zip(rows, codes, strict=True):
-                recorder = recorded(problem.replaced(left_out, row, int(code)))
-                if not np.array_equal(recorder.sigma, sigma):
-                    raise ValueError(
-                        f"mechanism {self.name}: noise scales differ between neighbours, so its "
-                        "noise gives records away; derive them from the promise."
-                    )
-                found.append(recorder.values)
-            return np.stack(found)
+            return np.stack(
+                [
+                    values_of(problem.replaced(left_out, row, int(code)))
+                    for row, code in zip(rows, codes, strict=True)
+                ]
+            )
 
-        return Neighbours(models, sigma)
+        return Neighbours(models, first.sigma)
+
+
+def _published(outcome: Outcome) -> bytes:
+    """All that an outcome shows, to compare."""
+    late = outcome.sensitivity, outcome.sigma, outcome.mu_ex_post
+    return pickle.dumps((outcome.parameters, dict(outcome.attributes), late))
 
 
 class _Recorder(Noise):
-    """No noise: keeps what it was called with."""
+    """No noise: keeps what it was called with, and gives back what it is told, or that."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: Sequence[Array] = ()) -> None:
         super().__init__()
-        self._calls: list[tuple[Array, Array]] = []
+        self.calls: list[tuple[Array, Array]] = []
+        self._answers = answers
 
     def __call__(self, values: ArrayLike, sigma: ArrayLike) -> Array:
         given = np.array(values, dtype=np.float64)
         scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), given.shape)
-        self._calls.append((given.ravel(), scale.ravel()))
-        return given
+        place = len(self.calls)
+        self.calls.append((given, scale))
+        return self._answers[place].copy() if place < len(self._answers) else given.copy()
 
     @property
     def values(self) -> Array:
-        return np.concatenate([values for values, _ in self._calls])
+        return np.concatenate([values.ravel() for values, _ in self.calls])
 
     @property
     def sigma(self) -> Array:
-        return np.concatenate([sigma for _, sigma in self._calls])
+        return np.concatenate([sigma.ravel() for _, sigma in self.calls])
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("it holds private values.")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._validation import check_option, check_positive
-from ..privacy.bounds import MinimizerBound, as_float_or_tuple
+from ..privacy.bounds import MinimizerBound
 from ..privacy.noise import Noise
 from ..privacy.sensitivity import METHODS
 from .mechanism import (
@@ -76,12 +76,7 @@ class OutputPerturbation(Mechanism):
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
         bound = self._certifiable(problem).calibrated(problem.radius, budget.mu)
-        return Promise(
-            bound=bound,
-            sensitivity=as_float_or_tuple(bound.sensitivity(problem.radius)),
-            sigma=as_float_or_tuple(bound.sigma),
-            tol=bound.tol,
-        )
+        return Promise(bound, tuple(bound.sensitivity(problem.radius)), bound.sigma, bound.tol)
 
     def _certifiable(self, problem: Problem) -> MinimizerBound:
         """The bound, with a tolerance that the solver reaches on every dataset of the domain."""

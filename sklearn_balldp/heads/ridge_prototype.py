@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from .._validation import check_option
-from ..privacy.bounds import PrototypeBound, as_float_or_tuple
+from ..privacy.bounds import PrototypeBound
 from ..privacy.noise import Noise
 from ..privacy.sensitivity import COUNT_MODES
 from ..rows import ball_factors, block_rows, map_row_ranges, project_onto_ball, row_blocks
@@ -240,8 +240,7 @@ class PrototypePerturbation(Mechanism):
             class_counts=None if mode == "worst" else problem.class_counts,
             labels=problem.labels,
         ).calibrated(problem.radius, budget.mu)
-        sensitivity = as_float_or_tuple(bound.sensitivity(problem.radius))
-        return Promise(bound, sensitivity, as_float_or_tuple(bound.sigma))
+        return Promise(bound, tuple(bound.sensitivity(problem.radius)), bound.sigma)
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
         bound: Any = promise.bound

@@ -47,6 +47,12 @@ _CHAIN = 1.0 - 1e-9
 _KINDS: dict[str, type["Bound"]] = {}
 
 
+def _tag(kind: type) -> str:
+    """What a record calls a bound: one of another module is named with it, and replaces none."""
+    own = kind.__module__ == __name__
+    return kind.__qualname__ if own else f"{kind.__module__}:{kind.__qualname__}"
+
+
 class Bound(ABC):
     """Guarantee of one release as a function of the radius; derive a frozen dataclass from it.
 
@@ -63,10 +69,7 @@ class Bound(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        known = _KINDS.get(cls.__name__)
-        if known is not None and known.__qualname__ != cls.__qualname__:
-            raise TypeError(f"there is another bound named {cls.__name__}; rename this one.")
-        _KINDS[cls.__name__] = cls
+        _KINDS[_tag(cls)] = cls
 
     @property
     @abstractmethod
@@ -98,7 +101,7 @@ class Bound(ABC):
         dict
             Built-in types; :func:`bound_from_dict` reads it.
         """
-        return {"type": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
+        return {"type": _tag(type(self)), **asdict(self)}  # type: ignore[call-overload]
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:

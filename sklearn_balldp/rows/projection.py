@@ -42,7 +42,8 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     """Project rows onto the ball of radius ``norm_bound`` (1-Lipschitz in the Euclidean norm).
 
     Gives C order, and float32 or float64, whatever the rows hold; ``X`` itself where nothing has to
-    change. Raises ValueError if a row holds NaN or infinity.
+    change. It rounds to that precision: declare a radius in these coordinates, or cast to float64
+    before. Raises ValueError if a row holds NaN or infinity.
     """
     X = np.asarray(X)
     if not np.issubdtype(X.dtype, np.floating):

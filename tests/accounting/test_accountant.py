@@ -16,7 +16,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import joblib
@@ -50,6 +50,8 @@ from sklearn_balldp.accounting import ledger
 from sklearn_balldp.accounting.ledger import BudgetExceededError, Spent, charged, tickets
 from sklearn_balldp.accounting.searching import PrivateAccuracy
 from sklearn_balldp.heads.ridge_prototype import PrototypePerturbation
+from sklearn_balldp.privacy import bounds
+from sklearn_balldp.privacy.bounds import ParameterBound
 from sklearn_balldp.privacy.gaussian import (
     compose,
     epsilon_from_mu,
@@ -455,7 +457,7 @@ def test_other_fits_of_the_right_number_are_refused(refit):
         with PrivacyAccountant(radius=0.5) as accountant:
             for n in rows:
                 BallDPRidgePrototype(1.0, radius=0.5).fit(X[:n], Y[:n])
-        with pytest.raises(ValueError, match="other fits were counted"):
+        with pytest.raises(ValueError, match="other fits"):
             accountant.total(search=found, n_samples=120)
         assert accountant.total().n_releases == n_fits, name
 
@@ -729,11 +731,10 @@ def test_a_board_left_behind_charges_nobody():
         ledger._ACTIVE.clear()
         variable = os.environ.pop(ledger._VARIABLE)
         try:
-            left.write_text(
-                json.dumps({"created": parent.create_time() - 60, "tickets": tickets_of})
-            )
+            started = ledger.created(parent)
+            left.write_text(json.dumps({"created": started - 60, "tickets": tickets_of}))
             clone(HEAD).fit(X, Y)
-            left.write_text(json.dumps({"created": parent.create_time(), "tickets": tickets_of}))
+            left.write_text(json.dumps({"created": started, "tickets": tickets_of}))
             with pytest.raises(BudgetExceededError):
                 clone(HEAD).fit(X, Y)
         finally:
@@ -762,17 +763,82 @@ def test_a_lost_ledger_stops_releases():
         accountant.__exit__(None, None, None)
     assert tickets() == ()
     clone(HEAD).fit(X, Y)
+    # It must not begin anew, as if nothing had been released.
+    assert "lost" in repr(accountant)
+    for ask in (accountant.total, accountant.__enter__, lambda: accountant.records):
+        with pytest.raises(RuntimeError, match="ledger was lost"):
+            ask()
+
+
+@dataclass(frozen=True)
+class ElsewhereBound(ParameterBound):
+    """A bound of a module that a reader may not have."""
+
+    labels: str = "public"
+    n_values: int = 1
+    sigma: tuple[float, ...] = (1.0,)
+    theorem = "none"
+
+    def sensitivity(self, radius, labels=None):
+        return np.array([radius])
+
+
+def test_a_record_that_cannot_be_read_here_is_not_lost(monkeypatch):
+    """Its bound is defined where it was made: nothing is forgotten, and the limit counts it."""
+    release = clone(HEAD).fit(X, Y).release_
+    mu = mu_from_budget(1.0, 1e-6)
+    other = replace(release, bound=ElsewhereBound(sigma=(0.5 / mu,)))
+    accountant = PrivacyAccountant(radius=0.5, limit=epsilon_from_mu(1.5 * mu, 1e-6))
+    with accountant, charged(other):
+        pass
+    with monkeypatch.context() as patch:
+        patch.delitem(bounds._KINDS, other.to_dict()["bound"]["type"])
+        with pytest.raises(ValueError, match="import the module that defines it"):
+            accountant.total()
+        with accountant:
+            clone(HEAD).fit(X, Y)
+            with pytest.raises(BudgetExceededError):
+                clone(HEAD).fit(X, Y)
+    assert accountant.total().n_releases == 2
+    assert accountant.total().mu == pytest.approx(math.sqrt(2) * mu, rel=1e-6)
+
+
+def test_a_missing_ledger_of_an_ancestor_stops_releases():
+    accountant = PrivacyAccountant(radius=0.5)
+    accountant.__enter__()
+    moved = Path(accountant._ticket.path).with_suffix(".moved")
+    Path(accountant._ticket.path).rename(moved)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert "ledger of an active accountant is gone" in done.stderr
+    moved.rename(accountant._ticket.path)
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+    accountant.__exit__(None, None, None)
+    assert accountant.total().n_releases == 1
+
+
+def test_programs_with_another_temporary_folder_are_counted(tmp_path):
+    env = {key: value for key, value in os.environ.items() if key != ledger._VARIABLE}
+    with PrivacyAccountant(radius=0.5) as accountant:
+        subprocess.run([sys.executable, "-c", PROGRAM], check=True, env={**env, "TMPDIR": tmp_path})
+        assert accountant.total().n_releases == 1
+
+
+def test_a_variable_of_others_is_named(monkeypatch):
+    monkeypatch.setenv(ledger._VARIABLE, "yes")
+    with pytest.raises(RuntimeError, match="SKLEARN_BALLDP_ACCOUNTANTS in the environment"):
+        clone(HEAD).fit(X, Y)
 
 
 def test_a_folder_of_another_user_is_not_believed(monkeypatch, tmp_path):
     """Its name can be guessed: what others put there neither counts nor refuses our fits."""
     monkeypatch.setattr(ledger.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(ledger.os, "access", lambda *given: False)
     board = ledger._board(os.getppid())
     board.parent.mkdir()
     planted = tmp_path / "planted.sqlite"
     ledger.Ledger(str(planted)).create()
     ticket = vars(ledger.Ticket(str(planted), "here", 1e-6, None, 1e-3))
-    created = psutil.Process(os.getppid()).create_time()
+    created = ledger.created(psutil.Process(os.getppid()))
     board.write_text(json.dumps({"created": created, "tickets": [ticket]}))
     with pytest.raises(BudgetExceededError):
         clone(HEAD).fit(X, Y)  # our own folder is believed
@@ -915,6 +981,46 @@ def test_scores_are_left_out_only_when_they_are_understood():
         RadiusPolicy(source="private", epsilon=0.5).fit(X, Y)
     expected = compose([fits] * 13 + [mu_from_pure(0.5)])
     assert accountant.total(search=found).mu == pytest.approx(expected)
+
+
+def test_what_is_left_out_still_decides_what_is_private():
+    """A seeded fit, a declared radius or a private radius counts though no record touches it."""
+    cv = {"cv": KFold(2), "refit": False}
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = GridSearchCV(HEAD, {"random_state": [0, None]}, **cv).fit(X, Y)
+    total = accountant.total(search=found, n_samples=120)
+    assert (total.epsilon, total.private) == (math.inf, False)
+    cheap = PrivateAccuracy(0.5, random_state=0)
+    scoring = {"a": PrivateAccuracy(1.0), "b": cheap}
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = search(scoring=scoring, refit="a").fit(X, Y)
+    assert accountant.total(search=found).epsilon == math.inf
+    with PrivacyAccountant(radius=0.2) as accountant:
+        grid = {"radius": [RadiusPolicy(source="declared"), 0.01]}
+        found = GridSearchCV(BallDPRidgePrototype(0.1), grid, **cv).fit(X, Y)
+    assert accountant.total(search=found, n_samples=120).private == "conditional"
+    frozen = [
+        FrozenEstimator(RadiusPolicy(q, source="private", epsilon=e).fit(X, Y))
+        for q, e in ((1.0, 5.0), (0.0, 0.01))
+    ]
+    with PrivacyAccountant(radius=0.2) as accountant:
+        found = GridSearchCV(BallDPRidgePrototype(0.1), {"radius": frozen}, **cv).fit(X, Y)
+    assert accountant.total(search=found, n_samples=120).epsilon > 5.0
+
+
+def test_the_best_estimator_must_be_among_the_fits():
+    found = search(cv=KFold(5)).fit(X, Y)
+    with PrivacyAccountant(radius=0.5) as accountant:
+        for _ in range(15):
+            BallDPRidgePrototype(0.7, radius=0.5).fit(X[:96], Y[:96])
+        BallDPRidgePrototype(0.7, radius=0.5).fit(X, Y)
+    with pytest.raises(ValueError, match="best_estimator_ was not counted"):
+        accountant.total(search=found)
+    pipe = make_pipeline(Normalizer(), HEAD)
+    with PrivacyAccountant(radius=0.5) as accountant:
+        grid = {"ballDPridgeprototype__alpha".lower(): [0.01, 0.1]}
+        found = GridSearchCV(pipe, grid, cv=KFold(5)).fit(X, Y)
+    assert accountant.total(search=found).n_releases == 11
 
 
 @pytest.mark.filterwarnings("ignore:One or more of the test scores")

@@ -179,6 +179,94 @@ def test_a_promise_sees_no_rows():
         head_of(Peeking()).fit(*data())
 
 
+def fails(mechanism, match, error=ValueError):
+    """Neither fitted nor charged."""
+    head = head_of(mechanism)
+    with PrivacyAccountant(radius=0.6), pytest.raises(error, match=match):
+        head.fit(*data())
+    assert not [name for name in vars(head) if name.endswith("_")]
+
+
+def overriding(**methods):
+    return type("Broken", (ClassMeans,), methods)()
+
+
+def test_promises_that_are_none():
+    fails(overriding(promise=lambda self, problem, budget: None), "Broken: promise.. must return")
+    nothing = Promise(None)
+    fails(overriding(promise=lambda self, problem, budget: nothing), "Promise with a Bound")
+
+    def infinite(self, problem, budget):
+        bound = dataclasses.replace(ClassMeans.promise(self, problem, budget).bound, sigma=(0.0,))
+        return Promise(bound)
+
+    with np.errstate(divide="ignore"):
+        fails(overriding(promise=infinite), "misses its own guarantee", RuntimeError)
+
+    def arrays(self, problem, budget):
+        promise = ClassMeans.promise(self, problem, budget)
+        return Promise(dataclasses.replace(promise.bound, sigma=np.array(promise.bound.sigma)))
+
+    fails(overriding(promise=arrays), "Broken: its bound is no plain record")
+
+
+def test_numbers_of_other_types_are_shown_as_floats():
+    def promise(self, problem, budget):
+        found = ClassMeans.promise(self, problem, budget)
+        return Promise(found.bound, np.float32(1.5), [1, 2])
+
+    release = head_of(overriding(promise=promise)).fit(*data()).release_
+    assert (release.sensitivity, release.sigma) == (1.5, (1.0, 2.0))
+    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
+
+
+@pytest.mark.parametrize(
+    ("outcome", "match"),
+    [
+        (Outcome(np.zeros(5)), r"shape \(5,\), where this head needs \(3, 5\)"),
+        (Outcome(np.zeros((3, 6))), "where this head needs"),
+        (Outcome(np.full((3, 5), np.nan)), "must be finite"),
+        (Outcome(np.zeros((3, 5)), attributes={"epsilon": 9.0}), r"not \['epsilon'\]"),
+    ],
+)
+def test_outcomes_that_no_head_can_publish(outcome, match):
+    fails(overriding(run=lambda self, problem, promise, noise: outcome), match)
+
+
+def test_what_bypasses_the_noise_is_found():
+    """A dummy call hides nothing: all that is published must follow from noisy values."""
+
+    def parameters(self, problem, promise, noise):
+        noise(np.zeros(1), 1.0)
+        return Outcome(
+            ClassMeans.run(self, problem, promise, lambda values, sigma: values).parameters
+        )
+
+    def attributes(self, problem, promise, noise):
+        found = ClassMeans.run(self, problem, promise, noise)
+        return Outcome(found.parameters, attributes={"mean_": problem.X.mean(axis=0)})
+
+    for run in (parameters, attributes):
+        with pytest.raises(ValueError, match="bypasses its noise"):
+            ReconstructionAuditor(head_of(overriding(run=run)), random_state=0).fit(*data())
+
+    def silent(self, problem, promise, noise):
+        return ClassMeans.run(self, problem, promise, lambda values, sigma: values)
+
+    with pytest.raises(ValueError, match="drew no noise"):
+        ReconstructionAuditor(head_of(overriding(run=silent)), random_state=0).fit(*data())
+
+
+def test_a_forgotten_adaptive_is_found():
+    def run(self, problem, promise, noise):
+        first = ClassMeans.run(self, problem, promise, noise).parameters
+        X = project_onto_ball(problem.X, problem.norm_bound)
+        return Outcome(noise(np.tanh(X @ first.T).T @ X / problem.n_samples, promise.bound.sigma))
+
+    with pytest.raises(ValueError, match="adaptive = True"):
+        ReconstructionAuditor(head_of(overriding(run=run)), random_state=0).fit(*data())
+
+
 def test_noise_scales_that_depend_on_rows_are_found():
     with pytest.raises(ValueError, match="noise scales differ between neighbours"):
         ReconstructionAuditor(head_of(DataScale()), random_state=0).fit(*data())
