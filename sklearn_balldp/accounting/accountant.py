@@ -183,9 +183,11 @@ class PrivacyAccountant:
     that are made by a process that is not below this one, such as a cluster's worker or a daemon
     started before the block: compose what those return with :func:`compose_releases`. Nor can it
     see what rows mean: fits must share one embedding and one scale (``coordinates=`` on the heads
-    declares them). The total is exact for Gaussian releases fixed beforehand. With a limit a fit that would exceed it is refused before it touches
-    the rows, which makes the limit a guarantee even when fits are chosen after seeing earlier
-    results. Without one the total is "ex post": what has been released.
+    declares them).
+
+    The total is exact for Gaussian releases fixed beforehand. With a limit a fit that would exceed
+    it is refused before it touches the rows, which makes the limit a guarantee even when fits are
+    chosen after seeing earlier results. Without one the total is "ex post": what has been released.
 
     It covers the models. Scores on private folds, and so the choice of the best candidate, are
     not covered unless they are private themselves (:class:`PrivateAccuracy`) or computed on public

@@ -99,6 +99,7 @@ class Iterates:
         self._velocity = descent.momentum * self._velocity + gradients + self._alpha * self.thetas
         thetas = self.thetas - descent.learning_rate * self._velocity
         norms = np.sqrt(np.einsum("rkd,rkd->r", thetas, thetas))
+        # At zero the factor is one, whatever the divisor.
         thetas *= np.minimum(1.0, self._farthest / np.maximum(norms, 1e-300))[:, None, None]
         self.thetas = thetas.astype(self._precision).astype(np.float64)
         self._step += 1

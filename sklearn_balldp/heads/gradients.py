@@ -92,6 +92,7 @@ class MeanGradient:
     @property
     def _chunk(self) -> int:
         """Rows that are evaluated at once: a few megabytes, in whole summed blocks."""
+        # Twice the bytes of a float64 block: residuals of a chunk stay in the cache with it.
         return max(1, 4 * BLOCK_VALUES // (_SUMMED * self.X.shape[1])) * _SUMMED
 
     def __call__(self, thetas: Array) -> Array:
@@ -153,6 +154,7 @@ class MeanGradient:
         if self.constant > 0.0:
             norm = float(np.linalg.norm(theta[:, :-1]))
             offset = self.constant * float(np.linalg.norm(theta[:, -1]))
+        # Stored rows may be rounded to outside of the ball.
         augmented = math.hypot(self.norm_bound, self.constant) * (1.0 + 1e-6)
         score = norm * self.norm_bound + offset
         largest = self.loss.score_residual_limit(score) * math.sqrt(self.shape[0])
@@ -162,6 +164,7 @@ class MeanGradient:
             largest = min(largest, self.clip)
         gradient = largest * augmented
         record = residual * augmented + evaluation * gradient
+        # m sums of at most m terms err by m^2 u / (1 - m u): below 1.01 m^2 u also in float32.
         block = 1.01 * _SUMMED**2 * u * gradient
         sums = (n_samples / _SUMMED + _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
         return (record + block) / n_samples + sums
@@ -172,6 +175,7 @@ def working_precision(
 ) -> type[np.float32] | type[np.float64]:
     """float32 for rows of that precision or less, unless public numbers are extreme for it."""
     numbers = (norm_bound, 1.0 if clip is None else clip)
+    # Squares, and sums of a block of them, stay well within float32.
     moderate = all(1e-12 <= number <= 1e12 for number in numbers)
     return np.float32 if moderate and dtype.itemsize <= 4 else np.float64
 

@@ -316,11 +316,13 @@ def gaussian_rule(
     k = min(EFFECTIVE_DIMENSION, n_features)
     tiny = np.finfo(np.float64).tiny
 
+    # Undo the ridge: means are observed with noise of known scale.
     prior = n_present / n_present.sum()
     undo = 1.0 + alpha * n_present.sum() / (2.0 * n_present)
     means = prototypes[present] * undo[:, None]
     noise = (sigma[present] * undo) ** 2
 
+    # Deviations from the grand mean; a mean's own noise is part of the grand mean's.
     grand = prior @ means
     grand_noise = prior**2 @ noise
     deviations = means - grand
@@ -332,15 +334,19 @@ def gaussian_rule(
         estimate = max(estimate, 0.0)
         return estimate**2 / (estimate + deviation + tiny)
 
+    # Squared norms less what noise adds to them; rows of norm B leave no more than the cap. Classes
+    # weigh by the inverse variance of their estimates, whose signal is at least B^2 / d.
     cap = (1.0 - WITHIN_CLASS_FLOOR) * energy_bound
     raw = np.vecdot(deviations, deviations) - n_features * deviation_noise
     weights = prior / (noise + energy_bound / n_features) ** 2
     weights /= weights.sum()
+    # A squared norm of d normal deviates of variance v has standard deviation sqrt(2 d) v.
     spread = np.sqrt(2.0 * n_features * (weights**2 @ deviation_noise**2))
     between = min(energy(weights @ raw, spread), cap)
     grand_spread = grand_noise * np.sqrt(2.0 * n_features)
     centre = min(energy(grand @ grand - n_features * grand_noise, grand_spread), cap - between)
 
+    # Signal lies in k of d dimensions: per dimension it is d / k times as strong against the noise.
     shrink = k * between / (k * between + n_features * noise + tiny)
     shrink_grand = k * centre / (k * centre + n_features * grand_noise + tiny)
     temperature = k / n_features * (energy_bound - centre - between) + np.max(shrink * noise)

@@ -21,6 +21,7 @@ from .objective import LinearObjective, ReplacedRecord
 
 Objective = LinearObjective | ReplacedRecord
 
+# Public caps of each stage; the last one's length is a theorem (:func:`descent_steps`).
 _LBFGS_EVALUATIONS = 2000
 _NEWTON_STEPS = 100
 _CG_STEPS = 500
@@ -96,6 +97,7 @@ def _whitening(objective: Objective) -> Array | None:
     if dimension > _LARGEST_PRECONDITIONER:
         return None
     weight = objective.loss.curvature / n_columns
+    # Eight rows per dimension: enough for a preconditioner, and far less than a pass.
     model = weight * objective.second_moment(8 * dimension)
     # The sample's own rounding must not make the model indefinite.
     model[np.diag_indices(dimension)] += objective.alpha + 1e-12 * np.trace(model)
@@ -108,6 +110,7 @@ def hessian_factor(objective: LinearObjective, theta: Array) -> Array | None:
     if n_columns > 1 or dimension > _LARGEST_PRECONDITIONER:
         return _whitening(objective)
     hessian = objective.hessian(theta)
+    # As above: rounding must not make it indefinite.
     hessian[np.diag_indices(dimension)] += 1e-12 * np.trace(hessian)
     return cholesky(hessian, lower=True, overwrite_a=True, check_finite=False)
 
@@ -197,6 +200,7 @@ def _newton(watched: _Watched, theta: Array, factor: Array | None) -> Array:
     for _ in range(_NEWTON_STEPS):
         _, gradient = watched.value_and_gradient(theta, curvature=True)
         norm = float(np.linalg.norm(gradient))
+        # Inexact first; a step that fails is solved to the end before Newton gives up.
         for accuracy in (1e-3, 1e-12):
             step, _ = cg(
                 hessian, -gradient.ravel(), rtol=accuracy, maxiter=_CG_STEPS, M=preconditioner
@@ -215,6 +219,7 @@ def _shorten(watched: _Watched, theta: Array, step: Array, norm: float) -> Array
     length = 1.0
     for _ in range(_HALVINGS):
         _, gradient = watched.value_and_gradient(theta + length * step)
+        # Armijo's rule on the gradient norm, of which a full Newton step removes all.
         if np.linalg.norm(gradient) <= (1.0 - 0.1 * length) * norm:
             return theta + length * step
         length *= 0.5
