@@ -68,7 +68,8 @@ DTYPES = (np.float64, np.float32, np.float16)
 # Messages of scikit-learn that hold shapes, names and types alone. All others may quote cells.
 _QUOTES_NOTHING = re.compile(
     r"Found (array with|input variables)|X has \d+ features, but|The feature names should match|"
-    r"Feature names |.*requires y to be passed|y should be a 1d array|Input [Xy] contains |"
+    r"Feature names |(This \w+ estimator )?requires y to be passed|y should be a 1d array|"
+    r"Input [Xy] contains |"
     r"Sparse data was passed|float\(\) argument must be|setting an array element with a sequence|"
     r"Expected a 2-dimensional container|Input contains NaN$"
 )

@@ -43,6 +43,7 @@ BAD_ROWS = {
     "infinity": spoiled(-np.inf, np.float32),
     "infinite longdouble": spoiled(np.inf, np.longdouble),
     "half NaN": spoiled(np.nan, np.float16),
+    "words of scikit-learn": [[f"{WORD} requires y to be passed", "1", "1"]] * 12,
     "none": ROWS[:0],
     "no features": ROWS[:, :0],
 }

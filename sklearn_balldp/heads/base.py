@@ -33,7 +33,14 @@ from ..privacy.gaussian import delta_from_mu
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.release import Release, total_epsilon
 from ..radius import ChosenRadius, RadiusPolicy, choose_radius
-from ..rows import SINGLE_BLAS_THREAD, ball_factors, clip_entries, map_row_ranges, row_blocks
+from ..rows import (
+    SINGLE_BLAS_THREAD,
+    ball_factors,
+    clip_entries,
+    map_row_ranges,
+    row_blocks,
+    working_precision,
+)
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
 
 _RADIUS_ASSUMPTIONS = {
@@ -209,6 +216,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     ) -> Release:
         """The public record of what is about to be released."""
         bound, norm_bound, mechanism = promise.bound, problem.norm_bound, self._mechanism().name
+        if bound.labels != problem.labels:
+            raise ValueError(
+                f"mechanism {mechanism}: its bound keeps labels {bound.labels}, where this head "
+                f"needs them {problem.labels} (protect_labels)."
+            )
         mu = float(bound.mu(problem.radius))
         if not (mu >= 0.0 and delta_from_mu(mu, budget.epsilon) <= budget.delta):
             raise RuntimeError(
@@ -410,9 +422,9 @@ def projected_scores(
     FloatingPointError
         If a row holds NaN or infinity.
     """
-    half = np.finfo(np.float32).max ** 0.5
-    single = X.dtype.itemsize <= 4 and norm_bound < half and bool((np.abs(coef) < half).all())
-    precision: Any = np.float32 if single else np.float64
+    # Products of rows in the ball, and of few that are not yet, with such weights are finite.
+    moderate = bool((np.abs(coef) < 1e18).all())
+    precision: Any = working_precision(X.dtype, norm_bound) if moderate else np.float64
     weights = np.ascontiguousarray(coef.T, dtype=precision)
     scores = np.empty((len(X), len(coef)), dtype=precision)
 

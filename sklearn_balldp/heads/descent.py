@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from .._validation import check_flag, check_positive, check_share, check_whole
 from ..adjacency import euclidean_radius, full_radius
 from ..privacy.bounds import Descent, TranscriptBound
-from ..privacy.gaussian import compose
+from ..privacy.gaussian import LARGEST_EPSILON, compose
 from ..privacy.noise import Noise, grid_slack
 from ..rows import SINGLE_BLAS_THREAD, row_ranges
 from .gradients import MeanGradient
@@ -180,6 +180,10 @@ class GradientPerturbation(Mechanism):
         check_share("momentum", self.momentum, below_one=True)
         check_share("averaging", self.averaging)
         check_flag("keep_transcript", self.keep_transcript)
+        if self.outer_epsilon is not None and float(self.outer_epsilon) > LARGEST_EPSILON:
+            raise ValueError(
+                f"outer_epsilon={self.outer_epsilon!r} is beyond {LARGEST_EPSILON:g}; lower it."
+            )
         if (self.outer_radius is None) != (self.outer_epsilon is None):
             raise ValueError("outer_radius and outer_epsilon go together: pass both or neither.")
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..losses import Array, clip_residuals, make_loss
-from ..rows import ball_factors, map_row_ranges, row_blocks, row_ranges
+from ..rows import ball_factors, map_row_ranges, row_blocks, row_ranges, working_precision
 from ..rows.passes import BLOCK_VALUES
 
 # Rows that are added up in the rows' own precision.
@@ -75,7 +75,9 @@ class MeanGradient:
 
     def _projected(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """A copy of the rows, in C order whatever they hold, projected onto the ball."""
-        rows = np.empty(X.shape, dtype=working_precision(X.dtype, self.norm_bound, self.clip))
+        rows = np.empty(
+            X.shape, dtype=working_precision(X.dtype, self.norm_bound, self.clip or 1.0)
+        )
 
         def project(start: int, stop: int) -> None:
             for part, block in row_blocks(X, start, stop):
@@ -168,16 +170,6 @@ class MeanGradient:
         block = 1.01 * _SUMMED**2 * u * gradient
         sums = (n_samples / _SUMMED + _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
         return (record + block) / n_samples + sums
-
-
-def working_precision(
-    dtype: np.dtype, norm_bound: float, clip: float | None
-) -> type[np.float32] | type[np.float64]:
-    """float32 for rows of that precision or less, unless public numbers are extreme for it."""
-    numbers = (norm_bound, 1.0 if clip is None else clip)
-    # Squares, and sums of a block of them, stay well within float32.
-    moderate = all(1e-12 <= number <= 1e12 for number in numbers)
-    return np.float32 if moderate and dtype.itemsize <= 4 else np.float64
 
 
 def _block_sums(residuals: NDArray[np.floating], rows: NDArray[np.floating] | None) -> Array:

@@ -369,7 +369,7 @@ class _Recorder(Noise):
 
     def __call__(self, values: ArrayLike, sigma: ArrayLike) -> Array:
         given = np.array(values, dtype=np.float64)
-        scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), given.shape)
+        scale = np.array(np.broadcast_to(np.asarray(sigma, dtype=np.float64), given.shape))
         place = len(self.calls)
         self.calls.append((given, scale))
         return self._answers[place].copy() if place < len(self._answers) else given.copy()

@@ -24,6 +24,7 @@ Dong, Roth & Su (2022): composition (Corollary 3.3) and group privacy (Theorem 2
 differential privacy. Proofs of the sensitivities and gaps are in this package's documentation.
 """
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..adjacency import Domain
+from ..adjacency import LABELS, Domain
 from ..losses import Loss, make_loss
 from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
@@ -57,7 +58,7 @@ class Bound(ABC):
     """Guarantee of one release as a function of the radius; derive a frozen dataclass from it.
 
     A subclass needs the field ``labels`` ("public" or "protected": the adjacency that was released
-    under), the property ``theorem`` and the method :meth:`mu`; its fields must be plain numbers,
+    under), the property ``theorem`` and the method :meth:`mu_at`; its fields must be plain numbers,
     strings and tuples, as they go into JSON.
     """
 
@@ -77,6 +78,22 @@ class Bound(ABC):
         """What the bound rests on, in one line."""
 
     @abstractmethod
+    def mu_at(self, radius: float, labels: str) -> float:
+        """Gaussian differential privacy at a Euclidean radius: what :meth:`mu` asks.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+        labels : {"public", "protected"}
+            Whether label changes count; "protected" for releases that hide them only.
+
+        Returns
+        -------
+        float
+            Mu; infinite where nothing is promised.
+        """
+
     def mu(self, radius: float, labels: str | None = None) -> float:
         """Gaussian differential privacy of the release at a Euclidean radius.
 
@@ -90,8 +107,20 @@ class Bound(ABC):
         Returns
         -------
         float
-            Mu; infinite where nothing is promised.
+            Mu; infinite for label changes where labels are public.
+
+        Raises
+        ------
+        ValueError
+            If ``labels`` is neither.
         """
+        labels = self.labels if labels is None else labels
+        if labels not in LABELS:
+            raise ValueError(f"labels must be one of {', '.join(LABELS)}; got {labels!r}.")
+        if labels == "protected" and self.labels == "public":
+            # Class counts are published, if nothing else.
+            return math.inf
+        return self.mu_at(radius, labels)
 
     def to_dict(self) -> dict[str, Any]:
         """Fields, and the name of the kind, for JSON.
@@ -122,14 +151,18 @@ class Bound(ABC):
 
 def bound_from_dict(record: Mapping[str, Any]) -> Bound:
     """Rebuild a bound from :meth:`Bound.to_dict`."""
-    values = dict(record)
-    kind = values.pop("type", None)
-    if kind not in _KINDS:
+    values = dict(record) if isinstance(record, Mapping) else {}
+    tag = str(values.pop("type", None))
+    kind = _KINDS.get(tag)
+    if kind is None or inspect.isabstract(kind):
         raise ValueError(
-            f"record: unknown bound {kind!r}; import the module that defines it, or pass "
+            f"record: unknown bound {tag!r}; import the module that defines it, or pass "
             "Release.to_dict()."
         )
-    return _KINDS[kind].from_fields(values)
+    try:
+        return kind.from_fields(values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"record: no {tag} has these fields ({error}).") from error
 
 
 class ParameterBound(Bound):
@@ -181,13 +214,14 @@ class ParameterBound(Bound):
         ValueError
             If mu is smaller than what rounding to the sampler's grid takes.
         """
-        left = mu - 2.0 * grid_slack(self.n_values)
+        # The last factor is for the rounding of the division, and of what undoes it.
+        left = (mu - 2.0 * grid_slack(self.n_values)) * (1.0 - 2.0**-50)
         if left <= 0.0:
             raise ValueError("epsilon is too small for the sampler's grid; raise epsilon.")
         sigma = tuple((self.sensitivity(radius) / left).tolist())
         return replace(self, sigma=sigma)  # type: ignore[type-var]
 
-    def mu(self, radius: float, labels: str | None = None) -> float:
+    def mu_at(self, radius: float, labels: str) -> float:
         sensitivity = self.sensitivity(radius, labels)
         moved = sensitivity > 0.0
         if not moved.any():
@@ -496,9 +530,8 @@ class TranscriptBound(Bound):
             labels=labels or self.labels,
         )
 
-    def mu(self, radius: float, labels: str | None = None) -> float:
-        """Mu of the transcript at a Euclidean radius, known before the first step."""
-        labels = labels or self.labels
+    def mu_at(self, radius: float, labels: str) -> float:
+        # Known before the first step: the least of what the promises give.
         most = self.limits(radius, labels).most
         found = []
         for promised, mu in self.promises:
@@ -506,8 +539,6 @@ class TranscriptBound(Bound):
             if self.labels == "protected":
                 # By way of a record of another label, any two are two changes apart.
                 chain = min(chain, 2)
-            elif labels == "protected":
-                chain = math.inf
             least = self.limits(promised).least
             growth = most / least if least > 0.0 else math.inf
             # Below one, rounding would count for more than its share of the sensitivity.

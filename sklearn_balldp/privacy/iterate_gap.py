@@ -79,11 +79,18 @@ def iterate_gap(
     if not radius >= 0.0:
         raise ValueError(f"radius must be non-negative, got {radius!r}.")
     parameters = np.asarray(theta, dtype=np.float64)
-    # One column of scores serves two classes; softmax has two of them.
-    kind = make_loss(loss, max(2, len(parameters)))
+    kind = _loss_of(loss, len(parameters))
     labels = "protected" if label_change else "public"
     domain = Domain(norm_bound, radius, constant)
     return gap_at(kind, parameters, domain, clip=clip, labels=labels)
+
+
+def _loss_of(name: str, n_scores: int) -> Loss:
+    """The loss with this many columns of scores; two classes share one, but for softmax."""
+    loss = make_loss(name, max(2, n_scores))
+    if loss.n_scores != n_scores:
+        raise ValueError(f"{name} has no {n_scores} columns of scores (two classes share one).")
+    return loss
 
 
 def gap_at(loss: Loss, theta: Array, domain: Domain, *, clip: float | None, labels: str) -> float:
@@ -360,7 +367,10 @@ def _hinge_size(clip: float) -> _Size:
             )
 
         ends = np.minimum(rise(low, least), rise(high, least))
-        return ends, rise(np.clip(clip - 2.0 * most, low, high), most)
+        # The largest end less the least start: where the clip is lost beside the margins, a peak
+        # between them would be lost too.
+        span = np.minimum(high + 2.0 * most, clip) - np.maximum(low, 0.0)
+        return ends, np.clip(span, 0.0, np.minimum(2.0 * most, clip))
 
     return _Size(value, rises)
 
@@ -429,7 +439,8 @@ def _certified_gap(
         reached=reached**2,
         enough=cap**2,
     )
-    return math.sqrt(certified)
+    # Squares of the smallest numbers are zero: then the cap is what is known.
+    return cap if certified >= cap**2 else math.sqrt(certified)
 
 
 @dataclass(frozen=True)
@@ -466,7 +477,7 @@ def gap_limits(
     :math:`\sqrt{1 - 1/K}` (softmax), 2 (squared hinge), given a feature more than the weights
     span.
     """
-    kind = make_loss(loss, max(2, n_scores))
+    kind = _loss_of(loss, n_scores)
     labels = "protected" if label_change else "public"
     domain = Domain(norm_bound, radius, constant)
     return limits_over_iterates(kind, n_features, domain, clip=clip, labels=labels)

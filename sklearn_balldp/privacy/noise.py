@@ -8,6 +8,7 @@ normal deviate (:mod:`.exact_normal`). The rounding is part of the accounted mu:
 import math
 import numbers
 import os
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from typing import NoReturn
@@ -55,8 +56,8 @@ def check_random_state(
 class Noise:
     """Gaussian noise of one release: call it with values and their noise scales.
 
-    Every deviate is handed out once. For one release, on one thread: a copy would repeat its noise,
-    so there is none.
+    Every deviate is handed out once, on any thread and in any process: a copy would repeat its
+    noise, so there is none, and a forked process draws its own.
 
     Parameters
     ----------
@@ -73,6 +74,7 @@ class Noise:
     def __init__(self, random_state: RandomState = None) -> None:
         self._generator = check_random_state(random_state)
         self._left, self._drawn = np.empty(0), 0
+        self._lock, self._process = threading.Lock(), os.getpid()
 
     @property
     def private(self) -> bool:
@@ -129,12 +131,17 @@ class Noise:
         """The next standard normal deviates."""
         if self._generator is not None:
             return self._generator.standard_normal(size)
-        if len(self._left) < size:
-            # One call needs no more than it asks for; many small ones get ever larger stocks.
-            more = rounded_normal(max(size - len(self._left), min(self._drawn, _AHEAD)))
-            self._left, self._drawn = np.concatenate([self._left, more]), self._drawn + len(more)
-        taken, self._left = self._left[:size], self._left[size:]
-        return taken
+        if self._process != os.getpid():
+            # What is in stock is the parent's; its lock may have been held at the fork.
+            self._left, self._process, self._lock = np.empty(0), os.getpid(), threading.Lock()
+        with self._lock:
+            if len(self._left) < size:
+                # One call needs no more than it asks for; many small ones get ever larger stocks.
+                more = rounded_normal(max(size - len(self._left), min(self._drawn, _AHEAD)))
+                self._left = np.concatenate([self._left, more])
+                self._drawn += len(more)
+            taken, self._left = self._left[:size], self._left[size:]
+            return taken
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Noise is not copied: it must not repeat.")

@@ -297,6 +297,14 @@ class Release:
         release = cls(**values)
         if rho != release.rho:
             raise ValueError(f"record: rho={rho!r} is not mu^2 / 2 = {release.rho!r}.")
+        if release.labels != release.bound.labels:
+            raise ValueError(
+                f"record: labels={release.labels!r}, but its bound keeps them "
+                f"{release.bound.labels!r}."
+            )
+        stated = release.guarantee().mu
+        if not math.isclose(stated, release.mu, rel_tol=1e-9):
+            raise ValueError(f"record: mu={release.mu!r}, but its bound states {stated!r}.")
         return release
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -373,4 +381,4 @@ def _to_json(value: Any) -> Any:
 def _from_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _from_json(item) for key, item in value.items()}
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_from_json, value)) if isinstance(value, (list, tuple)) else value

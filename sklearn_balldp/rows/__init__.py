@@ -1,6 +1,13 @@
 """Rows: passes over them in blocks, and their projection onto the admissible ball."""
 
-from .passes import SINGLE_BLAS_THREAD, block_rows, map_row_ranges, row_blocks, row_ranges
+from .passes import (
+    SINGLE_BLAS_THREAD,
+    block_rows,
+    map_row_ranges,
+    row_blocks,
+    row_ranges,
+    working_precision,
+)
 from .projection import ball_factors, clip_entries, project_onto_ball
 
 __all__ = [
@@ -12,4 +19,5 @@ __all__ = [
     "project_onto_ball",
     "row_blocks",
     "row_ranges",
+    "working_precision",
 ]

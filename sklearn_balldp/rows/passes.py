@@ -17,6 +17,13 @@ T = TypeVar("T")
 BLOCK_VALUES = 2**18
 
 
+def working_precision(dtype: np.dtype, *numbers: float) -> type[np.float32] | type[np.float64]:
+    """float32 for rows of that precision or less, unless public numbers are extreme for it."""
+    # Squares, and sums of a block of them, stay well within float32.
+    moderate = all(1e-12 <= number <= 1e12 for number in numbers)
+    return np.float32 if moderate and dtype.itemsize <= 4 else np.float64
+
+
 def block_rows(n_features: int) -> int:
     """Rows in a block of :func:`row_blocks`, at most."""
     return max(1, min(4096, BLOCK_VALUES // n_features))

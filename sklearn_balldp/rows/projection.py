@@ -48,7 +48,7 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     X = np.asarray(X)
     if not np.issubdtype(X.dtype, np.floating):
         X = X.astype(np.float64)
-    X = clip_entries(X)
+    X = clip_entries(X.astype(X.dtype.newbyteorder("="), copy=False))
     X = np.ascontiguousarray(X, dtype=np.promote_types(X.dtype, np.float32))
     projected = X
     finite = True

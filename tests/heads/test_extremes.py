@@ -92,3 +92,22 @@ def test_the_range_is_named(head, name):
     with pytest.raises(ValueError, match=f"{name} must be a positive number between 1e-30 and"):
         head.fit(X, Y)
     assert not hasattr(head, "release_")
+
+
+def test_tiny_balls_project_in_single_precision_too():
+    """Squares that float32 cannot hold must not make every row lie inside."""
+    X, y = RNG.standard_normal((300, 4)) + 3 * np.eye(4)[np.arange(300) % 3], np.arange(300) % 3
+    rows = (1e-23 * X).astype(np.float32)
+    head = BallDPRidgePrototype(1e6, radius=1e-26, norm_bound=1e-25).fit(rows, y)
+    np.testing.assert_array_equal(head.predict(rows), head.predict(rows.astype(np.float64)))
+
+
+def test_the_largest_epsilon_at_the_smallest_delta():
+    for epsilon in (4e9, 9.9e9, 1e10):
+        release = BallDPRidgePrototype(epsilon, 1e-300, radius=0.3).fit(X, Y).release_
+        assert release.guarantee().delta_at(epsilon) <= 1e-300
+    head = BallDPLogisticRegression(
+        1.0, radius=0.1, mechanism=GradientPerturbation(outer_radius=0.5, outer_epsilon=1e30)
+    )
+    with pytest.raises(ValueError, match=r"outer_epsilon=1e\+30 is beyond"):
+        head.fit(X, Y)

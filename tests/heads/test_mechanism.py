@@ -34,8 +34,7 @@ class MeansBound(ParameterBound):
     theorem = "t / n: class sums over the number of records"
 
     def sensitivity(self, radius, labels=None):
-        infinite = (labels or self.labels) == "protected"
-        return np.array([math.inf if infinite else radius * (1 + 1e-6) / self.n_samples])
+        return np.array([radius * (1 + 1e-6) / self.n_samples])
 
 
 class ClassMeans(Mechanism):
@@ -265,6 +264,25 @@ def test_a_forgotten_adaptive_is_found():
 
     with pytest.raises(ValueError, match="adaptive = True"):
         ReconstructionAuditor(head_of(overriding(run=run)), random_state=0).fit(*data())
+
+
+def test_noisy_values_may_be_changed_in_place():
+    """What the audit keeps is a copy."""
+
+    def run(self, problem, promise, noise):
+        outcome = ClassMeans.run(self, problem, promise, noise)
+        outcome.parameters[:] *= 100.0
+        return outcome
+
+    auditor = ReconstructionAuditor(head_of(overriding(run=run)), random_state=0)
+    assert auditor.fit(*data()).guarantee_holds_
+
+
+def test_a_bound_of_public_labels_protects_none():
+    head = head_of(protect_labels=True, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="keeps labels public, where this head needs them protect"):
+        head.fit(*data())
+    assert not hasattr(head, "release_")
 
 
 def test_noise_scales_that_depend_on_rows_are_found():

@@ -379,3 +379,31 @@ def test_tiny_clips(clip, constant):
     gap = iterate_gap("squared_hinge", theta, 0.5, norm_bound=1.0, constant=constant, clip=clip)
     assert gap >= attained * (1.0 - 1e-14)
     assert gap <= attained * 1.02
+
+
+@pytest.mark.parametrize("clip", [1e-25, 7.5e-11, 1e-6])
+@pytest.mark.parametrize("slope", [1e2, 1e6, 4e9])
+def test_tiny_clips_of_long_weights(clip, slope):
+    """Margins that move by far more than the clip: one record outside, one clipped."""
+    for radius in (1e-3, 0.5):
+        theta = np.array([[slope, 0.0, 0.0]])
+        gap = iterate_gap("squared_hinge", theta, radius, norm_bound=1.0, constant=0.0, clip=clip)
+        # At score one the hinge ends; a step towards zero of any size is clipped.
+        along = 1.0 / slope - 1e-9 * radius
+        attained = clip * math.sqrt(1.0 - along**2)
+        assert gap >= attained * (1.0 - 1e-6)
+        assert gap <= 1.05 * clip
+
+
+def test_radii_whose_square_is_zero():
+    theta = np.array([[1.0, 0.5]])
+    gap = iterate_gap("logistic", theta, 1e-170, norm_bound=1.0, constant=0.0)
+    assert 0.2e-170 < gap < 2e-170
+
+
+def test_two_rows_are_no_squared_hinge():
+    """Two classes share one head; stacking two would need the gap of both."""
+    with pytest.raises(ValueError, match="2 columns of scores"):
+        iterate_gap("squared_hinge", np.zeros((2, 3)), 0.1, norm_bound=1.0, constant=0.0)
+    with pytest.raises(ValueError, match="2 columns of scores"):
+        gap_limits("squared_hinge", 0.1, n_scores=2, n_features=3, norm_bound=1.0, constant=0.0)

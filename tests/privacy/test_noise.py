@@ -8,6 +8,7 @@ import itertools
 import math
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -119,6 +120,34 @@ def test_forked_processes_do_not_share_noise():
     os.close(reader)
     os.close(writer)
     assert not np.isin(here, there).any()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_a_forked_process_draws_its_own_from_the_same_noise():
+    """What was drawn ahead is the parent's."""
+    noise = Noise()
+    for _ in range(20):
+        noise(np.zeros(50), 1.0)
+    assert len(noise._left) > 50
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, pickle.dumps(noise(np.zeros(50), 1.0)))
+        os._exit(0)
+    here = noise(np.zeros(50), 1.0)
+    os.waitpid(child, 0)
+    there = pickle.loads(os.read(reader, 65536))
+    os.close(reader)
+    os.close(writer)
+    assert not np.isin(here, there).any()
+
+
+def test_threads_share_no_deviate():
+    noise = Noise()
+    with ThreadPoolExecutor(8) as pool:
+        draws = list(pool.map(lambda i: noise(np.zeros(3), 1.0), range(4000)))
+    assert len(np.unique(np.concatenate(draws))) == 12_000
 
 
 def test_values_are_rounded_to_the_grid_first():

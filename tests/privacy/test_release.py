@@ -158,11 +158,42 @@ def test_bounds_of_other_modules_are_named_with_them(ball_rows):
         "__module__": "elsewhere",
         "__qualname__": "PrototypeBound",
         "theorem": "none",
-        "mu": lambda self, radius, labels=None: 1e-9,
+        "mu_at": lambda self, radius, labels: 1e-9,
     }
     type("PrototypeBound", (Bound,), fields)
     assert Release.from_dict(release.to_dict()).guarantee() == release.guarantee()
     assert release.to_dict()["bound"]["type"] == "PrototypeBound"
+
+
+def test_public_labels_promise_nothing_of_changes(release):
+    """Class counts are published: no bound, of any kind, is finite for a change of label."""
+    bound = release.bound
+    if release.labels == "public":
+        assert bound.mu(0.5, "protected") == math.inf
+    else:
+        assert bound.mu(0.5, "public") <= bound.mu(0.5)
+    with pytest.raises(ValueError, match="labels must be one of public, protected"):
+        bound.mu(0.5, "private")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda r: r.update(labels="protected"), "labels="),
+        (lambda r: r.update(mu=r["mu"] / 2, rho=r["mu"] ** 2 / 8), "mu="),
+        (lambda r: r.update(bound=None), "unknown bound"),
+        (lambda r: r["bound"].update(type={}), "unknown bound"),
+        (lambda r: r["bound"].update(type="ParameterBound"), "unknown bound"),
+        (lambda r: r["bound"].update(type="TranscriptBound"), "no TranscriptBound has these"),
+        (lambda r: r["bound"].update(surplus=1), "no PrototypeBound has these"),
+        (lambda r: r["bound"].pop("alpha"), "no PrototypeBound has these"),
+    ],
+)
+def test_records_that_contradict_themselves(ball_rows, change, match):
+    record = BallDPRidgePrototype(2.0, radius=0.5).fit(*ball_rows).release_.to_dict()
+    change(record)
+    with pytest.raises(ValueError, match=match):
+        Release.from_dict(record)
 
 
 def test_records_state_zcdp_beside_mu(release):

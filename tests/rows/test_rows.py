@@ -35,6 +35,11 @@ def test_projection(dtype):
     assert far.max() <= 1e-6
 
 
+def test_other_byte_orders():
+    X = np.array([[1e200, 0.0], [0.3, 0.4]], dtype=">f8")
+    np.testing.assert_allclose(project_onto_ball(X, 1.0), [[1.0, 0.0], [0.3, 0.4]])
+
+
 def test_projection_survives_overflowing_norms():
     X = np.array([[1e200, 1e200], [3e-1, 0.0], [0.0, 0.0], [1e308, -1e308]])
     P = project_onto_ball(X, 1.0)
