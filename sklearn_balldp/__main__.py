@@ -219,7 +219,8 @@ def main(arguments: list[str] | None = None) -> None:
         f"{options.releases} releases.\n"
     )
     print(format_table(table))
-    print("\nAt the ball: same-label substitutions, the same relation for every row.")
+    print("\nThe column 'epsilon at the ball' counts the same substitutions in every row:")
+    print("compare rows by it.")
     print(conclude(table, radius))
     draw(table, options.out)
     print(f"\nAccuracy against certificate: {options.out}")
