@@ -137,10 +137,6 @@ class MeanGradient:
         waiting = [self._pool.submit(function, *rows) for rows in rest]
         return [function(*first), *(future.result() for future in waiting)]
 
-    def representable(self, thetas: Array) -> Array:
-        """Parameters rounded to the rows' precision, in float64: where gradients are taken."""
-        return thetas.astype(self.X.dtype).astype(np.float64)
-
     def rounding(self, theta: Array) -> float:
         r"""Half of what rounding adds to the sensitivity of a computed mean.
 

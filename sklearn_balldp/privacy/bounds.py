@@ -217,7 +217,10 @@ class ParameterBound(Bound):
         # The last factor is for the rounding of the division, and of what undoes it.
         left = (mu - 2.0 * grid_slack(self.n_values)) * (1.0 - 2.0**-50)
         if left <= 0.0:
-            raise ValueError("epsilon is too small for the sampler's grid; raise epsilon.")
+            raise ValueError(
+                f"epsilon is too small: its mu={mu!r} is less than rounding to the sampler's grid "
+                "takes; raise epsilon."
+            )
         sigma = tuple((self.sensitivity(radius) / left).tolist())
         return replace(self, sigma=sigma)  # type: ignore[type-var]
 

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from .exact_normal import GRID_EXPONENT, Entropy, rounded_normal
 
 Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
 # Doubles from here on are multiples of the grid.

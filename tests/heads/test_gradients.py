@@ -12,6 +12,11 @@ from sklearn_balldp.privacy.iterate_gap import iterate_gap
 CASES = [("logistic", 2, 1), ("softmax", 4, 4), ("squared_hinge", 2, 1), ("squared_hinge", 3, 3)]
 
 
+def representable(mean, thetas):
+    """Parameters rounded to the rows' precision, where gradients are taken."""
+    return thetas.astype(mean.X.dtype).astype(np.float64)
+
+
 def data(n, n_classes, d=6, seed=0, dtype=np.float64):
     rng = np.random.default_rng(seed)
     y = rng.integers(n_classes, size=n)
@@ -68,7 +73,7 @@ def test_record_by_record(loss, n_classes, n_scores, clip, constant):
 def test_same_as_the_objective(loss, n_classes, n_scores):
     X, y = data(20_000, n_classes, d=250, dtype=np.float32)  # on threads
     mean = mean_of(loss, X, y, n_classes, constant=1.0)
-    theta = mean.representable(np.random.default_rng(0).standard_normal((1, *mean.shape)))
+    theta = representable(mean, np.random.default_rng(0).standard_normal((1, *mean.shape)))
     objective = LinearObjective(
         loss, X, y, n_classes, alpha=0.0, norm_bound=1.0, fit_intercept=True
     )
@@ -88,7 +93,7 @@ def test_one_row_moves_a_computed_mean_within_gap_and_rounding(
     X, y = data(n, n_classes, d, dtype=dtype)
     for scale in (0.1, 3.0, 100.0):
         mean = mean_of(loss, X, y, n_classes, clip)
-        theta = mean.representable(scale * rng.standard_normal(mean.shape) / np.sqrt(d))
+        theta = representable(mean, scale * rng.standard_normal(mean.shape) / np.sqrt(d))
         place = int(rng.integers(n))
         other = X.copy()
         row = X[place].astype(np.float64)
@@ -110,7 +115,7 @@ def test_rounding_covers_the_error_of_a_block(loss, n_classes, n_scores, dtype):
     X, y = data(gradients_module._SUMMED, n_classes, 200, dtype=dtype)
     X = (X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1)).astype(dtype)
     mean = mean_of(loss, X, y, n_classes, 0.3)
-    theta = mean.representable(2.0 * np.random.default_rng(0).standard_normal(mean.shape))
+    theta = representable(mean, 2.0 * np.random.default_rng(0).standard_normal(mean.shape))
     exact = naive(loss, X, y, theta, 0.3, 0.5)
     error = np.linalg.norm(mean(theta[None])[0] - exact) * len(X)
     n_errors = len(X) + 1  # one for each record, and the sum
@@ -125,7 +130,7 @@ def test_rounding_by_hand(scale, clip):
     n, d, constant = 5000, 30, 3.0
     X, y = data(n, 4, d, dtype=np.float32)
     mean = mean_of("softmax", X, y, 4, clip, constant=constant)
-    theta = mean.representable(scale * np.random.default_rng(0).standard_normal(mean.shape))
+    theta = representable(mean, scale * np.random.default_rng(0).standard_normal(mean.shape))
     u, augmented = 2.0**-23, np.hypot(1.0, constant)
     reach = np.linalg.norm(theta[:, :-1]) + constant * np.linalg.norm(theta[:, -1])
     largest = 2.0  # sqrt(K) times one score's
