@@ -368,7 +368,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         X = clip_entries(validated(self, X, reset=False))
         coef, intercept = self._linear_rule()
         with all_finite():
-            return projected_scores(X, coef, self.release_.norm_bound) + intercept
+            return projected_scores(X, coef, intercept, self.release_.norm_bound)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores of the released rule.
@@ -413,9 +413,12 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
 
 def projected_scores(
-    X: NDArray[np.floating], coef: NDArray[np.float64], norm_bound: float
-) -> NDArray[np.float64]:
-    """Products of projected rows with weights, in the rows' own precision where it can hold them.
+    X: NDArray[np.floating],
+    coef: NDArray[np.float64],
+    intercept: NDArray[np.float64],
+    norm_bound: float,
+) -> NDArray[Any]:
+    """Scores of projected rows, in the rows' own precision where it can hold them.
 
     Raises
     ------
@@ -423,23 +426,27 @@ def projected_scores(
         If a row holds NaN or infinity.
     """
     # Products of rows in the ball, and of few that are not yet, with such weights are finite.
-    moderate = bool((np.abs(coef) < 1e18).all())
+    moderate = bool((np.abs(coef) < 1e18).all() and (intercept < 1e18).all())
     precision: Any = working_precision(X.dtype, norm_bound) if moderate else np.float64
     weights = np.ascontiguousarray(coef.T, dtype=precision)
     scores = np.empty((len(X), len(coef)), dtype=precision)
+    bound, offsets = precision(norm_bound) ** 2, intercept.astype(precision)
 
     def score(start: int, stop: int) -> None:
         for rows, block in row_blocks(X, start, stop, dtype=precision):
             with np.errstate(all="ignore"):
                 np.matmul(block, weights, out=scores[rows])
                 squares = np.vecdot(block, block)
-            outside = np.flatnonzero(~(squares <= norm_bound**2))
-            if len(outside):
-                # Few rows, as a rule; float64 has room for the square of any of them.
-                far = block[outside].astype(np.float64)
+            longest = squares.max(initial=0.0)
+            if bound < longest < np.inf:
+                scores[rows] *= (norm_bound / np.sqrt(np.maximum(squares, bound)))[:, None]
+            elif not longest <= bound:
+                # NaN, infinity, or a square that only float64 can hold.
+                far = np.asarray(clip_entries(block.astype(np.float64)), dtype=np.float64)
                 factors = ball_factors(far, norm_bound)
                 inside = far if factors is None else far * factors[:, None]
-                scores[rows][outside] = inside.astype(precision) @ weights
+                scores[rows] = inside.astype(precision) @ weights
+            scores[rows] += offsets
 
     with SINGLE_BLAS_THREAD:
         map_row_ranges(score, *X.shape)
