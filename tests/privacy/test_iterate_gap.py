@@ -1,6 +1,7 @@
 """The gap at a known iterate: never exceeded by a search, and hardly above it."""
 
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -393,6 +394,21 @@ def test_tiny_clips_of_long_weights(clip, slope):
         attained = clip * math.sqrt(1.0 - along**2)
         assert gap >= attained * (1.0 - 1e-6)
         assert gap <= 1.05 * clip
+
+
+def test_margins_lost_in_rounding():
+    """A record 3e-17 before the end of the hinge is at its end in float64, but it is clipped."""
+    clip = 1e-20
+    size = iterate_gap_module._hinge_size(clip)
+    hidden = 0
+    for weight in np.random.default_rng(0).uniform(1e-3, 2e-3, 50).tolist():
+        intercept = 1.0 + weight
+        # Fractions of floats are exact.
+        inside = 1 + Fraction(weight) - Fraction(intercept)
+        if weight - intercept == -1.0 and inside > Fraction(clip):
+            hidden += 1
+            assert size.value(np.asarray(weight - intercept)) == clip
+    assert hidden > 5
 
 
 def test_radii_whose_square_is_zero():

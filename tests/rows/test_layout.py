@@ -8,6 +8,7 @@ from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.objective import LinearObjective
 from sklearn_balldp.rows import project_onto_ball
+from sklearn_balldp.rows.passes import row_blocks
 
 D = 24
 LAYOUTS = {
@@ -60,6 +61,18 @@ def test_other_rows_keep_their_bits(layout, dtype, size):
             kept = np.delete(values, 7, axis=0)
             np.testing.assert_array_equal(kept, np.delete(reference[name], 7, axis=0), name)
             assert values.flags.c_contiguous
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blocks_are_in_c_order(layout, dtype):
+    """Without a copy where the rows are in C order and of the precision already."""
+    X = LAYOUTS[layout](edge(dtype))
+    for rows, block in row_blocks(X, 3, 390, size=100, dtype=np.float64):
+        assert block.flags.c_contiguous
+        assert block.dtype == np.float64
+        np.testing.assert_array_equal(block, X[rows])
+        assert np.shares_memory(block, X) == (layout == "C" and dtype == np.float64)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
