@@ -104,15 +104,15 @@ def _quoting_nothing(kind: type[Exception], text: str) -> Exception:
         return kind(text)
     if text.startswith("Expected 2D array"):
         return ValueError(
-            "Expected 2D array for X, got another shape. Reshape your data: one record a row."
+            "Expected 2D array for X, got another shape. Reshape your data: one record per row."
         )
     if text.startswith("Complex data not supported"):
         return ValueError("Complex data not supported; pass real rows.")
     if text.startswith("could not convert string"):
         return ValueError("X holds text; encode it into numbers first.")
     return ValueError(
-        f"X or y could not be read ({kind.__name__}): pass rows of real numbers, one record a row, "
-        "and one label for each."
+        f"X or y could not be read ({kind.__name__}): pass rows of real numbers, one record "
+        "per row, and one label for each."
     )
 
 

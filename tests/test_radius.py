@@ -405,7 +405,7 @@ def test_private_cells_stay_out_of_messages(digits):
     for source in ("declared", "private"):
         policy = RadiusPolicy(source=source, epsilon=1.0 if source == "private" else None)
         for X in (rows, digits[0][:, 0] + 0.123):
-            with pytest.raises(ValueError, match=r"one record a row|X holds text") as error:
+            with pytest.raises(ValueError, match=r"one record per row|X holds text") as error:
                 policy.fit(X, digits[1])
             shown = f"{error.value} {error.value.__cause__}"
             assert "confidential" not in shown

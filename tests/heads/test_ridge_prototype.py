@@ -103,7 +103,7 @@ def test_noise_has_the_stated_scale(ball_rows):
     truth = closed_form(X, y, 0.01)
     draws = np.array([head.fit(X, y).prototypes_ for _ in range(400)])
     z = (draws - truth) / np.reshape(head.release_.sigma, (3, 1))
-    # 2400 values a class: a scale off by 12% is 8 standard deviations away.
+    # 2400 values per class: a scale off by 12% is 8 standard deviations away.
     np.testing.assert_allclose(z.std(axis=(0, 2)), 1, atol=0.1)
     np.testing.assert_allclose(z.mean(axis=(0, 2)), 0, atol=0.15)
     assert head.release_.sigma[2] > head.release_.sigma[0]

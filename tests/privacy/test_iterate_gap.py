@@ -26,7 +26,7 @@ SLOW = 1e-9
 
 
 def residuals(loss, theta, rows, codes, constant):
-    """By the definition of each loss, one record a row."""
+    """By the definition of each loss, one record per row."""
     augmented = rows if constant == 0 else np.hstack([rows, np.full((len(rows), 1), constant)])
     scores = augmented @ theta.T
     if loss == "softmax":
