@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from ._validation import check_whole
 from .datasets import unit_rows
+from .rows import EncodedRows
 
 Rows = NDArray[np.float32]
 # Token counts are padded up to a multiple of this: few shapes, little padding.
@@ -114,6 +115,11 @@ class BaseEncoder(
     def _dimension(self) -> int:
         """Number of output columns."""
 
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Name and revision, as the record of a fit on its rows states them."""
+
     def _check_parameters(self) -> None:
         check_whole("batch_size", self.batch_size)
 
@@ -151,7 +157,8 @@ class BaseEncoder(
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            float32 rows of unit norm.
+            float32 rows of unit norm; a head that is fitted on them names the encoder in its
+            record.
 
         Raises
         ------
@@ -161,7 +168,11 @@ class BaseEncoder(
             If the library of the model is not installed.
         """
         self._check_parameters()
-        records = self._records(X)
+        rows = self._rows(self._records(X)).view(EncodedRows)
+        rows.encoder = self.identity
+        return rows
+
+    def _rows(self, records: Sequence[Any]) -> Rows:
         if self.cache_dir is None:
             return self._with_progress(records)
         prefix = json.dumps(self._identity(), sort_keys=True).encode()
@@ -275,6 +286,13 @@ class SentenceEncoder(BaseEncoder):
             "revision": self.revision,
             "max_length": self.max_length,
         }
+
+    @property
+    def identity(self) -> str:
+        known = self._identity()
+        model = known["model"] if known["model"] == self.model else f"local:{known['model'][:16]}"
+        length = "" if self.max_length is None else f", {self.max_length} tokens"
+        return f"{model}@{self.revision or 'newest'}{length}"
 
     def _bytes(self, record: str) -> bytes:
         return record.encode("utf-8", "surrogatepass")
@@ -418,6 +436,14 @@ class ImageEncoder(BaseEncoder):
         # Published weights change with the library.
         version = library.__version__
         return {"kind": "image", "model": self.model, "weights": weights, "version": version}
+
+    @property
+    def identity(self) -> str:
+        known = self._identity()
+        weights = known["weights"]
+        if weights not in (None, "DEFAULT"):
+            weights = f"local:{weights[:16]}"
+        return f"{self.model}@{weights}, torchvision {known['version']}"
 
     def _bytes(self, record: NDArray[np.uint8]) -> bytes:
         return repr(record.shape).encode() + record.tobytes()

@@ -326,6 +326,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
     (0.9, 'reference', True)
     """
 
+    # What it learns moves no row: rows are projected onto a declared ball.
+    _row_wise = True
+
     def __init__(
         self,
         quantile=0.5,

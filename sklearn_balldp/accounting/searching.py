@@ -17,6 +17,7 @@ from sklearn.model_selection import (
 )
 
 from .._validation import is_real
+from ..pipelines import parts_of
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
 from ..privacy.release import Release
@@ -121,8 +122,8 @@ def touching_one_record(
             f"search made {n_fits} fits, but {len(heads)} releases were counted: account for it in "
             "a with block of its own, or use total() without search=."
         )
-    best = release_of(getattr(search, "best_estimator_", None))
-    if best is not None and best not in heads:
+    best = getattr(parts_of(getattr(search, "best_estimator_", None)).last, "release_", None)
+    if best is not None and best.promised not in [release.promised for release in heads]:
         raise ValueError(
             "search: the release of its best_estimator_ was not counted, so these are other fits; "
             "account for the search in a with block of its own."
@@ -152,14 +153,6 @@ def touching_one_record(
         # Each scorer looks at a record once per candidate; the costliest scores bound which.
         scores = scores[expected - n_candidates * n_scorers :]
     return [*kept, *scores, *rest]
-
-
-def release_of(estimator: Any) -> Release | None:
-    """Release of a fitted head, of the one that ends a Pipeline, or of an auditor's."""
-    while estimator is not None and not hasattr(estimator, "release_"):
-        steps = getattr(estimator, "steps", None)
-        estimator = steps[-1][1] if steps else getattr(estimator, "estimator_", None)
-    return None if estimator is None else estimator.release_
 
 
 def _check_folds(fits: list[Release], n_candidates: int, n_samples: int) -> None:

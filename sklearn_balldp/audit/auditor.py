@@ -378,7 +378,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 f"mechanism {mechanism.name}: of adaptive ones only descents can be audited; state "
                 "adaptive=False if no noisy value decides where a later one is taken."
             )
-        promise = Promise(release.bound, release.sensitivity, release.sigma, release.tol)
+        promise = Promise(release.bound, release.sensitivity, release.sigma)
         return Setting(
             head=head,
             problem=problem,

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import column_or_1d, get_tags, indexable
+from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from ..heads.base import BaseBallDPClassifier
 from ..heads.mechanism import PrivateProblem
-from ..radius import RadiusPolicy
+from ..pipelines import Parts, parts_of
 from .supports import Pool
 
 # Keeps the auditor's stream apart from that of a head with the same seed.
@@ -75,7 +75,9 @@ def prepare(
     X, y = indexable(X, y)
     if (X_public is None) != (y_public is None):
         raise ValueError("X_public and y_public go together: pass both or neither.")
-    transformers, head, frozen = parts_of(estimator)
+    transformers, head, parts = taken_apart(estimator)
+    frozen = parts.frozen
+    warn_of_pooling(parts)
     position, held_out = np.arange(len(y)), None
     if X_public is None:
         if frozen:
@@ -92,7 +94,6 @@ def prepare(
         check_is_fitted(head)
         X = X if transformers is None else transformers.transform(X)
     elif transformers is not None:
-        warn_of_pooling(transformers)
         transformers = clone(transformers)
         X = transformers.fit_transform(X, y)
     if transformers is not None:
@@ -131,36 +132,28 @@ def stream_of(random_state: Any) -> np.random.Generator:
     )
 
 
-def parts_of(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, bool]:
-    """Transformers (or None), head, and whether they are frozen."""
-    frozen = isinstance(estimator, FrozenEstimator)
-    model = estimator.estimator if frozen else estimator
-    transformers = None
-    if isinstance(model, Pipeline):
-        transformers = model[:-1] if len(model.steps) > 1 else None
-        model = model.steps[-1][1]
-    if not isinstance(model, BaseBallDPClassifier):
+def taken_apart(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, Parts]:
+    """Transformers (or None), head, and all parts."""
+    parts = parts_of(estimator)
+    whole = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+    inner = whole.steps[-1][1] if isinstance(whole, Pipeline) and whole.steps else whole
+    if not isinstance(inner, BaseBallDPClassifier):
         raise ValueError(
             "estimator must be a Ball-DP head, a Pipeline whose last step is one, or either in a "
             "FrozenEstimator (freeze the whole Pipeline, and nest none); got "
-            f"{type(model).__name__}."
+            f"{type(inner).__name__}."
         )
-    return transformers, model, frozen
+    return (whole[:-1] if parts.steps else None), inner, parts
 
 
-def warn_of_pooling(transformers: Pipeline) -> None:
-    """Name the steps that learn from the rows; frozen ones and row-wise ones do not."""
-    learning = [
-        name
-        for name, step in transformers.steps
-        if not isinstance(step, (str, type(None), FrozenEstimator, RadiusPolicy))
-        and get_tags(step).requires_fit
-    ]
-    if learning:
+def warn_of_pooling(parts: Parts) -> None:
+    """Name the steps that learn from the rows."""
+    if parts.learning:
+        known = " unless they were fitted on public rows" if parts.frozen else ""
         warnings.warn(
-            f"the step(s) {', '.join(learning)} learn from the private rows, so that one record "
-            "moves every row: neither the guarantee nor this audit covers that. Use steps that "
-            "map each row on its own, or fit them on public rows and freeze them.",
+            f"the step(s) {', '.join(parts.learning)} learn from the private rows{known}, so that "
+            "one record moves every row: neither the guarantee nor this audit covers that. Use "
+            "steps that map each row on its own, or fit them on public rows and freeze them.",
             PooledPreprocessingWarning,
             stacklevel=7,
         )

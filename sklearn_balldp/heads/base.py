@@ -5,7 +5,8 @@ import json
 import warnings
 from abc import ABCMeta, abstractmethod
 from dataclasses import replace
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,8 +28,9 @@ from .._validation import (
 )
 from .._version import __version__
 from ..accounting.ledger import CountedMixin, charged
-from ..adjacency import METRICS, euclidean_radius, full_radius, full_radius_in
+from ..adjacency import METRICS, euclidean_radius, full_radius_in
 from ..privacy.bounds import Bound, as_float_or_tuple
+from ..privacy.digest import parameters_digest
 from ..privacy.gaussian import delta_from_mu
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.release import Release, total_epsilon
@@ -37,25 +39,18 @@ from ..rows import (
     SINGLE_BLAS_THREAD,
     ball_factors,
     clip_entries,
+    encoder_of,
     map_row_ranges,
     row_blocks,
     working_precision,
 )
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
 
-_RADIUS_ASSUMPTIONS = {
-    "reference": ("the radius was read off public reference rows",),
-    "declared": ("the radius, a quantile of the private rows, is declared public",),
-    "private": ("the radius, a private quantile, is spent beside the parameters",),
-}
-_LABEL_ASSUMPTIONS = {
-    "public": "labels and class counts are public",
-    "protected": "label changes are hidden too",
-}
-
-
 class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Fit template and linear decision rule shared by the heads."""
+
+    #: Fitted attributes that are released parameters, or public counts of records.
+    _parameters: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "class_counts_")
 
     @abstractmethod
     def _mechanism(self) -> Mechanism:
@@ -147,6 +142,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     ) -> dict[str, Any]:
         self._check_parameters()
         self._check_reachable()
+        encoder = encoder_of(X)
         X, y = validated(self, X, y)
         X = clip_entries(X)
         self._warn_of_large_delta(len(X))
@@ -179,7 +175,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         budget = Budget(float(self.epsilon), float(self.delta), self.calibration)
         noise = self._noise()
         promise = _checked(mechanism, mechanism.promise(problem, budget))
-        release = self._record(problem, budget, promise, noise, chosen)
+        release = self._record(problem, budget, promise, noise, chosen, encoder)
         # Counted before the rows are touched: everything in the record is public. Neither warnings
         # nor errors of arithmetic may depend on the rows.
         with charged(release), all_finite(), np.errstate(all="ignore"):
@@ -190,11 +186,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 f"mechanism {mechanism.name}: parameters must be finite, and names of attributes "
                 f"end in an underscore (not {surplus}); nothing is published."
             )
+        published = {"classes_": classes, **self._publish(outcome.parameters, problem)}
         return {
-            "classes_": classes,
+            **published,
             **outcome.attributes,
-            **self._publish(outcome.parameters, problem),
-            "release_": _completed(release, outcome),
+            "release_": _completed(release, outcome, parameters_digest(published)),
         }
 
     def _warn_of_large_delta(self, n_samples: int) -> None:
@@ -213,6 +209,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         promise: Promise,
         noise: Noise,
         chosen: ChosenRadius,
+        encoder: str | None = None,
     ) -> Release:
         """The public record of what is about to be released."""
         bound, norm_bound, mechanism = promise.bound, problem.norm_bound, self._mechanism().name
@@ -227,44 +224,37 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 f"mechanism {mechanism}: at the radius its promise states mu={mu!r}, which misses "
                 f"its own guarantee (at most {budget.mu!r}); nothing was released."
             )
-        mu_full = bound.mu(full_radius(norm_bound))
         radius = chosen.value
         if radius is None:
             radius = full_radius_in(self.metric, norm_bound, problem.n_features)
-        release = Release(
-            head=type(self).__name__,
-            n_samples=problem.n_samples,
-            n_features=problem.n_features,
-            n_classes=problem.n_classes,
-            alpha=problem.alpha,
-            norm_bound=norm_bound,
-            metric=self.metric,
-            radius=radius,
-            radius_source=chosen.source,
-            radius_epsilon=chosen.epsilon,
-            radius_draw=chosen.draw,
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            calibration=budget.calibration,
-            mu=mu,
-            sensitivity=promise.sensitivity,
-            sigma=promise.sigma,
-            tol=promise.tol,
-            labels=problem.labels,
-            sampler=noise.name,
-            private=_is_private(noise, chosen),
-            bound=bound,
-            epsilon_full_radius=total_epsilon(mu_full, budget.delta, chosen.epsilon),
-            assumptions=(
-                "the number of records, the label set, the encoder and every parameter are public",
-                _LABEL_ASSUMPTIONS[problem.labels],
-                "each record is one row, mapped to it without looking at the others",
-                *_RADIUS_ASSUMPTIONS.get(chosen.source, ()),
-            ),
-            version=__version__,
-            mechanism=mechanism,
-            coordinates=self.coordinates,
-        )
+        own = bound.scales(problem.radius) is None
+        with np.errstate(all="ignore"):
+            release = Release(
+                head=type(self).__name__,
+                mechanism=mechanism,
+                n_samples=problem.n_samples,
+                n_features=problem.n_features,
+                n_classes=problem.n_classes,
+                alpha=problem.alpha,
+                norm_bound=norm_bound,
+                metric=self.metric,
+                radius=radius,
+                radius_source="seeded" if chosen.seeded else chosen.source,
+                radius_epsilon=chosen.epsilon,
+                radius_draw=chosen.draw,
+                epsilon=budget.epsilon,
+                delta=budget.delta,
+                calibration=budget.calibration,
+                sampler=noise.name,
+                bound=bound,
+                version=__version__,
+                numpy_version=np.__version__,
+                date=datetime.now(UTC).date().isoformat(),
+                coordinates=self.coordinates,
+                encoder=encoder,
+                stated_sensitivity=promise.sensitivity if own else (),
+                stated_sigma=promise.sigma if own else (),
+            )
         try:
             json.dumps(release.to_dict())
         except TypeError as error:
@@ -273,6 +263,18 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 "numbers, strings and tuples for its fields."
             ) from error
         return release
+
+    def released_parameters(self) -> dict[str, NDArray[Any]]:
+        """The released parameters by name: what ``release_.digest`` is a digest of.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Parameters, labels and, where they are public, class counts.
+        """
+        check_is_fitted(self)
+        named = {name: getattr(self, name) for name in self._parameters if hasattr(self, name)}
+        return {"classes_": self.classes_, **named}
 
     def _noise(self) -> Noise:
         """Noise of one release: of a fit, or of an audit's trial."""
@@ -453,12 +455,6 @@ def projected_scores(
     return scores
 
 
-def _is_private(noise: Noise, chosen: ChosenRadius) -> bool | str:
-    if chosen.seeded or not noise.private:
-        return False
-    return "conditional" if chosen.source == "declared" else True
-
-
 def _checked(mechanism: Mechanism, promise: Any) -> Promise:
     """The promise, with numbers as the record shows them."""
     if not (isinstance(promise, Promise) and isinstance(promise.bound, Bound)):
@@ -468,16 +464,16 @@ def _checked(mechanism: Mechanism, promise: Any) -> Promise:
         )
     sensitivity = as_float_or_tuple(np.ravel(promise.sensitivity))
     sigma = as_float_or_tuple(np.ravel(promise.sigma))
-    return Promise(promise.bound, sensitivity, sigma, float(promise.tol))
+    return Promise(promise.bound, sensitivity, sigma)
 
 
-def _completed(release: Release, outcome: Outcome) -> Release:
+def _completed(release: Release, outcome: Outcome, digest: str) -> Release:
     """The record with what is known after the run only."""
-    late: dict[str, Any] = {}
+    late: dict[str, Any] = {"digest": digest}
     if outcome.sensitivity is not None:
-        late["sensitivity"] = outcome.sensitivity
+        late["stated_sensitivity"] = as_float_or_tuple(outcome.sensitivity)
     if outcome.sigma is not None:
-        late["sigma"] = outcome.sigma
+        late["stated_sigma"] = as_float_or_tuple(outcome.sigma)
     if outcome.mu_ex_post is not None:
         late["epsilon_full_radius_ex_post"] = total_epsilon(
             outcome.mu_ex_post, release.delta, release.radius_epsilon

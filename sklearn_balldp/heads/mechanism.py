@@ -182,16 +182,13 @@ class Promise:
     bound : Bound
         The guarantee at every radius; at the problem's it must keep the budget.
     sensitivity, sigma : float or tuple of float
-        L2 sensitivity at the problem's radius, and noise scale, as the record shows them; empty
-        where they are known after the run only.
-    tol : float
-        Gradient norm at which a minimiser will be certified; 0 for others.
+        L2 sensitivity at the problem's radius, and noise scale, for the record, where the bound
+        does not tell them (:meth:`.Bound.scales`); empty where they are known after the run only.
     """
 
     bound: Bound
     sensitivity: Blocks = ()
     sigma: Blocks = ()
-    tol: float = 0.0
 
 
 @dataclass(frozen=True)

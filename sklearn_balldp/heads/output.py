@@ -75,8 +75,7 @@ class OutputPerturbation(Mechanism):
             check_positive("tol", self.tol, " or None")
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
-        bound = self._certifiable(problem).calibrated(problem.radius, budget.mu)
-        return Promise(bound, tuple(bound.sensitivity(problem.radius)), bound.sigma, bound.tol)
+        return Promise(self._certifiable(problem).calibrated(problem.radius, budget.mu))
 
     def _certifiable(self, problem: Problem) -> MinimizerBound:
         """The bound, with a tolerance that the solver reaches on every dataset of the domain."""

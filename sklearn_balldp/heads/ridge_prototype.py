@@ -113,6 +113,8 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
     False
     """
 
+    _parameters = ("prototypes_", "class_counts_")
+
     def __init__(
         self,
         epsilon=1.0,
@@ -240,7 +242,7 @@ class PrototypePerturbation(Mechanism):
             class_counts=None if mode == "worst" else problem.class_counts,
             labels=problem.labels,
         ).calibrated(problem.radius, budget.mu)
-        return Promise(bound, tuple(bound.sensitivity(problem.radius)), bound.sigma)
+        return Promise(bound)
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
         bound: Any = promise.bound

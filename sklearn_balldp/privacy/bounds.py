@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from ..adjacency import LABELS, Domain
 from ..losses import Loss, make_loss
+from .fields import check_follows, check_types, with_floats
 from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
 from .sensitivity import gap_over_minimisers, minimizer_norm_bound, prototype_sensitivity
@@ -122,6 +123,34 @@ class Bound(ABC):
             return math.inf
         return self.mu_at(radius, labels)
 
+    def scales(self, radius: float) -> tuple[Blocks, Blocks] | None:
+        """Sensitivity at a Euclidean radius, and noise scale, where the bound itself tells them.
+
+        Parameters
+        ----------
+        radius : float
+            Euclidean radius.
+
+        Returns
+        -------
+        tuple of (float or tuple of float) or None
+            Numbers, or one for each part; None where a record has to state them.
+        """
+        return None
+
+    def check(self, record: Any, radius: float, mu: float) -> None:
+        """Raise a ValueError if a record contradicts this bound; by default nothing can.
+
+        Parameters
+        ----------
+        record : Release
+            The record that holds the bound.
+        radius : float
+            Its radius, Euclidean.
+        mu : float
+            Mu that it was allowed to spend there.
+        """
+
     def to_dict(self) -> dict[str, Any]:
         """Fields, and the name of the kind, for JSON.
 
@@ -160,9 +189,11 @@ def bound_from_dict(record: Mapping[str, Any]) -> Bound:
             "Release.to_dict()."
         )
     try:
-        return kind.from_fields(values)
+        bound = kind.from_fields(with_floats(kind, values))
+        check_types(bound, tag)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"record: no {tag} has these fields ({error}).") from error
+    return bound
 
 
 class ParameterBound(Bound):
@@ -224,6 +255,9 @@ class ParameterBound(Bound):
         sigma = tuple((self.sensitivity(radius) / left).tolist())
         return replace(self, sigma=sigma)  # type: ignore[type-var]
 
+    def scales(self, radius: float) -> tuple[Blocks, Blocks]:
+        return as_float_or_tuple(self.sensitivity(radius)), as_float_or_tuple(self.sigma)
+
     def mu_at(self, radius: float, labels: str) -> float:
         sensitivity = self.sensitivity(radius, labels)
         moved = sensitivity > 0.0
@@ -278,6 +312,12 @@ class PrototypeBound(ParameterBound):
                 raise ValueError("class_counts are private when label changes are adjacent.")
             if sum(self.class_counts) != self.n_samples:
                 raise ValueError("class_counts must add up to n_samples.")
+
+    def check(self, record: Any, radius: float, mu: float) -> None:
+        check_follows("bound.n_values", self.n_values, record.n_classes * record.n_features)
+        if self.class_counts is not None:
+            check_follows("the length of bound.class_counts", len(self.class_counts), record.n_classes)
+        check_follows("bound.sigma", self.sigma, self.calibrated(radius, mu).sigma)
 
     @property
     def theorem(self) -> str:
@@ -349,6 +389,9 @@ class MinimizerBound(ParameterBound):
     labels: str
     tol: float
     sigma: tuple[float, ...] = ()
+
+    def check(self, record: Any, radius: float, mu: float) -> None:
+        check_follows("bound.sigma", self.sigma, self.calibrated(radius, mu).sigma)
 
     @property
     def theorem(self) -> str:
@@ -459,7 +502,33 @@ class TranscriptBound(Bound):
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
         promises = tuple((float(radius), float(mu)) for radius, mu in values["promises"])
-        return cls(**{**values, "promises": promises, "descent": Descent(**values["descent"])})
+        descent = Descent(**with_floats(Descent, values["descent"]))
+        check_types(descent, "descent")
+        return cls(**{**values, "promises": promises, "descent": descent})
+
+    def check(self, record: Any, radius: float, mu: float) -> None:
+        check_follows("bound.promises[0]", self.promises[0], (radius, mu))
+        if not record.sigma:
+            return  # before the first step
+        for name in ("sensitivity", "sigma"):
+            stated: Any = getattr(record, name)
+            known = len(stated) if isinstance(stated, tuple) else 1
+            check_follows(f"the length of {name}", known, self.descent.n_steps)
+        moved, sigma = (np.atleast_1d(v) for v in (record.sensitivity, record.sigma))
+        # The first step starts from zero, and no step's gap is below the least one.
+        first = self.sensitivity(np.zeros(self.shape), radius)
+        least = np.full(len(moved), self.limits(radius).least / self.n_samples)
+        least[0] = first
+        short = np.flatnonzero(moved < least * (1.0 - 1e-9))
+        if len(short):
+            s = int(short[0])
+            check_follows(f"sensitivity[{s}]", float(moved[s]), float(least[s]))
+        needed = moved / self.step_mu(mu)
+        off = sigma < needed * (1.0 - 1e-9)
+        if len(self.promises) == 1:
+            off |= sigma > needed * (1.0 + 1e-9)
+        for s in np.flatnonzero(off)[:1].tolist():
+            check_follows(f"sigma[{s}]", float(sigma[s]), float(needed[s]))
 
     @property
     def theorem(self) -> str:

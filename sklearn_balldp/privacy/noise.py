@@ -21,6 +21,10 @@ from .exact_normal import GRID_EXPONENT, Entropy, rounded_normal
 Array = NDArray[np.float64]
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
+#: What records call the samplers.
+EXACT_SAMPLER = "exact normal in cells of a grid (OS entropy)"
+SEEDED_SAMPLER = "NumPy (seeded, reproducible: not private)"
+
 # Doubles from here on are multiples of the grid.
 _ON_GRID = 2.0 ** (53 + GRID_EXPONENT)
 # Deviates that a release of many small parts draws ahead, at most.
@@ -83,9 +87,7 @@ class Noise:
     @property
     def name(self) -> str:
         """Name of the sampler, as stated in the release."""
-        if self.private:
-            return "exact normal in cells of a grid (OS entropy)"
-        return "NumPy (seeded, reproducible: not private)"
+        return EXACT_SAMPLER if self.private else SEEDED_SAMPLER
 
     def __call__(self, values: ArrayLike, sigma: ArrayLike) -> Array:
         """Values with independent noise.

@@ -1,20 +1,69 @@
 """The public record of one release: what was published, under which guarantee, and why."""
 
+import contextlib
 import html
 import math
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
-from ..adjacency import euclidean_radius
+from .._validation import check_inside, check_option
+from .._version import __version__
+from ..adjacency import LABELS, METRICS, euclidean_radius, full_radius
+from ..pipelines import parts_of
 from .bounds import Blocks, Bound, bound_from_dict
+from .digest import parameters_digest, record_digest
+from .fields import check_follows, check_types, with_floats
 from .gaussian import (
+    classic_mu,
     compose,
     delta_from_mu,
     epsilon_from_mu,
     gaussian_power,
+    mu_from_budget,
     mu_from_pure,
 )
+from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
+
+#: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
+RADIUS_SOURCES = ("number", "reference", "declared", "private", "seeded")
+_OPTIONS = {
+    "metric": METRICS,
+    "radius_source": RADIUS_SOURCES,
+    "calibration": ("analytic", "classic"),
+    "sampler": (EXACT_SAMPLER, SEEDED_SAMPLER),
+}
+#: What a record shows beside its own fields, in this order; reading one computes it again.
+_DERIVED = (
+    "mu",
+    "rho",
+    "sensitivity",
+    "sigma",
+    "tol",
+    "labels",
+    "private",
+    "theorem",
+    "epsilon_full_radius",
+    "assumptions",
+)
+#: What bounds and records both hold.
+_SHARED = ("n_samples", "n_features", "n_classes", "alpha", "norm_bound")
+_RADIUS_ASSUMPTIONS = {
+    "reference": ("the radius was read off public reference rows",),
+    "declared": ("the radius, a quantile of the private rows, is declared public",),
+    "private": ("the radius, a private quantile, is spent beside the parameters",),
+    "seeded": ("the radius, a quantile of the private rows, was drawn from a seed",),
+}
+_LABEL_ASSUMPTIONS = {
+    "public": "labels and class counts are public",
+    "protected": "label changes are hidden too",
+}
+_DIGEST = re.compile("([0-9a-f]{64})?")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+# Records of earlier versions hold other fields.
+_FIRST_VERSION = (0, 2)
 
 
 @dataclass(frozen=True)
@@ -72,6 +121,34 @@ class Guarantee:
             delta = min(delta, delta_from_mu(self.mu, less))
         return delta
 
+    @property
+    def advantage(self) -> float:
+        """Largest advantage of an attacker who tells two adjacent datasets apart.
+
+        True-positive rate minus false-positive rate, at most; 2 Phi(mu / 2) - 1 for a Gaussian
+        release. It bounds the advantage over guessing in re-identification, attribute inference and
+        reconstruction alike (Kulynych et al., 2025).
+        """
+        return 2.0 * gaussian_power(0.5, 0.5 * self.mu_total) - 1.0
+
+    def tpr(self, fpr: float) -> float:
+        """Largest true-positive rate of such an attacker at a false-positive rate.
+
+        Phi(Phi^-1(fpr) + mu), as in :meth:`certificate`: the best blind guess takes the place of
+        the false-positive rate.
+
+        Parameters
+        ----------
+        fpr : float
+            False-positive rate, a probability.
+
+        Returns
+        -------
+        float
+            A probability of at least ``fpr``.
+        """
+        return self.certificate(fpr)
+
     def certificate(self, kappa: float) -> float:
         """Largest success probability of an informed attack, for a best blind guess of ``kappa``.
 
@@ -95,23 +172,30 @@ class Guarantee:
         return bound
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Release:
     """Frozen public record of a fit: public numbers, and functions of what was released.
+
+    What can be derived is: a record holds its bound and the public numbers of the fit, and mu,
+    noise scales, guarantees and ``private`` follow from those. One that contradicts itself cannot
+    be made, nor read.
 
     Attributes
     ----------
     head : str
         Estimator class.
+    mechanism : str
+        How it was released: "output" (noise on the parameters), "gradient" (noise on the gradients
+        of a descent), or the name of a mechanism of one's own.
     n_samples, n_features, n_classes : int
         Shape of the problem, public by assumption.
     alpha, norm_bound, metric : float, float, str
         Public parameters of the fit.
     radius : float
         Radius in the units of ``metric``.
-    radius_source : {"number", "reference", "declared", "private"}
+    radius_source : {"number", "reference", "declared", "private", "seeded"}
         Where the radius came from: a public number, public reference rows, private rows whose
-        quantile is declared public, or the private quantile.
+        quantile is declared public, the private quantile, or that quantile drawn from a seed.
     radius_epsilon : float
         Pure differential privacy that the private quantile spent, else 0; part of the total.
     radius_draw : str
@@ -120,40 +204,31 @@ class Release:
         Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
     calibration : {"analytic", "classic"}
         How mu was derived from (epsilon, delta).
-    mu : float
-        Sensitivity over noise scale, with the sampler's allowance.
-    sensitivity, sigma : float or tuple of float
-        L2 sensitivity and noise scale; one number per class block when the noise has blocks, one
-        per step when gradients are noisy.
-    tol : float
-        Gradient norm at which the minimiser was certified; 0 for a closed form or a descent.
-    labels : {"public", "protected"}
-        Whether label changes are part of the adjacency.
     sampler : str
         Where the noise came from.
-    private : bool or str
-        True; False when the noise was seeded; "conditional" when a quantile of private rows was
-        declared public.
     bound : Bound
         The guarantee as a function of the radius, and the theorem it rests on.
-    epsilon_full_radius : float
-        epsilon at radius ``2 * norm_bound`` and the same delta (labels as in ``labels``).
-    assumptions : tuple of str
-        What the guarantee takes for granted.
-    version : str
-        Package version.
-    mechanism : str
-        How it was released: "output" (noise on the parameters), "gradient" (noise on the gradients
-        of a descent), or the name of a mechanism of one's own.
+    version, numpy_version : str
+        Versions of this package and of NumPy.
+    date : str
+        Day of the fit (UTC), as in 2026-01-31.
     coordinates : str or None
         Declared name of the rows' coordinates (encoder, scale): releases that name different ones
         are not added up.
+    encoder : str or None
+        Name and revision of the encoder that the rows came from, where they tell.
+    digest : str
+        SHA-256 of the released parameters (:func:`.parameters_digest`); empty before the run.
+    stated_sensitivity, stated_sigma : float or tuple of float
+        ``sensitivity`` and ``sigma`` where they do not follow from the bound: of a descent's steps,
+        or as a mechanism of one's own states them.
     epsilon_full_radius_ex_post : float or None
         Of a descent: epsilon at the full radius by the gaps at the iterates that occurred. It
         depends on the release and is no guarantee; :meth:`guarantee` is.
     """
 
     head: str
+    mechanism: str
     n_samples: int
     n_features: int
     n_classes: int
@@ -162,35 +237,182 @@ class Release:
     metric: str
     radius: float
     radius_source: str
-    radius_epsilon: float
-    radius_draw: str
+    radius_epsilon: float = 0.0
+    radius_draw: str = ""
     epsilon: float
     delta: float
     calibration: str
-    mu: float
-    sensitivity: Blocks
-    sigma: Blocks
-    tol: float
-    labels: str
     sampler: str
-    private: bool | str
     bound: Bound
-    epsilon_full_radius: float
-    assumptions: tuple[str, ...]
     version: str
-    mechanism: str
+    numpy_version: str
+    date: str
     coordinates: str | None = None
+    encoder: str | None = None
+    digest: str = ""
+    stated_sensitivity: Blocks = ()
+    stated_sigma: Blocks = ()
     epsilon_full_radius_ex_post: float | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self, "record")
+        if not isinstance(self.bound, Bound):
+            raise ValueError(f"record: bound must be a Bound, got {type(self.bound).__name__}.")
+        check_types(self.bound, "record: bound")
+        for name, options in _OPTIONS.items():
+            check_option(f"record: {name}", getattr(self, name), options)
+        for name in ("n_samples", "n_features", "norm_bound", "radius", "epsilon"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"record: {name}={getattr(self, name)!r} must be positive.")
+        check_inside("record: delta", self.delta)
+        if self.n_classes < 2 or self.alpha < 0.0 or self.radius_epsilon < 0.0:
+            raise ValueError(
+                f"record: n_classes={self.n_classes!r} must be 2 at least, alpha={self.alpha!r} and "
+                f"radius_epsilon={self.radius_epsilon!r} not negative."
+            )
+        if not (_DIGEST.fullmatch(self.digest) and _DAY.fullmatch(self.date)):
+            raise ValueError(
+                f"record: digest={self.digest!r} must be a SHA-256, date={self.date!r} like "
+                "2026-01-31."
+            )
+        self._check_radius()
+        with _contradictions():
+            self._check_bound()
+
+    def _check_radius(self) -> None:
+        """Where the radius came from, and what that spent."""
+        drawn = self.radius_source in ("private", "seeded")
+        if (self.radius_epsilon > 0.0) != drawn or bool(self.radius_draw) != drawn:
+            raise ValueError(
+                f"record: radius_source={self.radius_source!r}, radius_epsilon="
+                f"{self.radius_epsilon!r} and radius_draw={self.radius_draw!r} do not go together: "
+                "a private quantile spends epsilon and is identified, no other radius is."
+            )
+        check_option("record: labels", self.labels, LABELS)
+        if self.labels == "protected" and self.radius_source not in ("number", "reference"):
+            raise ValueError(
+                f"record: radius_source={self.radius_source!r} reads labels, which this record "
+                "protects."
+            )
+
+    def _check_bound(self) -> None:
+        """What the bound says of the same numbers, and whether it keeps (epsilon, delta)."""
+        for field in fields(self.bound):  # type: ignore[arg-type]
+            if field.name in _SHARED:
+                stated = getattr(self.bound, field.name)
+                check_follows(f"bound.{field.name}", stated, getattr(self, field.name))
+        calibrate = classic_mu if self.calibration == "classic" else mu_from_budget
+        budget, mu = calibrate(self.epsilon, self.delta), self.mu
+        if not (0.0 <= mu <= budget * (1.0 + 1e-9)):
+            raise ValueError(
+                f"record: epsilon={self.epsilon!r} does not follow from the rest of it: its bound "
+                f"gives mu={mu!r}, and so epsilon={epsilon_from_mu(mu, self.delta)!r} at delta="
+                f"{self.delta!r}."
+            )
+        self.bound.check(self, self._euclidean(self.radius), budget)
+        if self._scales() is not None:
+            check_follows("stated_sensitivity", self.stated_sensitivity, ())
+            check_follows("stated_sigma", self.stated_sigma, ())
+        least = self.epsilon * (1.0 - 1e-6) if self.calibration == "analytic" else 0.0
+        ex_post = self.epsilon_full_radius_ex_post
+        if ex_post is not None and not ex_post >= least:
+            raise ValueError(
+                f"record: epsilon_full_radius_ex_post={ex_post!r} is below epsilon={self.epsilon!r}"
+                " at the smaller radius."
+            )
+
+    def _euclidean(self, radius: float) -> float:
+        return euclidean_radius(
+            radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
+        )
+
+    def _scales(self) -> tuple[Blocks, Blocks] | None:
+        return self.bound.scales(self._euclidean(self.radius))
+
+    @cached_property
+    def mu(self) -> float:
+        """Sensitivity over noise scale, with the sampler's allowance."""
+        return float(self.bound.mu(self._euclidean(self.radius)))
+
+    @property
+    def rho(self) -> float:
+        """The parameters' guarantee in zero-concentrated differential privacy: mu^2 / 2."""
+        return 0.5 * self.mu**2
+
+    @property
+    def sensitivity(self) -> Blocks:
+        """L2 sensitivity; one number per class block or per step where they differ."""
+        scales = self._scales()
+        return self.stated_sensitivity if scales is None else scales[0]
+
+    @property
+    def sigma(self) -> Blocks:
+        """Noise scale, a standard deviation; as ``sensitivity``."""
+        scales = self._scales()
+        return self.stated_sigma if scales is None else scales[1]
+
+    @property
+    def tol(self) -> float:
+        """Gradient norm at which the minimiser was certified; 0 for others."""
+        return float(getattr(self.bound, "tol", 0.0))
+
+    @property
+    def labels(self) -> str:
+        """Whether label changes are part of the adjacency: "public" or "protected"."""
+        return self.bound.labels
+
+    @property
+    def private(self) -> bool | str:
+        """True; False when a seed drew the noise; "conditional" on a radius declared public."""
+        if self.sampler != EXACT_SAMPLER or self.radius_source == "seeded":
+            return False
+        return "conditional" if self.radius_source == "declared" else True
 
     @property
     def theorem(self) -> str:
         """The statement that the sensitivity rests on."""
         return self.bound.theorem
 
+    @cached_property
+    def epsilon_full_radius(self) -> float:
+        """Epsilon at radius ``2 * norm_bound`` and the same delta (labels as in ``labels``)."""
+        mu = self.bound.mu(full_radius(self.norm_bound))
+        return total_epsilon(mu, self.delta, self.radius_epsilon)
+
     @property
-    def rho(self) -> float:
-        """The parameters' guarantee in zero-concentrated differential privacy: mu^2 / 2."""
-        return 0.5 * self.mu**2
+    def assumptions(self) -> tuple[str, ...]:
+        """What the guarantee takes for granted."""
+        return (
+            "the number of records, the label set, the encoder and every parameter are public",
+            _LABEL_ASSUMPTIONS[self.labels],
+            "each record is one row, mapped to it without looking at the others",
+            *_RADIUS_ASSUMPTIONS.get(self.radius_source, ()),
+        )
+
+    @property
+    def promised(self) -> "Release":
+        """The record as it was before the run, without what was known only after it."""
+        late: Any = {"stated_sensitivity": (), "stated_sigma": ()}
+        return replace(self, digest="", epsilon_full_radius_ex_post=None, **late)
+
+    def matches(self, model: Any) -> bool:
+        """Whether a model's parameters, and its encoder, are those of this record.
+
+        Parameters
+        ----------
+        model : estimator
+            A Ball-DP head, or a Pipeline, frozen model or auditor that holds one.
+
+        Returns
+        -------
+        bool
+            False as well for a model that is no Ball-DP head.
+        """
+        parts = parts_of(model)
+        parameters = getattr(parts.last, "released_parameters", None)
+        if parameters is None or parameters_digest(parameters()) != self.digest:
+            return False
+        return None in (self.encoder, parts.encoder) or self.encoder == parts.encoder
 
     def guarantee(self, radius: float | None = None, labels: str | None = None) -> Guarantee:
         """Guarantee at any radius, at this release's delta.
@@ -231,10 +453,7 @@ class Release:
                 "protect_labels=True to hide label changes."
             )
         radius = self.radius if radius is None else float(radius)
-        euclidean = euclidean_radius(
-            radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
-        )
-        mu = self.bound.mu(euclidean, labels)
+        mu = self.bound.mu(self._euclidean(radius), labels)
         epsilon = total_epsilon(mu, self.delta, self.radius_epsilon)
         return Guarantee(radius, mu, epsilon, self.delta, labels, self.private, self.radius_epsilon)
 
@@ -274,37 +493,63 @@ class Release:
             Field by field; :meth:`from_dict` reads it.
         """
         record = {field.name: getattr(self, field.name) for field in fields(self)}
-        record.update(bound=self.bound.to_dict(), rho=self.rho)
-        return {key: _to_json(value) for key, value in record.items()}
+        for name in ("stated_sensitivity", "stated_sigma"):
+            del record[name]
+        record |= {name: getattr(self, name) for name in _DERIVED}
+        record["bound"] = self.bound.to_dict()
+        plain = {key: _to_json(value) for key, value in record.items()}
+        return {**plain, "checksum": record_digest(plain)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Release":
         """Rebuild a record from :meth:`to_dict`, also after a JSON round trip.
 
+        Every derived number is computed again.
+
+        Parameters
+        ----------
+        record : mapping
+            What :meth:`to_dict` gave.
+
+        Returns
+        -------
+        Release
+            Equal to the one written.
+
         Raises
         ------
         ValueError
-            If a field is missing or unknown.
+            If a field is missing or unknown, holds what it cannot, or does not follow from the
+            bound; the error names the field, its value and what it should be.
         """
-        names = {field.name for field in fields(cls)} | {"rho"}
-        optional = {field.name for field in fields(cls) if field.default is not MISSING}
-        if set(record) | optional != names:
-            odd = sorted((set(record) | optional) ^ names)
+        if not isinstance(record, Mapping):
+            raise ValueError(f"record: expected a mapping, got {type(record).__name__}.")
+        _check_version(record.get("version"))
+        own = {field.name for field in fields(cls)} - {"stated_sensitivity", "stated_sigma"}
+        names = own | {*_DERIVED, "checksum"}
+        if set(record) != names:
+            odd = sorted(map(str, set(record) ^ names))
             raise ValueError(f"record: missing or unknown fields {odd}; pass Release.to_dict().")
-        values = {key: _from_json(value) for key, value in record.items()}
-        rho = values.pop("rho")
-        values["bound"] = bound_from_dict(values["bound"])
-        release = cls(**values)
-        if rho != release.rho:
-            raise ValueError(f"record: rho={rho!r} is not mu^2 / 2 = {release.rho!r}.")
-        if release.labels != release.bound.labels:
+        values = with_floats(cls, {key: _from_json(value) for key, value in record.items()})
+        bound = bound_from_dict(values["bound"])
+        stated: dict[str, Any] = {name: values[name] for name in own}
+        # What the bound does not tell, the record states.
+        with _contradictions():
+            tells = bound.scales(1.0) is not None
+        if not tells:
+            stated |= {f"stated_{name}": values[name] for name in ("sensitivity", "sigma")}
+        release = cls(**{**stated, "bound": bound})
+        with _contradictions():
+            for name in _DERIVED:
+                check_follows(name, values[name], getattr(release, name))
+            # In the writer's own digits, which may differ from ours in the last place.
+            written = {**release.to_dict(), **{name: _to_json(values[name]) for name in _DERIVED}}
+        del written["checksum"]
+        if values["checksum"] != record_digest(written):
             raise ValueError(
-                f"record: labels={release.labels!r}, but its bound keeps them "
-                f"{release.bound.labels!r}."
+                f"record: checksum={values['checksum']!r} is not that of the other fields, so one of"
+                " them was edited after the record was written; ask for the original."
             )
-        stated = release.guarantee().mu
-        if not math.isclose(stated, release.mu, rel_tol=1e-9):
-            raise ValueError(f"record: mu={release.mu!r}, but its bound states {stated!r}.")
         return release
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -322,7 +567,13 @@ class Release:
             ("mechanism", self.bound.what),
             (
                 "data",
-                shape if self.coordinates is None else f"{shape}, coordinates {self.coordinates}",
+                ", ".join(
+                    [
+                        shape,
+                        *(["coordinates " + self.coordinates] if self.coordinates else []),
+                        *(["encoder " + self.encoder] if self.encoder else []),
+                    ]
+                ),
             ),
             ("hides", f"one record's substitution within {self.radius:g} ({self.metric})"),
             ("labels", self.labels),
@@ -336,6 +587,11 @@ class Release:
             ("noise scale", f"{_range(self.sigma, self.bound.parts)}, {self.sampler}"),
             ("private", private.get(str(self.private), str(self.private))),
             ("assumes", "; ".join(self.assumptions)),
+            (
+                "parameters",
+                f"SHA-256 {self.digest[:16] or 'not yet known'}, {self.date}, "
+                f"sklearn_balldp {self.version}, numpy {self.numpy_version}",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -352,6 +608,30 @@ class Release:
             for name, value in self._rows()
         )
         return f"<table><caption>Release</caption>{cells}</table>"
+
+
+def _check_version(version: Any) -> None:
+    """Raise a ValueError unless records of this version are read here."""
+    known = tuple(int(part) for part in __version__.split(".")[:2])
+    match = re.fullmatch(r"(\d+)\.(\d+)\.\d+", version) if isinstance(version, str) else None
+    if match is None or not _FIRST_VERSION <= tuple(map(int, match.groups())) <= known:
+        first = ".".join(map(str, _FIRST_VERSION))
+        raise ValueError(
+            f"record: version={version!r} is not known here: sklearn_balldp {__version__} reads "
+            f"records of versions {first} to {'.'.join(map(str, known))}; install the one that "
+            "wrote it."
+        )
+
+
+@contextlib.contextmanager
+def _contradictions() -> Iterator[None]:
+    """Fields that no arithmetic can make sense of are a contradiction too."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, KeyError, IndexError, TypeError) as error:
+        raise ValueError(
+            f"record: its bound cannot be evaluated ({type(error).__name__}: {error})."
+        ) from error
 
 
 def total_epsilon(mu: float, delta: float, radius_epsilon: float) -> float:

@@ -1,5 +1,6 @@
 """Rows: passes over them in blocks, and their projection onto the admissible ball."""
 
+from .encoded import EncodedRows, encoder_of
 from .passes import (
     SINGLE_BLAS_THREAD,
     block_rows,
@@ -12,9 +13,11 @@ from .projection import ball_factors, clip_entries, project_onto_ball
 
 __all__ = [
     "SINGLE_BLAS_THREAD",
+    "EncodedRows",
     "ball_factors",
     "block_rows",
     "clip_entries",
+    "encoder_of",
     "map_row_ranges",
     "project_onto_ball",
     "row_blocks",

@@ -58,6 +58,7 @@ from sklearn_balldp.privacy.gaussian import (
     mu_from_budget,
     mu_from_pure,
 )
+from sklearn_balldp.privacy.noise import SEEDED_SAMPLER
 from sklearn_balldp.privacy.noise import Noise
 
 RNG = np.random.default_rng(0)
@@ -385,13 +386,14 @@ def test_compose_releases_from_json():
         assert total.epsilon == pytest.approx(epsilon_from_mu(compose(mus), 1e-7))
         assert total.kind == "ex post"
     mu = compose([releases[0].guarantee(0.5).mu] * 2)
+    spent_on_radius = {"radius_source": "private", "radius_epsilon": 0.5}
     for draws, spent in ((("a", "b"), 1.0), (("a", "a"), 0.5)):
         # A private radius that two releases share was drawn, and is spent, once.
-        drawn = [replace(releases[0], radius_epsilon=0.5, radius_draw=draw) for draw in draws]
+        drawn = [replace(releases[0], **spent_on_radius, radius_draw=draw) for draw in draws]
         total = compose_releases(drawn, radius=0.5)
         assert total.epsilon == pytest.approx(epsilon_from_mu(mu, 1e-6) + spent)
     with pytest.raises(ValueError, match="seed"):
-        compose_releases([replace(releases[0], private=False)])
+        compose_releases([replace(releases[0], sampler=SEEDED_SAMPLER)])
     with pytest.raises(ValueError, match="empty"):
         compose_releases([])
     with pytest.raises(ValueError, match="differ in metric"):

@@ -56,7 +56,7 @@ def success_interval(successes, trials, confidence=0.95):
 def noiseless(head, X, y):
     """Parameters of these records without noise."""
     release = head.release_
-    promise = Promise(release.bound, release.sensitivity, release.sigma, release.tol)
+    promise = Promise(release.bound, release.sensitivity, release.sigma)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Noise, "__call__", lambda self, values, sigma: values)
         return head._released_by().run(head._known(X, y), promise, Noise()).parameters

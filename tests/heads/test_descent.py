@@ -2,6 +2,7 @@
 
 import json
 import math
+import dataclasses
 import pickle
 
 import numpy as np
@@ -308,6 +309,7 @@ def test_everything_but_released_numbers_is_the_same_for_neighbours():
     for rows in (X, other):
         head = gradient_head(BallDPLogisticRegression, n_steps=1).fit(rows, y)
         state = {k: v for k, v in vars(head).items() if k not in ("coef_", "intercept_")}
+        state["release_"] = dataclasses.replace(head.release_, digest="")
         fits.append(pickle.dumps(state))
     assert fits[0] == fits[1]
 

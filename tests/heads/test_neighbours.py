@@ -32,7 +32,7 @@ HEADS = [
 
 def promise_of(head):
     release = head.release_
-    return Promise(release.bound, release.sensitivity, release.sigma, release.tol)
+    return Promise(release.bound, release.sensitivity, release.sigma)
 
 
 def neighbours(head, problem):

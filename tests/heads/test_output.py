@@ -1,5 +1,6 @@
 """Logistic regression and squared-hinge SVC: contract, minimisers, sensitivity end to end."""
 
+import dataclasses
 import io
 import pickle
 
@@ -317,6 +318,7 @@ def test_only_the_released_parameters_depend_on_the_rows(Head, protect):
         head = Head(**params).fit(rows, y)
         head.predict(rows)
         kept = {k: v for k, v in vars(head).items() if k not in ("coef_", "intercept_")}
+        kept["release_"] = dataclasses.replace(head.release_, digest="")
         states.append(pickle.dumps(kept))
     assert states[0] == states[1]
 
@@ -384,7 +386,7 @@ def test_protected_labels_fit_in_silence(recwarn, Head):
     records = []
     for y in (np.zeros(40, int), np.arange(40) % 3, np.r_[1, np.zeros(39, int)]):
         head = Head(protect_labels=True, classes=[0, 1, 2]).fit(X, y)
-        records.append(head.release_)
+        records.append(dataclasses.replace(head.release_, digest=""))
     assert records[0] == records[1] == records[2]
     assert not recwarn.list
 

@@ -1,0 +1,68 @@
+"""What a model is made of: its head, the steps before it, and which of those learn from rows."""
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler, SkewedChi2Sampler
+from sklearn.pipeline import Pipeline
+from sklearn.random_projection import BaseRandomProjection
+from sklearn.utils import get_tags
+
+# Their fit reads the shape of the rows, and nothing else.
+_SHAPE_ONLY = (BaseRandomProjection, PolynomialCountSketch, RBFSampler, SkewedChi2Sampler)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A model taken apart.
+
+    Attributes
+    ----------
+    last : estimator
+        What ends it: a Ball-DP head, if it has one.
+    steps : tuple of (str, estimator)
+        Named steps before it.
+    frozen : bool
+        Whether it is in a ``FrozenEstimator``.
+    """
+
+    last: Any
+    steps: tuple[tuple[str, Any], ...] = ()
+    frozen: bool = False
+
+    @property
+    def encoder(self) -> str | None:
+        """Name and revision of the encoder among the steps; None without one."""
+        for _, step in self.steps:
+            with contextlib.suppress(AttributeError, ImportError):
+                return str(step.identity)
+        return None
+
+    @property
+    def learning(self) -> list[str]:
+        """Names of steps that learn from the rows; frozen ones and row-wise ones do not."""
+        return [name for name, step in self.steps if _learns(step)]
+
+
+def parts_of(model: Any) -> Parts:
+    """Take a model apart: a Pipeline, a frozen model, or what an auditor holds."""
+    steps: list[tuple[str, Any]] = []
+    frozen = False
+    while True:
+        if isinstance(model, FrozenEstimator):
+            frozen, model = True, model.estimator
+        elif isinstance(model, Pipeline) and model.steps:
+            steps += model.steps[:-1]
+            model = model.steps[-1][1]
+        elif not hasattr(model, "release_") and hasattr(model, "estimator_"):
+            model = model.estimator_
+        else:
+            return Parts(model, tuple(steps), frozen)
+
+
+def _learns(step: Any) -> bool:
+    if isinstance(step, (str, type(None), FrozenEstimator, *_SHAPE_ONLY)):
+        return False
+    return bool(get_tags(step).requires_fit) and not getattr(step, "_row_wise", False)
