@@ -10,6 +10,7 @@ from .heads import (
     GradientPerturbation,
     OutputPerturbation,
 )
+from .publish import verify
 from .radius import RadiusPolicy
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "ReconstructionDisplay",
     "__version__",
     "compose_releases",
+    "verify",
 ]

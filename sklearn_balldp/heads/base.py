@@ -61,6 +61,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """Fitted attributes from the noisy parameters and public numbers."""
 
     @abstractmethod
+    def _parameters_as_published(self) -> NDArray[np.float64]:
+        """The noisy parameters back from the fitted attributes, one row for each score."""
+
+    @abstractmethod
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
 

@@ -255,11 +255,8 @@ class GradientPerturbation(Mechanism):
                     steps.gradients.append(released)
                     steps.iterates.append(theta)
                 iterates.advance(released[None])
-        parameters = iterates.released()[0]
-        if bound.constant > 0.0:
-            parameters[:, -1] *= bound.constant
         return Outcome(
-            parameters,
+            parameters_of(iterates, bound),
             sensitivity=tuple(steps.sensitivity),
             sigma=tuple(steps.sigma),
             mu_ex_post=steps.mu_ex_post(bound),
@@ -268,6 +265,14 @@ class GradientPerturbation(Mechanism):
 
     def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
         raise TypeError("noise on gradients is audited by its transcript.")
+
+
+def parameters_of(iterates: Iterates, bound: TranscriptBound) -> Array:
+    """Parameters that a single run releases, intercepts in the units of the scores."""
+    parameters = iterates.released()[0]
+    if bound.constant > 0.0:
+        parameters[:, -1] *= bound.constant
+    return parameters
 
 
 @dataclass

@@ -89,5 +89,10 @@ class BaseLinearClassifier(BaseBallDPClassifier):
             fitted["class_counts_"] = np.array(problem.class_counts)
         return fitted
 
+    def _parameters_as_published(self) -> NDArray[np.float64]:
+        if not self.fit_intercept:
+            return self.coef_
+        return np.hstack([self.coef_, self.intercept_[:, None]])
+
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return self.coef_, self.intercept_

@@ -291,6 +291,35 @@ class Mechanism(BaseEstimator, ABC):
             Noisy parameters.
         """
 
+    def noiseless(
+        self, problem: PrivateProblem, promise: Promise
+    ) -> tuple[Array, ArrayLike] | None:
+        """What :meth:`run` adds its noise to, for checks of released parameters.
+
+        Parameters
+        ----------
+        problem : PrivateProblem
+            Records.
+        promise : Promise
+            Promise of the release.
+
+        Returns
+        -------
+        tuple of ndarray and array-like, or None
+            Noiseless parameters and their noise scales; None unless the parameters are noisy values
+            of one piece as they are, so that the noise can be read off them.
+        """
+        if self.adaptive:
+            return None
+        first = _Recorder()
+        outcome = self.run(problem, promise, first)
+        if len(first.calls) != 1:
+            return None
+        values, sigma = first.calls[0]
+        moved = self.run(problem, promise, _Recorder([values + sigma])).parameters
+        as_they_are = np.array_equal(outcome.parameters, values)
+        return (values, sigma) if as_they_are and np.array_equal(moved, values + sigma) else None
+
     def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
         """Noiseless values for audits: by default those that :meth:`run` hands to its noise.
 

@@ -106,9 +106,11 @@ class OutputPerturbation(Mechanism):
         return bound
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
+        return Outcome(noise(*self.noiseless(problem, promise)))
+
+    def noiseless(self, problem: PrivateProblem, promise: Promise) -> tuple[Array, float]:
         bound: Any = promise.bound
-        theta = minimise(_objective(problem, bound), tol=_accepted(bound))
-        return Outcome(noise(theta, bound.sigma[0]))
+        return minimise(_objective(problem, bound), tol=_accepted(bound)), bound.sigma[0]
 
     def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
         # Warm starts: one record moves the minimiser little, and the Hessian less.

@@ -165,6 +165,9 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
             fitted["class_counts_"] = np.array(problem.class_counts)
         return fitted
 
+    def _parameters_as_published(self) -> NDArray[np.float64]:
+        return self.prototypes_
+
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.decision == "gaussian":
             if self.release_.labels == "protected":
@@ -245,10 +248,13 @@ class PrototypePerturbation(Mechanism):
         return Promise(bound)
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
+        return Outcome(noise(*self.noiseless(problem, promise)))
+
+    def noiseless(self, problem: PrivateProblem, promise: Promise) -> tuple[Array, Array]:
         bound: Any = promise.bound
         sums = class_sums(problem.X, problem.codes, problem.n_classes, problem.norm_bound)
         shrink = 2.0 * problem.counts() + problem.alpha * problem.n_samples
-        return Outcome(noise(2.0 * sums / shrink[:, None], np.array(bound.sigma)[:, None]))
+        return 2.0 * sums / shrink[:, None], np.array(bound.sigma)[:, None]
 
     def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
         # In closed form: a record moves the prototype of its class alone.

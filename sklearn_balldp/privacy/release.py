@@ -310,7 +310,7 @@ class Release:
                 f"{self.delta!r}."
             )
         self.bound.check(self, self._euclidean(self.radius), budget)
-        if self._scales() is not None:
+        if self._told is not None:
             check_follows("stated_sensitivity", self.stated_sensitivity, ())
             check_follows("stated_sigma", self.stated_sigma, ())
         least = self.epsilon * (1.0 - 1e-6) if self.calibration == "analytic" else 0.0
@@ -326,7 +326,9 @@ class Release:
             radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
         )
 
-    def _scales(self) -> tuple[Blocks, Blocks] | None:
+    @cached_property
+    def _told(self) -> tuple[Blocks, Blocks] | None:
+        """Sensitivity and noise scale where the bound tells them."""
         return self.bound.scales(self._euclidean(self.radius))
 
     @cached_property
@@ -342,14 +344,12 @@ class Release:
     @property
     def sensitivity(self) -> Blocks:
         """L2 sensitivity; one number per class block or per step where they differ."""
-        scales = self._scales()
-        return self.stated_sensitivity if scales is None else scales[0]
+        return self.stated_sensitivity if self._told is None else self._told[0]
 
     @property
     def sigma(self) -> Blocks:
         """Noise scale, a standard deviation; as ``sensitivity``."""
-        scales = self._scales()
-        return self.stated_sigma if scales is None else scales[1]
+        return self.stated_sigma if self._told is None else self._told[1]
 
     @property
     def tol(self) -> float:

@@ -1,0 +1,115 @@
+"""Models, records, private rows and transcripts from files, without running what they hold."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..heads import Transcript
+
+#: Classes of this package that a skops file may hold, beside those that skops trusts by itself.
+TRUSTED = tuple(
+    f"sklearn_balldp.{name}"
+    for name in (
+        "encoders.ImageEncoder",
+        "encoders.SentenceEncoder",
+        "heads.descent.GradientPerturbation",
+        "heads.descent.Transcript",
+        "heads.logistic.BallDPLogisticRegression",
+        "heads.output.OutputPerturbation",
+        "heads.ridge_prototype.BallDPRidgePrototype",
+        "heads.squared_hinge.BallDPSquaredHingeSVC",
+        "privacy.bounds.Descent",
+        "privacy.bounds.MinimizerBound",
+        "privacy.bounds.PrototypeBound",
+        "privacy.bounds.TranscriptBound",
+        "privacy.release.Release",
+        "radius.ChosenRadius",
+        "radius.RadiusPolicy",
+    )
+)
+
+
+def load_model(path: str | Path, *, allow_joblib: bool = False) -> Any:
+    """A model from a skops file; from joblib or pickle only when asked to, as they run code."""
+    path = _existing(path, "model")
+    if path.suffix != ".skops":
+        if not allow_joblib:
+            raise ValueError(
+                f"model={str(path)!r}: only .skops files are loaded without running code of theirs; "
+                "ask for such a file, or allow joblib for a publisher whom you trust "
+                "(--joblib, allow_joblib=True)."
+            )
+        import joblib
+
+        return joblib.load(path)
+    try:
+        from skops import io
+    except ImportError as error:
+        raise ImportError("skops files need skops; pip install 'sklearn_balldp[publish]'.") from error
+    unknown = sorted(set(io.get_untrusted_types(file=path)) - set(TRUSTED))
+    if unknown:
+        raise ValueError(
+            f"model={str(path)!r} holds types that are not trusted: {', '.join(unknown)}. Nothing "
+            "was loaded; ask for a model of this package's heads and scikit-learn's steps."
+        )
+    return io.load(path, trusted=list(TRUSTED))
+
+
+def load_record(path: str | Path) -> dict[str, Any]:
+    """A record as written by ``json.dump(release_.to_dict(), file)``."""
+    path = _existing(path, "release")
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"release={str(path)!r} is no JSON: {error}.") from None
+    if not isinstance(record, dict):
+        raise ValueError(f"release={str(path)!r} is no record; write release_.to_dict() into it.")
+    return record
+
+
+def load_rows(path: str | Path) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Private records: arrays X and y, or X_train and y_train, of an npz file."""
+    names = (("X", "y"), ("X_train", "y_train"))
+    with _arrays(path, "private") as file:
+        for rows, labels in names:
+            if rows in file and labels in file:
+                return file[rows], file[labels]
+        raise ValueError(
+            f"private={str(path)!r} holds {', '.join(file.files)}; save X and y in it "
+            "(numpy.savez(FILE, X=X, y=y))."
+        )
+
+
+def load_transcript(path: str | Path) -> Transcript:
+    """A transcript as written by ``numpy.savez(FILE, **vars(transcript))``."""
+    with _arrays(path, "transcript") as file:
+        names = ("gradients", "iterates", "sigma")
+        missing = [name for name in names if name not in file]
+        if missing:
+            raise ValueError(
+                f"transcript={str(path)!r} lacks {', '.join(missing)}; write it by "
+                "numpy.savez(FILE, **vars(head.transcript_))."
+            )
+        return Transcript(*(file[name] for name in names))
+
+
+def _existing(path: str | Path, name: str) -> Path:
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{name}={str(path)!r} is no file.")
+    return path
+
+
+def _arrays(path: str | Path, name: str) -> Any:
+    path = _existing(path, name)
+    try:
+        # Objects would run code of the file's.
+        file = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{name}={str(path)!r} is no npz file: {error}.") from None
+    if not hasattr(file, "files"):
+        raise ValueError(f"{name}={str(path)!r} is no npz file; write it by numpy.savez.")
+    return file

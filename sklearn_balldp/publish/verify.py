@@ -1,0 +1,342 @@
+"""Check a published model: against its record, and against the private rows for their owner."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..audit.preparation import completed
+from ..audit.residuals import (
+    CANNOT,
+    FAIL,
+    FALSE_ALARM,
+    PASS,
+    Check,
+    conditioned,
+    size_check,
+    transcript_fault,
+    weight_checks,
+)
+from ..heads import Transcript
+from ..heads.base import BaseBallDPClassifier
+from ..pipelines import Parts, parts_of
+from ..privacy.digest import parameters_digest
+from ..privacy.noise import EXACT_SAMPLER
+from ..privacy.release import Release
+from .files import load_model, load_record, load_rows, load_transcript
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was checked of a published model, line by line.
+
+    Attributes
+    ----------
+    checks : tuple of Check
+        Lines: name, verdict ("PASS", "FAIL" or "CANNOT CHECK"), what was found, what it rests on.
+    release : Release or None
+        The record that was checked; None when it contradicts itself.
+    """
+
+    checks: tuple[Check, ...]
+    release: Release | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether any line says FAIL."""
+        return any(check.verdict == FAIL for check in self.checks)
+
+    def __str__(self) -> str:
+        width = max(len(check.name) for check in self.checks)
+        lines = [
+            f"{check.verdict:<12}  {check.name:<{width}}  {check.found} [{check.rests_on}]"
+            for check in self.checks
+        ]
+        return "\n".join([*lines, "", *self.notes])
+
+    @property
+    def notes(self) -> list[str]:
+        """What the lines mean, and what must not be made of them."""
+        found = {check.verdict for check in self.checks}
+        notes = [
+            "FAIL refutes: the model is not what its record says."
+            if FAIL in found
+            else "Nothing was refuted."
+        ]
+        notes.append(
+            "No check can certify: whoever keeps the seed of his noise, leaves it out of a few "
+            "directions, or draws until he likes the outcome passes all of them."
+        )
+        private = [check for check in self.checks if check.private]
+        if private:
+            notes.append(
+                "Lines about the noise and the rows looked at private records: they are for the "
+                f"records' owner (false alarms: below {FALSE_ALARM:g} in all)."
+            )
+        if any(check.verdict == FAIL for check in private) and self.release is not None:
+            epsilon, delta = conditioned(self.release.epsilon, self.release.delta)
+            notes.append(
+                "This verdict must not decide whether to publish: find the fault first. Drawing "
+                f"again because of it makes (epsilon={self.release.epsilon:g}, "
+                f"delta={self.release.delta:g}) into (epsilon={epsilon:.6g}, delta={delta:.2g}); "
+                "start over with a budget of its own."
+            )
+        return notes
+
+
+def verify(
+    model: Any,
+    release: Release | Mapping[str, Any] | str | Path | None = None,
+    *,
+    private: tuple[Any, Any] | str | Path | None = None,
+    transcript: Transcript | str | Path | None = None,
+    earlier: Iterable[Any] = (),
+    allow_joblib: bool = False,
+) -> Verdict:
+    """Check a published model, its record, and (for their owner) the private rows.
+
+    Parameters
+    ----------
+    model : estimator, str or path-like
+        A fitted Ball-DP head, or a Pipeline that ends in one; or its file: skops, or joblib and
+        pickle with ``allow_joblib``.
+    release : Release, mapping, str, path-like or None, default=None
+        Its public record, as :meth:`.Release.to_dict` or a JSON file of it; the model's own by
+        default.
+    private : tuple (X, y), str, path-like or None, default=None
+        The records that the model was fitted on, as it takes them, or an npz file with arrays X and
+        y. What is found then is for their owner.
+    transcript : Transcript, str, path-like or None, default=None
+        Of a descent: its noisy gradients, or an npz file of them; the model's own by default.
+    earlier : iterable of estimator, str or path-like
+        Earlier releases from the same records: their noise must be other noise.
+    allow_joblib : bool, default=False
+        Whether joblib and pickle files are loaded, which runs code of theirs.
+
+    Returns
+    -------
+    Verdict
+        One line for each check; printing it shows them.
+
+    Raises
+    ------
+    ValueError
+        If a file cannot be read, holds types that are not trusted, or the model is no Ball-DP head.
+
+    Notes
+    -----
+    Without rows only consistency can be checked: a forger who makes weights, record and digest anew
+    passes, unless the weights are too short or too long for the noise. With the rows the noise
+    itself is tested (:mod:`.residuals`).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import normalize
+    >>> from sklearn_balldp import BallDPRidgePrototype, verify
+    >>> X, y = load_digits(return_X_y=True)
+    >>> head = BallDPRidgePrototype(epsilon=4.0, radius=0.5).fit(normalize(X), y)
+    >>> verify(head, head.release_.to_dict(), private=(normalize(X), y)).failed
+    False
+    >>> head.prototypes_[:] = 123.0
+    >>> [check.name for check in verify(head).checks if check.verdict == "FAIL"]
+    ['parameters', 'size of the weights']
+    """
+    model = _model(model, allow_joblib)
+    earlier = [parts_of(_model(other, allow_joblib)).last for other in earlier]
+    parts = parts_of(model)
+    head = parts.last
+    if not (isinstance(head, BaseBallDPClassifier) and hasattr(head, "release_")):
+        raise ValueError(
+            f"model: expected a fitted Ball-DP head, or a Pipeline that ends in one; got "
+            f"{type(head).__name__}."
+        )
+    if isinstance(release, (str, Path)):
+        release = load_record(release)
+    if isinstance(private, (str, Path)):
+        private = load_rows(private)
+    if isinstance(transcript, (str, Path)):
+        transcript = load_transcript(transcript)
+    checks, record = _record_checks(head, release)
+    if record is None:
+        return Verdict(tuple(checks), None)
+    # From here on the record counts that was checked, whatever the model says of itself.
+    checks += _consistency_checks(record, parts)
+    own = getattr(head, "transcript_", None)
+    if transcript is None and own is not None:
+        transcript = own
+    checks += _public_checks(record, head, transcript)
+    checks += _statement_checks(record)
+    if private is None:
+        checks.append(
+            Check(
+                "noise in the weights",
+                CANNOT,
+                "whether the weights carry the stated noise cannot be seen without the rows",
+                "the records' owner can test it (private=, --private)",
+            )
+        )
+    else:
+        checks += _private_checks(parts, private, transcript, earlier)
+    return Verdict(tuple(checks), record)
+
+
+def _model(model: Any, allow_joblib: bool) -> Any:
+    is_file = isinstance(model, (str, Path))
+    return load_model(model, allow_joblib=allow_joblib) if is_file else model
+
+
+def _record_checks(
+    head: BaseBallDPClassifier, given: Release | Mapping[str, Any] | None
+) -> tuple[list[Check], Release | None]:
+    """Whether the record agrees with itself, and with the one that the model holds."""
+    rests_on = "every derived number is computed again from the bound"
+    try:
+        # A model that was loaded may hold anything: it is read anew, as from JSON.
+        own = Release.from_dict(head.release_.to_dict())
+        record = own
+        if given is not None:
+            written = given.to_dict() if isinstance(given, Release) else given
+            record = Release.from_dict(written)
+    except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError) as error:
+        return [Check("record", FAIL, str(error), rests_on)], None
+    at_full = f"epsilon={record.epsilon_full_radius:.4g} at full radius"
+    found = (
+        f"mu={record.mu:.4f}: epsilon={record.guarantee().epsilon:.4g}, delta={record.delta:g} "
+        f"within {record.radius:g} ({record.metric}); {at_full}"
+    )
+    checks = [Check("record", PASS, found, rests_on)]
+    if given is not None:
+        same = record == own
+        odd = [k for k, v in record.to_dict().items() if v != own.to_dict()[k]]
+        found = "equal" if same else f"they differ in {', '.join(odd)}"
+        checks.append(
+            Check("the model's own record", PASS if same else FAIL, found, "the record handed over")
+        )
+    return checks, record
+
+
+def _consistency_checks(record: Release, parts: Parts) -> list[Check]:
+    """Whether the model is the one that the record speaks of."""
+    head = parts.last
+    digest = parameters_digest(head.released_parameters())
+    same = digest == record.digest
+    found = f"SHA-256 {digest[:16]}" + ("" if same else f", the record says {record.digest[:16]}")
+    checks = [Check("parameters", PASS if same else FAIL, found, "the record's digest")]
+    faults = []
+    if type(head).__name__ != record.head:
+        faults.append(f"the record is of a {record.head}")
+    if getattr(head, "n_features_in_", None) != record.n_features:
+        faults.append(f"the record has {record.n_features} features")
+    if len(head.classes_) != record.n_classes:
+        faults.append(f"the record has {record.n_classes} classes")
+    counts = getattr(head, "class_counts_", None)
+    if record.labels == "protected" and counts is not None:
+        faults.append("class counts are published, though labels are protected")
+    if counts is not None:
+        stated = getattr(record.bound, "class_counts", None)
+        differ = stated is not None and tuple(np.asarray(counts).tolist()) != stated
+        if differ or int(np.sum(counts)) != record.n_samples:
+            faults.append(f"class counts are not those of the record's {record.n_samples} records")
+    found = "; ".join(faults) or f"{record.head}, {record.n_features} features, {record.n_classes} classes"
+    checks.append(Check("model", FAIL if faults else PASS, found, "shape, labels and counts"))
+    if record.encoder is None and parts.encoder is None:
+        found, verdict = "neither model nor record names one", CANNOT
+    elif None in (record.encoder, parts.encoder):
+        known = record.encoder or parts.encoder
+        found, verdict = f"only {'the record' if record.encoder else 'the model'} names {known}", CANNOT
+    else:
+        same = record.encoder == parts.encoder
+        found = f"{parts.encoder}" + ("" if same else f", the record says {record.encoder}")
+        verdict = PASS if same else FAIL
+    checks.append(Check("encoder", verdict, found, "the name and revision that each of them states"))
+    if parts.steps:
+        learning = ", ".join(parts.learning)
+        checks.append(
+            Check(
+                "preprocessing",
+                CANNOT if learning else PASS,
+                f"{learning}: whether fitted on public rows is the publisher's word"
+                if learning
+                else "every step maps each row on its own, or is frozen",
+                "a step fitted on private rows is outside of the guarantee",
+            )
+        )
+    return checks
+
+
+def _public_checks(
+    record: Release, head: BaseBallDPClassifier, transcript: Transcript | None
+) -> list[Check]:
+    """What released numbers alone can refute."""
+    if record.mechanism != "gradient" or transcript is None:
+        return [size_check(head)]
+    fault = transcript_fault(head, transcript)
+    found = fault or f"{len(transcript.sigma)} steps lead to the released model"
+    rests_on = "iterates and model follow from the noisy gradients by public rules"
+    return [Check("transcript", FAIL if fault else PASS, found, rests_on)]
+
+
+def _statement_checks(record: Release) -> list[Check]:
+    """Delta, labels, radius and sampler: what the record states, and what that is worth."""
+    n = record.n_samples
+    small = record.delta * n < 1.0
+    checks = [
+        Check(
+            "delta",
+            PASS if small else FAIL,
+            f"{record.delta:g} against 1/n = {1.0 / n:.3g}",
+            "a delta of 1/n allows a random record to be published whole",
+        ),
+        Check(
+            "labels",
+            PASS,
+            "hidden: a change of label is adjacent too"
+            if record.labels == "protected"
+            else "public: labels and class counts are not hidden",
+            "the record's adjacency",
+        ),
+    ]
+    radius = {
+        "number": (CANNOT, "a number; that it was fixed before the rows is the publisher's word"),
+        "reference": (CANNOT, "read off reference rows; that they are public is his word"),
+        "declared": (CANNOT, "a quantile of the private rows, private only if it is taken as public"),
+        "private": (PASS, f"drawn privately, epsilon={record.radius_epsilon:g} is in the total"),
+        "seeded": (FAIL, "drawn from a seed, which hides nothing"),
+    }[record.radius_source]
+    checks.append(Check("radius", *radius, "where the record says that the radius came from"))
+    exact = record.sampler == EXACT_SAMPLER
+    checks.append(
+        Check(
+            "sampler",
+            PASS if exact else FAIL,
+            record.sampler,
+            "what the record states; that nobody kept the noise is the publisher's word"
+            if exact
+            else "whoever knows the seed can take the noise off",
+        )
+    )
+    return checks
+
+
+def _private_checks(
+    parts: Parts,
+    private: tuple[Any, Any],
+    transcript: Transcript | None,
+    earlier: Sequence[BaseBallDPClassifier],
+) -> list[Check]:
+    """The noise itself, for the owner of the rows."""
+    head, (X, y) = parts.last, private
+    for _, step in parts.steps:
+        X = step.transform(X)
+    try:
+        problem, left_in = completed(head, head._known(X, np.asarray(y)))
+    except ValueError as error:
+        return [Check("rows", FAIL, str(error), "the record's counts", True)]
+    if left_in is not None:
+        return [Check("rows", CANNOT, "one record is missing", "all records of the fit", True)]
+    found = f"{len(problem.X)} records, with the record's counts"
+    rows = Check("rows", PASS, found, "that they are the same ones, the noise tests see", True)
+    return [rows, *weight_checks(head, problem, transcript, earlier)]
