@@ -1,6 +1,10 @@
-"""``python -m sklearn_balldp``: what a Ball-DP head costs and protects, on real data."""
+"""``python -m sklearn_balldp``: what a Ball-DP head costs and protects, on real data.
+
+``python -m sklearn_balldp verify MODEL [RELEASE.json]`` checks a published model.
+"""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +13,7 @@ import pandas as pd
 
 from . import BallDPRidgePrototype
 from .datasets import load_embeddings, unit_rows
+from .publish.command import verify_command
 from .radius import same_label_quantile
 
 CANDIDATES = 10
@@ -186,7 +191,10 @@ def draw(table: pd.DataFrame, path: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the comparison from the command line."""
+    """Run the comparison, or ``verify``, from the command line."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["verify"]:
+        raise SystemExit(verify_command(arguments[1:]))
     parser = argparse.ArgumentParser(prog="python -m sklearn_balldp", description=__doc__)
     parser.add_argument(
         "--data",

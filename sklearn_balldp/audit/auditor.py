@@ -9,7 +9,7 @@ import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 from scipy.stats import t as student
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import Tags, get_tags
@@ -28,13 +28,12 @@ from .._validation import (
 from ..heads.mechanism import Promise
 from ..privacy.bounds import TranscriptBound
 from .certificates import check_prior
-from .displays import ReconstructionDisplay, fitted_auditor
+from .displays import ReconstructionDisplay, fitted_auditor, summary_of
 from .preparation import Prepared, anchors_of, prepare, stream_of
+from .residuals import CANNOT, FAIL, FALSE_ALARM, PASS, Check, weight_checks
 from .supports import STRATEGIES, Pool, Support, draw_supports
 from .trials import Setting, SupportAudit, audit_support, hidden_records, simulated_trials
 
-#: Probability, at most, that one attack convicts a release which keeps its certificate.
-FALSE_ALARM = 1e-6
 _ATTACKS = {
     "success": "the MAP attack",
     "last_iterate": "the attack on the released model alone",
@@ -147,8 +146,15 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         noisy gradients "anchor", "ball" and "support" are missing: they depend on the path.
     guarantee_holds_ : bool
         False when an exact test (level 1e-6, so that searches of many fits raise no false alarm)
-        puts the success of an attack above the direct certificate, or when candidate models lie
-        further from the anchor's than the release's sensitivity allows.
+        puts the success of an attack above the direct certificate, when candidate models lie
+        further from the anchor's than the release's sensitivity allows, or when a check of a frozen
+        model's weights fails.
+    weights_ : DataFrame
+        Of a frozen model: checks of its weights against the records and the release (name, verdict
+        "PASS", "FAIL" or "CANNOT CHECK", what was found, what it rests on). They refute mistakes:
+        other weights, records or noise than stated. They certify nothing.
+    least_conviction_ : float
+        Success rate from which this many trials convict; above 1 if they cannot.
     failures_ : tuple of str
         What failed, in words; empty while ``guarantee_holds_``.
     n_passed_over_ : int
@@ -270,7 +276,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Private records, as the estimator takes them. For a frozen estimator: the records it
             was fitted on, or all of them but one (the known records, to which each candidate is
             added; a known record near the missing one then only marks the centre). That they are
-            the right ones is checked by number and public class counts alone.
+            the right ones is checked by number, by public class counts, and by the noise in the
+            weights.
         y : array-like of shape (n_samples,)
             Their labels.
         X_public : array-like of shape (n_public, n_features), optional
@@ -294,8 +301,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public))
         if self.failures_:
             warnings.warn(
-                f"FAILED GUARANTEE: {'; '.join(self.failures_)}. Do not publish the model; compare "
-                "report_ and supports_ with certificate_.",
+                f"FAILED GUARANTEE: {'; '.join(self.failures_)}. The model is not what its record "
+                "says. Find the fault, and start over with a fresh budget: to draw again because "
+                "of an audit gives records away (docs: Auditing).",
                 FailedGuaranteeWarning,
                 stacklevel=2,
             )
@@ -356,9 +364,29 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         ]
         if (table["distance"] > table["mu"] * (1.0 + _ROUNDING)).any():
             failures.append("candidate models lie further apart than the sensitivity allows")
+        if prepared.frozen:
+            checks = self._weights(prepared)
+            fitted["weights_"] = pd.DataFrame([vars(check) for check in checks])
+            report.attrs["weights"] = _worst(checks)
+            # Warnings quote failures: no number that depends on the records.
+            failed = [check.name for check in checks if check.verdict == FAIL]
+            failures += [f"the weights' check of the {name} failed" for name in failed]
+        fitted["least_conviction_"] = _least_conviction(len(report), stated)
+        report.attrs["least_conviction"] = fitted["least_conviction_"]
         fitted["failures_"] = tuple(failures)
         fitted["guarantee_holds_"] = not failures
         return fitted
+
+    def _weights(self, prepared: Prepared) -> list[Check]:
+        """Whether the released weights are the record's, and carry the noise that it states."""
+        head = prepared.head
+        same = head.release_.matches(prepared.estimator)
+        found = "digest as in the record" if same else "not those of the record: digests differ"
+        checks = [Check("parameters", PASS if same else FAIL, found, "the record's digest")]
+        if prepared.left_in is not None:
+            why = "one record is missing; pass all records of the fit"
+            return [*checks, Check("noise in the weights", CANNOT, why, "residuals", True)]
+        return [*checks, *weight_checks(head, prepared.problem)]
 
     def _setting(self, prepared: Prepared) -> Setting:
         head, problem = prepared.head, prepared.problem
@@ -470,6 +498,16 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             trials = simulated_trials(result.points, target, weights, result.near, rng)
             frames.append(_placed(trials, int(self.supports_["repeat"].iloc[i]), i))
         return pd.concat(frames, ignore_index=True)
+
+    def summary(self) -> str:
+        """What the audit found, and how little it could have found, in words.
+
+        Returns
+        -------
+        str
+            Lines of text, for the owner of the records.
+        """
+        return summary_of(self)
 
     def plot(self, ax: Any = None) -> ReconstructionDisplay:
         """Draw the success rate with its interval, blind guessing and the direct certificate.
@@ -617,6 +655,17 @@ def _mean(values: pd.Series) -> float:
 def _binomial(success: pd.Series, confidence: float) -> tuple[float, float]:
     interval = binomtest(int(success.sum()), len(success)).proportion_ci(confidence, "exact")
     return float(interval.low), float(interval.high)
+
+
+def _least_conviction(n_trials: int, stated: float) -> float:
+    """Least success rate that convicts; above one if no outcome of so few trials can."""
+    return (float(binom.isf(FALSE_ALARM, n_trials, stated)) + 1.0) / n_trials
+
+
+def _worst(checks: list[Check]) -> str:
+    """The verdict of all checks together."""
+    found = {check.verdict for check in checks}
+    return next(verdict for verdict in (FAIL, CANNOT, PASS) if verdict in found)
 
 
 def _convicts(success: pd.Series, stated: float) -> bool:

@@ -47,6 +47,8 @@ class Prepared:
         Records that candidates are drawn from.
     pool_position : ndarray
         Their positions in the public rows, or in the rows given where some of those were held out.
+    frozen : bool
+        Whether the model is audited as it was released.
     """
 
     head: BaseBallDPClassifier
@@ -56,6 +58,7 @@ class Prepared:
     position: NDArray[np.intp]
     pool: Pool
     pool_position: NDArray[np.intp]
+    frozen: bool = False
 
 
 def prepare(
@@ -113,6 +116,7 @@ def prepare(
         position=position,
         pool=pool,
         pool_position=kept if held_out is None else held_out[kept],
+        frozen=frozen,
     )
 
 

@@ -1,18 +1,18 @@
 r"""Does a released model carry the noise that it states? Tests for whoever holds the records.
 
-The owner knows the records D and the released parameters. Less what these records give without noise,
-and over the noise scale, the parameters must be standard normal deviates,
+The owner knows the records D and the released parameters. These, less what the records give without
+noise, and divided by the noise scale, must be standard normal deviates,
 
 .. math:: z = (\tilde\theta - \theta(D)) / \sigma \sim N(0, I),
 
-and so must every noisy gradient of a kept transcript. Four kinds of tests look at z: its length, the
-law of its entries, its projections on directions that were fixed before the noise, and what its
+and so must every noisy gradient of a kept transcript. Four kinds of tests look at z: its length,
+the law of its entries, its projections on directions that were fixed before the noise, and what its
 blocks have in common with each other and with earlier releases.
 
 **They refute, and certify nothing.** They find mistakes: a wrong scale, a shift, another law, noise
-used twice, other weights, other records. A publisher who lies cleverly passes: noise that he can draw
-again (a seed he kept), noise that is missing in a few directions, draws selected until they pass,
-records that differ in few places.
+used twice, other weights, other records. A publisher who lies cleverly passes: with noise that he
+can draw again (a seed he kept), noise that is missing in a few directions, draws selected until
+they pass, records that differ in few places.
 
 **A verdict must not decide whether to publish.** Who draws again after a FAIL publishes noise
 conditioned on the records: with alpha the level of all tests, (epsilon, delta) becomes
@@ -141,8 +141,12 @@ def weight_checks(
     if isinstance(bound, TranscriptBound):
         transcript = getattr(head, "transcript_", None) if transcript is None else transcript
         if transcript is None:
-            return [_cannot("a descent's noise is in its transcript: keep it in private "
-                            "(GradientPerturbation(keep_transcript=True)) and pass it")]
+            return [
+                _cannot(
+                    "a descent's noise is in its transcript: keep it in private "
+                    "(GradientPerturbation(keep_transcript=True)) and pass it"
+                )
+            ]
         fault = transcript_fault(head, transcript)
         if fault is not None:
             return [Check("transcript", FAIL, fault, _REPLAYED, True)]
@@ -151,13 +155,20 @@ def weight_checks(
             return [found]
         others: list[Residuals] = []
     else:
-        found = _of_parameters(head, problem)
-        if found is None:
-            return [_cannot("what this mechanism publishes is not its noisy values as they are, so "
-                            "that its noise cannot be read off them")]
+        own = _of_parameters(head, problem)
+        if own is None:
+            return [
+                _cannot(
+                    "what this mechanism publishes is not its noisy values as they are, so "
+                    "that its noise cannot be read off them"
+                )
+            ]
+        found = own
         if isinstance(found, Check):
             return [found]
-        pairs = [(other, other._known(problem.X, head.classes_[problem.codes])) for other in earlier]
+        pairs = [
+            (other, other._known(problem.X, head.classes_[problem.codes])) for other in earlier
+        ]
         others = [r for r in (_of_parameters(*pair) for pair in pairs) if isinstance(r, Residuals)]
     return residual_checks(found, others)
 
@@ -191,9 +202,7 @@ def size_check(head: BaseBallDPClassifier) -> Check:
         blocks = [parameters.ravel() / bound.sigma[0]]
         longest = [math.sqrt(bound.kind.n_stacked) * bound.norm() / bound.sigma[0]]
     else:
-        return Check(
-            "size of the weights", CANNOT, "noise was added before the last step", _SIZE
-        )
+        return Check("size of the weights", CANNOT, "noise was added before the last step", _SIZE)
     level = _LEVEL / (2.0 * len(blocks))
     k = len(blocks[0])
     low, high = math.sqrt(chi2.ppf(level, k)), math.sqrt(chi2.isf(level, k))
@@ -247,13 +256,11 @@ def _largest(values: Any) -> float:
 
 
 def _contrasts(n_scores: int) -> Array:
-    """Orthonormal differences of scores: what is left of softmax parameters, centred over classes."""
+    """Orthonormal contrasts of scores: what centring over classes leaves of softmax parameters."""
     return helmert(n_scores)
 
 
-def _of_parameters(
-    head: BaseBallDPClassifier, problem: PrivateProblem
-) -> Residuals | Check | None:
+def _of_parameters(head: BaseBallDPClassifier, problem: PrivateProblem) -> Residuals | Check | None:
     """Residuals of parameters that are noisy values as they are."""
     release = head.release_
     promise = Promise(release.bound, release.sensitivity, release.sigma)

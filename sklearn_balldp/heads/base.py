@@ -46,6 +46,7 @@ from ..rows import (
 )
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
 
+
 class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Fit template and linear decision rule shared by the heads."""
 

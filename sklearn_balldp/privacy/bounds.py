@@ -138,7 +138,7 @@ class Bound(ABC):
         """
         return None
 
-    def check(self, record: Any, radius: float, mu: float) -> None:
+    def check(self, record: Any, radius: float, mu: float) -> None:  # noqa: B027
         """Raise a ValueError if a record contradicts this bound; by default nothing can.
 
         Parameters
@@ -316,7 +316,9 @@ class PrototypeBound(ParameterBound):
     def check(self, record: Any, radius: float, mu: float) -> None:
         check_follows("bound.n_values", self.n_values, record.n_classes * record.n_features)
         if self.class_counts is not None:
-            check_follows("the length of bound.class_counts", len(self.class_counts), record.n_classes)
+            check_follows(
+                "the length of bound.class_counts", len(self.class_counts), record.n_classes
+            )
         check_follows("bound.sigma", self.sigma, self.calibrated(radius, mu).sigma)
 
     @property

@@ -20,7 +20,8 @@ def check_types(instance: Any, what: str) -> None:
 
     Fields of other types (an object of a mechanism of one's own) are left alone.
     """
-    hints = _hints(type(instance))
+    kind: Any = type(instance)
+    hints = _hints(kind)
     for field in fields(instance):
         value = getattr(instance, field.name)
         wanted = _wanted(hints[field.name])

@@ -11,9 +11,10 @@ from typing import Any
 
 from .._validation import check_inside, check_option
 from .._version import __version__
-from ..adjacency import LABELS, METRICS, euclidean_radius, full_radius
+from ..adjacency import LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
 from ..pipelines import parts_of
 from .bounds import Blocks, Bound, bound_from_dict
+from .card import Card, card_of
 from .digest import parameters_digest, record_digest
 from .fields import check_follows, check_types, with_floats
 from .gaussian import (
@@ -267,8 +268,8 @@ class Release:
         check_inside("record: delta", self.delta)
         if self.n_classes < 2 or self.alpha < 0.0 or self.radius_epsilon < 0.0:
             raise ValueError(
-                f"record: n_classes={self.n_classes!r} must be 2 at least, alpha={self.alpha!r} and "
-                f"radius_epsilon={self.radius_epsilon!r} not negative."
+                f"record: n_classes={self.n_classes!r} must be 2 at least, alpha={self.alpha!r} "
+                f"and radius_epsilon={self.radius_epsilon!r} not negative."
             )
         if not (_DIGEST.fullmatch(self.digest) and _DAY.fullmatch(self.date)):
             raise ValueError(
@@ -394,6 +395,36 @@ class Release:
         """The record as it was before the run, without what was known only after it."""
         late: Any = {"stated_sensitivity": (), "stated_sigma": ()}
         return replace(self, digest="", epsilon_full_radius_ex_post=None, **late)
+
+    @property
+    def full_radius(self) -> float:
+        """Radius in ``metric`` that every substitution of rows is within."""
+        return full_radius_in(self.metric, self.norm_bound, self.n_features)
+
+    def card(self, model: Any = None, audit: Any = None) -> Card:
+        """The release in plain words, on one page.
+
+        Parameters
+        ----------
+        model : estimator, optional
+            The published model, to compare its parameters with this record's digest.
+        audit : ReconstructionAuditor, optional
+            A fitted audit. Its results are functions of private records: the card says that this
+            part is not for publication.
+
+        Returns
+        -------
+        Card
+            With ``to_markdown()``, ``to_html()``, ``to_yaml()`` (an entry of the public registry of
+            deployments) and ``save(path)``.
+
+        References
+        ----------
+        NIST SP 800-226 for what a guarantee has to state; the registry of deployments of
+        differential privacy (OpenDP) for the fields; Kulynych et al. (2025) for the one bound on
+        re-identification, attribute inference and reconstruction.
+        """
+        return card_of(self, model, audit)
 
     def matches(self, model: Any) -> bool:
         """Whether a model's parameters, and its encoder, are those of this record.
@@ -547,8 +578,8 @@ class Release:
         del written["checksum"]
         if values["checksum"] != record_digest(written):
             raise ValueError(
-                f"record: checksum={values['checksum']!r} is not that of the other fields, so one of"
-                " them was edited after the record was written; ask for the original."
+                f"record: checksum={values['checksum']!r} is not that of the other fields, so one "
+                "of them was edited after the record was written; ask for the original."
             )
         return release
 

@@ -38,8 +38,8 @@ def load_model(path: str | Path, *, allow_joblib: bool = False) -> Any:
     if path.suffix != ".skops":
         if not allow_joblib:
             raise ValueError(
-                f"model={str(path)!r}: only .skops files are loaded without running code of theirs; "
-                "ask for such a file, or allow joblib for a publisher whom you trust "
+                f"model={str(path)!r}: only .skops files are loaded without running code of "
+                "theirs; ask for such a file, or allow joblib for a publisher whom you trust "
                 "(--joblib, allow_joblib=True)."
             )
         import joblib
@@ -48,7 +48,9 @@ def load_model(path: str | Path, *, allow_joblib: bool = False) -> Any:
     try:
         from skops import io
     except ImportError as error:
-        raise ImportError("skops files need skops; pip install 'sklearn_balldp[publish]'.") from error
+        raise ImportError(
+            "skops files need skops; pip install 'sklearn_balldp[publish]'."
+        ) from error
     unknown = sorted(set(io.get_untrusted_types(file=path)) - set(TRUSTED))
     if unknown:
         raise ValueError(

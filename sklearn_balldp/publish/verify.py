@@ -153,23 +153,20 @@ def verify(
             f"model: expected a fitted Ball-DP head, or a Pipeline that ends in one; got "
             f"{type(head).__name__}."
         )
-    if isinstance(release, (str, Path)):
-        release = load_record(release)
-    if isinstance(private, (str, Path)):
-        private = load_rows(private)
-    if isinstance(transcript, (str, Path)):
-        transcript = load_transcript(transcript)
-    checks, record = _record_checks(head, release)
+    given = load_record(release) if isinstance(release, (str, Path)) else release
+    rows = load_rows(private) if isinstance(private, (str, Path)) else private
+    is_file = isinstance(transcript, (str, Path))
+    steps: Any = load_transcript(transcript) if is_file else transcript  # type: ignore[arg-type]
+    if steps is None:
+        steps = getattr(head, "transcript_", None)
+    checks, record = _record_checks(head, given)
     if record is None:
         return Verdict(tuple(checks), None)
     # From here on the record counts that was checked, whatever the model says of itself.
     checks += _consistency_checks(record, parts)
-    own = getattr(head, "transcript_", None)
-    if transcript is None and own is not None:
-        transcript = own
-    checks += _public_checks(record, head, transcript)
+    checks += _public_checks(record, head, steps)
     checks += _statement_checks(record)
-    if private is None:
+    if rows is None:
         checks.append(
             Check(
                 "noise in the weights",
@@ -179,7 +176,7 @@ def verify(
             )
         )
     else:
-        checks += _private_checks(parts, private, transcript, earlier)
+        checks += _private_checks(parts, rows, steps, earlier)
     return Verdict(tuple(checks), record)
 
 
@@ -240,18 +237,26 @@ def _consistency_checks(record: Release, parts: Parts) -> list[Check]:
         differ = stated is not None and tuple(np.asarray(counts).tolist()) != stated
         if differ or int(np.sum(counts)) != record.n_samples:
             faults.append(f"class counts are not those of the record's {record.n_samples} records")
-    found = "; ".join(faults) or f"{record.head}, {record.n_features} features, {record.n_classes} classes"
+    found = (
+        "; ".join(faults)
+        or f"{record.head}, {record.n_features} features, {record.n_classes} classes"
+    )
     checks.append(Check("model", FAIL if faults else PASS, found, "shape, labels and counts"))
     if record.encoder is None and parts.encoder is None:
         found, verdict = "neither model nor record names one", CANNOT
     elif None in (record.encoder, parts.encoder):
         known = record.encoder or parts.encoder
-        found, verdict = f"only {'the record' if record.encoder else 'the model'} names {known}", CANNOT
+        found, verdict = (
+            f"only {'the record' if record.encoder else 'the model'} names {known}",
+            CANNOT,
+        )
     else:
         same = record.encoder == parts.encoder
         found = f"{parts.encoder}" + ("" if same else f", the record says {record.encoder}")
         verdict = PASS if same else FAIL
-    checks.append(Check("encoder", verdict, found, "the name and revision that each of them states"))
+    checks.append(
+        Check("encoder", verdict, found, "the name and revision that each of them states")
+    )
     if parts.steps:
         learning = ", ".join(parts.learning)
         checks.append(
@@ -302,7 +307,10 @@ def _statement_checks(record: Release) -> list[Check]:
     radius = {
         "number": (CANNOT, "a number; that it was fixed before the rows is the publisher's word"),
         "reference": (CANNOT, "read off reference rows; that they are public is his word"),
-        "declared": (CANNOT, "a quantile of the private rows, private only if it is taken as public"),
+        "declared": (
+            CANNOT,
+            "a quantile of the private rows, private only if it is taken as public",
+        ),
         "private": (PASS, f"drawn privately, epsilon={record.radius_epsilon:g} is in the total"),
         "seeded": (FAIL, "drawn from a seed, which hides nothing"),
     }[record.radius_source]

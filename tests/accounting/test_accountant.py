@@ -58,8 +58,7 @@ from sklearn_balldp.privacy.gaussian import (
     mu_from_budget,
     mu_from_pure,
 )
-from sklearn_balldp.privacy.noise import SEEDED_SAMPLER
-from sklearn_balldp.privacy.noise import Noise
+from sklearn_balldp.privacy.noise import SEEDED_SAMPLER, Noise
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((120, 4))

@@ -1,8 +1,8 @@
 """Noise on gradients: contract, calibration of every step, what is published and what is not."""
 
+import dataclasses
 import json
 import math
-import dataclasses
 import pickle
 
 import numpy as np

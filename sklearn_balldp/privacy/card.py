@@ -1,0 +1,425 @@
+"""One page about a release that somebody who decides, and does not compute, can read."""
+
+import html
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: Numbers of candidates that certificates are stated for.
+CANDIDATES = (2, 10, 100)
+#: False-positive rates that an attacker's true-positive rate is stated at.
+FALSE_POSITIVE_RATES = (0.01, 0.001)
+_BLANK = "FILL IN"
+Table = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, and what stands below it: sentences, points of a list, then a table."""
+
+    title: str
+    sentences: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    table: Table = ()
+
+
+@dataclass(frozen=True)
+class Card:
+    """A release in plain words, as Markdown, HTML, and the YAML of the registry of deployments.
+
+    Made by :meth:`.Release.card`. Printing it gives the Markdown, which model hubs accept.
+
+    Attributes
+    ----------
+    title : str
+        What it is about.
+    sections : tuple of Section
+        Its text.
+    registry : dict
+        Fields of the public registry of deployments; what only the publisher knows is left blank,
+        and says "FILL IN".
+    """
+
+    title: str
+    sections: tuple[Section, ...]
+    registry: dict[str, Any]
+
+    def to_markdown(self) -> str:
+        """The card as Markdown, with the front matter of model cards."""
+        lines = [
+            "---",
+            "library_name: sklearn_balldp",
+            "tags: [differential-privacy, ball-differential-privacy, sklearn]",
+            "---",
+            "",
+            f"# {self.title}",
+        ]
+        for section in self.sections:
+            lines += ["", f"## {section.title}", ""]
+            lines += [_marked(" ".join(section.sentences))] if section.sentences else []
+            if section.points:
+                lines += [""] if section.sentences else []
+                lines += [f"- {_marked(point)}" for point in section.points]
+            if section.table:
+                head, *rows = section.table
+                lines += ["", _row(head), _row(["---"] * len(head)), *map(_row, rows)]
+        return "\n".join(lines) + "\n"
+
+    def to_html(self) -> str:
+        """The card as one page of HTML."""
+        body = [f"<h1>{html.escape(self.title)}</h1>"]
+        for section in self.sections:
+            body.append(f"<h2>{html.escape(section.title)}</h2>")
+            if section.sentences:
+                body.append(f"<p>{html.escape(' '.join(section.sentences))}</p>")
+            if section.points:
+                items = "".join(f"<li>{html.escape(point)}</li>" for point in section.points)
+                body.append(f"<ul>{items}</ul>")
+            if section.table:
+                head, *rows = section.table
+                cells = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in head)
+                lines = [
+                    f"<tr><th scope='row'>{html.escape(first)}</th>"
+                    + "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
+                    + "</tr>"
+                    for first, *rest in rows
+                ]
+                body.append(f"<table><tr>{cells}</tr>{''.join(lines)}</table>")
+        return (
+            "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
+            "<meta name='viewport' content='width=device-width'>"
+            f"<title>{html.escape(self.title)}</title><style>{_STYLE}</style></head>"
+            f"<body>{chr(10).join(body)}</body></html>\n"
+        )
+
+    def to_yaml(self) -> str:
+        """The entry of the public registry of deployments, with blanks to fill in."""
+        return "\n".join(_yaml(self.registry)) + "\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the card: Markdown, HTML or YAML, by the ending of the file's name.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Name that ends in ``.md``, ``.html`` or ``.yaml``.
+
+        Raises
+        ------
+        ValueError
+            If it ends otherwise.
+        """
+        path = Path(path)
+        forms = {".md": self.to_markdown, ".html": self.to_html, ".yaml": self.to_yaml}
+        if path.suffix not in forms:
+            raise ValueError(f"path={str(path)!r} must end in {', '.join(forms)}.")
+        path.write_text(forms[path.suffix](), encoding="utf-8")
+
+    def __str__(self) -> str:
+        return self.to_markdown()
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+
+_STYLE = (
+    "body{font:15px/1.4 system-ui,sans-serif;max-width:46em;margin:1.5em auto;padding:0 1em;"
+    "color:#222}h1{font-size:1.4em;margin:0 0 .4em}h2{font-size:1.05em;margin:1em 0 .2em}"
+    "p,ul{margin:.2em 0}ul{padding-left:1.2em}table{border-collapse:collapse;margin:.4em 0;"
+    "font-size:.92em}th,td{border-bottom:1px solid #ccc;padding:.15em .6em;text-align:right}"
+    "th:first-child{text-align:left;font-weight:normal}tr:first-child th{font-weight:bold}"
+)
+
+
+def card_of(release: Any, model: Any = None, audit: Any = None) -> Card:
+    """The card of a release; see :meth:`.Release.card`."""
+    sections = [_promise(release), _guarantee(release), _not_covered(release), _others(release)]
+    if audit is not None:
+        sections.append(_measured(audit))
+    sections.append(_origin(release, model))
+    return Card(f"Privacy card of a {release.head}", tuple(sections), _registry(release))
+
+
+def _hidden(release: Any) -> str:
+    """Which change of one record is hidden."""
+    within = f"within distance {release.radius:g} ({release.metric})"
+    if release.labels == "protected":
+        return f"a change of its label, or of its embedding to any other {within},"
+    return f"its replacement by any other record of the same label {within}"
+
+
+def _promise(release: Any) -> Section:
+    guarantee = release.guarantee()
+    if release.private is False:
+        return Section(
+            "NOT PRIVATE",
+            (
+                "The noise in this model was drawn from a seed.",
+                "Whoever knows or guesses the seed can take the noise off, so nothing is hidden.",
+                "The numbers below hold for the same mechanism without a seed.",
+            ),
+        )
+    condition = {
+        "conditional": "It holds on one condition: that the radius, which was read off the private "
+        "records, may be public.",
+    }.get(release.private)
+    return Section(
+        "What is promised",
+        (
+            f"This model was trained on {release.n_samples} private records.",
+            f"For each of them, {_hidden(release)} is hidden from everyone who sees the model, "
+            "even from someone who knows all other records, the method and its settings.",
+            f"Such an attacker tells two versions of a record apart with an advantage of at most "
+            f"{_percent(guarantee.advantage)} (0 % is guessing, 100 % is certainty).",
+            f"If ten versions of a record are equally likely beforehand, he names the right one "
+            f"with probability at most {_percent(release.certificate(0.1))}; a blind guess is "
+            "right in 10 %.",
+            *([condition] if condition else []),
+        ),
+    )
+
+
+def _radii(release: Any) -> list[tuple[str, float | None]]:
+    """Radii of the table: the declared one, twice that, and the largest there is."""
+    named: list[tuple[str, float | None]] = [("r", release.radius), ("2 r", 2.0 * release.radius)]
+    full = release.full_radius
+    kept = [(name, radius) for name, radius in named if radius < full]
+    return [(f"{name} = {radius:g}", radius) for name, radius in kept] + [
+        (f"any distance (up to {full:g})", full)
+    ]
+
+
+def _guarantee(release: Any) -> Section:
+    columns = [release.guarantee(radius) for _, radius in _radii(release)]
+    rows = [
+        ("epsilon", [_number(g.epsilon) for g in columns]),
+        ("delta", [f"{g.delta:g}" for g in columns]),
+        ("mu (Gaussian DP)", [_number(g.mu_total) for g in columns]),
+        ("rho (zero-concentrated DP)", [_number(0.5 * g.mu_total**2) for g in columns]),
+        ("advantage of an attacker", [_percent(g.advantage) for g in columns]),
+        *(
+            (
+                f"true positives at {_percent(fpr)} false positives",
+                [_percent(g.tpr(fpr)) for g in columns],
+            )
+            for fpr in FALSE_POSITIVE_RATES
+        ),
+        *(
+            (
+                f"names the right one of {m} candidates",
+                [_percent(g.certificate(1.0 / m)) for g in columns],
+            )
+            for m in CANDIDATES
+        ),
+    ]
+    head = ("at most", *(name for name, _ in _radii(release)))
+    protected = "and label changes " if release.labels == "protected" else "of the same label "
+    return Section(
+        "The guarantee in numbers",
+        (
+            f"One column for each distance of substitutions {protected}that the numbers hold for.",
+            "The first is the one promised.",
+            "Re-identification, attribute inference and reconstruction all obey the same bounds "
+            "(Kulynych et al., 2025, arXiv:2507.06969).",
+        ),
+        table=(head, *((name, *cells) for name, cells in rows)),
+    )
+
+
+def _not_covered(release: Any) -> Section:
+    labels = (
+        ()
+        if release.labels == "protected"
+        else ("labels, and how many records each class has: they are public",)
+    )
+    return Section(
+        "What is not covered",
+        points=(
+            "replacements further away than the distance promised, beyond what the other columns "
+            "say",
+            *labels,
+            "several records of one person: two records are hidden half as well (twice mu)",
+            "what is true of the population: a model may reveal that smokers fall ill, whoever "
+            "took part",
+            "the number of records, the encoder and every setting, which are public",
+            "preprocessing fitted on the private records, and anything else made from them",
+            "a publisher who does not do what he says: the record can be checked "
+            "(python -m sklearn_balldp verify), the noise itself only by the owner of the records, "
+            "and no check finds a clever lie",
+        ),
+    )
+
+
+def _others(release: Any) -> Section:
+    return Section(
+        "Other releases from the same records",
+        (
+            "They add up: k releases with mu_1, ..., mu_k are together "
+            "sqrt(mu_1^2 + ... + mu_k^2)-GDP at a common distance.",
+            f"This one counts mu = {release.guarantee().mu_total:.4g} at its own.",
+            "A choice among several models by their scores on private records counts too.",
+        ),
+    )
+
+
+def _measured(audit: Any) -> Section:
+    low, high = audit.success_interval_["clopper_pearson"]
+    points = [
+        f"{len(audit.report_)} simulated attacks by someone who knows all other records: the right "
+        f"candidate was named in {_percent(audit.success_rate_)} ({_percent(low)} to "
+        f"{_percent(high)}); blind guess {_percent(audit.baseline_)}, bound "
+        f"{_percent(float(audit.certificate_['direct']))}",
+    ]
+    weights = getattr(audit, "weights_", None)
+    if weights is not None:
+        points += [
+            f"{row.name}: {row.verdict} ({row.found})" for row in weights.itertuples(index=False)
+        ]
+    points += [f"FAILED: {failure}" for failure in audit.failures_]
+    return Section(
+        "Measured by the owner: not for publication",
+        (
+            "These results are functions of the private records that no guarantee covers.",
+            "Take this section out before the card leaves the house.",
+            "They refute mistakes and certify nothing.",
+        ),
+        points=tuple(points),
+    )
+
+
+def _origin(release: Any, model: Any) -> Section:
+    points = [
+        f"released on {release.date} by sklearn_balldp {release.version}, numpy "
+        f"{release.numpy_version}",
+        f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
+        f"noise: {release.sampler}",
+        f"encoder of the records: {release.encoder or release.coordinates or 'not recorded'}",
+        f"SHA-256 of the released parameters: {release.digest or 'not recorded'}",
+    ]
+    if model is not None:
+        same = release.matches(model)
+        points.append(f"the model at hand {'has' if same else 'does NOT have'} these parameters")
+    points += [f"assumes: {assumption}" for assumption in release.assumptions]
+    return Section("Where it comes from", points=tuple(points))
+
+
+def _registry(release: Any) -> dict[str, Any]:
+    """Fields of the public registry of deployments, in its order."""
+    guarantee = release.guarantee()
+    labels = "" if release.labels == "protected" else "labels and class counts; "
+    unit = "one record" + (" and its label" if release.labels == "protected" else "")
+    return {
+        "url_slug": f"{_BLANK}: name-curator-year",
+        "deployment": {
+            "basic": {
+                "name": f"{_BLANK}: name of the deployment",
+                "data_curators": [
+                    {
+                        "data_curator_name": f"{_BLANK}: who holds the records",
+                        "data_curator_type": f"{_BLANK}: Government, Industry or Nonprofit",
+                    }
+                ],
+                "description": f"{release.head} on embeddings of {release.n_samples} records, "
+                f"{release.n_classes} classes. {_BLANK}: what the records are",
+                "intended_use": f"{_BLANK}: what the model is for",
+                "data_product_type": "Machine learning model",
+                "data_product_region": f"{_BLANK}: where the records come from",
+                "publication_date": release.date,
+            },
+            "dp_variant": {
+                "variant_name": "Approximate DP",
+                "data_domain": f"rows of {release.n_features} features in a ball of radius "
+                f"{release.norm_bound:g}, {release.n_classes} labels",
+                "unprotected_quantities": f"{labels}number of records, label set, encoder, all "
+                "settings",
+            },
+            "privacy_loss": {
+                "privacy_unit": unit,
+                "privacy_unit_details": "two datasets are adjacent when they differ in one record: "
+                f"{_hidden(release)} (Ball-DP, Margaryan & Gupta). At any distance: epsilon="
+                f"{release.epsilon_full_radius:.6g}, same delta.",
+                "number_of_privacy_units": release.n_samples,
+                "privacy_parameters": {
+                    "epsilon": guarantee.epsilon,
+                    "delta": guarantee.delta,
+                    "rho": 0.5 * guarantee.mu_total**2,
+                },
+                "privacy_parameters_details": "exact Gaussian profile, "
+                f"mu={guarantee.mu_total:.6g} (Gaussian DP)",
+            },
+            "deployment_model": {
+                "model_name": "Central",
+                "trust_assumptions": "whoever trains sees the records; whoever sees the model is "
+                "not trusted",
+                "release_type": "One release",
+                "data_source_type": "Static",
+                "access_type": "Non-interactive",
+                "access_type_details": f"the parameters are published. {_BLANK}: where",
+            },
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": f"{_BLANK}: how settings were chosen, "
+                "and whether that was counted",
+                "mechanisms": f"sklearn_balldp {release.version}: {release.bound.what}; "
+                f"{release.theorem}; {release.sampler}; parameters SHA-256 {release.digest}",
+                "composition": f"{_BLANK}: other releases from these records",
+                "post_processing": "functions of released numbers and public counts",
+            },
+        },
+        "administrative": {
+            "status": "Draft",
+            "registry_authors": [f"{_BLANK}: who made this entry"],
+            "tier": 3,
+        },
+    }
+
+
+def _percent(share: float) -> str:
+    # Upper bounds are not rounded below what they bound.
+    digits = 3 if share < 0.001 else 2 if share < 0.01 else 1
+    scale = 10.0**digits
+    return f"{min(100.0, math.ceil(share * 100.0 * scale - 1e-9) / scale):g} %"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "none"
+
+
+def _marked(text: str) -> str:
+    """Text in which Markdown sees no marks."""
+    for mark in "\\`*_<>[]|":
+        text = text.replace(mark, "\\" + mark)
+    return text
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell if set(cell) == {"-"} else _marked(cell) for cell in cells) + " |"
+
+
+def _yaml(value: Any, indent: str = "") -> list[str]:
+    """Lines of YAML for nested dicts, lists and plain values."""
+    lines = []
+    for key, item in value.items():
+        if isinstance(item, dict):
+            lines += [f"{indent}{key}:", *_yaml(item, indent + "  ")]
+        elif isinstance(item, list):
+            lines.append(f"{indent}{key}:")
+            for element in item:
+                if isinstance(element, dict):
+                    first, *rest = _yaml(element, indent + "    ")
+                    lines += [f"{indent}  - {first.strip()}", *rest]
+                else:
+                    lines.append(f"{indent}  - {_scalar(element)}")
+        else:
+            lines.append(f"{indent}{key}: {_scalar(item)}")
+    return lines
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, float):
+        text = repr(value)
+        # Without a point YAML 1.1 reads 1e-06 as text.
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    return json.dumps(value, ensure_ascii=False)

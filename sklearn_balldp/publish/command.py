@@ -1,0 +1,70 @@
+"""``python -m sklearn_balldp verify``: check a published model from the command line."""
+
+import argparse
+import sys
+
+from .files import TRUSTED
+from .verify import verify
+
+_EPILOG = f"""\
+Each line says PASS, FAIL or CANNOT CHECK, with what was found and what it rests on. The exit status
+is 0 without a FAIL, 1 with one, 2 if something could not be read. A check can refute a model, and
+cannot certify one. With --private the results are for the owner of the records.
+
+Of a .skops file only these types are loaded, beside those that skops trusts by itself:
+  {(chr(10) + "  ").join(TRUSTED)}
+"""
+
+
+def verify_command(arguments: list[str]) -> int:
+    """Run the check; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sklearn_balldp verify",
+        description="Check a published Ball-DP model, its record, and the noise in its weights.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", metavar="MODEL", help="the model, a .skops file")
+    parser.add_argument(
+        "release",
+        metavar="RELEASE.json",
+        nargs="?",
+        help="its record, written from release_.to_dict() (default: the one that the model holds)",
+    )
+    parser.add_argument(
+        "--private",
+        metavar="DATA.npz",
+        help="the private records, arrays X and y, to test the noise itself",
+    )
+    parser.add_argument(
+        "--transcript",
+        metavar="FILE.npz",
+        help="of a descent: numpy.savez(FILE, **vars(head.transcript_))",
+    )
+    parser.add_argument(
+        "--earlier",
+        metavar="MODEL",
+        nargs="+",
+        default=[],
+        help="earlier releases from the same records, to find noise that was used again",
+    )
+    parser.add_argument(
+        "--joblib",
+        action="store_true",
+        help="load joblib and pickle files too: that runs code of whoever wrote them",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        verdict = verify(
+            options.model,
+            options.release,
+            private=options.private,
+            transcript=options.transcript,
+            earlier=options.earlier,
+            allow_joblib=options.joblib,
+        )
+    except (ValueError, ImportError, OSError) as error:
+        print(f"verify: {error}", file=sys.stderr)
+        return 2
+    print(verdict)
+    return 1 if verdict.failed else 0
