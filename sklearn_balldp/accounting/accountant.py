@@ -1,15 +1,18 @@
 """Total guarantees of several releases from the same records."""
 
+import json
+import math
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .._validation import check_positive
-from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_pure
+from .._validation import check_positive, check_whole
+from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
 from ..privacy.release import Release
 from .ledger import (
     Ledger,
@@ -29,6 +32,10 @@ from .ledger import (
     tickets,
 )
 from .searching import selection_of, touching_one_record
+
+
+class UncoveredWarning(UserWarning):
+    """A total leaves out what wrappers around the heads released."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,9 @@ class Total:
         The enforced epsilon.
     selection : {None, "unprotected", "private", "public"}
         Of a search: whether the choice of the best candidate, and the scores, are covered.
+    uncovered : tuple of str
+        What was released beside the heads and is **not** in the total: wrappers and pipeline steps
+        that let private labels or scores through, as far as they are known.
     """
 
     n_releases: int
@@ -69,6 +79,46 @@ class Total:
     private: bool | str
     limit: float | None = None
     selection: str | None = None
+    uncovered: tuple[str, ...] = ()
+
+    @property
+    def covers(self) -> str:
+        """What the total is of, in words."""
+        selection = {
+            None: "",
+            "unprotected": "; not the choice of the best candidate, nor the scores",
+            "private": ", and the choice of the best candidate with its private scores",
+            "public": ", and the choice of the best candidate by public rows",
+        }[self.selection]
+        return f"the heads' own fits, and what else was counted{selection}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        private = {
+            "True": "yes",
+            "False": "NO: a release was drawn from a seed",
+            "conditional": "if a radius, a quantile of private rows, is public",
+        }
+        within = "any distance" if self.radius is None else f"within {self.radius:g}"
+        limit = "" if self.limit is None else f" of the limit {self.limit:g}"
+        return [
+            ("releases", str(self.n_releases)),
+            ("hides", f"one record's substitution {within}, in all of them together"),
+            ("labels", self.labels),
+            (
+                "guarantee",
+                f"epsilon={self.epsilon:.4g}{limit}, delta={self.delta:g} (mu={self.mu:.4f}, "
+                f"zCDP rho={0.5 * self.mu**2:.4f})",
+            ),
+            ("kind", self.kind),
+            ("private", private[str(self.private)]),
+            ("covers", self.covers),
+            *(("NOT covered", what) for what in self.uncovered),
+        ]
+
+    def __str__(self) -> str:
+        rows = self._rows()
+        width = max(len(name) for name, _ in rows)
+        return "Total\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
 
 
 def compose_releases(
@@ -202,6 +252,9 @@ class PrivacyAccountant:
         ``2 * norm_bound``.
     limit : float or None, default=None
         Largest total epsilon at (``delta``, ``radius``).
+    n_fits : int or None, default=None
+        Fits that are planned, such as candidates times folds plus the refit of a search: with a
+        limit the first fit is refused if that many like it would exceed it.
 
     Examples
     --------
@@ -220,7 +273,12 @@ class PrivacyAccountant:
     """
 
     def __init__(
-        self, delta: float = 1e-6, radius: float | None = None, *, limit: float | None = None
+        self,
+        delta: float = 1e-6,
+        radius: float | None = None,
+        *,
+        limit: float | None = None,
+        n_fits: int | None = None,
     ) -> None:
         if not 0.0 < delta < 1.0:
             raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}.")
@@ -228,6 +286,11 @@ class PrivacyAccountant:
             raise ValueError(f"radius must be positive, or None, got {radius!r}.")
         if limit is not None and not 0.0 < limit <= 1e10:
             raise ValueError(f"limit must be a positive epsilon, or None, got {limit!r}.")
+        if n_fits is not None:
+            check_whole("n_fits", n_fits)
+            if limit is None:
+                raise ValueError(f"n_fits={n_fits!r} plans against a limit; pass limit= too.")
+        self._n_fits = None if n_fits is None else int(n_fits)
         self._delta = float(delta)
         self._radius = None if radius is None else float(radius)
         self._limit = None if limit is None else float(limit)
@@ -257,7 +320,7 @@ class PrivacyAccountant:
         self._check_complete()
         folder = Path(tempfile.mkdtemp(prefix="balldp-accountant-"))
         path = str(folder / "ledger.sqlite")
-        ticket = Ticket(path, machine_of(path), self.delta, self.radius, self.limit)
+        ticket = Ticket(path, machine_of(path), self.delta, self.radius, self.limit, self._n_fits)
         try:
             Ledger(ticket.path).create(self._rows)
             begin(ticket)
@@ -317,12 +380,14 @@ class PrivacyAccountant:
         with charged(Spent(what, mu=float(mu))):
             pass
 
+    def _counted(self) -> list[Row]:
+        self._check_complete()
+        return self._rows if self._ticket is None else Ledger(self._ticket.path).rows()
+
     @property
     def records(self) -> list[Record]:
         """Everything counted: releases of heads, and what else was spent."""
-        self._check_complete()
-        rows = self._rows if self._ticket is None else Ledger(self._ticket.path).rows()
-        return [read_record(body) for body, *_ in rows]
+        return [read_record(body) for body, *_ in self._counted()]
 
     @property
     def releases(self) -> list[Release]:
@@ -362,7 +427,8 @@ class PrivacyAccountant:
             If the search did not make these fits, or its splits are not disjoint, or follow labels
             that the releases protect.
         """
-        records = self.records
+        rows = self._counted()
+        records = [read_record(body) for body, *_ in rows]
         heads = [record for record in records if isinstance(record, Release)]
         enforced = self.radius
         if enforced is None and heads:
@@ -378,13 +444,68 @@ class PrivacyAccountant:
         covered = self.limit is not None and (
             enforced is None or radius is None or radius <= enforced
         )
+        uncovered = tuple(dict.fromkeys(what for row in rows for what in json.loads(row[-1])))
+        if uncovered:
+            warnings.warn(
+                f"the total covers the heads' own fits, and not: {'; '.join(uncovered)}.",
+                UncoveredWarning,
+                stacklevel=2,
+            )
         return replace(
             total,
+            uncovered=uncovered,
             n_releases=len(records),
             kind="a priori" if covered else "ex post",
             limit=self.limit if covered else None,
             selection=selection,
         )
+
+    def remaining(self) -> float:
+        """Epsilon that one more fit may spend before the limit.
+
+        Returns
+        -------
+        float
+            At the accountant's delta and radius; 0 when nothing is left.
+
+        Raises
+        ------
+        ValueError
+            If the accountant has no limit.
+        """
+        return self.plan(1)
+
+    def plan(self, n_fits: int) -> float:
+        """Epsilon that each of several fits may spend before the limit.
+
+        Parameters
+        ----------
+        n_fits : int
+            Fits that are to come: of a search, candidates times folds, and the refit.
+
+        Returns
+        -------
+        float
+            For heads with the accountant's delta and radius; 0 when nothing is left.
+
+        Raises
+        ------
+        ValueError
+            If ``n_fits`` is no positive whole number, or the accountant has no limit.
+        """
+        check_whole("n_fits", n_fits)
+        if self.limit is None:
+            raise ValueError("limit=None: nothing is left or spent of no limit; pass limit=.")
+        spent = sum(square for _, square, *_ in self._counted())
+        left = mu_from_budget(self.limit, self.delta) ** 2 - spent
+        # Room for the rounding of as many sums.
+        mu = math.sqrt(max(left, 0.0) / n_fits) * (1.0 - 1e-9)
+        if mu <= 0.0:
+            return 0.0
+        epsilon = epsilon_from_mu(mu, self.delta)
+        while epsilon > 0.0 and mu_from_budget(epsilon, self.delta) > mu:
+            epsilon *= 1.0 - 1e-9
+        return epsilon
 
     def __repr__(self) -> str:
         state = "lost" if self._lost else "active" if self._ticket else "ended"

@@ -42,8 +42,9 @@ from typing import Any
 import psutil
 
 from ..adjacency import full_radius_in
-from ..privacy.gaussian import compose, mu_from_budget, mu_from_pure
+from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
 from ..privacy.release import Release
+from .wrappers import wrappers_above
 
 _VARIABLE = "SKLEARN_BALLDP_ACCOUNTANTS"
 _WAIT = 60.0
@@ -82,13 +83,13 @@ class Spent:
 
 
 Record = Release | Spent
-#: Body, square of mu at the accountant's radius, draw, adjacency and labels.
-Row = tuple[str, float, str | None, str | None, str]
+#: Body, square of mu at the accountant's radius, draw, adjacency, labels, and what surrounds it.
+Row = tuple[str, float, str | None, str | None, str, str]
 
-_COLUMNS = "body TEXT, square REAL, draw TEXT, adjacency TEXT, labels TEXT"
-_NAMES = "body, square, draw, adjacency, labels"
+_COLUMNS = "body TEXT, square REAL, draw TEXT, adjacency TEXT, labels TEXT, beside TEXT"
+_NAMES = "body, square, draw, adjacency, labels, beside"
 _SELECT = f"SELECT {_NAMES} FROM record ORDER BY id"
-_INSERT = f"INSERT INTO record ({_NAMES}) VALUES (?, ?, ?, ?, ?)"
+_INSERT = f"INSERT INTO record ({_NAMES}) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def full_radius_of(release: Release) -> float:
@@ -152,12 +153,12 @@ class Ledger:
             base.execute("COMMIT")
         return rows
 
-    def add(self, record: Record, delta: float, radius: float | None, limit: float | None) -> int:
+    def add(self, record: Record, ticket: "Ticket", beside: list[str]) -> int:
         """Write a record unless it exceeds the limit, in one step for all processes."""
         with self._connect() as base:
             base.execute("BEGIN IMMEDIATE")
             try:
-                number = self._insert(base, record, delta, radius, limit)
+                number = self._insert(base, record, ticket, beside)
             except BaseException:
                 base.execute("ROLLBACK")
                 raise
@@ -168,10 +169,10 @@ class Ledger:
         self,
         base: sqlite3.Connection,
         record: Record,
-        delta: float,
-        radius: float | None,
-        limit: float | None,
+        ticket: "Ticket",
+        beside: list[str],
     ) -> int:
+        radius, limit, delta = ticket.radius, ticket.limit, ticket.delta
         adjacency = draw = None
         labels = "any"
         rows = base.execute("SELECT DISTINCT adjacency FROM record WHERE adjacency IS NOT NULL")
@@ -198,6 +199,9 @@ class Ledger:
         count, total = base.execute(
             "SELECT COUNT(*), COALESCE(SUM(square), 0.0) FROM record"
         ).fetchone()
+        if limit is not None and ticket.n_fits is not None and adjacency and not known:
+            # The first fit of those planned: all of them must be within reach.
+            self._check_planned(total, mu, limit, delta, ticket.n_fits)
         # Against a limit only one way of adding up may be used: the Gaussian one.
         if limit is not None and math.sqrt(total + mu**2) > mu_from_budget(limit, delta):
             raise BudgetExceededError(
@@ -205,8 +209,19 @@ class Ledger:
                 f"{count} release(s) so far); nothing was released. Lower epsilon, make fewer "
                 "fits, or raise the limit."
             )
-        cursor = base.execute(_INSERT, (_write(record), mu**2, draw, adjacency, labels))
-        return int(cursor.lastrowid or 0)
+        row = (_write(record), mu**2, draw, adjacency, labels, json.dumps(beside))
+        return int(base.execute(_INSERT, row).lastrowid or 0)
+
+    @staticmethod
+    def _check_planned(total: float, mu: float, limit: float, delta: float, n_fits: int) -> None:
+        left = mu_from_budget(limit, delta) ** 2 - total
+        if n_fits * mu**2 > left * (1.0 + 1e-12):
+            each = epsilon_from_mu(math.sqrt(max(left, 0.0) / n_fits), delta)
+            raise BudgetExceededError(
+                f"n_fits={n_fits} fits like this one would take the total above limit={limit!r} "
+                f"(delta={delta!r}); none was made. Each may spend epsilon={each:.4g} at the "
+                "accountant's radius (plan): lower epsilon, make fewer fits, or raise the limit."
+            )
 
     def remove(self, number: int) -> None:
         with self._connect() as base:
@@ -236,6 +251,7 @@ class Ticket:
     delta: float
     radius: float | None
     limit: float | None
+    n_fits: int | None = None
 
     def is_here(self) -> bool:
         """Whether it was issued on this machine."""
@@ -414,10 +430,12 @@ class CountedMixin:
 def charged(record: Record) -> Iterator[None]:
     """Count a release with every accountant before it is made; take it back if it fails."""
     with contextlib.ExitStack() as undo:
-        for ticket in tickets():
+        active = tickets()
+        beside = wrappers_above() if active else []
+        for ticket in active:
             ledger = Ledger(ticket.path)
             try:
-                number = ledger.add(record, ticket.delta, ticket.radius, ticket.limit)
+                number = ledger.add(record, ticket, beside)
             except sqlite3.OperationalError as error:
                 raise RuntimeError(
                     "an accountant ended, or could not be reached, while this release was to be "

@@ -45,6 +45,7 @@ from ..rows import (
     working_precision,
 )
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
+from .serving import plain_model
 
 
 class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
@@ -411,6 +412,35 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         scores = self.decision_function(X)
         codes = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[codes]
+
+    def to_sklearn(self, *, project: bool = True) -> Any:
+        """The released model as plain scikit-learn, for a place where this package is not.
+
+        Parameters
+        ----------
+        project : bool, default=True
+            Whether rows outside of the ball of radius ``norm_bound`` are projected onto it, as
+            here: the model is then a Pipeline of scikit-learn's own steps. False leaves the linear
+            model alone, which gives the same for rows in the ball (embeddings of unit norm), and
+            converts to ONNX.
+
+        Returns
+        -------
+        estimator
+            ``LogisticRegression`` where this head gives probabilities, else ``LinearSVC``, or a
+            Pipeline that ends in one. Labels, scores and probabilities are this head's for rows in
+            double precision. It carries no record: publish ``release_`` beside it.
+        """
+        check_is_fitted(self)
+        check_flag("project", project)
+        coef, intercept = self._linear_rule()
+        return plain_model(
+            coef,
+            intercept,
+            self.classes_,
+            norm_bound=self.release_.norm_bound if project else None,
+            probabilities=hasattr(self, "predict_proba"),
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -1,0 +1,73 @@
+"""A released head as a plain scikit-learn model, which needs this package no more."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer
+from sklearn.svm import LinearSVC
+
+Array = NDArray[np.float64]
+
+# Stands for minus infinity, in single precision too: no score comes near it.
+_NEVER = -1e30
+
+
+def plain_model(
+    coef: Array,
+    intercept: Array,
+    classes: NDArray[Any],
+    *,
+    norm_bound: float | None,
+    probabilities: bool,
+) -> Any:
+    """Linear scores as a scikit-learn estimator.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_scores, n_features)
+        Weights.
+    intercept : ndarray of shape (n_scores,)
+        Offsets; minus infinity for a class that is never predicted.
+    classes : ndarray of shape (n_classes,)
+        Labels.
+    norm_bound : float or None
+        Radius of the ball that rows are projected onto; None if they are in it already.
+    probabilities : bool
+        Whether scores are log-probabilities up to a constant.
+
+    Returns
+    -------
+    estimator
+        ``LogisticRegression`` or ``LinearSVC``, behind steps that project where asked to.
+    """
+    intercept = np.maximum(intercept, _NEVER)
+    if len(classes) == 2 and len(coef) == 2:
+        coef, intercept = (
+            coef[1:] - coef[:1],
+            np.clip(intercept[1:] - intercept[:1], _NEVER, -_NEVER),
+        )
+    model: Any = LogisticRegression() if probabilities else LinearSVC()
+    model.classes_, model.intercept_, model.n_iter_ = (
+        classes,
+        intercept,
+        np.zeros(1, dtype=np.int32),
+    )
+    if norm_bound is None:
+        model.coef_, model.n_features_in_ = coef, coef.shape[1]
+        return model
+    # Beside each row stands the larger of its norm and B, which no entry exceeds: divided by the
+    # largest entry, a row is its projection over B. The weight of the last column is zero.
+    model.coef_ = np.hstack([norm_bound * coef, np.zeros((len(coef), 1))])
+    model.n_features_in_ = model.coef_.shape[1]
+    size = make_pipeline(
+        FunctionTransformer(np.linalg.norm, kw_args={"axis": 1, "keepdims": True}, validate=True),
+        FunctionTransformer(np.clip, kw_args={"a_min": norm_bound, "a_max": None}),
+    )
+    rows = FunctionTransformer(validate=True)
+    public = np.zeros((1, coef.shape[1]))
+    beside = FeatureUnion([("rows", rows), ("size", size)]).fit(public)
+    scale = Normalizer("max").fit(beside.transform(public))
+    return Pipeline([("beside", beside), ("project", scale), ("head", model)])
