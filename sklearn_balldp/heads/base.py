@@ -4,6 +4,7 @@ import contextlib
 import json
 import warnings
 from abc import ABCMeta, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -23,6 +24,7 @@ from .._validation import (
     check_inside,
     check_option,
     check_positive,
+    check_whole,
     fit_all_or_nothing,
     validated,
 )
@@ -45,6 +47,7 @@ from ..rows import (
     working_precision,
 )
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
+from .plan import Plan
 from .serving import plain_model
 
 
@@ -165,23 +168,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         )
         mechanism = self._mechanism()
         counts = np.bincount(codes, minlength=len(classes))
-        problem = self._problem(
-            n_samples=len(X),
-            n_features=X.shape[1],
-            classes=classes,
-            class_counts=tuple(counts.tolist()) if labels == "public" else None,
-            alpha=self._alpha(mechanism),
-            norm_bound=norm_bound,
-            radius=euclidean_radius(
-                chosen.value, self.metric, norm_bound=norm_bound, n_features=X.shape[1]
-            ),
-            metric=self.metric,
-            labels=labels,
-        )
-        budget = Budget(float(self.epsilon), float(self.delta), self.calibration)
+        problem = self._declared(len(X), X.shape[1], classes, tuple(counts.tolist()), chosen)
         noise = self._noise()
-        promise = _checked(mechanism, mechanism.promise(problem, budget))
-        release = self._record(problem, budget, promise, noise, chosen, encoder)
+        promise, release = self._promised(problem, noise, chosen, encoder)
         # Counted before the rows are touched: everything in the record is public. Neither warnings
         # nor errors of arithmetic may depend on the rows.
         with charged(release), all_finite(), np.errstate(all="ignore"):
@@ -198,6 +187,104 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             **outcome.attributes,
             "release_": _completed(release, outcome, parameters_digest(published)),
         }
+
+    def _declared(
+        self,
+        n_samples: int,
+        n_features: int,
+        classes: NDArray[Any],
+        class_counts: tuple[int, ...] | None,
+        chosen: ChosenRadius,
+    ) -> Problem:
+        """The problem of this head's parameters; counts are left out where labels are protected."""
+        norm_bound = float(self.norm_bound)
+        return self._problem(
+            n_samples=n_samples,
+            n_features=n_features,
+            classes=classes,
+            class_counts=None if self.protect_labels else class_counts,
+            alpha=self._alpha(self._mechanism()),
+            norm_bound=norm_bound,
+            radius=euclidean_radius(
+                chosen.value, self.metric, norm_bound=norm_bound, n_features=n_features
+            ),
+            metric=self.metric,
+            labels="protected" if self.protect_labels else "public",
+        )
+
+    def _promised(
+        self, problem: Problem, noise: Noise, chosen: ChosenRadius, encoder: str | None = None
+    ) -> tuple[Promise, Release]:
+        """What the mechanism promises, and the record of it: all from public numbers."""
+        mechanism = self._mechanism()
+        budget = Budget(float(self.epsilon), float(self.delta), self.calibration)
+        promise = _checked(mechanism, mechanism.promise(problem, budget))
+        return promise, self._record(problem, budget, promise, noise, chosen, encoder)
+
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        class_counts: Sequence[int] | NDArray[np.integer] | None = None,
+    ) -> Plan:
+        """What a fit would release, and how much noise it would add, before any row is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the rows.
+        class_counts : array-like of int, shape (n_classes,), optional
+            Records of each class, in the order of ``classes``. Needed where labels are public;
+            where they are protected counts are not used.
+
+        Returns
+        -------
+        Plan
+            ``release`` (the record before the run), ``noise``, ``signal_to_noise``; printing it
+            shows all of them.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, counts do not add up, or the radius is chosen from rows:
+            give a number or a fitted policy in a ``FrozenEstimator``.
+        """
+        self._check_parameters()
+        for name, value in (("n_samples", n_samples), ("n_features", n_features)):
+            check_whole(name, value)
+        counts = None
+        if class_counts is not None:
+            counts = tuple(np.asarray(class_counts).tolist())
+            for count in counts:
+                check_whole("class_counts", count, 0)
+            if sum(counts) != n_samples:
+                raise ValueError(
+                    f"class_counts={counts!r} add up to {sum(counts)}, not to "
+                    f"n_samples={n_samples!r}."
+                )
+        if counts is None and not self.protect_labels:
+            raise ValueError(
+                "class_counts=None: with public labels the noise may follow the counts; pass the "
+                "records of each class."
+            )
+        classes = np.arange(len(counts or ())) if self.classes is None else np.unique(self.classes)
+        if len(classes) < 2 or (counts is not None and len(counts) != len(classes)):
+            raise ValueError(
+                f"class_counts={counts!r} must hold one count for each of at least 2 classes "
+                f"({len(classes)} declared)."
+            )
+        self._warn_of_large_delta(int(n_samples))
+        chosen = choose_radius(
+            self.radius,
+            _no_rows,
+            _no_rows,
+            metric=self.metric,
+            norm_bound=float(self.norm_bound),
+            labels="protected" if self.protect_labels else "public",
+        )
+        problem = self._declared(int(n_samples), int(n_features), classes, counts, chosen)
+        promise, release = self._promised(problem, self._noise(), chosen)
+        return Plan(release, counts, *promise.bound.signal_and_noise(release))
 
     def _warn_of_large_delta(self, n_samples: int) -> None:
         if self.delta >= 1.0 / n_samples:
@@ -488,6 +575,13 @@ def projected_scores(
     with SINGLE_BLAS_THREAD:
         map_row_ranges(score, *X.shape)
     return scores
+
+
+def _no_rows() -> Any:
+    raise ValueError(
+        "radius: this policy chooses from rows, and a plan has none; pass a number, or a policy "
+        "that was fitted on public rows in a FrozenEstimator."
+    )
 
 
 def _checked(mechanism: Mechanism, promise: Any) -> Promise:

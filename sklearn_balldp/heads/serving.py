@@ -45,10 +45,7 @@ def plain_model(
     """
     intercept = np.maximum(intercept, _NEVER)
     if len(classes) == 2 and len(coef) == 2:
-        coef, intercept = (
-            coef[1:] - coef[:1],
-            np.clip(intercept[1:] - intercept[:1], _NEVER, -_NEVER),
-        )
+        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     model: Any = LogisticRegression() if probabilities else LinearSVC()
     model.classes_, model.intercept_, model.n_iter_ = (
         classes,

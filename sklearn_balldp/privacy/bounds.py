@@ -138,6 +138,21 @@ class Bound(ABC):
         """
         return None
 
+    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Largest length of the values before noise, and expected length of the noise, by part.
+
+        Parameters
+        ----------
+        record : Release
+            The record that holds the bound.
+
+        Returns
+        -------
+        tuple of (tuple of float, tuple of float)
+            Both from public numbers; empty where the bound does not tell.
+        """
+        return (), ()
+
     def check(self, record: Any, radius: float, mu: float) -> None:  # noqa: B027
         """Raise a ValueError if a record contradicts this bound; by default nothing can.
 
@@ -321,6 +336,14 @@ class PrototypeBound(ParameterBound):
             )
         check_follows("bound.sigma", self.sigma, self.calibrated(radius, mu).sigma)
 
+    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        # Without counts any class may hold all records.
+        counts = self.class_counts or (self.n_samples,) * record.n_classes
+        sigma = np.broadcast_to(np.asarray(self.sigma), len(counts)).tolist()
+        ridge = self.alpha * self.n_samples
+        signal = [2.0 * n * self.norm_bound / (2.0 * n + ridge) if n else 0.0 for n in counts]
+        return tuple(signal), tuple(s * math.sqrt(record.n_features) for s in sigma)
+
     @property
     def theorem(self) -> str:
         if self.labels == "protected":
@@ -394,6 +417,10 @@ class MinimizerBound(ParameterBound):
 
     def check(self, record: Any, radius: float, mu: float) -> None:
         check_follows("bound.sigma", self.sigma, self.calibrated(radius, mu).sigma)
+
+    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        longest = math.sqrt(self.kind.n_stacked) * self.norm()
+        return (longest,), (self.sigma[0] * math.sqrt(self.n_values),)
 
     @property
     def theorem(self) -> str:
@@ -531,6 +558,16 @@ class TranscriptBound(Bound):
             off |= sigma > needed * (1.0 + 1e-9)
         for s in np.flatnonzero(off)[:1].tolist():
             check_follows(f"sigma[{s}]", float(sigma[s]), float(needed[s]))
+
+    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        # All steps together, at the start: T mean gradients, and T deviates.
+        n_steps = self.descent.n_steps
+        residual = self.kind.score_residual_limit(0.0) * math.sqrt(self.kind.n_scores)
+        if self.descent.clip is not None:
+            residual = min(residual, self.descent.clip)
+        sigma = self.step(np.zeros(self.shape))[1]
+        longest = n_steps * residual * self.domain(0.0).augmented
+        return (longest,), (sigma * math.sqrt(n_steps * self.step_values),)
 
     @property
     def theorem(self) -> str:

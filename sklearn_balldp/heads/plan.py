@@ -1,0 +1,52 @@
+"""A fit before it is made: its record, its noise, and what may be left to see above it."""
+
+from dataclasses import dataclass
+
+from ..privacy.release import Release
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fit would release, from public numbers alone.
+
+    Attributes
+    ----------
+    release : Release
+        The record, as it would be counted before the rows are touched.
+    class_counts : tuple of int or None
+        Records of each class, where they were given.
+    signal : tuple of float
+        Largest length that the parameters can have before noise: for prototypes one for each
+        class, for a minimiser one, for a descent that of all its mean gradients at the start.
+    noise : tuple of float
+        Expected length of the noise in them. Both are empty for mechanisms of one's own.
+    """
+
+    release: Release
+    class_counts: tuple[int, ...] | None
+    signal: tuple[float, ...]
+    noise: tuple[float, ...]
+
+    @property
+    def signal_to_noise(self) -> tuple[float, ...]:
+        """Largest signal over expected noise; below about one nothing is left of the signal."""
+        pairs = zip(self.signal, self.noise, strict=True)
+        return tuple(signal / noise if noise > 0.0 else 0.0 for signal, noise in pairs)
+
+    def __str__(self) -> str:
+        lines = str(self.release).splitlines()[1:]
+        shown = ["Plan", *(line for line in lines if not line.startswith("  parameters"))]
+        if len(self.noise) > 1:
+            shown.append("  class   records   noise    signal to noise (at most)")
+            counts = self.class_counts or ("?",) * len(self.noise)
+            rows = zip(counts, self.noise, self.signal_to_noise, strict=True)
+            for code, (count, noise, ratio) in enumerate(rows):
+                shown.append(f"  {code:>5}   {count:>7}   {noise:<8.3g} {ratio:.3g}")
+        elif self.noise:
+            shown.append(
+                f"  noise of length {self.noise[0]:.3g}; signal to noise at most "
+                f"{self.signal_to_noise[0]:.3g}"
+            )
+        return "\n".join(shown)
+
+    __repr__ = __str__
