@@ -67,6 +67,8 @@ class Bound(ABC):
     what: ClassVar[str] = "noise on the released values"
     #: What sensitivities and noise scales are listed by, where there are several.
     parts: ClassVar[str] = "parts"
+    #: Which of this package's mechanisms makes such releases.
+    mechanism: ClassVar[str] = ""
     labels: str
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -310,6 +312,8 @@ class PrototypeBound(ParameterBound):
         If the mode needs counts that are missing, or counts do not add up to ``n_samples``.
     """
 
+    mechanism = "output"
+
     n_samples: int
     n_values: int
     alpha: float
@@ -402,6 +406,7 @@ class MinimizerBound(ParameterBound):
     """
 
     what = "noise on the minimiser"
+    mechanism = "output"
 
     loss: str
     n_samples: int
@@ -516,6 +521,7 @@ class TranscriptBound(Bound):
     """
 
     what = "noise on the gradients of a descent"
+    mechanism = "gradient"
     parts = "steps"
 
     loss: str

@@ -61,6 +61,14 @@ _LABEL_ASSUMPTIONS = {
     "public": "labels and class counts are public",
     "protected": "label changes are hidden too",
 }
+#: Losses of this package's own heads; mechanisms of one's own need not name theirs.
+_LOSSES = {
+    "BallDPLogisticRegression": ("", "logistic", "softmax"),
+    "BallDPRidgePrototype": ("",),
+    "BallDPSquaredHingeSVC": ("", "squared_hinge"),
+}
+#: Names of this package's own mechanisms, each with bounds of its own.
+_MECHANISMS = ("output", "gradient")
 _DIGEST = re.compile("([0-9a-f]{64})?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 # Records of earlier versions hold other fields.
@@ -292,8 +300,8 @@ class Release:
         check_option("record: labels", self.labels, LABELS)
         if self.labels == "protected" and self.radius_source not in ("number", "reference"):
             raise ValueError(
-                f"record: radius_source={self.radius_source!r} reads labels, which this record "
-                "protects."
+                f"record: radius_source={self.radius_source!r} reads labels, which must not be "
+                "where they are protected."
             )
 
     def _check_bound(self) -> None:
@@ -302,18 +310,26 @@ class Release:
             if field.name in _SHARED:
                 stated = getattr(self.bound, field.name)
                 check_follows(f"bound.{field.name}", stated, getattr(self, field.name))
+        loss = getattr(self.bound, "loss", "")
+        if self.head in _LOSSES and loss not in _LOSSES[self.head]:
+            check_follows("bound.loss", loss, _LOSSES[self.head][-1])
+        if loss in ("logistic", "softmax") and (loss == "logistic") != (self.n_classes == 2):
+            check_follows("bound.loss", loss, "softmax" if self.n_classes > 2 else "logistic")
+        if self.mechanism in _MECHANISMS:
+            check_follows("mechanism", self.mechanism, self.bound.mechanism)
         calibrate = classic_mu if self.calibration == "classic" else mu_from_budget
         budget, mu = calibrate(self.epsilon, self.delta), self.mu
         if not (0.0 <= mu <= budget * (1.0 + 1e-9)):
             raise ValueError(
-                f"record: epsilon={self.epsilon!r} does not follow from the rest of it: its bound "
-                f"gives mu={mu!r}, and so epsilon={epsilon_from_mu(mu, self.delta)!r} at delta="
-                f"{self.delta!r}."
+                f"record: epsilon={self.epsilon!r} does not follow from the rest of it: it should "
+                f"be {epsilon_from_mu(mu, self.delta)!r}, as its bound gives mu={mu!r} (delta="
+                f"{self.delta!r})."
             )
         self.bound.check(self, self._euclidean(self.radius), budget)
         if self._told is not None:
             check_follows("stated_sensitivity", self.stated_sensitivity, ())
             check_follows("stated_sigma", self.stated_sigma, ())
+            check_follows("epsilon_full_radius_ex_post", self.epsilon_full_radius_ex_post, None)
         least = self.epsilon * (1.0 - 1e-6) if self.calibration == "analytic" else 0.0
         ex_post = self.epsilon_full_radius_ex_post
         if ex_post is not None and not ex_post >= least:
@@ -659,7 +675,9 @@ def _contradictions() -> Iterator[None]:
     """Fields that no arithmetic can make sense of are a contradiction too."""
     try:
         yield
-    except (ArithmeticError, AttributeError, KeyError, IndexError, TypeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, ValueError) and str(error).startswith("record"):
+            raise
         raise ValueError(
             f"record: its bound cannot be evaluated ({type(error).__name__}: {error})."
         ) from error

@@ -229,6 +229,8 @@ def _consistency_checks(record: Release, parts: Parts) -> list[Check]:
         faults.append(f"the record has {record.n_features} features")
     if len(head.classes_) != record.n_classes:
         faults.append(f"the record has {record.n_classes} classes")
+    if _augmented(record.bound) is False and np.any(getattr(head, "intercept_", 0.0)):
+        faults.append("the record is of a model without intercept")
     counts = getattr(head, "class_counts_", None)
     if record.labels == "protected" and counts is not None:
         faults.append("class counts are published, though labels are protected")
@@ -270,6 +272,12 @@ def _consistency_checks(record: Release, parts: Parts) -> list[Check]:
             )
         )
     return checks
+
+
+def _augmented(bound: Any) -> bool | None:
+    """Whether a bound counts an intercept; None if it does not tell."""
+    told = getattr(bound, "fit_intercept", getattr(bound, "constant", None))
+    return None if told is None else bool(told)
 
 
 def _public_checks(

@@ -1,0 +1,361 @@
+"""Records that contradict themselves: every field is changed in turn, and every one is refused."""
+
+import copy
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    OutputPerturbation,
+    RadiusPolicy,
+    compose_releases,
+)
+from sklearn_balldp.privacy import Release
+from sklearn_balldp.privacy.bounds import bound_from_dict
+from sklearn_balldp.privacy.digest import parameters_digest, record_digest
+from sklearn_balldp.privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
+
+N, D, K = 90, 4, 3
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D))
+    return X / np.linalg.norm(X, axis=1, keepdims=True), np.arange(N) % K
+
+
+PRIVATE = RadiusPolicy(0.5, source="private", epsilon=1.0)
+HEADS = {
+    "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
+    "protected": BallDPRidgePrototype(4.0, radius=0.5, protect_labels=True, classes=range(K)),
+    "private radius": BallDPRidgePrototype(4.0, radius=PRIVATE),
+    "minimiser": BallDPLogisticRegression(4.0, radius=0.5),
+    "paper": BallDPSquaredHingeSVC(
+        4.0, radius=0.5, mechanism=OutputPerturbation(sensitivity="paper")
+    ),
+    "descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=GradientPerturbation(n_steps=5)),
+    "two promises": BallDPSquaredHingeSVC(
+        4.0,
+        radius=0.5,
+        mechanism=GradientPerturbation(n_steps=5, outer_radius=1.0, outer_epsilon=6.0),
+    ),
+    "classic": BallDPRidgePrototype(0.5, radius=0.5, calibration="classic"),
+    "seeded": BallDPRidgePrototype(4.0, radius=0.5, random_state=0),
+}
+
+
+def record_of(name, **params):
+    head = copy.deepcopy(HEADS[name]).set_params(**params)
+    return head.fit(*data()).release_.to_dict()
+
+
+def sealed(record):
+    """The record with a checksum of what it says now: what a forger would hand over."""
+    record = json.loads(json.dumps(record))
+    record.pop("checksum", None)
+    return {**record, "checksum": record_digest(record)}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_honest_records_are_read(name):
+    record = record_of(name)
+    release = Release.from_dict(json.loads(json.dumps(record)))
+    assert release.to_dict() == record
+    assert sealed(record) == json.loads(json.dumps(record))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_numbers_as_other_tools_write_them(name):
+    """2.0 becomes 2, and 1e-06 becomes 0.000001: it is the same record."""
+    record = record_of(name)
+
+    def rewritten(value):
+        if isinstance(value, dict):
+            return {key: rewritten(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [rewritten(item) for item in value]
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    assert Release.from_dict(rewritten(record)).to_dict() == record
+
+
+HALF = lambda v: [x / 2 for x in v] if isinstance(v, list) else v / 2  # noqa: E731
+# Field by field: what a forger writes, for every head that has the field.
+EDITS = {
+    "head": ("BallDPLogisticRegression ", None),
+    "mechanism": ("exact", None),
+    "n_samples": (10 * N, None),
+    "n_features": (D + 1, None),
+    "n_classes": (K + 1, None),
+    "alpha": (7.0, None),
+    "norm_bound": (0.5, None),
+    "metric": ("chebyshev", None),
+    "radius": (0.1, None),
+    "radius_source": ("declared", None),
+    "radius_epsilon": (0.25, None),
+    "radius_draw": ("x", None),
+    "epsilon": (0.1, None),
+    "delta": (1e-9, None),
+    "calibration": ("exact", None),
+    "sampler": (None, lambda v: EXACT_SAMPLER if v == SEEDED_SAMPLER else SEEDED_SAMPLER),
+    "version": ("9.9.9", None),
+    "numpy_version": ("0.1", None),
+    "date": ("yesterday", None),
+    "coordinates": ("resnet", None),
+    "encoder": ("other", None),
+    "digest": ("0" * 63, None),
+    "epsilon_full_radius_ex_post": (0.01, None),
+    "mu": (None, HALF),
+    "rho": (None, HALF),
+    "sensitivity": (None, HALF),
+    "sigma": (None, HALF),
+    "tol": (1.0, None),
+    "labels": (None, lambda v: "public" if v == "protected" else "protected"),
+    "private": (None, lambda v: v is not True),
+    "theorem": ("it is private", None),
+    "epsilon_full_radius": (None, HALF),
+    "assumptions": (["none"], None),
+}
+# Nothing else in a record depends on these: only the checksum sees that they were edited.
+FREE = {"coordinates", "encoder", "head", "mechanism", "numpy_version", "radius_draw"}
+# What these say then is true as well: changes of a label move more than these radii do, and the
+# regulariser of a descent holds no data.
+STILL_TRUE = {
+    *[(field, "protected") for field in ("metric", "radius")],
+    *[("alpha", name) for name in ("descent", "two promises")],
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("field", EDITS)
+def test_every_field_in_turn(name, field):
+    record = record_of(name)
+    assert field in record
+    value, change = EDITS[field]
+    forged = {**record, field: value if change is None else change(record[field])}
+    assert forged[field] != record[field]
+    with pytest.raises(ValueError, match="record"):
+        Release.from_dict(forged)
+    # Sealed anew, what follows from the rest is still refused.
+    if field not in FREE and (field, name) not in STILL_TRUE:
+        with pytest.raises(ValueError, match=r"record: .*(should be|must|below|go together|known)"):
+            Release.from_dict(sealed(forged))
+
+
+@pytest.mark.parametrize(("name", "mechanism"), [("prototypes", "gradient"), ("descent", "output")])
+def test_mechanisms_have_bounds_of_their_own(name, mechanism):
+    with pytest.raises(ValueError, match="mechanism="):
+        Release.from_dict(sealed({**record_of(name), "mechanism": mechanism}))
+
+
+def test_every_field_is_edited():
+    assert set(EDITS) == set(record_of("descent")) - {"bound", "checksum"}
+
+
+BOUND_EDITS = [
+    ("prototypes", "sigma", lambda v: [2 * x for x in v], "epsilon|sigma"),
+    ("prototypes", "sigma", lambda v: [x / 2 for x in v], "epsilon"),
+    ("prototypes", "sigma", lambda v: v[:1], "sigma"),
+    ("prototypes", "sigma", lambda v: [10 * v[0], *v[1:]], "bound.sigma"),
+    ("prototypes", "sigma", lambda v: "exact", "sigma"),
+    ("prototypes", "class_counts", lambda v: [N - 2, 1, 1], "epsilon"),
+    ("prototypes", "class_counts", lambda v: [N], "bound"),
+    ("prototypes", "class_counts", lambda v: [30, 30, 31], "class_counts"),
+    ("prototypes", "n_samples", lambda v: 10 * v, "class_counts|n_samples"),
+    ("prototypes", "n_values", lambda v: 1, "n_values"),
+    ("prototypes", "alpha", lambda v: 9.0, "alpha"),
+    ("prototypes", "norm_bound", lambda v: 0.1, "norm_bound"),
+    ("prototypes", "mode", lambda v: "worst", "mode"),
+    ("prototypes", "mode", lambda v: "min", "bound"),
+    ("prototypes", "labels", lambda v: "protected", "class_counts"),
+    ("protected", "labels", lambda v: "public", "labels|epsilon|sigma"),
+    ("minimiser", "sigma", lambda v: [v[0] / 2], "epsilon"),
+    ("minimiser", "sigma", lambda v: [v[0] * 2], "sigma"),
+    ("minimiser", "tol", lambda v: 0.0, "sigma"),
+    ("minimiser", "tol", lambda v: -1.0, "sigma|tol|epsilon"),
+    ("minimiser", "loss", lambda v: "logistic", "bound.loss"),
+    ("minimiser", "loss", lambda v: "none", "loss"),
+    ("minimiser", "fit_intercept", lambda v: False, "sigma"),
+    ("minimiser", "fit_intercept", lambda v: 1, "fit_intercept"),
+    ("minimiser", "n_features", lambda v: 9, "n_features"),
+    ("minimiser", "n_classes", lambda v: 2, "n_classes"),
+    ("minimiser", "method", lambda v: "paper", "sigma|epsilon"),
+    ("paper", "method", lambda v: "tight", "sigma|epsilon"),
+    ("descent", "promises", lambda v: [[0.5, v[0][1] / 2]], "promises"),
+    ("descent", "promises", lambda v: [[0.1, v[0][1]]], "promises|epsilon"),
+    ("descent", "promises", lambda v: [], "bound"),
+    ("descent", "n_samples", lambda v: 10 * v, "n_samples"),
+    ("descent", "loss", lambda v: "squared_hinge", "bound.loss"),
+    ("two promises", "loss", lambda v: "softmax", "bound.loss"),
+    ("descent", "descent", lambda v: {**v, "n_steps": 4}, "sensitivity|sigma|promises"),
+    ("descent", "descent", lambda v: {**v, "clip": 0.4}, "sensitivity"),
+    ("descent", "descent", lambda v: {**v, "n_steps": "5"}, "n_steps"),
+    ("two promises", "promises", lambda v: v[:1], "sigma"),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "change", "match"), BOUND_EDITS)
+def test_fields_of_the_bound(name, field, change, match):
+    """What derives from the bound is derived anew by the forger, as far as it can be."""
+    record = record_of(name)
+    record["bound"][field] = change(record["bound"][field])
+    with pytest.raises(ValueError, match=match):
+        Release.from_dict(sealed(_derived_again(record)))
+    with pytest.raises(ValueError, match="record"):
+        Release.from_dict(sealed(record))
+
+
+def _derived_again(record):
+    """Derived numbers that agree with the bound as it is now."""
+    try:
+        bound = bound_from_dict(json.loads(json.dumps(record["bound"])))
+        mu = bound.mu(record["radius"])
+        return {**record, "mu": mu, "rho": mu**2 / 2, "labels": bound.labels}
+    except Exception:
+        return record
+
+
+def test_steps_of_a_descent():
+    """A step's noise follows from its sensitivity, and that is not below the least there is."""
+    record = record_of("descent")
+    for step in (0, 3):
+        for name in ("sigma", "sensitivity"):
+            values = list(record[name])
+            values[step] *= 0.7
+            with pytest.raises(ValueError, match="sensitivity|sigma"):
+                Release.from_dict(sealed({**record, name: values}))
+    # Less of both, in proportion: below what any iterate allows.
+    less = {name: [v / 100 for v in record[name]] for name in ("sigma", "sensitivity")}
+    with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
+        Release.from_dict(sealed({**record, **less}))
+    for name in ("sigma", "sensitivity"):
+        with pytest.raises(ValueError, match="length"):
+            Release.from_dict(sealed({**record, name: record[name][:-1]}))
+
+
+def test_the_forgeries_that_were_believed():
+    """A small epsilon beside the noise of a large one; private beside a seed; a forged total."""
+    record = record_of("prototypes")
+    with pytest.raises(ValueError, match=r"epsilon=0.1 does not follow .* should be 3.99"):
+        Release.from_dict(sealed({**record, "epsilon": 0.1}))
+    with pytest.raises(ValueError, match=r"epsilon=0.1"):
+        compose_releases([sealed({**record, "epsilon": 0.1})])
+    with pytest.raises(ValueError, match=r"private=True does not follow .* False"):
+        Release.from_dict(sealed({**record_of("seeded"), "private": True}))
+    overstated = sealed({**record, "epsilon": 400.0})
+    with pytest.raises(ValueError, match="sigma"):
+        Release.from_dict(overstated)
+
+
+def test_private_follows_from_sampler_and_source():
+    head = HEADS["prototypes"]
+    release = copy.deepcopy(head).fit(*data()).release_
+    assert release.private is True
+    assert dataclasses.replace(release, sampler=SEEDED_SAMPLER).private is False
+    assert dataclasses.replace(release, radius_source="declared").private == "conditional"
+    spent = {"radius_epsilon": 1.0, "radius_draw": "x"}
+    assert dataclasses.replace(release, radius_source="private", **spent).private is True
+    assert dataclasses.replace(release, radius_source="seeded", **spent).private is False
+    seeded = RadiusPolicy(0.5, source="private", epsilon=1.0, random_state=0)
+    release = BallDPRidgePrototype(4.0, radius=seeded).fit(*data()).release_
+    assert (release.sampler, release.radius_source) == (EXACT_SAMPLER, "seeded")
+    assert release.private is False
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        release.private = True
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.3.0", "1.0.0", "", None, 2, "0.2", "x.y.z"])
+def test_unknown_versions_are_named(version):
+    with pytest.raises(ValueError, match=r"version=.* is not known here: sklearn_balldp 0\.2"):
+        Release.from_dict(sealed({**record_of("prototypes"), "version": version}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n_samples", "90"),
+        ("n_samples", True),
+        ("n_samples", 90.5),
+        ("epsilon", "4"),
+        ("epsilon", math.nan),
+        ("epsilon", math.inf),
+        ("delta", 0.0),
+        ("delta", 1.0),
+        ("radius", -0.5),
+        ("radius", [0.5]),
+        ("metric", ["euclidean"]),
+        ("metric", "cosine"),
+        ("sampler", "OS entropy"),
+        ("calibration", None),
+        ("digest", 7),
+        ("coordinates", 3),
+        ("bound", []),
+        ("assumptions", "none"),
+        ("private", "yes"),
+        ("date", "2026-13"),
+    ],
+)
+def test_types_and_options(field, value):
+    with pytest.raises(ValueError, match="record"):
+        Release.from_dict(sealed({**record_of("prototypes"), field: value}))
+
+
+@pytest.mark.parametrize("record", [None, [], "{}", 3, {}, {"version": "0.2.0"}])
+def test_what_is_no_record(record):
+    with pytest.raises(ValueError, match="record"):
+        Release.from_dict(record)
+
+
+def test_a_contradiction_cannot_be_made_in_memory_either():
+    release = copy.deepcopy(HEADS["minimiser"]).fit(*data()).release_
+    for change in ({"epsilon": 0.5}, {"radius": 0.1}, {"n_samples": 9}, {"delta": 1e-12}):
+        with pytest.raises(ValueError, match="record"):
+            dataclasses.replace(release, **change)
+
+
+def test_digest_of_parameters():
+    """The layout that the documentation states, computed by hand."""
+    import hashlib
+
+    named = {
+        "weights": np.array([[1.0, -0.0]], dtype=np.float32),
+        "classes_": np.array(["a", "é"]),
+        "counts": np.array([3, 4], dtype=np.int32),
+        "flags": np.array([True, False]),
+    }
+    body = (
+        b'["classes_", "str", [2]]\n'
+        + '["a", "é"]'.encode()
+        + b'["counts", "i8", [2]]\n'
+        + np.array([3, 4], dtype="<i8").tobytes()
+        + b'["flags", "b1", [2]]\n\x01\x00'
+        + b'["weights", "f8", [1, 2]]\n'
+        + np.array([1.0, -0.0], dtype="<f8").tobytes()
+    )
+    assert parameters_digest(named) == hashlib.sha256(body).hexdigest()
+    assert parameters_digest({**named, "weights": named["weights"].T}) != parameters_digest(named)
+    order = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    assert parameters_digest({"w": order}) == parameters_digest({"w": order.copy("C")})
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_record_knows_its_parameters(name):
+    head = copy.deepcopy(HEADS[name]).fit(*data())
+    release = head.release_
+    assert release.matches(head)
+    assert release.digest == parameters_digest(head.released_parameters())
+    for attribute in head.released_parameters():
+        other = copy.deepcopy(head)
+        values = getattr(other, attribute)
+        setattr(other, attribute, values[::-1] + 0)
+        assert not release.matches(other) or (values == values[::-1]).all()
+    other = copy.deepcopy(HEADS[name]).fit(*data())
+    assert release.matches(other) == (name == "seeded")
+    assert not release.matches(object())
