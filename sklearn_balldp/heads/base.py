@@ -527,6 +527,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             self.classes_,
             norm_bound=self.release_.norm_bound if project else None,
             probabilities=hasattr(self, "predict_proba"),
+            names=getattr(self, "feature_names_in_", None),
         )
 
     def __sklearn_tags__(self) -> Tags:

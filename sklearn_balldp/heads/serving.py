@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -22,6 +23,7 @@ def plain_model(
     *,
     norm_bound: float | None,
     probabilities: bool,
+    names: NDArray[Any] | None = None,
 ) -> Any:
     """Linear scores as a scikit-learn estimator.
 
@@ -37,6 +39,8 @@ def plain_model(
         Radius of the ball that rows are projected onto; None if they are in it already.
     probabilities : bool
         Whether scores are log-probabilities up to a constant.
+    names : ndarray of str, optional
+        Names of the features, where the head knows them.
 
     Returns
     -------
@@ -53,6 +57,8 @@ def plain_model(
         np.zeros(1, dtype=np.int32),
     )
     if norm_bound is None:
+        if names is not None:
+            model.feature_names_in_ = names
         model.coef_, model.n_features_in_ = coef, coef.shape[1]
         return model
     # Beside each row stands the larger of its norm and B, which no entry exceeds: divided by the
@@ -64,7 +70,9 @@ def plain_model(
         FunctionTransformer(np.clip, kw_args={"a_min": norm_bound, "a_max": None}),
     )
     rows = FunctionTransformer(validate=True)
-    public = np.zeros((1, coef.shape[1]))
+    public: Any = np.zeros((1, coef.shape[1]))
+    if names is not None:
+        public = pd.DataFrame(public, columns=names)
     beside = FeatureUnion([("rows", rows), ("size", size)]).fit(public)
     scale = Normalizer("max").fit(beside.transform(public))
     return Pipeline([("beside", beside), ("project", scale), ("head", model)])

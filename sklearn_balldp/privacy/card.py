@@ -310,6 +310,7 @@ def _registry(release: Any) -> dict[str, Any]:
     """Fields of the public registry of deployments, in its order."""
     guarantee = release.guarantee()
     labels = "" if release.labels == "protected" else "labels and class counts; "
+    seeded = "NOT PRIVATE: the noise was drawn from a seed. " if release.private is False else ""
     unit = "one record" + (" and its label" if release.labels == "protected" else "")
     return {
         "url_slug": f"{_BLANK}: name-curator-year",
@@ -338,7 +339,7 @@ def _registry(release: Any) -> dict[str, Any]:
             },
             "privacy_loss": {
                 "privacy_unit": unit,
-                "privacy_unit_details": "two datasets are adjacent when they differ in one record: "
+                "privacy_unit_details": f"{seeded}two datasets are adjacent when they differ in one record: "
                 f"{_hidden(release)} (Ball-DP, Margaryan & Gupta). At any distance: epsilon="
                 f"{release.epsilon_full_radius:.6g}, same delta.",
                 "number_of_privacy_units": release.n_samples,

@@ -1,6 +1,7 @@
 """Models, records, private rows and transcripts from files, without running what they hold."""
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,11 @@ def load_model(path: str | Path, *, allow_joblib: bool = False) -> Any:
         raise ImportError(
             "skops files need skops; pip install 'sklearn_balldp[publish]'."
         ) from error
-    unknown = sorted(set(io.get_untrusted_types(file=path)) - set(TRUSTED))
+    try:
+        found = io.get_untrusted_types(file=path)
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise ValueError(f"model={str(path)!r} is no skops file: {error}.") from None
+    unknown = sorted(set(found) - set(TRUSTED))
     if unknown:
         raise ValueError(
             f"model={str(path)!r} holds types that are not trusted: {', '.join(unknown)}. Nothing "
@@ -110,7 +115,7 @@ def _arrays(path: str | Path, name: str) -> Any:
     try:
         # Objects would run code of the file's.
         file = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"{name}={str(path)!r} is no npz file: {error}.") from None
     if not hasattr(file, "files"):
         raise ValueError(f"{name}={str(path)!r} is no npz file; write it by numpy.savez.")

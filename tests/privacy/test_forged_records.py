@@ -229,7 +229,7 @@ def test_steps_of_a_descent():
         for name in ("sigma", "sensitivity"):
             values = list(record[name])
             values[step] *= 0.7
-            with pytest.raises(ValueError, match="sensitivity|sigma"):
+            with pytest.raises(ValueError, match=r"sensitivity|sigma"):
                 Release.from_dict(sealed({**record, name: values}))
     # Less of both, in proportion: below what any iterate allows.
     less = {name: [v / 100 for v in record[name]] for name in ("sigma", "sensitivity")}

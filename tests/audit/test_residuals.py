@@ -1,0 +1,415 @@
+"""Do weights carry the stated noise: what must be convicted, what cannot be, and false alarms."""
+
+import copy
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, norm
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+)
+from sklearn_balldp.audit import residuals
+from sklearn_balldp.audit.residuals import (
+    CANNOT,
+    FAIL,
+    FALSE_ALARM,
+    PASS,
+    Residuals,
+    conditioned,
+    residual_checks,
+    size_check,
+    transcript_fault,
+    weight_checks,
+)
+from sklearn_balldp.heads import Mechanism, Outcome, Promise
+from sklearn_balldp.privacy import Noise
+from sklearn_balldp.privacy.bounds import MinimizerBound
+from sklearn_balldp.privacy.gaussian import delta_from_mu
+
+N, D, K = 600, 40, 4
+
+
+def data(seed=0, n_classes=K, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    y = np.arange(N) % n_classes
+    X = rng.standard_normal((N, D)) + 3 * np.eye(D)[y]
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype), y
+
+
+KEPT = GradientPerturbation(n_steps=8, keep_transcript=True)
+HEADS = {
+    "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
+    "one scale": BallDPRidgePrototype(4.0, radius=0.5, counts="worst"),
+    "protected": BallDPRidgePrototype(4.0, protect_labels=True, classes=range(K)),
+    "softmax": BallDPLogisticRegression(4.0, radius=0.5),
+    "hinge": BallDPSquaredHingeSVC(4.0, radius=0.5, fit_intercept=True),
+    "descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=KEPT),
+    "hinge descent": BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=KEPT),
+}
+
+
+def fitted(name, **params):
+    return copy.deepcopy(HEADS[name]).set_params(**params).fit(*data())
+
+
+def verdicts(head, X=None, y=None, **options):
+    X, y = data() if X is None else (X, y)
+    return {c.name: c.verdict for c in weight_checks(head, head._known(X, y), **options)}
+
+
+def convicted(head, *rows, **options):
+    return FAIL in verdicts(head, *rows, **options).values()
+
+
+def scaled_noise(monkeypatch, factor):
+    real = Noise.__call__
+
+    def call(self, values, sigma):
+        return real(self, values, factor * np.asarray(sigma, dtype=float))
+
+    monkeypatch.setattr(Noise, "__call__", call)
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_honest_releases_pass(name, dtype):
+    X, y = data(dtype=dtype)
+    head = copy.deepcopy(HEADS[name]).fit(X, y)
+    found = verdicts(head, X, y)
+    assert set(found.values()) == {PASS}
+    assert set(found) == {
+        "scale of the noise",
+        "law of the noise",
+        "mean of the noise",
+        "reuse of noise",
+    }
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
+def test_noise_of_another_scale_is_convicted_from_one_release(monkeypatch, name, factor):
+    scaled_noise(monkeypatch, factor)
+    head = fitted(name)
+    monkeypatch.undo()
+    assert convicted(head)
+
+
+@pytest.mark.parametrize("name", ["prototypes", "softmax", "hinge"])
+def test_other_weights_are_convicted(name):
+    # Little noise: what is hidden cannot be told apart from what it hides.
+    head = fitted(name, alpha=0.1, epsilon=4.0 if name == "prototypes" else 1000.0)
+    weights = "prototypes_" if name == "prototypes" else "coef_"
+    values = getattr(head, weights)
+    forgeries = {
+        "garbage": np.full_like(values, 123.0),
+        "reversed columns": values[:, ::-1],
+        "reversed classes": values[::-1],
+        "no weights": np.zeros_like(values),
+        "scaled": 0.9 * values if name == "prototypes" else 0.5 * values,
+    }
+    for what, forged in forgeries.items():
+        other = copy.deepcopy(head)
+        setattr(other, weights, forged.copy())
+        assert convicted(other), what
+    # Another dataset, and labels of others.
+    assert convicted(head, *data(seed=1))
+
+
+def _jittered(values):
+    return values + 1e-6 * np.random.default_rng(0).standard_normal(values.shape)
+
+
+@pytest.mark.parametrize("name", ["descent", "hinge descent"])
+def test_forged_transcripts_are_convicted(name):
+    head = fitted(name)
+    transcript = head.transcript_
+    X, y = data()
+    assert convicted(head, *data(seed=1))
+    for field in ("gradients", "iterates", "sigma"):
+        for change in (
+            lambda v: v * (1 + 1e-9),
+            lambda v: v[::-1].copy(),
+            _jittered,
+        ):
+            forged = dataclasses.replace(transcript, **{field: change(getattr(transcript, field))})
+            assert convicted(head, X, y, transcript=forged), field
+    for forged in (
+        dataclasses.replace(transcript, gradients=transcript.gradients[:-1]),
+        dataclasses.replace(transcript, gradients=np.full_like(transcript.gradients, np.nan)),
+        fitted(name).transcript_,
+    ):
+        assert transcript_fault(head, forged) is not None
+    other = copy.deepcopy(head)
+    other.coef_ = other.coef_ * (1 + 1e-9)
+    assert "coef_" in transcript_fault(other, transcript)
+
+
+def test_a_descent_without_transcript_cannot_be_checked():
+    head = BallDPLogisticRegression(4.0, radius=0.5, mechanism="gradient").fit(*data())
+    (check,) = weight_checks(head, head._known(*data()))
+    assert check.verdict == CANNOT
+    assert "transcript" in check.found
+
+
+def test_noise_used_twice_is_convicted(monkeypatch):
+    """In two classes, with its sign turned, or that of an earlier release."""
+    earlier = fitted("prototypes")
+    for sign in (1.0, -1.0):
+
+        def call(self, values, sigma, sign=sign):
+            z = np.random.default_rng().standard_normal(values.shape)
+            z[1] = sign * z[0]
+            return values + sigma * z
+
+        monkeypatch.setattr(Noise, "__call__", call)
+        head = fitted("prototypes")
+        monkeypatch.undo()
+        assert verdicts(head)["reuse of noise"] == FAIL
+    head = fitted("prototypes")
+    exact = earlier._released_by().noiseless(
+        earlier._known(*data()), Promise(earlier.release_.bound)
+    )
+    head.prototypes_ = exact[0] - (earlier.prototypes_ - exact[0])
+    assert verdicts(head)["reuse of noise"] == PASS
+    found = verdicts(head, earlier=[earlier])
+    assert found.pop("reuse of noise") == FAIL
+    assert set(found.values()) == {PASS}
+
+
+def test_steps_that_repeat_their_noise(monkeypatch):
+    drawn = {}
+
+    def call(self, values, sigma):
+        z = drawn.setdefault(
+            np.shape(values), np.random.default_rng().standard_normal(values.shape)
+        )
+        return values + sigma * z
+
+    monkeypatch.setattr(Noise, "__call__", call)
+    head = fitted("descent")
+    monkeypatch.undo()
+    assert verdicts(head)["reuse of noise"] == FAIL
+
+
+def test_another_law_of_the_same_variance(monkeypatch):
+    def call(self, values, sigma):
+        z = np.random.default_rng().uniform(-math.sqrt(3), math.sqrt(3), np.shape(values))
+        return values + sigma * z
+
+    monkeypatch.setattr(Noise, "__call__", call)
+    head = BallDPRidgePrototype(4.0, radius=0.5).fit(*_wide())
+    monkeypatch.undo()
+    found = verdicts(head, *_wide())
+    assert found["law of the noise"] == FAIL
+
+
+def _wide():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((60, 4000)) / 70.0, np.arange(60) % 3
+
+
+def test_a_shift_along_the_solution_is_convicted():
+    """Shrunken weights: noise of the right scale around the wrong place."""
+    head = fitted("softmax", epsilon=200.0)
+    problem = head._known(*data())
+    values, sigma = head._released_by().noiseless(problem, Promise(head.release_.bound))
+    direction = values / np.linalg.norm(values)
+    shifted = copy.deepcopy(head)
+    moved = np.hstack([head.coef_, head.intercept_[:, None]]) + 12.0 * sigma * direction
+    shifted.coef_, shifted.intercept_ = moved[:, :-1], moved[:, -1]
+    assert verdicts(head)["mean of the noise"] == PASS
+    assert verdicts(shifted)["mean of the noise"] == FAIL
+
+
+def test_absent_classes_are_published_without_noise():
+    X, y = data()
+    head = BallDPRidgePrototype(4.0, radius=0.5, classes=range(K + 1)).fit(X, y)
+    assert not convicted(head, X, y)
+    head.prototypes_[K, 0] = 1e-9
+    (check,) = weight_checks(head, head._known(X, y))
+    assert (check.name, check.verdict) == ("values without noise", FAIL)
+
+
+# What no test can find: these pass, and the documentation says so -------------------------------
+
+
+def test_clever_lies_pass(monkeypatch):
+    X, y = data()
+    real = Noise.__call__
+
+    def known_seed(self, values, sigma):
+        return values + sigma * np.random.default_rng(7).standard_normal(values.shape)
+
+    def nine_directions(self, values, sigma):
+        released = real(self, values, sigma)
+        released[:3, :3] = values[:3, :3]
+        return released
+
+    def few_changed(X, y):
+        other = X.copy()
+        other[:10] = np.roll(X[:10], 1, axis=1)
+        return other, y
+
+    for forgery in (known_seed, nine_directions):
+        monkeypatch.setattr(Noise, "__call__", forgery)
+        head = fitted("prototypes", epsilon=1.0)
+        monkeypatch.undo()
+        if forgery is nine_directions:
+            # 9 of 160 values: the lengths are those of noise, though three rows lack part of it.
+            assert verdicts(head)["scale of the noise"] == PASS
+        else:
+            assert not convicted(head)
+    head = fitted("prototypes", epsilon=1.0)
+    assert not convicted(head, *few_changed(X, y))
+    # Draws selected until the publisher likes them.
+    draws = [fitted("prototypes") for _ in range(5)]
+    liked = min(draws, key=lambda head: float(np.abs(head.prototypes_).max()))
+    assert not convicted(liked)
+
+
+# The tests of the tests ------------------------------------------------------------------------
+
+
+def p_values(blocks, monkeypatch, **options):
+    found = []
+    monkeypatch.setattr(residuals, "_verdict", lambda p: found.append(p) or PASS)
+    residual_checks(Residuals(blocks, **options))
+    return found
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (1, 10, 64), (1, 1, 400), (6, 3, 20)])
+def test_p_values_of_honest_noise_are_no_smaller_than_uniform(monkeypatch, shape):
+    rng = np.random.default_rng(0)
+    n_runs = 1500
+    direction = {"a direction": rng.standard_normal(shape)}
+    runs = [
+        p_values(rng.standard_normal(shape), monkeypatch, directions=direction)
+        for _ in range(n_runs)
+    ]
+    for ps in np.array(runs).T:
+        for level in (0.01, 0.05, 0.2):
+            # Three binomial standard deviations over the level.
+            allowed = level + 3.5 * math.sqrt(level * (1 - level) / n_runs)
+            assert np.mean(ps <= level) <= allowed
+
+
+def test_levels_add_up_to_the_false_alarm():
+    """Scale, law, mean, reuse and size: five tests of a fifth each."""
+    assert pytest.approx(FALSE_ALARM) == 5 * residuals._LEVEL
+    assert residuals._verdict(residuals._LEVEL * 0.99) == FAIL
+    assert residuals._verdict(residuals._LEVEL * 1.01) == PASS
+
+
+def test_power_of_the_scale_is_that_of_chi_square():
+    """Noise halved in 128 values is missed with probability below 3e-7, as theory says."""
+    k, level = 128, residuals._LEVEL / 2
+    low = chi2.ppf(level / 2, k)
+    assert chi2.sf(4 * low, k) < 3e-7
+    z = 0.5 * np.random.default_rng(0).standard_normal((1, 1, k))
+    assert residual_checks(Residuals(z))[0].verdict == FAIL
+
+
+def test_the_tolerance_widens_every_test():
+    """A shift that the solver's tolerance allows convicts nobody, however large."""
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((1, 4, 50))
+    direction = np.ones_like(z)
+    moved = z + 9.0 * direction / np.linalg.norm(direction)
+    strict = residual_checks(Residuals(moved, {"ones": direction}))
+    assert FAIL in [check.verdict for check in strict]
+    lenient = residual_checks(Residuals(moved, {"ones": direction}, shift=9.0))
+    assert {check.verdict for check in lenient} == {PASS}
+
+
+@pytest.mark.parametrize("name", ["prototypes", "one scale", "softmax", "hinge"])
+def test_sizes_that_noise_allows(name, monkeypatch):
+    head = fitted(name)
+    assert size_check(head).verdict == PASS
+    other = copy.deepcopy(head)
+    weights = "prototypes_" if hasattr(head, "prototypes_") else "coef_"
+    setattr(other, weights, np.full_like(getattr(head, weights), 123.0))
+    assert size_check(other).verdict == FAIL
+    # Much noise: a noiseless model is too short for it, which takes no records to see.
+    monkeypatch.setattr(Noise, "__call__", lambda self, values, sigma: np.array(values))
+    noisy = {"epsilon": 0.01, "radius": 1.5}
+    assert size_check(fitted(name, **noisy)).verdict == FAIL
+    monkeypatch.undo()
+    assert size_check(fitted(name, **noisy)).verdict == PASS
+
+
+def test_size_of_a_descent_is_open():
+    assert size_check(fitted("descent")).verdict == CANNOT
+
+
+def test_drawing_again_costs_delta():
+    """The formula, against the worst case that it is for: failures hide one of two worlds."""
+    epsilon, delta = conditioned(8.0, 1e-6, 1e-6)
+    assert delta == pytest.approx(3e-3, rel=0.02)
+    assert epsilon == pytest.approx(8.0, abs=2e-6)
+    mu, level = 2.0, 0.05
+    for eps in (0.5, 2.0, 4.0):
+        # Draws of N(0, 1) above a quantile are drawn again; the neighbour's are all kept.
+        cut = norm.isf(level)
+        eps_after, delta_after = conditioned(eps, delta_from_mu(mu, eps), level)
+        grid = np.linspace(-8, 12, 200_001)
+        width = grid[1] - grid[0]
+        kept = np.where(grid < cut, norm.pdf(grid) / (1 - level), 0.0)
+        other = norm.pdf(grid, mu)
+        spent = np.sum(np.maximum(other - math.exp(eps_after) * kept, 0.0)) * width
+        assert spent <= delta_after + 1e-6
+
+
+class Shifted(Mechanism):
+    """Publishes its noisy values after a step that is not the identity."""
+
+    name = "shifted"
+    needs_alpha = True
+
+    def __init__(self, *, factor=1.0):
+        self.factor = factor
+
+    def promise(self, problem, budget):
+        bound = MinimizerBound(
+            problem.loss,
+            problem.n_samples,
+            problem.n_features,
+            problem.n_classes,
+            problem.alpha,
+            problem.norm_bound,
+            problem.fit_intercept,
+            "tight",
+            problem.labels,
+            0.0,
+        )
+        return Promise(bound.calibrated(problem.radius, budget.mu))
+
+    def run(self, problem, promise, noise):
+        sums = np.array([problem.X[problem.codes == c].mean(axis=0) for c in range(K)])
+        return Outcome(self.factor * noise(sums, promise.bound.sigma[0]))
+
+
+def test_mechanisms_of_ones_own():
+    """Their noise can be read off parameters that are the noisy values as they are."""
+    X, y = data()
+    params = {"alpha": 0.01, "radius": 0.5, "fit_intercept": False, "norm_bound": 2.0}
+    plain = BallDPSquaredHingeSVC(4.0, mechanism=Shifted(), **params).fit(X, y)
+    assert set(verdicts(plain).values()) == {PASS}
+    plain.coef_ = plain.coef_[:, ::-1].copy() * 3
+    assert convicted(plain)
+    scaled = BallDPSquaredHingeSVC(4.0, mechanism=Shifted(factor=2.0), **params).fit(X, y)
+    assert set(verdicts(scaled).values()) == {CANNOT}
+
+
+def test_a_check_draws_nothing_from_the_heads_generator():
+    X, y = data()
+    generator = np.random.default_rng(0)
+    head = BallDPRidgePrototype(4.0, radius=0.5, random_state=generator).fit(X, y)
+    before = copy.deepcopy(generator.bit_generator.state)
+    assert not convicted(head, X, y)
+    assert generator.bit_generator.state == before

@@ -1,0 +1,111 @@
+"""What a fit would release, before it is made."""
+
+import numpy as np
+import pytest
+from sklearn.frozen import FrozenEstimator
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    PrivacyAccountant,
+    RadiusPolicy,
+)
+from sklearn_balldp.privacy import Noise
+
+N, D, COUNTS = 300, 6, (150, 100, 50)
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D))
+    return X / np.linalg.norm(X, axis=1, keepdims=True), np.repeat([0, 1, 2], COUNTS)
+
+
+HEADS = [
+    BallDPRidgePrototype(2.0, radius=0.5),
+    BallDPRidgePrototype(2.0, radius=0.5, counts="min"),
+    BallDPRidgePrototype(2.0, protect_labels=True, classes=[0, 1, 2]),
+    BallDPLogisticRegression(2.0, radius=0.3, metric="manhattan"),
+    BallDPSquaredHingeSVC(2.0, radius=0.3, mechanism=GradientPerturbation(n_steps=4)),
+]
+
+
+@pytest.mark.parametrize("head", HEADS, ids=repr)
+def test_the_plan_is_what_a_fit_releases(head):
+    with PrivacyAccountant() as accountant:
+        plan = head.plan(N, D, COUNTS)
+    assert not accountant.records
+    assert not [name for name in vars(head) if name.endswith("_")]
+    assert plan.release.promised == head.fit(*data()).release_.promised
+    assert f"epsilon={plan.release.epsilon:g}" in str(plan)
+
+
+@pytest.mark.parametrize("head", HEADS[:4], ids=repr)
+def test_expected_noise_is_that_of_fits(head, monkeypatch):
+    plan = head.plan(N, D, COUNTS)
+    added = []
+    real = Noise.__call__
+
+    def call(self, values, sigma):
+        released = real(self, values, sigma)
+        added.append(released - values)
+        return released
+
+    monkeypatch.setattr(Noise, "__call__", call)
+    for _ in range(200):
+        head.fit(*data())
+    squares = np.array([np.sum(noise**2, axis=1) for noise in added]).mean(axis=0)
+    found = squares if len(plan.noise) == len(squares) else [squares.sum()]
+    np.testing.assert_allclose(np.sqrt(found), plan.noise, rtol=0.15)
+
+
+@pytest.mark.parametrize("head", HEADS, ids=repr)
+def test_no_signal_is_longer(head, noise_free):
+    """Rows at the edge of the ball, all alike in a class: the longest that there is."""
+    plan = head.plan(N, D, COUNTS)
+    y = data()[1]
+    X = np.eye(D)[y]
+    head.fit(X, y)
+    if len(plan.signal) > 1:
+        assert (np.linalg.norm(head.prototypes_, axis=1) <= np.array(plan.signal) + 1e-12).all()
+    elif hasattr(head, "coef_") and head.release_.mechanism == "output":
+        whole = np.hstack([head.coef_, head.intercept_[:, None]])
+        assert np.linalg.norm(whole) <= plan.signal[0] + 1e-12
+    assert all(ratio > 0 for ratio in plan.signal_to_noise)
+
+
+def test_rare_classes_have_less_left():
+    ratios = HEADS[0].plan(N, D, COUNTS).signal_to_noise
+    assert ratios[0] > ratios[1] > ratios[2]
+    text = str(HEADS[0].plan(N, D, (290, 10, 0)))
+    assert text.splitlines()[-1].split() == ["2", "0", "0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ((N, D), "class_counts=None"),
+        ((N, D, (1, 2)), "add up to 3, not to n_samples=300"),
+        ((N, D, (N,)), "at least 2 classes"),
+        ((N, D, (N + 1, -1)), "class_counts must be an integer of at least 0"),
+        ((0, D, (0, 0)), "n_samples must be an integer of at least 1"),
+        ((N, 2.5, COUNTS), "n_features must be an integer"),
+    ],
+)
+def test_numbers_that_are_no_plan(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        HEADS[0].plan(*arguments)
+
+
+def test_radii_that_are_chosen():
+    with pytest.raises(ValueError, match="this policy chooses from rows, and a plan has none"):
+        BallDPRidgePrototype(radius=RadiusPolicy()).plan(N, D, COUNTS)
+    policy = RadiusPolicy().fit(X_public=data()[0], y_public=data()[1])
+    plan = BallDPRidgePrototype(radius=FrozenEstimator(policy)).plan(N, D, COUNTS)
+    assert plan.release.radius == policy.radius_
+    with pytest.warns(UserWarning, match="1/n_samples"):
+        BallDPRidgePrototype(delta=0.1).plan(N, D, COUNTS)
+    with pytest.raises(ValueError, match="epsilon must be"):
+        BallDPRidgePrototype(epsilon=-1.0).plan(N, D, COUNTS)

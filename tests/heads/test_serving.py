@@ -1,0 +1,136 @@
+"""Heads as plain scikit-learn, in processes without this package, and as ONNX."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+import skl2onnx
+import skops.io
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+)
+
+D = 5
+
+
+def data(n_classes, n=120, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, D))
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype), np.arange(n) % n_classes
+
+
+HEADS = [
+    BallDPRidgePrototype(8.0),
+    BallDPRidgePrototype(8.0, decision="gaussian"),
+    BallDPRidgePrototype(8.0, decision="gaussian", norm_bound=0.3),
+    BallDPRidgePrototype(8.0, protect_labels=True, classes=range(4)),
+    BallDPLogisticRegression(8.0),
+    BallDPLogisticRegression(8.0, mechanism="gradient", norm_bound=2.0),
+    BallDPSquaredHingeSVC(8.0, fit_intercept=True),
+]
+
+
+def wild(n_rows=80):
+    """Rows in the ball, on it, far outside, and at its centre."""
+    X = data(2, n_rows)[0]
+    return np.concatenate(
+        [X, 1e-3 * X, 7.0 * X, 1e30 * X, np.zeros((1, D)), np.eye(D), 1e9 * np.eye(D)]
+    )
+
+
+@pytest.mark.parametrize("head", HEADS, ids=repr)
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("declared", [0, 1])
+def test_plain_models_predict_alike(head, n_classes, declared):
+    params = head.get_params()
+    classes = range(n_classes + declared) if declared or params["protect_labels"] else None
+    head = type(head)(**{**params, "classes": classes}).fit(*data(n_classes))
+    plain, X = head.to_sklearn(), wild()
+    np.testing.assert_array_equal(plain.predict(X), head.predict(X))
+    np.testing.assert_array_equal(plain.classes_, head.classes_)
+    scores = np.maximum(head.decision_function(X), -1e30)
+    np.testing.assert_allclose(plain.decision_function(X), scores, rtol=1e-12, atol=1e-11)
+    assert hasattr(plain, "predict_proba") == hasattr(head, "predict_proba")
+    if hasattr(head, "predict_proba"):
+        np.testing.assert_allclose(plain.predict_proba(X), head.predict_proba(X), atol=1e-12)
+    # Without the projection: rows in the ball, and the coefficients themselves.
+    bare = head.to_sklearn(project=False)
+    assert isinstance(bare, LogisticRegression if hasattr(head, "predict_proba") else LinearSVC)
+    inside = X[np.linalg.norm(X, axis=1) <= head.norm_bound]
+    np.testing.assert_array_equal(bare.predict(inside), head.predict(inside))
+
+
+def test_labels_frames_and_single_precision():
+    X, codes = data(3)
+    y = np.array(["no", "perhaps", "yes"])[codes]
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(D)])
+    head = BallDPLogisticRegression(50.0, norm_bound=0.5).fit(frame, y)
+    plain = head.to_sklearn()
+    np.testing.assert_array_equal(plain.predict(frame), head.predict(frame))
+    single = X.astype(np.float32)
+    bare = BallDPLogisticRegression(50.0).fit(X, y)
+    close = np.abs(bare.to_sklearn().predict_proba(single) - bare.predict_proba(single))
+    assert close.max() < 1e-6
+
+
+def test_unfitted_and_wrong_options():
+    with pytest.raises(NotFittedError):
+        BallDPRidgePrototype().to_sklearn()
+    head = BallDPRidgePrototype().fit(*data(2))
+    with pytest.raises(ValueError, match="project must be True or False"):
+        head.to_sklearn(project="no")
+
+
+def test_a_process_without_this_package(tmp_path):
+    head = BallDPLogisticRegression(8.0, norm_bound=0.5).fit(*data(3))
+    X = wild(10)
+    np.save(tmp_path / "rows.npy", X)
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps(head.to_sklearn()))
+    skops.io.dump(head.to_sklearn(), tmp_path / "model.skops")
+    code = """if True:
+        import pickle, sys
+        sys.modules["sklearn_balldp"] = None
+        import numpy as np, skops.io
+        folder = sys.argv[1]
+        X = np.load(folder + "/rows.npy")
+        first = pickle.load(open(folder + "/model.pkl", "rb"))
+        file = folder + "/model.skops"
+        known = skops.io.get_untrusted_types(file=file)
+        assert all(name.startswith("numpy.") for name in known), known
+        second = skops.io.load(file, trusted=known)
+        assert (first.predict(X) == second.predict(X)).all()
+        np.save(folder + "/shares.npy", first.predict_proba(X))
+    """
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    np.testing.assert_allclose(np.load(tmp_path / "shares.npy"), head.predict_proba(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("head", HEADS, ids=repr)
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_onnx(head, n_classes):
+    params = head.get_params()
+    classes = range(n_classes) if params["protect_labels"] else None
+    head = type(head)(**{**params, "classes": classes, "norm_bound": 1.0}).fit(*data(n_classes))
+    X = data(n_classes, dtype=np.float32)[0]
+    plain = head.to_sklearn(project=False)
+    model = skl2onnx.to_onnx(
+        plain, X[:1], options={"zipmap": False} if hasattr(plain, "predict_proba") else None
+    )
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    labels, scores = session.run(None, {"X": X})
+    agree = labels == head.predict(X)
+    assert agree.mean() > 0.98  # single precision may turn a tie
+    if hasattr(head, "predict_proba"):
+        np.testing.assert_allclose(scores, head.predict_proba(X), atol=1e-5)

@@ -1,0 +1,374 @@
+"""A stranger's checks: every forgery is caught, by the line that should catch it."""
+
+import copy
+import json
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pytest
+import skops.io
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    RadiusPolicy,
+    verify,
+)
+from sklearn_balldp.__main__ import main
+from sklearn_balldp.privacy import Noise
+from sklearn_balldp.privacy.digest import parameters_digest, record_digest
+from sklearn_balldp.publish.files import (
+    TRUSTED,
+    load_model,
+    load_record,
+    load_rows,
+    load_transcript,
+)
+from sklearn_balldp.rows import EncodedRows
+
+N, D, K = 400, 30, 3
+
+
+def data(seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(N) % K
+    X = rng.standard_normal((N, D)) + 4 * np.eye(D)[y]
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+KEPT = GradientPerturbation(n_steps=6, keep_transcript=True)
+HEADS = {
+    "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
+    "minimiser": BallDPSquaredHingeSVC(4.0, radius=0.5, alpha=0.1, fit_intercept=True),
+    "descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=KEPT),
+}
+
+
+def fitted(name, **params):
+    return copy.deepcopy(HEADS[name]).set_params(**params).fit(*data())
+
+
+def failed(verdict):
+    return [check.name for check in verdict.checks if check.verdict == "FAIL"]
+
+
+def lines(verdict):
+    return {check.name: check.verdict for check in verdict.checks}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_honest_models_pass(name):
+    head = fitted(name)
+    for private in (None, data()):
+        verdict = verify(head, head.release_.to_dict(), private=private)
+        assert not verdict.failed
+        assert "No check can certify" in str(verdict)
+    assert verify(head).release == head.release_
+    assert lines(verify(head))["noise in the weights"] == "CANNOT CHECK"
+
+
+def weights_of(head):
+    return head.prototypes_ if hasattr(head, "prototypes_") else head.coef_
+
+
+def resealed(record):
+    record.pop("checksum", None)
+    record["checksum"] = record_digest(record)
+    return record
+
+
+# The table of forgeries: what was done, and the line that says so.
+def garbage(head):
+    weights_of(head)[:] = 123.0
+
+
+def other_counts(head):
+    head.class_counts_ = head.class_counts_[::-1] + np.array([2, 0, -2])
+
+
+def other_labels(head):
+    head.classes_ = head.classes_[::-1].copy()
+
+
+def forged_in_memory(head):
+    """A cached number of the record itself, as an edited file would hold it."""
+    vars(head.release_)["mu"] = 0.01
+
+
+def smaller_epsilon(head):
+    object.__setattr__(head.release_, "epsilon", 0.1)
+
+
+def smaller_delta(head):
+    object.__setattr__(head.release_, "delta", 1e-30)
+
+
+def said_private(head):
+    seeded = copy.deepcopy(head).set_params(random_state=0).fit(*data())
+    vars(head).update(vars(seeded))
+
+
+def other_digest(head):
+    object.__setattr__(head.release_, "digest", "0" * 64)
+
+
+FORGERIES = [
+    (garbage, "parameters"),
+    (other_counts, "parameters"),
+    (other_labels, "parameters"),
+    (forged_in_memory, "record"),
+    (smaller_epsilon, "record"),
+    (smaller_delta, "record"),
+    (said_private, "sampler"),
+    (other_digest, "parameters"),
+]
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize(("forge", "line"), FORGERIES, ids=lambda f: getattr(f, "__name__", f))
+def test_forgeries_without_rows(name, forge, line):
+    head = fitted(name)
+    forge(head)
+    assert line in failed(verify(head))
+
+
+def test_a_digest_made_anew_leaves_the_size():
+    """Garbage with an honest digest: too long for the noise, which needs no rows to see."""
+    for name in ("prototypes", "minimiser"):
+        head = fitted(name)
+        garbage(head)
+        object.__setattr__(head.release_, "digest", parameters_digest(head.released_parameters()))
+        assert failed(verify(head)) == ["size of the weights"]
+
+
+def test_a_forged_transcript_needs_no_rows():
+    head = fitted("descent")
+    head.coef_ = head.coef_ + 1e-9
+    object.__setattr__(head.release_, "digest", parameters_digest(head.released_parameters()))
+    assert failed(verify(head)) == ["transcript"]
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
+def test_forgeries_that_rows_convict(monkeypatch, name, factor):
+    """An honest record beside other noise: only whoever holds the rows sees it."""
+    real = Noise.__call__
+    monkeypatch.setattr(
+        Noise, "__call__", lambda self, v, s: real(self, v, factor * np.asarray(s, dtype=float))
+    )
+    head = fitted(name)
+    monkeypatch.undo()
+    assert not verify(head).failed or name == "minimiser"
+    verdict = verify(head, private=data())
+    assert "scale of the noise" in failed(verdict)
+    text = str(verdict)
+    assert "must not decide whether to publish" in text
+    assert "delta=1e-06) into" in text
+
+
+def test_wrong_rows():
+    head = fitted("prototypes")
+    X, y = data()
+    assert failed(verify(head, private=(X[:-2], y[:-2]))) == ["rows"]
+    assert failed(verify(head, private=(X, np.roll(y, 1)))) != []
+    assert failed(verify(head, private=(X, np.zeros_like(y)))) == ["rows"]
+    assert lines(verify(head, private=(X[:-1], y[:-1])))["rows"] == "CANNOT CHECK"
+    assert failed(verify(head, private=data(seed=3)))
+
+
+def test_another_record():
+    head = fitted("prototypes")
+    other = fitted("prototypes", epsilon=2.0)
+    verdict = verify(head, other.release_)
+    assert {"the model's own record", "parameters"} <= set(failed(verdict))
+    linear = fitted("minimiser")
+    assert "model" in failed(verify(head, linear.release_.to_dict()))
+
+
+def test_delta_and_radius():
+    X, y = data()
+    with pytest.warns(UserWarning, match="1/n_samples"):
+        head = BallDPRidgePrototype(1.0, delta=0.01, radius=0.5).fit(X, y)
+    assert failed(verify(head)) == ["delta"]
+    declared = BallDPRidgePrototype(1.0, radius=RadiusPolicy(source="declared")).fit(X, y)
+    assert lines(verify(declared))["radius"] == "CANNOT CHECK"
+    private = RadiusPolicy(source="private", epsilon=1.0)
+    assert lines(verify(BallDPRidgePrototype(radius=private).fit(X, y)))["radius"] == "PASS"
+    private.random_state = 0
+    seeded = BallDPRidgePrototype(radius=private).fit(X, y)
+    assert failed(verify(seeded)) == ["radius"]
+
+
+def test_pipelines_and_encoders():
+    X, y = data()
+    rows = X.view(EncodedRows)
+    rows.encoder = "a model@revision 3"
+    head = BallDPRidgePrototype(4.0, radius=0.5).fit(rows[:300], y[:300])
+    assert head.release_.encoder == "a model@revision 3"
+    assert "encoder a model@revision 3" in str(head.release_)
+    assert lines(verify(head))["encoder"] == "CANNOT CHECK"
+
+    class Encoder(Normalizer):
+        identity = "a model@revision 3"
+
+    pipeline = make_pipeline(Encoder(), head)
+    assert lines(verify(pipeline))["encoder"] == "PASS"
+    assert head.release_.matches(pipeline)
+    Encoder.identity = "another@1"
+    assert failed(verify(pipeline)) == ["encoder"]
+    assert not head.release_.matches(pipeline)
+
+    scaled = make_pipeline(StandardScaler(), BallDPRidgePrototype(4.0, radius=0.5)).fit(X, y)
+    assert lines(verify(scaled, private=(X, y)))["preprocessing"] == "CANNOT CHECK"
+    frozen = make_pipeline(Normalizer(), BallDPRidgePrototype(4.0, radius=0.5)).fit(3 * X, y)
+    verdict = verify(FrozenEstimator(frozen), private=(5 * X, y))
+    assert lines(verdict)["preprocessing"] == "PASS"
+    assert not verdict.failed
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(), BallDPRidgePrototype(), None, 3])
+def test_what_is_no_model(model):
+    with pytest.raises(ValueError, match="expected a fitted Ball-DP head"):
+        verify(model)
+
+
+def test_earlier_releases_by_their_noise():
+    first = fitted("prototypes")
+    second = fitted("prototypes")
+    assert not verify(second, private=data(), earlier=[first]).failed
+    copied = copy.deepcopy(first)
+    assert failed(verify(copied, private=data(), earlier=[first])) == ["reuse of noise"]
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+def files(tmp_path, head):
+    skops.io.dump(head, tmp_path / "model.skops")
+    release = getattr(head, "release_", None) or head[-1].release_
+    (tmp_path / "release.json").write_text(json.dumps(release.to_dict()))
+    X, y = data()
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    paths = [
+        tmp_path / "model.skops",
+        tmp_path / "release.json",
+        "--private",
+        tmp_path / "data.npz",
+    ]
+    if hasattr(head, "transcript_"):
+        np.savez(tmp_path / "transcript.npz", **vars(head.transcript_))
+        paths += ["--transcript", tmp_path / "transcript.npz"]
+    return [str(path) for path in paths]
+
+
+def status(arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(["verify", *arguments])
+    return stop.value.code
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_command_line(tmp_path, capsys, name):
+    head = fitted(name)
+    arguments = files(tmp_path, head)
+    if name == "descent":
+        del head.transcript_
+        skops.io.dump(head, tmp_path / "model.skops")
+    assert status(arguments) == 0
+    out = capsys.readouterr().out
+    assert "PASS" in out
+    assert "scale of the noise" in out
+    assert "FAIL" not in out
+    record = json.loads((tmp_path / "release.json").read_text())
+    (tmp_path / "release.json").write_text(json.dumps({**record, "epsilon": 0.1}))
+    assert status(arguments) == 1
+    assert "epsilon=0.1 does not follow" in capsys.readouterr().out
+
+
+def test_transcript_without_rows(tmp_path, capsys):
+    head = fitted("descent")
+    model, release, _, _, *transcript = files(tmp_path, head)
+    assert status([model, release, *transcript]) == 0
+    assert "6 steps lead to the released model" in capsys.readouterr().out
+
+
+def test_only_what_is_trusted_is_loaded(tmp_path, capsys):
+    joblib.dump(fitted("prototypes"), tmp_path / "model.joblib")
+    assert status([str(tmp_path / "model.joblib")]) == 2
+    assert "only .skops files" in capsys.readouterr().err
+    assert status([str(tmp_path / "model.joblib"), "--joblib"]) == 0
+    assert not verify(tmp_path / "model.joblib", allow_joblib=True).failed
+    skops.io.dump(joblib.Memory(None), tmp_path / "other.skops")
+    assert status([str(tmp_path / "other.skops")]) == 2
+    assert "types that are not trusted: joblib.memory.Memory" in capsys.readouterr().err
+
+
+def test_help_lists_the_trusted_types(capsys):
+    assert status(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in TRUSTED)
+
+
+def test_trusted_types_exist():
+    from importlib import import_module
+
+    for name in TRUSTED:
+        module, _, kind = name.rpartition(".")
+        assert isinstance(getattr(import_module(module), kind), type)
+
+
+@pytest.mark.parametrize(
+    ("load", "name", "body", "match"),
+    [
+        (load_record, "a.json", b"{", "is no JSON"),
+        (load_record, "a.json", b"[]", "is no record"),
+        (load_record, "a.json", b"\xff\xfe", "is no JSON"),
+        (load_rows, "a.npz", b"nothing", "is no npz file"),
+        (load_transcript, "a.npz", b"", "is no npz file"),
+        (load_model, "a.pkl", b"", "only .skops files"),
+        (load_model, "a.skops", b"nothing", "is no skops file"),
+    ],
+)
+def test_files_that_are_none(tmp_path, load, name, body, match):
+    path = tmp_path / name
+    with pytest.raises(ValueError, match="is no file"):
+        load(path)
+    path.write_bytes(body)
+    with pytest.raises(ValueError, match=match):
+        load(path)
+
+
+def test_arrays_that_are_missing(tmp_path):
+    X, y = data()
+    np.savez(tmp_path / "a.npz", rows=X)
+    np.save(tmp_path / "b.npy", X)
+    np.savez(tmp_path / "c.npz", X_train=X, y_train=y)
+    np.savez(tmp_path / "d.npz", X=np.array([{}], dtype=object), y=y)
+    with pytest.raises(ValueError, match="holds rows; save X and y"):
+        load_rows(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match="lacks gradients, iterates, sigma"):
+        load_transcript(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match="is no npz file"):
+        load_rows(tmp_path / "b.npy")
+    with pytest.raises(ValueError, match="Object arrays"):
+        load_rows(tmp_path / "d.npz")
+    np.testing.assert_array_equal(load_rows(tmp_path / "c.npz")[0], X)
+
+
+def test_a_process_without_the_rows(tmp_path):
+    """What the other side runs: the model's files, and nothing of the process that made them."""
+    model, release, *_ = files(tmp_path, make_pipeline(Normalizer(), fitted("minimiser")))
+    code = "import sys; from sklearn_balldp.__main__ import main; main(['verify', *sys.argv[1:]])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, model, release], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "CANNOT CHECK  noise in the weights" in done.stdout
