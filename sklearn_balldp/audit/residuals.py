@@ -19,6 +19,7 @@ conditioned on the records: with alpha the level of all tests, (epsilon, delta) 
 :func:`conditioned`. Find the fault, and begin again with a budget of its own.
 """
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +34,9 @@ from scipy.stats import t as student
 
 from ..heads.base import BaseBallDPClassifier
 from ..heads.descent import Iterates, Transcript, mean_gradient, parameters_of
-from ..heads.mechanism import PrivateProblem, Promise
+from ..heads.mechanism import Mechanism, PrivateProblem, Promise
+from ..heads.output import OutputPerturbation
+from ..heads.ridge_prototype import PrototypePerturbation
 from ..privacy.bounds import MinimizerBound, PrototypeBound, TranscriptBound
 from ..rows import SINGLE_BLAS_THREAD, row_ranges
 
@@ -43,8 +46,8 @@ Array = NDArray[np.float64]
 FALSE_ALARM = 1e-6
 # Each of the five kinds of tests has an equal share.
 _LEVEL = FALSE_ALARM / 5.0
-# Gradients of all steps are computed for this many values at a time.
-_STEP_VALUES = 2**22
+# Blocks of all steps are compared with each other up to this many of them.
+_BLOCKS = 10_000
 PASS, FAIL, CANNOT = "PASS", "FAIL", "CANNOT CHECK"
 
 
@@ -86,11 +89,15 @@ class Residuals:
         where there is no direction.
     shift : float
         Length by which the solver's tolerance may move all of them.
+    centred : ndarray of shape (n_classes, n_values) or None
+        Of softmax parameters: deviates less their mean over classes, before they are rotated into
+        independent blocks.
     """
 
     blocks: Array
     directions: dict[str, Array] = field(default_factory=dict)
     shift: float = 0.0
+    centred: Array | None = None
 
 
 def conditioned(epsilon: float, delta: float, level: float = FALSE_ALARM) -> tuple[float, float]:
@@ -137,40 +144,49 @@ def weight_checks(
     list of Check
         At most :data:`FALSE_ALARM` in all for an honest release.
     """
-    bound = head.release_.bound
-    if isinstance(bound, TranscriptBound):
-        transcript = getattr(head, "transcript_", None) if transcript is None else transcript
-        if transcript is None:
-            return [
-                _cannot(
-                    "a descent's noise is in its transcript: keep it in private "
-                    "(GradientPerturbation(keep_transcript=True)) and pass it"
-                )
-            ]
-        fault = transcript_fault(head, transcript)
-        if fault is not None:
-            return [Check("transcript", FAIL, fault, _REPLAYED, True)]
-        found = _of_transcript(head, problem, transcript)
-        if isinstance(found, Check):
-            return [found]
-        others: list[Residuals] = []
-    else:
-        own = _of_parameters(head, problem)
-        if own is None:
-            return [
-                _cannot(
-                    "what this mechanism publishes is not its noisy values as they are, so "
-                    "that its noise cannot be read off them"
-                )
-            ]
-        found = own
-        if isinstance(found, Check):
-            return [found]
-        pairs = [
-            (other, other._known(problem.X, head.classes_[problem.codes])) for other in earlier
-        ]
-        others = [r for r in (_of_parameters(*pair) for pair in pairs) if isinstance(r, Residuals)]
-    return residual_checks(found, others)
+    if not _ordinary(head._parameters_as_published()):
+        return [Check("noise in the weights", FAIL, "they are not finite, or huge", "any", True)]
+    found = _residuals(head, problem, transcript)
+    if isinstance(found, Check):
+        return [found]
+    others, left_out = [], 0
+    for other in earlier:
+        known = None
+        with contextlib.suppress(Exception):  # whatever another model is, it convicts nobody
+            if np.array_equal(other.classes_, head.classes_):
+                known = _residuals(other, other._of_rows(problem.X, problem.codes))
+        if isinstance(known, Residuals) and known.blocks.shape[2] == found.blocks.shape[2]:
+            others.append(known)
+        else:
+            left_out += 1
+    checks = residual_checks(found, others)
+    if left_out:
+        why = f"{left_out} of the earlier releases cannot be compared (another shape, or no noise)"
+        checks.append(Check("earlier releases", CANNOT, why, "blocks of equal length", True))
+    return checks
+
+
+def _ordinary(*arrays: Any) -> bool:
+    """Whether numbers are finite, and their squares too."""
+    return all(bool((np.abs(values) < 1e100).all()) for values in arrays)
+
+
+def _residuals(
+    head: BaseBallDPClassifier, problem: PrivateProblem, transcript: Transcript | None = None
+) -> Residuals | Check:
+    """Standardised noise of a head, or why there is none to look at."""
+    if not isinstance(head.release_.bound, TranscriptBound):
+        return _of_parameters(head, problem)
+    transcript = getattr(head, "transcript_", None) if transcript is None else transcript
+    if transcript is None:
+        return _cannot(
+            "a descent's noise is in its transcript: keep it in private "
+            "(GradientPerturbation(keep_transcript=True)) and pass it"
+        )
+    fault = transcript_fault(head, transcript)
+    if fault is not None:
+        return Check("transcript", FAIL, fault, _REPLAYED, True)
+    return _of_transcript(head, problem, transcript)
 
 
 def residual_checks(found: Residuals, others: Sequence[Residuals] = ()) -> list[Check]:
@@ -190,19 +206,25 @@ def size_check(head: BaseBallDPClassifier) -> Check:
     It needs no records: with noise of scale sigma in k values, parameters are no shorter than that
     noise alone (Anderson's inequality), and no longer than it and the longest noiseless ones.
     """
-    bound = head.release_.bound
-    parameters = head._parameters_as_published()
-    if isinstance(bound, PrototypeBound):
+    release = head.release_
+    bound, parameters = release.bound, head._parameters_as_published()
+    if not _ordinary(parameters):
+        return Check("size of the weights", FAIL, "they are not finite, or huge", _SIZE)
+    own = release.mechanism != "output"
+    if isinstance(bound, PrototypeBound) and not own:
         sigma = np.broadcast_to(np.asarray(bound.sigma), len(parameters))
         blocks = [parameters[c] / sigma[c] for c in range(len(parameters)) if sigma[c] > 0.0]
         longest = [bound.norm_bound * (1.0 + 1e-6) / s for s in sigma if s > 0.0]
-    elif isinstance(bound, MinimizerBound):
+    elif isinstance(bound, MinimizerBound) and not own:
         if bound.loss == "softmax":
             parameters = _contrasts(len(parameters)) @ parameters
         blocks = [parameters.ravel() / bound.sigma[0]]
-        longest = [math.sqrt(bound.kind.n_stacked) * bound.norm() / bound.sigma[0]]
+        # What is released is within tol / alpha of the minimiser.
+        exact = math.sqrt(bound.kind.n_stacked) * bound.norm() * (1.0 + 1e-9)
+        longest = [(exact + bound.tol / bound.alpha) / bound.sigma[0]]
     else:
-        return Check("size of the weights", CANNOT, "noise was added before the last step", _SIZE)
+        why = "only noise on the parameters themselves tells how long they must be"
+        return Check("size of the weights", CANNOT, why, _SIZE)
     level = _LEVEL / (2.0 * len(blocks))
     k = len(blocks[0])
     low, high = math.sqrt(chi2.ppf(level, k)), math.sqrt(chi2.isf(level, k))
@@ -223,24 +245,49 @@ def transcript_fault(head: BaseBallDPClassifier, transcript: Transcript) -> str 
     """Why a transcript is not that of a model, in words; None when it is. It needs no records."""
     release, bound = head.release_, head.release_.bound
     shape = (bound.descent.n_steps, *bound.shape)
-    gradients, iterates = np.asarray(transcript.gradients), np.asarray(transcript.iterates)
-    sigma = np.ravel(transcript.sigma)
+    try:
+        gradients = np.asarray(transcript.gradients, dtype=np.float64)
+        iterates = np.asarray(transcript.iterates, dtype=np.float64)
+        sigma = np.ravel(np.asarray(transcript.sigma, dtype=np.float64))
+    except (AttributeError, TypeError, ValueError):
+        return "it does not hold three arrays of numbers: gradients, iterates and sigma"
     if gradients.shape != shape or iterates.shape != shape or sigma.shape != shape[:1]:
         return f"gradients and iterates must be of shape {shape}, sigma one number for each step"
-    if not all(np.isfinite(part).all() for part in (gradients, iterates, sigma)):
-        return "it holds NaN or infinity"
     if not np.allclose(sigma, np.ravel(release.sigma), rtol=1e-12, atol=0.0):
         return "its noise scales are not those of the record"
-    single = np.array_equal(iterates.astype(np.float32), iterates)
-    replay = Iterates(1, bound, release.alpha, np.float32 if single else np.float64)
+    if not _ordinary(gradients, iterates):
+        return "it holds huge numbers"
+    # In the precision of the rows, which iterates of few values do not tell.
+    precisions: list[Any] = [np.float64]
+    if np.array_equal(iterates.astype(np.float32), iterates):
+        precisions.insert(0, np.float32)
+    faults = [_replay_fault(head, gradients, iterates, precision) for precision in precisions]
+    if None not in faults:
+        return faults[-1]
+    short = sigma < [bound.step(theta)[1] * (1.0 - 1e-9) for theta in iterates]
+    if short.any():
+        step = int(np.flatnonzero(short)[0])
+        return f"the noise of step {step} is below what the gap at its iterate needs"
+    return None
+
+
+def _replay_fault(
+    head: BaseBallDPClassifier, gradients: Array, iterates: Array, precision: Any
+) -> str | None:
+    """Where iterates or the model do not follow from the gradients, in one precision."""
+    release, bound = head.release_, head.release_.bound
+    replay = Iterates(1, bound, release.alpha, precision)
     for step, gradient in enumerate(gradients):
         if not np.allclose(replay.thetas[0], iterates[step], rtol=1e-12, atol=1e-300):
             return f"the iterate of step {step} does not follow from the gradients before it"
         replay.advance(gradient[None])
     problem = head._problem(classes=head.classes_, **_public_numbers(head))
     for name, value in head._publish(parameters_of(replay, bound), problem).items():
-        close = np.allclose(getattr(head, name), value, rtol=1e-12, atol=1e-12 * _largest(value))
-        if name in ("coef_", "intercept_") and not close:
+        stated = getattr(head, name)
+        same = np.shape(stated) == np.shape(value) and np.allclose(
+            stated, value, rtol=1e-12, atol=1e-12 * _largest(value)
+        )
+        if name in ("coef_", "intercept_") and not same:
             return f"{name} does not follow from its gradients"
     return None
 
@@ -260,35 +307,64 @@ def _contrasts(n_scores: int) -> Array:
     return helmert(n_scores)
 
 
-def _of_parameters(head: BaseBallDPClassifier, problem: PrivateProblem) -> Residuals | Check | None:
+def _of_parameters(head: BaseBallDPClassifier, problem: PrivateProblem) -> Residuals | Check:
     """Residuals of parameters that are noisy values as they are."""
     release = head.release_
     promise = Promise(release.bound, release.sensitivity, release.sigma)
-    with np.errstate(all="ignore"):
-        exact = head._released_by().noiseless(problem, promise)
+    exact = _noiseless(head._released_by(), problem, promise)
     released = head._parameters_as_published()
     if exact is None or exact[0].shape != released.shape:
-        return None
+        return _cannot(
+            "what this mechanism publishes is not its noisy values as they are, so that its noise "
+            "cannot be read off them"
+        )
     values, sigma = exact[0], np.broadcast_to(np.asarray(exact[1], dtype=float), released.shape)
+    centred = None
     if problem.loss == "softmax":
-        if np.ptp(sigma) > 0.0:
-            return None
+        if np.ptp(sigma) > 0.0 or not sigma.any():
+            return _cannot("its noise differs between classes, which are published centred")
+        centred = (released - values) / sigma
+        centred = centred - centred.mean(axis=0)
         rotation = _contrasts(len(values))
         values, released, sigma = rotation @ values, rotation @ released, sigma[1:]
-    noisy = (sigma > 0.0).all(axis=1)
+    noisy = sigma > 0.0
     if not (released[~noisy] == values[~noisy]).all():
         return Check(
             "values without noise",
             FAIL,
             "a block of an absent class is not zero",
-            "blocks of noise scale 0 do not depend on records, and are published as they are",
+            "values of noise scale 0 do not depend on records, and are published as they are",
             True,
         )
-    sigma = sigma[noisy]
-    z = (released[noisy] - values[noisy]) / sigma
-    mean = values[noisy] / sigma
-    tol = 2.0 * release.tol / (release.alpha * float(sigma.min())) if release.tol else 0.0
-    return Residuals(z[None], {"the noiseless solution": mean[None]}, tol)
+    rows, columns = noisy.any(axis=1), noisy.any(axis=0)
+    part = np.ix_(rows, columns)
+    if not (noisy.any() and noisy[part].all()):
+        return _cannot("its noise is in no rectangle of values")
+    sigma, mean = sigma[part], values[part] / sigma[part]
+    z = (released[part] - values[part]) / sigma
+    # What the solver's tolerance leaves open, and what rounding of large values does.
+    shift = 2.0**-46 * float(np.linalg.norm(mean))
+    if release.tol:
+        shift += 2.0 * release.tol / (release.alpha * float(sigma.min()))
+    return Residuals(z[None], {"the noiseless solution": mean[None]}, shift, centred)
+
+
+def _noiseless(
+    mechanism: Mechanism, problem: PrivateProblem, promise: Promise
+) -> tuple[Array, Any] | None:
+    """What a mechanism adds its noise to; None where that cannot be told."""
+    kind = type(mechanism)
+    run, read = (next(c for c in kind.__mro__ if n in vars(c)) for n in ("run", "noiseless"))
+    # One that inherits the reading, and runs otherwise, is read by its run.
+    reader = Mechanism.noiseless if run is not read and issubclass(run, read) else kind.noiseless
+    own = kind not in (OutputPerturbation, PrototypePerturbation)
+    try:
+        with np.errstate(all="ignore"):
+            return reader(mechanism, problem, promise)
+    except Exception:
+        if own:
+            return None  # it may refuse noise that is none
+        raise
 
 
 def _of_transcript(
@@ -298,12 +374,15 @@ def _of_transcript(
     bound: Any = head.release_.bound
     shape = (bound.descent.n_steps, *bound.shape)
     means = np.empty(shape)
+    single = np.array_equal(transcript.iterates.astype(np.float32), transcript.iterates)
+    if single and shape[0] > 1 and problem.X.dtype == np.float64:
+        # The rows of the fit, which another format has widened.
+        problem = problem.with_rows(problem.X.astype(np.float32), problem.codes)
     with ThreadPoolExecutor(len(row_ranges(*problem.X.shape))) as pool, SINGLE_BLAS_THREAD:
         mean = mean_gradient(problem, bound, pool)
-        size = max(1, _STEP_VALUES // (len(problem.X) * shape[1]))
-        for start in range(0, shape[0], size):
-            part = slice(start, start + size)
-            means[part] = mean(transcript.iterates[part])
+        # One by one, as the fit did: other products round otherwise, all records alike.
+        for step, theta in enumerate(transcript.iterates):
+            means[step] = mean(theta[None])[0]
         for step, theta in enumerate(transcript.iterates):
             needed = bound.step(theta, mean.rounding(theta))[1]
             if not math.isclose(needed, transcript.sigma[step], rel_tol=1e-6):
@@ -384,17 +463,20 @@ def _reuse_check(found: Residuals, others: Sequence[Residuals]) -> Check:
     slack = 4.0 * found.shift / size if size > 0.0 else 0.0
     largest, n_pairs, p = 0.0, 0, 1.0
     for inner, n_values in _correlations(z, [other.blocks for other in others]):
-        n_pairs += inner.size
-        if not inner.size or n_values < 3:
-            continue
-        top = float(np.abs(inner).max())
-        largest = max(largest, top)
-        r = min(max(top - slack, 0.0), 1.0)
-        score = r * math.sqrt((n_values - 1.0) / max(1.0 - r**2, 1e-300))
-        p = min(p, 2.0 * float(student.sf(score, n_values - 1)))
+        # In two dimensions any two blocks are all but parallel at times.
+        if inner.size and n_values >= 3:
+            n_pairs += inner.size
+            top = float(np.abs(inner).max())
+            largest = max(largest, top)
+            r = min(max(top - slack, 0.0), 1.0)
+            score = r * math.sqrt((n_values - 1.0) / max(1.0 - r**2, 1e-300))
+            p = min(p, 2.0 * float(student.sf(score, n_values - 1)))
     if n_pairs == 0:
-        why = "one block, and no earlier release to compare with"
+        why = "no two blocks of three values or more, here or in an earlier release"
         return Check("reuse of noise", CANNOT, why, "correlations of blocks", True)
+    if found.centred is not None and len(found.centred) > 2:
+        again, n_sums = _sums_of_classes(found.centred, found.shift)
+        p, n_pairs = min(p, again), n_pairs + n_sums
     p = min(1.0, n_pairs * p)
     text = f"largest correlation {largest:.3f} over {n_pairs} pairs of blocks, p = {p:.2g}"
     return Check("reuse of noise", _verdict(p), text, "correlations of aligned blocks", True)
@@ -404,15 +486,45 @@ def _correlations(z: Array, others: Sequence[Array]) -> Iterator[tuple[Array, in
     """Correlations of every two blocks that noise could be copied between, and their length."""
     n_groups, n_blocks, n_values = z.shape
     upper = np.triu_indices(n_blocks, 1)
-    for group in map(_unit, z):
+    blocks = _unit(z.reshape(-1, n_values))
+    few = len(blocks) <= _BLOCKS
+    for start in range(0, len(blocks), n_blocks):
+        group = blocks[start : start + n_blocks]
         yield (group @ group.T)[upper], n_values
-    if n_groups > 1:
-        steps = _unit(z.reshape(n_groups, -1))
-        yield (steps @ steps.T)[np.triu_indices(n_groups, 1)], n_blocks * n_values
-    for other in others:
-        if other.shape == z.shape:
-            ours, theirs = (_unit(blocks.reshape(-1, n_values)) for blocks in (z, other))
-            yield (ours @ theirs.T).ravel(), n_values
+        if few:
+            yield (group @ blocks[start + n_blocks :].T).ravel(), n_values
+        for other in others:
+            theirs = _unit(other.reshape(-1, n_values))
+            if len(theirs) <= _BLOCKS:
+                yield (group @ theirs.T).ravel(), n_values
+    for other in (z, *others):
+        if n_groups > 1 and other.shape[1:] == z.shape[1:]:
+            ours, theirs = (_unit(steps.reshape(len(steps), -1)) for steps in (z, other))
+            pairs = (
+                np.triu_indices(n_groups, 1) if other is z else np.indices((n_groups, len(theirs)))
+            )
+            yield (ours @ theirs.T)[tuple(pairs)].ravel(), n_blocks * n_values
+
+
+def _sums_of_classes(centred: Array, shift: float) -> tuple[float, int]:
+    """Smallest p of the lengths of sums and differences of two classes, and how many there are.
+
+    Copies with the sign turned leave nothing in the rotated blocks but their length.
+    """
+    n_classes, n_values = centred.shape
+    squares = np.vecdot(centred, centred)
+    first, second = np.triu_indices(n_classes, 1)
+    inner = (centred @ centred.T)[first, second]
+    p = 1.0
+    for sign, variance in ((-1.0, 2.0), (1.0, 2.0 * (1.0 - 2.0 / n_classes))):
+        lengths = np.sqrt(np.maximum(squares[first] + squares[second] + 2.0 * sign * inner, 0.0))
+        lengths = lengths / math.sqrt(variance)
+        least = max(float(lengths.max()) - shift * math.sqrt(n_classes), 0.0)
+        most = float(lengths.min()) + shift * math.sqrt(n_classes)
+        p = min(
+            p, 2.0 * float(chi2.sf(least**2, n_values)), 2.0 * float(chi2.cdf(most**2, n_values))
+        )
+    return p, 2 * len(first)
 
 
 def _unit(rows: Array) -> Array:

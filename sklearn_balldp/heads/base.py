@@ -387,12 +387,17 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """The fitted head's problem on the records of an audit."""
         check_is_fitted(self)
         X, y = validated(self, X, y, reset=False)
-        release, classes = self.release_, self.classes_
+        classes = self.classes_
         codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
         if not np.all(classes[codes] == y):
             raise ValueError("y holds labels that the released model does not know.")
         # It names no cell; the passes of an audit do not look.
         assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+        return self._of_rows(clip_entries(X), codes)
+
+    def _of_rows(self, X: NDArray[np.floating], codes: NDArray[np.intp]) -> PrivateProblem:
+        """The fitted head's problem on rows that were looked at already."""
+        release, classes = self.release_, self.classes_
         counts = getattr(self, "class_counts_", None)
         problem = self._problem(
             n_samples=len(X),
@@ -410,7 +415,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             metric=release.metric,
             labels=release.labels,
         )
-        return problem.with_rows(clip_entries(X), codes)
+        return problem.with_rows(X, codes)
 
     def _validate_public(
         self, X_public: ArrayLike | None, y_public: ArrayLike | None

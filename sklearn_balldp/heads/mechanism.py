@@ -316,9 +316,14 @@ class Mechanism(BaseEstimator, ABC):
         if len(first.calls) != 1:
             return None
         values, sigma = first.calls[0]
-        moved = self.run(problem, promise, _Recorder([values + sigma])).parameters
-        as_they_are = np.array_equal(outcome.parameters, values)
-        return (values, sigma) if as_they_are and np.array_equal(moved, values + sigma) else None
+        if not np.array_equal(outcome.parameters, values):
+            return None
+        # Near and far: a step that clips what is far is none.
+        far = 8.0 * np.random.default_rng(0).standard_normal(values.shape)
+        for moved in (values + sigma, values + far * sigma):
+            if not np.array_equal(self.run(problem, promise, _Recorder([moved])).parameters, moved):
+                return None
+        return values, sigma
 
     def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
         """Noiseless values for audits: by default those that :meth:`run` hands to its noise.

@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 
 Array = NDArray[np.float64]
 
-# Stands for minus infinity, in single precision too: no score comes near it.
+# Stands for minus infinity, in single precision too.
 _NEVER = -1e30
 
 
@@ -47,7 +47,11 @@ def plain_model(
     estimator
         ``LogisticRegression`` or ``LinearSVC``, behind steps that project where asked to.
     """
-    intercept = np.maximum(intercept, _NEVER)
+    known = np.isfinite(intercept)
+    # Scores of rows in the ball are no longer than this: nothing comes near a thousand times that.
+    longest = np.linalg.norm(coef, axis=1).max() * (norm_bound or 1.0)
+    longest += np.abs(intercept[known]).max(initial=0.0)
+    intercept = np.where(known, intercept, min(_NEVER, -1e3 * longest))
     if len(classes) == 2 and len(coef) == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     model: Any = LogisticRegression() if probabilities else LinearSVC()

@@ -25,6 +25,7 @@ differential privacy. Proofs of the sensitivities and gaps are in this package's
 """
 
 import inspect
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ from numpy.typing import NDArray
 from ..adjacency import LABELS, Domain
 from ..losses import Loss, make_loss
 from .fields import check_follows, check_types, with_floats
+from .gaussian import epsilon_from_mu
 from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
 from .sensitivity import gap_over_minimisers, minimizer_norm_bound, prototype_sensitivity
@@ -46,6 +48,8 @@ Blocks = float | tuple[float, ...]
 _UNIT_ROUNDOFF = 2.0**-53
 # A chain is not lengthened by the rounding of a radius, which the allowance for rows covers.
 _CHAIN = 1.0 - 1e-9
+# Two machines' values of one formula may differ by less.
+_LESS = 1.0 - 1e-9
 _KINDS: dict[str, type["Bound"]] = {}
 
 
@@ -176,7 +180,8 @@ class Bound(ABC):
         dict
             Built-in types; :func:`bound_from_dict` reads it.
         """
-        return {"type": _tag(type(self)), **asdict(self)}  # type: ignore[call-overload]
+        fields: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
+        return {"type": _tag(type(self)), **with_floats(type(self), fields)}
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
@@ -313,6 +318,8 @@ class PrototypeBound(ParameterBound):
     """
 
     mechanism = "output"
+    #: Of the head: there is no loss that it could be confused with.
+    loss = "prototypes"
 
     n_samples: int
     n_values: int
@@ -335,6 +342,8 @@ class PrototypeBound(ParameterBound):
     def check(self, record: Any, radius: float, mu: float) -> None:
         check_follows("bound.n_values", self.n_values, record.n_classes * record.n_features)
         if self.class_counts is not None:
+            if not all(isinstance(n, int) and n >= 0 for n in self.class_counts):
+                raise ValueError("record: bound.class_counts must be whole numbers, none negative.")
             check_follows(
                 "the length of bound.class_counts", len(self.class_counts), record.n_classes
             )
@@ -421,6 +430,8 @@ class MinimizerBound(ParameterBound):
     sigma: tuple[float, ...] = ()
 
     def check(self, record: Any, radius: float, mu: float) -> None:
+        if not self.tol >= 0.0:
+            raise ValueError(f"record: bound.tol={self.tol!r} must not be negative.")
         check_follows("bound.sigma", self.sigma, self.calibrated(radius, mu).sigma)
 
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -542,28 +553,77 @@ class TranscriptBound(Bound):
         return cls(**{**values, "promises": promises, "descent": descent})
 
     def check(self, record: Any, radius: float, mu: float) -> None:
+        self._check_settings()
         check_follows("bound.promises[0]", self.promises[0], (radius, mu))
-        if not record.sigma:
-            return  # before the first step
-        for name in ("sensitivity", "sigma"):
-            stated: Any = getattr(record, name)
-            known = len(stated) if isinstance(stated, tuple) else 1
-            check_follows(f"the length of {name}", known, self.descent.n_steps)
         moved, sigma = (np.atleast_1d(v) for v in (record.sensitivity, record.sigma))
-        # The first step starts from zero, and no step's gap is below the least one.
-        first = self.sensitivity(np.zeros(self.shape), radius)
-        least = np.full(len(moved), self.limits(radius).least / self.n_samples)
-        least[0] = first
-        short = np.flatnonzero(moved < least * (1.0 - 1e-9))
-        if len(short):
-            s = int(short[0])
-            check_follows(f"sensitivity[{s}]", float(moved[s]), float(least[s]))
-        needed = moved / self.step_mu(mu)
-        off = sigma < needed * (1.0 - 1e-9)
-        if len(self.promises) == 1:
-            off |= sigma > needed * (1.0 + 1e-9)
-        for s in np.flatnonzero(off)[:1].tolist():
-            check_follows(f"sigma[{s}]", float(sigma[s]), float(needed[s]))
+        if not record.digest and not len(sigma) and not len(moved):
+            return  # before the first step
+        for name, stated in (("sensitivity", moved), ("sigma", sigma)):
+            check_follows(f"the length of {name}", len(stated), self.descent.n_steps)
+        self._check_steps(moved, sigma)
+        ex_post = record.epsilon_full_radius_ex_post
+        slack = 4.0 * math.sqrt(self.descent.n_steps) * grid_slack(self.step_values)
+        least = epsilon_from_mu(max((mu - slack) * (1.0 - 1e-6), 0.0), record.delta)
+        if ex_post is not None and not ex_post >= least * (1.0 - 1e-6):
+            raise ValueError(
+                f"record: epsilon_full_radius_ex_post={ex_post!r} must not be below epsilon="
+                f"{record.epsilon!r}, at the smaller radius."
+            )
+
+    def _check_settings(self) -> None:
+        """Raise a ValueError unless promises and settings are some that a descent can have."""
+        radii, mus = zip(*self.promises, strict=True)
+        ascending = all(a < b for a, b in itertools.pairwise((0.0, *radii)))
+        growing = all(a <= b for a, b in itertools.pairwise(mus)) and mus[0] > 0.0
+        if not (ascending and growing and all(map(math.isfinite, (*radii, *mus)))):
+            raise ValueError(
+                f"record: bound.promises={self.promises!r} must be positive, and grow from one to "
+                "the next."
+            )
+        own = self.descent
+        clipped = own.clip is None or own.clip > 0.0
+        steps = own.n_steps >= 1 and own.learning_rate > 0.0 and 0.0 <= own.momentum < 1.0
+        if not (clipped and steps and 0.0 <= own.averaging <= 1.0 and self.constant >= 0.0):
+            raise ValueError(
+                f"record: bound.descent={own!r}, constant={self.constant!r} must be settings of a "
+                "descent (positive, shares between 0 and 1)."
+            )
+
+    def _check_steps(self, moved: NDArray[np.float64], sigma: NDArray[np.float64]) -> None:
+        """Raise a ValueError unless every step's noise keeps every promise, as far as it is known.
+
+        The first step starts from zero, where the gap is known; later ones have no less than the
+        least gap, and clipped ones no more than what clipping leaves.
+        """
+        scores, n = self.kind.n_scores, self.n_samples
+        start = np.zeros((scores, 1 + int(self.constant > 0.0)))
+        largest = self.kind.score_residual_limit(0.0) * math.sqrt(scores)
+        clip = largest if self.descent.clip is None else min(largest, self.descent.clip)
+        row = self.domain(0.0).augmented
+        # What rounding adds to the first step, in single precision at worst.
+        rounding = (0.01 * clip + 5e-7 * (scores + 20.0) * largest) * row / n
+        rounding += (n / 64.0 + 600.0) * _UNIT_ROUNDOFF * clip * row
+        most = math.inf if self.descent.clip is None else 4.0 * self.descent.clip * row / n
+        promised = self.promises[0][0]
+        first = self.sensitivity(start, promised)
+        low = np.full(len(moved), self.limits(promised).least / n)
+        low[0] = first
+        high = np.full(len(moved), most + rounding)
+        high[0] = first + rounding
+        _check_range("sensitivity", moved, low, high)
+        needed = np.stack(
+            [
+                np.r_[
+                    self.sensitivity(start, radius),
+                    np.full(len(moved) - 1, self.limits(radius).least / n),
+                ]
+                / self.step_mu(mu)
+                for radius, mu in self.promises
+            ]
+        )
+        needed[0] = moved / self.step_mu(self.promises[0][1])
+        allowed = needed[0] if len(self.promises) == 1 else np.full(len(moved), math.inf)
+        _check_range("sigma", sigma, needed.max(axis=0), allowed)
 
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
         # All steps together, at the start: T mean gradients, and T deviates.
@@ -661,6 +721,19 @@ class TranscriptBound(Bound):
             # Below one, rounding would count for more than its share of the sensitivity.
             found.append(mu * min(chain, max(growth * (1.0 + 1e-9), 1.0)))
         return min(found)
+
+
+def _check_range(
+    name: str,
+    stated: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+) -> None:
+    """Raise a ValueError that names the first number outside of its range."""
+    for values, outside in ((low, stated < low * _LESS), (high, stated > high / _LESS)):
+        for step in np.flatnonzero(outside | ~(stated > 0.0))[:1].tolist():
+            check_follows(f"{name}[{step}]", float(stated[step]), float(values[step]))
+            raise ValueError(f"record: {name}[{step}]={stated[step]!r} must be positive.")
 
 
 def as_float_or_tuple(values: Sequence[float] | NDArray[np.float64]) -> Blocks:

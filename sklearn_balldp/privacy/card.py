@@ -55,7 +55,7 @@ class Card:
             "tags: [differential-privacy, ball-differential-privacy, sklearn]",
             "---",
             "",
-            f"# {self.title}",
+            f"# {_marked(self.title)}",
         ]
         for section in self.sections:
             lines += ["", f"## {section.title}", ""]
@@ -145,7 +145,7 @@ def card_of(release: Any, model: Any = None, audit: Any = None) -> Card:
 
 def _hidden(release: Any) -> str:
     """Which change of one record is hidden."""
-    within = f"within distance {release.radius:g} ({release.metric})"
+    within = f"within distance {_exact(release.radius)} ({release.metric})"
     if release.labels == "protected":
         return f"a change of its label, or of its embedding to any other {within},"
     return f"its replacement by any other record of the same label {within}"
@@ -184,25 +184,24 @@ def _promise(release: Any) -> Section:
 
 def _radii(release: Any) -> list[tuple[str, float | None]]:
     """Radii of the table: the declared one, twice that, and the largest there is."""
-    named: list[tuple[str, float | None]] = [("r", release.radius), ("2 r", 2.0 * release.radius)]
     full = release.full_radius
+    named = [("r", release.radius), ("2 r", 2.0 * release.radius)]
     kept = [(name, radius) for name, radius in named if radius < full]
-    return [(f"{name} = {radius:g}", radius) for name, radius in kept] + [
-        (f"any distance (up to {full:g})", full)
-    ]
+    shown: list[tuple[str, float | None]] = [(f"{n} = {_exact(t)}", t) for n, t in kept]
+    return shown + [(f"any distance (up to {_up(full)})", full)]
 
 
 def _guarantee(release: Any) -> Section:
     columns = [release.guarantee(radius) for _, radius in _radii(release)]
     rows = [
-        ("epsilon", [_number(g.epsilon) for g in columns]),
-        ("delta", [f"{g.delta:g}" for g in columns]),
-        ("mu (Gaussian DP)", [_number(g.mu_total) for g in columns]),
-        ("rho (zero-concentrated DP)", [_number(0.5 * g.mu_total**2) for g in columns]),
+        ("epsilon", [_up(g.epsilon) for g in columns]),
+        ("delta", [_up(g.delta) for g in columns]),
+        ("mu (Gaussian DP)", [_up(g.mu_total) for g in columns]),
+        ("rho (zero-concentrated DP)", [_up(0.5 * g.mu_total**2) for g in columns]),
         ("advantage of an attacker", [_percent(g.advantage) for g in columns]),
         *(
             (
-                f"true positives at {_percent(fpr)} false positives",
+                f"true positives at {100.0 * fpr:g} % false positives",
                 [_percent(g.tpr(fpr)) for g in columns],
             )
             for fpr in FALSE_POSITIVE_RATES
@@ -259,7 +258,7 @@ def _others(release: Any) -> Section:
         (
             "They add up: k releases with mu_1, ..., mu_k are together "
             "sqrt(mu_1^2 + ... + mu_k^2)-GDP at a common distance.",
-            f"This one counts mu = {release.guarantee().mu_total:.4g} at its own.",
+            f"This one counts mu = {_up(release.guarantee().mu_total)} at its own.",
             "A choice among several models by their scores on private records counts too.",
         ),
     )
@@ -339,9 +338,10 @@ def _registry(release: Any) -> dict[str, Any]:
             },
             "privacy_loss": {
                 "privacy_unit": unit,
-                "privacy_unit_details": f"{seeded}two datasets are adjacent when they differ in one record: "
+                "privacy_unit_details": seeded
+                + "two datasets are adjacent when they differ in one record: "
                 f"{_hidden(release)} (Ball-DP, Margaryan & Gupta). At any distance: epsilon="
-                f"{release.epsilon_full_radius:.6g}, same delta.",
+                f"{_up(release.epsilon_full_radius, 6)}, same delta.",
                 "number_of_privacy_units": release.n_samples,
                 "privacy_parameters": {
                     "epsilon": guarantee.epsilon,
@@ -349,7 +349,7 @@ def _registry(release: Any) -> dict[str, Any]:
                     "rho": 0.5 * guarantee.mu_total**2,
                 },
                 "privacy_parameters_details": "exact Gaussian profile, "
-                f"mu={guarantee.mu_total:.6g} (Gaussian DP)",
+                f"mu={_up(guarantee.mu_total, 6)} (Gaussian DP)",
             },
             "deployment_model": {
                 "model_name": "Central",
@@ -381,11 +381,23 @@ def _percent(share: float) -> str:
     # Upper bounds are not rounded below what they bound.
     digits = 3 if share < 0.001 else 2 if share < 0.01 else 1
     scale = 10.0**digits
-    return f"{min(100.0, math.ceil(share * 100.0 * scale - 1e-9) / scale):g} %"
+    return f"{min(100.0, math.ceil(share * 100.0 * scale) / scale):.{digits}f} %"
 
 
-def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "none"
+def _exact(value: float) -> str:
+    """A number in all its digits."""
+    return repr(value).removesuffix(".0")
+
+
+def _up(value: float, digits: int = 4) -> str:
+    """An upper bound in few digits, never below it."""
+    if not math.isfinite(value):
+        return "none"
+    shown = f"{value:.{digits}g}"
+    if float(shown) < value * (1.0 - 1e-9):
+        step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+        shown = f"{float(shown) + step:.{digits}g}"
+    return shown
 
 
 def _marked(text: str) -> str:

@@ -1,6 +1,7 @@
 """The public record of one release: what was published, under which guarantee, and why."""
 
 import contextlib
+import datetime
 import html
 import math
 import re
@@ -9,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from .._validation import check_inside, check_option
+from .._validation import MOST, check_inside, check_option
 from .._version import __version__
 from ..adjacency import LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
 from ..pipelines import parts_of
@@ -63,14 +64,15 @@ _LABEL_ASSUMPTIONS = {
 }
 #: Losses of this package's own heads; mechanisms of one's own need not name theirs.
 _LOSSES = {
-    "BallDPLogisticRegression": ("", "logistic", "softmax"),
-    "BallDPRidgePrototype": ("",),
-    "BallDPSquaredHingeSVC": ("", "squared_hinge"),
+    "BallDPLogisticRegression": ("logistic", "softmax"),
+    "BallDPRidgePrototype": ("prototypes",),
+    "BallDPSquaredHingeSVC": ("squared_hinge",),
 }
+#: More classes than these are no record: gaps over pairs of classes would take for ever.
+_MOST_CLASSES = 100_000
 #: Names of this package's own mechanisms, each with bounds of its own.
 _MECHANISMS = ("output", "gradient")
 _DIGEST = re.compile("([0-9a-f]{64})?")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 # Records of earlier versions hold other fields.
 _FIRST_VERSION = (0, 2)
 
@@ -274,16 +276,27 @@ class Release:
             if not getattr(self, name) > 0:
                 raise ValueError(f"record: {name}={getattr(self, name)!r} must be positive.")
         check_inside("record: delta", self.delta)
-        if self.n_classes < 2 or self.alpha < 0.0 or self.radius_epsilon < 0.0:
+        if not (2 <= self.n_classes <= _MOST_CLASSES):
             raise ValueError(
-                f"record: n_classes={self.n_classes!r} must be 2 at least, alpha={self.alpha!r} "
-                f"and radius_epsilon={self.radius_epsilon!r} not negative."
+                f"record: n_classes={self.n_classes!r} must lie between 2 and {_MOST_CLASSES}."
             )
-        if not (_DIGEST.fullmatch(self.digest) and _DAY.fullmatch(self.date)):
+        for name in ("alpha", "radius_epsilon", "stated_sensitivity", "stated_sigma"):
+            value = getattr(self, name)
+            if not all(0.0 <= v <= MOST for v in (value if isinstance(value, tuple) else (value,))):
+                raise ValueError(f"record: {name}={value!r} must not be negative, nor huge.")
+        for name in ("head", "mechanism", "numpy_version", "coordinates", "encoder", "radius_draw"):
+            value = getattr(self, name)
+            if value is not None and not value.isprintable():
+                raise ValueError(f"record: {name}={value!r} must be one line of text.")
+        if not (self.head.isidentifier() and self.mechanism and _DIGEST.fullmatch(self.digest)):
             raise ValueError(
-                f"record: digest={self.digest!r} must be a SHA-256, date={self.date!r} like "
-                "2026-01-31."
+                f"record: head={self.head!r} must be the name of a class, mechanism="
+                f"{self.mechanism!r} not empty, digest={self.digest!r} a SHA-256."
             )
+        try:
+            datetime.date.fromisoformat(self.date)
+        except ValueError:
+            raise ValueError(f"record: date={self.date!r} must be a day, as 2026-01-31.") from None
         self._check_radius()
         with _contradictions():
             self._check_bound()
@@ -310,9 +323,9 @@ class Release:
             if field.name in _SHARED:
                 stated = getattr(self.bound, field.name)
                 check_follows(f"bound.{field.name}", stated, getattr(self, field.name))
-        loss = getattr(self.bound, "loss", "")
-        if self.head in _LOSSES and loss not in _LOSSES[self.head]:
-            check_follows("bound.loss", loss, _LOSSES[self.head][-1])
+        loss = getattr(self.bound, "loss", None)
+        if loss is not None and self.head in _LOSSES and loss not in _LOSSES[self.head]:
+            check_follows("the loss of its bound", loss, _LOSSES[self.head][-1])
         if loss in ("logistic", "softmax") and (loss == "logistic") != (self.n_classes == 2):
             check_follows("bound.loss", loss, "softmax" if self.n_classes > 2 else "logistic")
         if self.mechanism in _MECHANISMS:
@@ -330,13 +343,6 @@ class Release:
             check_follows("stated_sensitivity", self.stated_sensitivity, ())
             check_follows("stated_sigma", self.stated_sigma, ())
             check_follows("epsilon_full_radius_ex_post", self.epsilon_full_radius_ex_post, None)
-        least = self.epsilon * (1.0 - 1e-6) if self.calibration == "analytic" else 0.0
-        ex_post = self.epsilon_full_radius_ex_post
-        if ex_post is not None and not ex_post >= least:
-            raise ValueError(
-                f"record: epsilon_full_radius_ex_post={ex_post!r} is below epsilon={self.epsilon!r}"
-                " at the smaller radius."
-            )
 
     def _euclidean(self, radius: float) -> float:
         return euclidean_radius(
@@ -571,6 +577,11 @@ class Release:
         """
         if not isinstance(record, Mapping):
             raise ValueError(f"record: expected a mapping, got {type(record).__name__}.")
+        with _contradictions():
+            return cls._read(record)
+
+    @classmethod
+    def _read(cls, record: Mapping[str, Any]) -> "Release":
         _check_version(record.get("version"))
         own = {field.name for field in fields(cls)} - {"stated_sensitivity", "stated_sigma"}
         names = own | {*_DERIVED, "checksum"}
@@ -581,16 +592,13 @@ class Release:
         bound = bound_from_dict(values["bound"])
         stated: dict[str, Any] = {name: values[name] for name in own}
         # What the bound does not tell, the record states.
-        with _contradictions():
-            tells = bound.scales(1.0) is not None
-        if not tells:
+        if bound.scales(1.0) is None:
             stated |= {f"stated_{name}": values[name] for name in ("sensitivity", "sigma")}
         release = cls(**{**stated, "bound": bound})
-        with _contradictions():
-            for name in _DERIVED:
-                check_follows(name, values[name], getattr(release, name))
-            # In the writer's own digits, which may differ from ours in the last place.
-            written = {**release.to_dict(), **{name: _to_json(values[name]) for name in _DERIVED}}
+        for name in _DERIVED:
+            check_follows(name, values[name], getattr(release, name))
+        # In the writer's own digits, which may differ from ours in the last place.
+        written = {**release.to_dict(), **{name: _to_json(values[name]) for name in _DERIVED}}
         del written["checksum"]
         if values["checksum"] != record_digest(written):
             raise ValueError(
@@ -660,7 +668,11 @@ class Release:
 def _check_version(version: Any) -> None:
     """Raise a ValueError unless records of this version are read here."""
     known = tuple(int(part) for part in __version__.split(".")[:2])
-    match = re.fullmatch(r"(\d+)\.(\d+)\.\d+", version) if isinstance(version, str) else None
+    match = (
+        re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,4})\.[0-9]{1,4}", version)
+        if isinstance(version, str)
+        else None
+    )
     if match is None or not _FIRST_VERSION <= tuple(map(int, match.groups())) <= known:
         first = ".".join(map(str, _FIRST_VERSION))
         raise ValueError(
@@ -675,12 +687,12 @@ def _contradictions() -> Iterator[None]:
     """Fields that no arithmetic can make sense of are a contradiction too."""
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except Exception as error:
+        # A bound of somebody's own may raise anything.
         if isinstance(error, ValueError) and str(error).startswith("record"):
             raise
-        raise ValueError(
-            f"record: its bound cannot be evaluated ({type(error).__name__}: {error})."
-        ) from error
+        text = f"{type(error).__name__}: {error}"[:200]
+        raise ValueError(f"record: it cannot be made sense of ({text}).") from error
 
 
 def total_epsilon(mu: float, delta: float, radius_epsilon: float) -> float:

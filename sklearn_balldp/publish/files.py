@@ -1,7 +1,7 @@
 """Models, records, private rows and transcripts from files, without running what they hold."""
 
 import json
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,33 +45,30 @@ def load_model(path: str | Path, *, allow_joblib: bool = False) -> Any:
             )
         import joblib
 
-        return joblib.load(path)
+        return _read(lambda: joblib.load(path), f"model={str(path)!r} is no joblib file")
     try:
         from skops import io
     except ImportError as error:
         raise ImportError(
             "skops files need skops; pip install 'sklearn_balldp[publish]'."
         ) from error
-    try:
-        found = io.get_untrusted_types(file=path)
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise ValueError(f"model={str(path)!r} is no skops file: {error}.") from None
+    none = f"model={str(path)!r} is no skops file"
+    found = _read(lambda: io.get_untrusted_types(file=path), none)
     unknown = sorted(set(found) - set(TRUSTED))
     if unknown:
         raise ValueError(
             f"model={str(path)!r} holds types that are not trusted: {', '.join(unknown)}. Nothing "
             "was loaded; ask for a model of this package's heads and scikit-learn's steps."
         )
-    return io.load(path, trusted=list(TRUSTED))
+    return _read(lambda: io.load(path, trusted=list(TRUSTED)), none)
 
 
 def load_record(path: str | Path) -> dict[str, Any]:
     """A record as written by ``json.dump(release_.to_dict(), file)``."""
     path = _existing(path, "release")
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"release={str(path)!r} is no JSON: {error}.") from None
+    record = _read(
+        lambda: json.loads(path.read_text(encoding="utf-8")), f"release={str(path)!r} is no JSON"
+    )
     if not isinstance(record, dict):
         raise ValueError(f"release={str(path)!r} is no record; write release_.to_dict() into it.")
     return record
@@ -79,28 +76,27 @@ def load_record(path: str | Path) -> dict[str, Any]:
 
 def load_rows(path: str | Path) -> tuple[NDArray[Any], NDArray[Any]]:
     """Private records: arrays X and y, or X_train and y_train, of an npz file."""
-    names = (("X", "y"), ("X_train", "y_train"))
-    with _arrays(path, "private") as file:
-        for rows, labels in names:
-            if rows in file and labels in file:
-                return file[rows], file[labels]
-        raise ValueError(
-            f"private={str(path)!r} holds {', '.join(file.files)}; save X and y in it "
-            "(numpy.savez(FILE, X=X, y=y))."
-        )
+    file = _arrays(path, "private")
+    for rows, labels in (("X", "y"), ("X_train", "y_train")):
+        if rows in file and labels in file:
+            return file[rows], file[labels]
+    raise ValueError(
+        f"private={str(path)!r} holds {', '.join(file)}; save X and y in it "
+        "(numpy.savez(FILE, X=X, y=y))."
+    )
 
 
 def load_transcript(path: str | Path) -> Transcript:
     """A transcript as written by ``numpy.savez(FILE, **vars(transcript))``."""
-    with _arrays(path, "transcript") as file:
-        names = ("gradients", "iterates", "sigma")
-        missing = [name for name in names if name not in file]
-        if missing:
-            raise ValueError(
-                f"transcript={str(path)!r} lacks {', '.join(missing)}; write it by "
-                "numpy.savez(FILE, **vars(head.transcript_))."
-            )
-        return Transcript(*(file[name] for name in names))
+    file = _arrays(path, "transcript")
+    names = ("gradients", "iterates", "sigma")
+    missing = [name for name in names if name not in file]
+    if missing:
+        raise ValueError(
+            f"transcript={str(path)!r} lacks {', '.join(missing)}; write it by "
+            "numpy.savez(FILE, **vars(head.transcript_))."
+        )
+    return Transcript(*(file[name] for name in names))
 
 
 def _existing(path: str | Path, name: str) -> Path:
@@ -110,13 +106,20 @@ def _existing(path: str | Path, name: str) -> Path:
     return path
 
 
-def _arrays(path: str | Path, name: str) -> Any:
+def _arrays(path: str | Path, name: str) -> dict[str, NDArray[Any]]:
     path = _existing(path, name)
-    try:
+
+    def read() -> dict[str, NDArray[Any]]:
         # Objects would run code of the file's.
-        file = np.load(path, allow_pickle=False)
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{name}={str(path)!r} is no npz file: {error}.") from None
-    if not hasattr(file, "files"):
-        raise ValueError(f"{name}={str(path)!r} is no npz file; write it by numpy.savez.")
-    return file
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+
+    return _read(read, f"{name}={str(path)!r} is no npz file of plain arrays")
+
+
+def _read(read: Callable[[], Any], none: str) -> Any:
+    """What a file holds; whatever is wrong with it, it is none of its kind."""
+    try:
+        return read()
+    except Exception as error:
+        raise ValueError(f"{none} ({type(error).__name__}: {error}).") from None

@@ -1,7 +1,7 @@
 """Check a published model: against its record, and against the private rows for their owner."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,25 @@ from ..audit.residuals import (
 )
 from ..heads import Transcript
 from ..heads.base import BaseBallDPClassifier
+from ..losses import Loss
 from ..pipelines import Parts, parts_of
 from ..privacy.digest import parameters_digest
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from .files import load_model, load_record, load_rows, load_transcript
+
+
+# What fitted heads hold beside their parameters, and what their records keep once computed.
+_FITTED = (
+    "classes_",
+    "n_features_in_",
+    "feature_names_in_",
+    "release_",
+    "transcript_",
+    "_metadata_request",
+)
+_CACHED = {"mu", "epsilon_full_radius", "_told"}
+_OWN = ("output", "gradient")
 
 
 @dataclass(frozen=True)
@@ -144,26 +158,25 @@ def verify(
     >>> [check.name for check in verify(head).checks if check.verdict == "FAIL"]
     ['parameters', 'size of the weights']
     """
-    model = _model(model, allow_joblib)
-    earlier = [parts_of(_model(other, allow_joblib)).last for other in earlier]
-    parts = parts_of(model)
-    head = parts.last
-    if not (isinstance(head, BaseBallDPClassifier) and hasattr(head, "release_")):
-        raise ValueError(
-            f"model: expected a fitted Ball-DP head, or a Pipeline that ends in one; got "
-            f"{type(head).__name__}."
-        )
+    parts = _parts_of(_model(model, allow_joblib), "model")
+    before = [_parts_of(_model(m, allow_joblib), "earlier").last for m in earlier]
     given = load_record(release) if isinstance(release, (str, Path)) else release
     rows = load_rows(private) if isinstance(private, (str, Path)) else private
     is_file = isinstance(transcript, (str, Path))
     steps: Any = load_transcript(transcript) if is_file else transcript  # type: ignore[arg-type]
-    if steps is None:
-        steps = getattr(head, "transcript_", None)
-    checks, record = _record_checks(head, given)
+    checks, record = _record_checks(parts.last, given)
     if record is None:
         return Verdict(tuple(checks), None)
     # From here on the record counts that was checked, whatever the model says of itself.
-    checks += _consistency_checks(record, parts)
+    surplus = _surplus(parts.last, record)
+    parts = replace(parts, last=_with_record(parts.last, record))
+    head = parts.last
+    steps = getattr(head, "transcript_", None) if steps is None else steps
+    fault = _shape_fault(record, head)
+    if fault is not None:
+        checks.append(Check("model", FAIL, fault, "shape of what the record speaks of"))
+        return Verdict(tuple(checks), record)
+    checks += _consistency_checks(record, parts, surplus)
     checks += _public_checks(record, head, steps)
     checks += _statement_checks(record)
     if rows is None:
@@ -176,8 +189,51 @@ def verify(
             )
         )
     else:
-        checks += _private_checks(parts, rows, steps, earlier)
+        checks += _private_checks(parts, rows, steps, before)
     return Verdict(tuple(checks), record)
+
+
+def _parts_of(model: Any, name: str) -> Parts:
+    parts = parts_of(model)
+    if isinstance(parts.last, BaseBallDPClassifier) and hasattr(parts.last, "release_"):
+        return parts
+    raise ValueError(
+        f"{name}: expected a fitted Ball-DP head, or a Pipeline that ends in one; got "
+        f"{type(parts.last).__name__}."
+    )
+
+
+def _with_record(head: BaseBallDPClassifier, record: Release) -> BaseBallDPClassifier:
+    """The head with another record, and no other change."""
+    other = object.__new__(type(head))
+    other.__dict__.update(vars(head), release_=record)
+    return other
+
+
+def _shape_fault(record: Release, head: BaseBallDPClassifier) -> str | None:
+    """Why nothing can be computed of a head, in words; None where everything can."""
+    try:
+        parameters = head._parameters_as_published()
+        shape, n_classes = np.shape(parameters), len(head.classes_)
+        sound = all(
+            np.asarray(v).dtype.kind in "fiubUO" for v in head.released_parameters().values()
+        )
+        numbers = np.asarray(parameters).dtype.kind == "f"
+    except (AttributeError, TypeError, ValueError) as error:
+        return f"its parameters cannot be read ({type(error).__name__})"
+    if n_classes != record.n_classes:
+        return f"{n_classes} classes, the record has {record.n_classes}"
+    kind = getattr(record.bound, "kind", None)
+    n_scores = kind.n_scores if isinstance(kind, Loss) else None
+    width = record.n_features + int(_augmented(record.bound) is True)
+    known = _augmented(record.bound) is not None or n_scores is not None
+    if not (sound and numbers and len(shape) == 2):
+        return "its parameters are no table of numbers"
+    if known and shape != (n_scores, width):
+        return f"parameters of shape {shape}, the record's are {(n_scores, width)}"
+    if record.head == "BallDPRidgePrototype" and shape != (n_classes, record.n_features):
+        return f"prototypes of shape {shape}, the record's are {(n_classes, record.n_features)}"
+    return None
 
 
 def _model(model: Any, allow_joblib: bool) -> Any:
@@ -215,7 +271,7 @@ def _record_checks(
     return checks, record
 
 
-def _consistency_checks(record: Release, parts: Parts) -> list[Check]:
+def _consistency_checks(record: Release, parts: Parts, surplus: list[str]) -> list[Check]:
     """Whether the model is the one that the record speaks of."""
     head = parts.last
     digest = parameters_digest(head.released_parameters())
@@ -225,12 +281,22 @@ def _consistency_checks(record: Release, parts: Parts) -> list[Check]:
     faults = []
     if type(head).__name__ != record.head:
         faults.append(f"the record is of a {record.head}")
+    for name in ("epsilon", "delta", "metric", "norm_bound", "calibration", "coordinates"):
+        value = getattr(head, name, None)
+        if value != getattr(record, name):
+            faults.append(
+                f"its parameter {name}={value!r}, the record has {getattr(record, name)!r}"
+            )
+    if bool(head.protect_labels) != (record.labels == "protected"):
+        faults.append(
+            f"protect_labels={head.protect_labels!r}, the record keeps labels {record.labels}"
+        )
+    if _augmented(record.bound) is not None and head.fit_intercept != _augmented(record.bound):
+        faults.append(f"fit_intercept={head.fit_intercept!r}, the record counts otherwise")
+    if surplus:
+        faults.append(f"it holds {', '.join(surplus)}, which no head releases")
     if getattr(head, "n_features_in_", None) != record.n_features:
         faults.append(f"the record has {record.n_features} features")
-    if len(head.classes_) != record.n_classes:
-        faults.append(f"the record has {record.n_classes} classes")
-    if _augmented(record.bound) is False and np.any(getattr(head, "intercept_", 0.0)):
-        faults.append("the record is of a model without intercept")
     counts = getattr(head, "class_counts_", None)
     if record.labels == "protected" and counts is not None:
         faults.append("class counts are published, though labels are protected")
@@ -272,6 +338,15 @@ def _consistency_checks(record: Release, parts: Parts) -> list[Check]:
             )
         )
     return checks
+
+
+def _surplus(head: BaseBallDPClassifier, record: Release) -> list[str]:
+    """What a head carries beside its parameters and what it released."""
+    own = type(head).__module__.startswith(f"{__package__.split('.')[0]}.")
+    known = {*head.get_params(deep=False), *head._parameters, *_FITTED}
+    found = [name for name in vars(head) if name not in known and own and record.mechanism in _OWN]
+    inside = {field.name for field in fields(record)} | _CACHED
+    return found + [f"release_.{name}" for name in vars(head.release_) if name not in inside]
 
 
 def _augmented(bound: Any) -> bool | None:
@@ -345,11 +420,11 @@ def _private_checks(
 ) -> list[Check]:
     """The noise itself, for the owner of the rows."""
     head, (X, y) = parts.last, private
-    for _, step in parts.steps:
-        X = step.transform(X)
     try:
+        for _, step in parts.steps:
+            X = X if step is None or isinstance(step, str) else step.transform(X)
         problem, left_in = completed(head, head._known(X, np.asarray(y)))
-    except ValueError as error:
+    except (AttributeError, TypeError, ValueError) as error:
         return [Check("rows", FAIL, str(error), "the record's counts", True)]
     if left_in is not None:
         return [Check("rows", CANNOT, "one record is missing", "all records of the fit", True)]

@@ -1,0 +1,1 @@
+"""What the verifier finds, how often, and how long it takes."""
