@@ -252,7 +252,7 @@ def measure_speed():
             skops.io.dump(head, path)
             times = interleaved(
                 {
-                    "fit": lambda head=head, data=data: fitted(HEADS[name], data),
+                    "fit": lambda name=name, data=data: fitted(HEADS[name], data),
                     "with rows": lambda head=head, data=data: verify(head, private=data),
                     "without": lambda path=path: verify(path),
                 }

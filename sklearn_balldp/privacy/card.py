@@ -188,7 +188,7 @@ def _radii(release: Any) -> list[tuple[str, float | None]]:
     named = [("r", release.radius), ("2 r", 2.0 * release.radius)]
     kept = [(name, radius) for name, radius in named if radius < full]
     shown: list[tuple[str, float | None]] = [(f"{n} = {_exact(t)}", t) for n, t in kept]
-    return shown + [(f"any distance (up to {_up(full)})", full)]
+    return [*shown, (f"any distance (up to {_up(full)})", full)]
 
 
 def _guarantee(release: Any) -> Section:

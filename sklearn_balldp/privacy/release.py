@@ -70,6 +70,8 @@ _LOSSES = {
 }
 #: More classes than these are no record: gaps over pairs of classes would take for ever.
 _MOST_CLASSES = 100_000
+#: Of more records than these the proved rounding of a sum exceeds what one record moves.
+_MOST_RECORDS = 10**12
 #: Names of this package's own mechanisms, each with bounds of its own.
 _MECHANISMS = ("output", "gradient")
 _DIGEST = re.compile("([0-9a-f]{64})?")
@@ -276,9 +278,10 @@ class Release:
             if not getattr(self, name) > 0:
                 raise ValueError(f"record: {name}={getattr(self, name)!r} must be positive.")
         check_inside("record: delta", self.delta)
-        if not (2 <= self.n_classes <= _MOST_CLASSES):
+        if not (2 <= self.n_classes <= _MOST_CLASSES and self.n_samples <= _MOST_RECORDS):
             raise ValueError(
-                f"record: n_classes={self.n_classes!r} must lie between 2 and {_MOST_CLASSES}."
+                f"record: n_classes={self.n_classes!r} must lie between 2 and {_MOST_CLASSES}, "
+                f"n_samples={self.n_samples!r} must not exceed {_MOST_RECORDS}."
             )
         for name in ("alpha", "radius_epsilon", "stated_sensitivity", "stated_sigma"):
             value = getattr(self, name)

@@ -13,6 +13,7 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
+    OutputPerturbation,
 )
 from sklearn_balldp.audit import residuals
 from sklearn_balldp.audit.residuals import (
@@ -413,3 +414,121 @@ def test_a_check_draws_nothing_from_the_heads_generator():
     before = copy.deepcopy(generator.bit_generator.state)
     assert not convicted(head, X, y)
     assert generator.bit_generator.state == before
+
+
+# What a hostile reader found in the first version -----------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_the_owner_computes_the_gradients_of_the_fit(noise_free, dtype, n_classes, n_steps):
+    """To the last bit: single precision rounds all records alike, far above little noise."""
+    X, y = data(n_classes=n_classes, dtype=dtype)
+    kept = GradientPerturbation(n_steps=n_steps, keep_transcript=True)
+    head = BallDPLogisticRegression(1e6, radius=1e-3, mechanism=kept).fit(X, y)
+    wider = (X, X.astype(np.float64)) if n_steps > 1 and dtype != np.float64 else (X,)
+    for rows in wider:
+        found = residuals._residuals(head, head._known(rows, y))
+        assert isinstance(found, Residuals), found
+        assert not found.blocks.any()
+
+
+def test_a_descent_of_one_step():
+    kept = GradientPerturbation(n_steps=1, keep_transcript=True)
+    for dtype in (np.float64, np.float32):
+        X, y = data(dtype=dtype)
+        head = BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=kept).fit(X, y)
+        assert not convicted(head, X, y)
+
+
+def test_a_tolerance_makes_weights_longer():
+    """The released minimiser is one within tol / alpha of the longest there may be."""
+    X, y = np.array([[1.0], [-1.0], [1.0], [-1.0]]), np.array([1, 0, 1, 0])
+    head = BallDPLogisticRegression(
+        1000.0, radius=1e-3, alpha=0.3, fit_intercept=False, mechanism=OutputPerturbation(tol=0.27)
+    )
+    for _ in range(20):
+        assert size_check(head.fit(X, y)).verdict == PASS
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e150])
+def test_weights_that_are_no_numbers(value):
+    for name in HEADS:
+        head = fitted(name)
+        weights = "prototypes_" if hasattr(head, "prototypes_") else "coef_"
+        getattr(head, weights)[0, 0] = value
+        assert convicted(head)
+        assert size_check(head).verdict in (FAIL, CANNOT)
+
+
+def test_softmax_copies_with_the_sign_turned(monkeypatch):
+    """Centring leaves of them sums and differences of another length."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((N, 300)), np.arange(N) % K
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+
+    def call(self, values, sigma):
+        z = np.random.default_rng().standard_normal(values.shape)
+        z[1] = -z[0]
+        return values + sigma * z
+
+    monkeypatch.setattr(Noise, "__call__", call)
+    head = BallDPLogisticRegression(4.0, radius=0.5).fit(X, y)
+    monkeypatch.undo()
+    assert verdicts(head, X, y)["reuse of noise"] == FAIL
+
+
+def test_steps_that_copy_another_class(monkeypatch):
+    state = {}
+
+    def call(self, values, sigma):
+        z = np.random.default_rng().standard_normal(values.shape)
+        z[0] = state.get("last", z[0])
+        state["last"] = z[1]
+        return values + sigma * z
+
+    monkeypatch.setattr(Noise, "__call__", call)
+    head = fitted("hinge descent")
+    monkeypatch.undo()
+    assert verdicts(head)["reuse of noise"] == FAIL
+
+
+def test_two_values_a_block_are_too_few():
+    z = np.random.default_rng(0).standard_normal((1, 3, 2))
+    assert residual_checks(Residuals(z))[3].verdict == CANNOT
+
+
+class Halved(OutputPerturbation):
+    """Inherits how noise is read, and releases something else."""
+
+    name = "halved"
+
+    def run(self, problem, promise, noise):
+        return Outcome(0.5 * noise(*self.noiseless(problem, promise)))
+
+
+class Clipping(Shifted):
+    name = "clipping"
+
+    def run(self, problem, promise, noise):
+        released = super().run(problem, promise, noise).parameters
+        return Outcome(np.clip(released, -5.0, 5.0))
+
+
+class Refusing(Shifted):
+    name = "refusing"
+
+    def run(self, problem, promise, noise):
+        if type(noise) is not Noise:
+            raise RuntimeError("no other sampler")
+        return super().run(problem, promise, noise)
+
+
+@pytest.mark.parametrize("mechanism", [Halved(), Clipping(), Refusing()])
+def test_mechanisms_whose_noise_cannot_be_read(mechanism):
+    X, y = data()
+    params = {"alpha": 0.01, "radius": 0.5, "fit_intercept": False, "norm_bound": 2.0}
+    head = BallDPSquaredHingeSVC(4.0, mechanism=mechanism, **params).fit(X, y)
+    assert set(verdicts(head, X, y).values()) == {CANNOT}
+    assert size_check(head).verdict == CANNOT

@@ -18,7 +18,7 @@ from sklearn_balldp import (
     compose_releases,
 )
 from sklearn_balldp.privacy import Release
-from sklearn_balldp.privacy.bounds import bound_from_dict
+from sklearn_balldp.privacy.bounds import MinimizerBound, PrototypeBound, bound_from_dict
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 from sklearn_balldp.privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 
@@ -359,3 +359,168 @@ def test_the_record_knows_its_parameters(name):
     other = copy.deepcopy(HEADS[name]).fit(*data())
     assert release.matches(other) == (name == "seeded")
     assert not release.matches(object())
+
+
+# What a hostile reader got past the first version ----------------------------------------------
+
+
+def calibrated_again(record, **fields):
+    """Bound fields changed, noise calibrated to them anew: consistent as far as it goes."""
+    kinds = {"PrototypeBound": PrototypeBound, "MinimizerBound": MinimizerBound}
+    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in record["bound"].items()}
+    bound = kinds[plain.pop("type")](**{**plain, **fields, "sigma": ()})
+    bound = bound.calibrated(record["radius"], record["mu"])
+    sensitivity, sigma = bound.scales(record["radius"])
+    return {**record, "bound": bound.to_dict(), "sensitivity": sensitivity, "sigma": sigma}
+
+
+def test_a_promise_that_the_noise_does_not_keep():
+    record = record_of("descent")
+    for promises in (
+        [*record["bound"]["promises"], [2.0, 1e-3]],
+        [*record["bound"]["promises"], [2.0, 0.9]],
+        [*record["bound"]["promises"], [-2.0, 5.0]],
+        [*record["bound"]["promises"], [2.0, 0.0]],
+        [*record["bound"]["promises"], ["2", 5.0]],
+        [[2.0, 5.0], *record["bound"]["promises"]],
+    ):
+        forged = {**record, "bound": {**record["bound"], "promises": promises}}
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(sealed(_derived_again(forged)))
+    two = record_of("two promises")
+    inner, outer = two["bound"]["promises"]
+    forged = {**two, "bound": {**two["bound"], "promises": [inner, [outer[0], inner[1]]]}}
+    with pytest.raises(ValueError, match="sigma"):
+        Release.from_dict(sealed(_derived_again(forged)))
+
+
+def test_tolerances_and_counts_below_zero():
+    record = record_of("minimiser")
+    gap = Release.from_dict(record).bound.gap(0.5)
+    for tol in (-1e-12, -gap / (2 * N) * 0.999):
+        with pytest.raises(ValueError, match=r"record: .*tol"):
+            Release.from_dict(sealed(calibrated_again({**record, "tol": tol}, tol=tol)))
+    record = record_of("prototypes")
+    for counts in ([10**9, 10**9, N - 2 * 10**9], [0.5, 0.5, N - 1.0]):
+        with pytest.raises(ValueError, match=r"record: .*class_counts"):
+            Release.from_dict(sealed(calibrated_again(record, class_counts=tuple(counts))))
+
+
+@pytest.mark.parametrize("value", [0.0, [], [0.0] * 5, [-1.0] * 5, [1e-300] * 5, [1e300] * 5])
+@pytest.mark.parametrize("name", ["descent", "two promises"])
+def test_steps_without_noise(name, value):
+    record = record_of(name)
+    for forged in ({"sigma": value}, {"sigma": value, "sensitivity": value}):
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(sealed({**record, **forged}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"clip": -0.2},
+        {"clip": 0.0},
+        {"momentum": 1.0},
+        {"momentum": -7.0},
+        {"averaging": 55.0},
+        {"learning_rate": -1.0},
+        {"n_steps": 0},
+        {"n_steps": 10**18},
+    ],
+)
+def test_settings_of_no_descent(change):
+    record = record_of("descent")
+    record["bound"]["descent"] |= change
+    for forged in (record, {**record, "sigma": [1e-9] * 5, "sensitivity": [1e-9] * 5}):
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(sealed(forged))
+
+
+def test_more_records_than_there_were():
+    record = record_of("descent")
+    for n in (2 * N, 10**12, 10**18):
+        forged = {**record, "n_samples": n, "bound": {**record["bound"], "n_samples": n}}
+        with pytest.raises(ValueError, match=r"sensitivity\[0\]|must not exceed"):
+            Release.from_dict(sealed(forged))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("prototypes", {"head": "BallDPLogisticRegression"}),
+        ("prototypes", {"head": ""}),
+        ("prototypes", {"head": "X\n\n# Y"}),
+        ("prototypes", {"mechanism": ""}),
+        ("prototypes", {"encoder": "x\n\n# FAKE"}),
+        ("prototypes", {"numpy_version": "1\n- certified"}),
+        ("prototypes", {"coordinates": "\ud800"}),
+        ("prototypes", {"date": "9999-99-99"}),
+        ("prototypes", {"alpha": 1e308}),
+        ("prototypes", {"epsilon_full_radius_ex_post": 9.0}),
+        ("minimiser", {"mechanism": "gradient"}),
+        ("descent", {"mechanism": "output"}),
+        ("descent", {"n_classes": 10**12}),
+    ],
+)
+def test_contradictions_of_words(name, change):
+    with pytest.raises(ValueError, match="record"):
+        Release.from_dict(sealed({**record_of(name), **change}))
+
+
+@pytest.mark.parametrize("field", [*EDITS, "bound"])
+@pytest.mark.parametrize("name", ["prototypes", "descent"])
+def test_junk_is_a_value_error(name, field):
+    """Whole numbers beyond any float, deep lists, and whatever else JSON may hold."""
+    deep: list = []
+    for _ in range(3000):
+        deep = [deep]
+    for junk in (10**400, -(10**400), deep, {"a": {"b": []}}, [None], "", "\x00", False, -1, 1e308):
+        record = {**record_of(name), field: junk}
+        if record[field] == record_of(name)[field]:
+            continue
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(record)
+    record = record_of(name)
+    for inner in record["bound"]:
+        for junk in (10**400, deep, None, "x", {}, [10**400]):
+            forged = {**record, "bound": {**record["bound"], inner: junk}}
+            if junk != record["bound"][inner]:
+                with pytest.raises(ValueError, match="record"):
+                    Release.from_dict(forged)
+
+
+def test_honest_descents_of_tiny_epsilon():
+    """The grid takes a share of so small a mu: what was realised may be less than was asked."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 400)) / 20.0
+    y = np.arange(200) % 10
+    for params in ({}, {"protect_labels": True, "classes": range(10)}):
+        head = BallDPLogisticRegression(1e-4, 1e-6, mechanism=GradientPerturbation(n_steps=60))
+        release = head.set_params(**params).fit(X, y).release_
+        assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
+
+
+def test_random_fits_make_records_that_are_read():
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        k, d, n = rng.integers(2, 6), rng.integers(1, 8), rng.integers(12, 80)
+        X = (rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-3, 3)).astype(
+            rng.choice([np.float64, np.float32])
+        )
+        y = np.arange(n) % k
+        params = {
+            "epsilon": 10.0 ** rng.uniform(-2, 2),
+            "delta": 10.0 ** rng.uniform(-9, -3),
+            "radius": 10.0 ** rng.uniform(-4, 2),
+            "norm_bound": 10.0 ** rng.uniform(-3, 3),
+            "metric": rng.choice(["euclidean", "manhattan", "chebyshev"]).item(),
+        }
+        heads = [
+            BallDPRidgePrototype(counts=rng.choice(["per_class", "min", "worst"]).item(), **params),
+            BallDPLogisticRegression(alpha=10.0 ** rng.uniform(-3, 0), **params),
+            BallDPSquaredHingeSVC(mechanism=GradientPerturbation(n_steps=4, clip=None), **params),
+            BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=1), **params),
+        ]
+        for head in heads:
+            release = head.fit(X, y).release_
+            assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release

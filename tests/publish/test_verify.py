@@ -1,17 +1,20 @@
 """A stranger's checks: every forgery is caught, by the line that should catch it."""
 
 import copy
+import dataclasses
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import skops.io
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from sklearn_balldp import (
@@ -372,3 +375,125 @@ def test_a_process_without_the_rows(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "CANNOT CHECK  noise in the weights" in done.stdout
+
+
+# What a hostile reader got past the first version ----------------------------------------------
+
+
+def test_nothing_else_may_be_on_the_model():
+    for name in HEADS:
+        head = fitted(name)
+        head.rows_ = data()[0]
+        assert failed(verify(head)) == ["model"]
+        head = fitted(name)
+        vars(head.release_)["rows"] = data()[0]
+        assert failed(verify(head)) == ["model"]
+        vars(head.release_)["guarantee"] = lambda: None
+        assert failed(verify(head)) == ["model"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 0.1},
+        {"delta": 1e-9},
+        {"norm_bound": 0.25},
+        {"metric": "manhattan"},
+        {"protect_labels": True},
+        {"calibration": "classic"},
+    ],
+)
+def test_parameters_that_say_otherwise(change):
+    assert failed(verify(fitted("prototypes").set_params(**change))) == ["model"]
+    head = fitted("minimiser").set_params(fit_intercept=False)
+    assert failed(verify(head)) == ["model"]
+
+
+def test_weights_of_no_sense():
+    for name in HEADS:
+        for value in (np.nan, np.inf, 1e200, -1e308):
+            head = fitted(name)
+            weights_of(head)[0, 0] = value
+            verdict = verify(head, private=data())
+            assert "parameters" in failed(verdict)
+            assert {"noise in the weights", "size of the weights", "transcript"} & set(
+                failed(verdict)
+            )
+        for change in (
+            lambda h: vars(h).update({n: v[:, 1:] for n, v in vars(h).items() if n in WEIGHTS}),
+            lambda h: vars(h).update({n: "x" for n in vars(h) if n in WEIGHTS}),
+            lambda h: [vars(h).pop(n, None) for n in WEIGHTS],
+            lambda h: vars(h).update(classes_=5),
+            lambda h: vars(h).update(classes_=np.arange(9)),
+        ):
+            head = fitted(name)
+            change(head)
+            for private in (None, data()):
+                assert "model" in failed(verify(head, private=private))
+
+
+WEIGHTS = ("coef_", "prototypes_")
+
+
+@pytest.mark.parametrize("transcript", [5, object(), (1, 2)])
+def test_transcripts_of_no_sense(transcript):
+    head = fitted("descent")
+    assert "transcript" in failed(verify(head, transcript=transcript, private=data()))
+
+
+def test_steps_that_do_nothing_and_odd_earlier_models():
+    X, y = data()
+    head = fitted("prototypes")
+    for step in ("passthrough", None):
+        pipeline = Pipeline([("nothing", step), ("head", head)])
+        assert not verify(pipeline, private=(X, y)).failed
+    with pytest.raises(ValueError, match="earlier: expected a fitted Ball-DP head"):
+        verify(head, private=(X, y), earlier=[LogisticRegression()])
+    fewer = BallDPRidgePrototype(4.0, radius=0.5).fit(X[:, :5], y)
+    garbage_head = fitted("prototypes")
+    garbage(garbage_head)
+    verdict = verify(head, private=(X, y), earlier=[fewer, garbage_head])
+    assert not verdict.failed
+    assert lines(verdict)["earlier releases"] == "CANNOT CHECK"
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(D)])
+    first, second = (BallDPRidgePrototype(4.0, radius=0.5).fit(frame, y) for _ in range(2))
+    assert not verify(second, private=(frame, y), earlier=[first]).failed
+
+
+def test_the_noise_of_an_earlier_descent():
+    X, y = data()
+    first = fitted("descent")
+    second = copy.deepcopy(first)
+    assert failed(verify(second, private=(X, y), earlier=[first])) == ["reuse of noise"]
+    assert not verify(fitted("descent"), private=(X, y), earlier=[first]).failed
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-30], lambda b: b[:50], lambda b: b"PK" + b[:9]])
+def test_damaged_files(tmp_path, capsys, damage):
+    head = fitted("descent")
+    model, release, _, rows, _, steps = files(tmp_path, head)
+    whole = {path: Path(path).read_bytes() for path in (model, rows, steps)}
+    for path in whole:
+        Path(path).write_bytes(damage(whole[path]))
+        assert status([model, release, "--private", rows, "--transcript", steps]) == 2
+        assert "is no " in capsys.readouterr().err
+        Path(path).write_bytes(whole[path])
+    Path(release).write_text("[" * 100_000)
+    assert status([model, release]) == 2
+    assert status([release, "--joblib"]) == 2
+
+
+def test_floors_of_a_descent_are_seen_without_rows():
+    """Sensitivities at the least there is, noise to match: the transcript's iterates tell."""
+    head = fitted("descent")
+    record = head.release_.to_dict()
+    bound = head.release_.bound
+    least = bound.limits(0.5).least / N
+    share = bound.step_mu(bound.promises[0][1])
+    moved = [record["sensitivity"][0], *[least * 1.001] * 5]
+    record = {**record, "sensitivity": moved, "sigma": [v / share for v in moved]}
+    record = json.loads(json.dumps(resealed(record)))
+    forged = dataclasses.replace(head.transcript_, sigma=np.array(record["sigma"]))
+    assert {"the model's own record", "transcript"} <= set(
+        failed(verify(head, record, transcript=forged))
+    )
