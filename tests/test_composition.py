@@ -89,6 +89,7 @@ def test_persistence(head, again):
         assert isinstance(clone(found)[-1], BallDPRidgePrototype)
 
 
+@pytest.mark.filterwarnings("ignore:the total covers the heads' own fits, and not")
 def test_what_wrappers_release():
     """The numbers of docs/accounting.md."""
     head = BallDPLogisticRegression(8.0, radius=0.5)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("plot_*.py"))
 #: The faces of the package: what they show is in the reference, and little else.
-FACES = ("", "heads", "privacy", "accounting", "audit")
+FACES = ("", "heads", "privacy", "accounting", "audit", "publish")
 #: numpydoc's checks that do not apply: sections that not every name needs, and a rule that takes
 #: "Class" and "Rows" for verbs.
 OPTIONAL = {"SA01", "ES01", "EX01", "SS05"}

@@ -1,6 +1,6 @@
 """``python -m benchmarks.verify``: power and false alarms of the residual test, forgeries, time.
 
-Writes ``power.csv``, ``false_alarms.csv``, ``forgeries.csv``, ``verify_speed.csv`` and their
+Writes ``power``, ``false_alarms``, ``forgeries``, ``trials`` and ``verify_speed``, as CSV and
 Markdown, on scikit-learn's bundled digits.
 """
 
@@ -9,12 +9,15 @@ import copy
 import json
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import skops.io
+from scipy.stats import binom
 from sklearn.datasets import load_digits
+from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import normalize
 
 from benchmarks.speed.timing import interleaved
@@ -23,10 +26,17 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
+    ReconstructionAuditor,
     verify,
 )
 from sklearn_balldp.audit import residuals
-from sklearn_balldp.audit.residuals import Residuals, residual_checks, weight_checks
+from sklearn_balldp.audit.certificates import bayes_success
+from sklearn_balldp.audit.residuals import (
+    FALSE_ALARM,
+    Residuals,
+    residual_checks,
+    weight_checks,
+)
 from sklearn_balldp.heads import Promise
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
@@ -79,11 +89,16 @@ def measure_power(n_releases):
         data = rows_of(name)
         for label, factor in {**FACTORS, "honest": 1.0}.items():
             found = [convicted(head, data, factor) for _ in range(n_releases)]
-            n_values = int(np.size(fitted(head, data).released_parameters().get("coef_", X[:10])))
-            row = {"head": name, "noise": label, "convicted": np.mean(found)}
-            rows.append({**row, "releases": n_releases, "values": n_values})
+            model = fitted(head, data)
+            n_values = residuals._residuals(model, model._known(*data)).blocks.size
+            rows.append({"head": name, "values": n_values, "noise": label, "share": np.mean(found)})
             print(rows[-1], flush=True)
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    order = [*[label for label in FACTORS if FACTORS[label] < 1.0], "honest"]
+    order += [label for label in FACTORS if label not in order]
+    wide = table.pivot(index=["head", "values"], columns="noise", values="share")[order]
+    wide.insert(0, "releases each", n_releases)
+    return wide.loc[list(HEADS)].reset_index()
 
 
 def fitted(head, data):
@@ -120,6 +135,46 @@ def measure_false_alarms(n_releases):
         rows.append({**row, "smallest p": ps.min()})
         print(rows[-1], flush=True)
     return pd.DataFrame(rows)
+
+
+def measure_trials():
+    """Trials that the identification attack needs to convict noise of half the stated scale."""
+    rows = []
+    private, public = (X[:1400], Y[:1400]), (X[1400:], Y[1400:])
+    for epsilon in (1.0, 4.0, 8.0):
+        with Scaled(0.5):
+            head = BallDPRidgePrototype(epsilon, radius=0.7).fit(*private)
+            audit = ReconstructionAuditor(
+                FrozenEstimator(head), noise="mechanism", n_draws=100, n_supports=8, random_state=0
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                audit.fit(*private, *public)
+        stated = float(audit.certificate_["direct"])
+        # At best: ten candidates at the radius, in orthogonal directions.
+        spread = 2.0 * head.release_.mu * np.eye(10)
+        best = bayes_success(spread, 1.0, n_draws=200_000, random_state=0).value
+        rows.append(
+            {
+                "epsilon": epsilon,
+                "certificate": stated,
+                "success on digits": audit.success_rate_,
+                "trials": trials_needed(audit.success_rate_, stated),
+                "success at best": best,
+                "trials at best": trials_needed(best, stated),
+                "residual test": "one release",
+            }
+        )
+        print(rows[-1], flush=True)
+    return pd.DataFrame(rows)
+
+
+def trials_needed(success, stated):
+    """Trials that convict nine times in ten, if there are any up to a million."""
+    sizes = np.unique(np.geomspace(10, 1e6, 3000).astype(int))
+    needed = binom.isf(FALSE_ALARM, sizes, stated) + 1.0
+    enough = sizes[binom.sf(needed - 1.0, sizes, success) >= 0.9]
+    return str(enough[0]) if len(enough) else "over a million"
 
 
 def measure_forgeries():
@@ -290,6 +345,7 @@ def main(arguments=None):
     options.out.mkdir(parents=True, exist_ok=True)
     measured = {
         "forgeries": measure_forgeries,
+        "trials": measure_trials,
         "verify_speed": measure_speed,
         "power": lambda: measure_power(options.releases),
         "false_alarms": lambda: measure_false_alarms(options.honest),

@@ -1,7 +1,8 @@
 """What a release costs: pure functions of public numbers, noise, and the public record."""
 
 from .bounds import Bound, ParameterBound
+from .card import Card
 from .noise import Noise
 from .release import Guarantee, Release
 
-__all__ = ["Bound", "Guarantee", "Noise", "ParameterBound", "Release"]
+__all__ = ["Bound", "Card", "Guarantee", "Noise", "ParameterBound", "Release"]

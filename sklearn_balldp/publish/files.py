@@ -111,7 +111,7 @@ def _arrays(path: str | Path, name: str) -> dict[str, NDArray[Any]]:
 
     def read() -> dict[str, NDArray[Any]]:
         # Objects would run code of the file's.
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
 
     return _read(read, f"{name}={str(path)!r} is no npz file of plain arrays")

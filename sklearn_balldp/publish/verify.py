@@ -28,7 +28,6 @@ from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from .files import load_model, load_record, load_rows, load_transcript
 
-
 # What fitted heads hold beside their parameters, and what their records keep once computed.
 _FITTED = (
     "classes_",

@@ -788,7 +788,7 @@ def test_a_record_that_cannot_be_read_here_is_not_lost(monkeypatch):
     """Its bound is defined where it was made: nothing is forgotten, and the limit counts it."""
     release = clone(HEAD).fit(X, Y).release_
     mu = mu_from_budget(1.0, 1e-6)
-    other = replace(release, bound=ElsewhereBound(sigma=(0.5 / mu,)))
+    other = replace(release, mechanism="elsewhere", bound=ElsewhereBound(sigma=(0.5 / mu,)))
     accountant = PrivacyAccountant(radius=0.5, limit=epsilon_from_mu(1.5 * mu, 1e-6))
     with accountant, charged(other):
         pass
