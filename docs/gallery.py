@@ -8,6 +8,7 @@ EXAMPLES = (
     "search",
     "accounting",
     "audit",
+    "publish",
     "certificates",
     "own_mechanism",
     "text_pipeline",

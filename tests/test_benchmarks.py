@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import shutil
+from pathlib import Path
 from typing import ClassVar
 
 import matplotlib.pyplot as plt
@@ -16,6 +17,7 @@ from benchmarks.paper.__main__ import main as paper
 from benchmarks.paper.plan import TABLES
 from benchmarks.speed import timing
 from benchmarks.speed.__main__ import main as speed
+from benchmarks.verify import __main__ as verifier
 from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor
 from sklearn_balldp.radius import same_label_quantile
 
@@ -426,3 +428,31 @@ def test_rounds_are_timed_in_turn():
     called = []
     timing.interleaved({"a": lambda: called.append("a"), "b": lambda: called.append("b")}, 2)
     assert called == ["a", "b", "a", "b"]
+
+
+def test_the_verifiers_benchmark(tmp_path, monkeypatch, capsys):
+    """Every table is written; the committed ones show every forgery caught but the clever ones."""
+    rows = (verifier.X[:400], verifier.Y[:400])
+    monkeypatch.setattr(verifier, "X", rows[0])
+    monkeypatch.setattr(verifier, "Y", rows[1])
+    monkeypatch.setattr(verifier, "measure_trials", lambda: pd.DataFrame({"epsilon": [1.0]}))
+    monkeypatch.setattr(verifier, "measure_speed", lambda: pd.DataFrame({"ratio": [1.0]}))
+    verifier.main(["--out", str(tmp_path), "--releases", "1", "--honest", "3"])
+    capsys.readouterr()
+    for name in ("forgeries", "power", "false_alarms", "trials", "verify_speed"):
+        assert (tmp_path / f"{name}.md").read_text().startswith("| ")
+    folder = Path(verifier.__file__).parents[1] / "results"
+    table = pd.read_csv(folder / "forgeries.csv")
+    lines = table[[name for name in table if " by" in name]]
+    caught = lines.ne("nothing") & lines.ne("nothing more")
+    honest = table["forgery"].eq("none")
+    clever = table["forgery"].str.startswith("clever")
+    assert (caught.any(axis=1) == ~(honest | clever)).all()
+    power = pd.read_csv(folder / "power.csv")
+    assert (power["honest"] == 0).all()
+    assert (power.loc[power["values"] >= 128, ["none", "x 0.5", "x 2"]] == 1).all(axis=None)
+    alarms = pd.read_csv(folder / "false_alarms.csv")
+    assert (alarms["alarms"] == 0).all()
+    assert alarms["releases"].sum() >= 100_000
+    speed = pd.read_csv(folder / "verify_speed.csv")
+    assert (speed["ratio"] <= 1.5).all()

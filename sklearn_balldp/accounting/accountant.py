@@ -147,7 +147,8 @@ def compose_releases(
     ------
     ValueError
         If there is none, one was drawn from a seed, or they differ in metric, norm bound, number
-        of features, label adjacency or declared coordinates: no common adjacency covers them.
+        of features, label adjacency, declared coordinates or encoder: no common adjacency covers
+        them.
 
     Notes
     -----

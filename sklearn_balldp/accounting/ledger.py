@@ -46,6 +46,8 @@ from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from
 from ..privacy.release import Release
 from .wrappers import wrappers_above
 
+# Names that a record may leave open: what one does not say contradicts nothing.
+_DECLARED = ("coordinates", "encoder")
 _VARIABLE = "SKLEARN_BALLDP_ACCOUNTANTS"
 _WAIT = 60.0
 
@@ -98,7 +100,7 @@ def full_radius_of(release: Release) -> float:
 
 def adjacency_of(release: Release) -> dict[str, Any]:
     """What two releases must share to be composed at a common radius."""
-    names = ("metric", "norm_bound", "n_features", "labels", "coordinates")
+    names = ("metric", "norm_bound", "n_features", "labels", *_DECLARED)
     return {name: getattr(release, name) for name in names}
 
 
@@ -106,7 +108,7 @@ def check_adjacency(known: Iterable[Mapping[str, Any]], other: Mapping[str, Any]
     """Raise a ValueError unless releases share an adjacency, as far as they declare it."""
     for first in known:
         for name, value in first.items():
-            undeclared = name == "coordinates" and None in (value, other[name])
+            undeclared = name in _DECLARED and None in (value, other[name])
             if other[name] != value and not undeclared:
                 raise ValueError(
                     f"releases differ in {name} ({value}, {other[name]}): no common adjacency "

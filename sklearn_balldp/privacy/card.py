@@ -48,7 +48,13 @@ class Card:
     registry: dict[str, Any]
 
     def to_markdown(self) -> str:
-        """The card as Markdown, with the front matter of model cards."""
+        """Write the card as Markdown, with the front matter of model cards.
+
+        Returns
+        -------
+        str
+            Text for ``README.md`` of a model hub, say.
+        """
         lines = [
             "---",
             "library_name: sklearn_balldp",
@@ -69,7 +75,13 @@ class Card:
         return "\n".join(lines) + "\n"
 
     def to_html(self) -> str:
-        """The card as one page of HTML."""
+        """Write the card as one page of HTML.
+
+        Returns
+        -------
+        str
+            A document of its own.
+        """
         body = [f"<h1>{html.escape(self.title)}</h1>"]
         for section in self.sections:
             body.append(f"<h2>{html.escape(section.title)}</h2>")
@@ -96,7 +108,13 @@ class Card:
         )
 
     def to_yaml(self) -> str:
-        """The entry of the public registry of deployments, with blanks to fill in."""
+        """Write the entry of the public registry of deployments, with blanks to fill in.
+
+        Returns
+        -------
+        str
+            YAML.
+        """
         return "\n".join(_yaml(self.registry)) + "\n"
 
     def save(self, path: str | Path) -> None:

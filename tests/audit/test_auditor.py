@@ -21,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, normalize
+from sklearn.random_projection import GaussianRandomProjection
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_info
 
@@ -907,3 +908,98 @@ def test_bad_data_and_estimators(digits):
     for args in ((spoiled, y, X, y), (X, y, spoiled, y)):
         with pytest.raises(ValueError, match="NaN"):
             ReconstructionAuditor(released).fit(*args)
+
+
+# The weights of a frozen model ------------------------------------------------------------------
+
+
+def audited_as_released(head, rows, public, **params):
+    auditor = ReconstructionAuditor(FrozenEstimator(head), n_supports=1, random_state=0, **params)
+    return auditor.fit(*rows, *public)
+
+
+@pytest.fixture
+def released(digits):
+    X, y = digits
+    rows, public = (X[:1400], y[:1400]), (X[1400:], y[1400:])
+    return BallDPRidgePrototype(4.0, radius=0.7).fit(*rows), rows, public
+
+
+def test_the_weights_of_a_released_model(released):
+    head, rows, public = released
+    auditor = audited_as_released(head, rows, public)
+    assert auditor.guarantee_holds_
+    assert set(auditor.weights_["verdict"]) == {"PASS"}
+    assert auditor.report_.attrs["weights"] == "PASS"
+    assert "weights: PASS         scale of the noise" in auditor.summary()
+    assert "no audit certifies" in auditor.summary()
+    fitted_here = ReconstructionAuditor(head, n_supports=1, random_state=0).fit(*rows)
+    assert not hasattr(fitted_here, "weights_")
+
+
+@pytest.mark.parametrize("forgery", ["123.0", "noiseless", "reversed", "another dataset"])
+def test_forged_weights_fail_the_audit(released, forgery):
+    """Today's hole: an honest record beside other weights."""
+    head, rows, public = released
+    if forgery == "123.0":
+        head.prototypes_[:] = 123.0
+    elif forgery == "noiseless":
+        head.prototypes_ = noiseless(head, *rows)
+    elif forgery == "reversed":
+        head.prototypes_ = head.prototypes_[:, ::-1].copy()
+    else:
+        rows = (np.roll(rows[0], 1, axis=1), rows[1])
+        public = (np.roll(public[0], 1, axis=1), public[1])
+    with pytest.warns(FailedGuaranteeWarning) as caught:
+        auditor = audited_as_released(head, rows, public)
+    assert not auditor.guarantee_holds_
+    assert "the weights' check of the scale of the noise failed" in auditor.failures_
+    assert auditor.report_.attrs["weights"] == "FAIL"
+    assert "FAILED: the weights' check" in auditor.summary()
+    # The warning quotes no number that depends on the records.
+    text = str(caught[0].message)
+    assert "start over with a fresh budget" in text
+    assert not any(found in text for found in auditor.weights_["found"])
+
+
+def test_weights_that_cannot_be_checked(released):
+    head, (X, y), public = released
+    known = np.arange(1400) != 7
+    auditor = audited_as_released(head, (X[known], y[known]), public)
+    assert auditor.guarantee_holds_
+    assert auditor.report_.attrs["weights"] == "CANNOT CHECK"
+    descent = BallDPLogisticRegression(4.0, radius=0.7, mechanism=GradientPerturbation(n_steps=3))
+    auditor = audited_as_released(descent.fit(X, y), (X, y), public, n_draws=1)
+    assert auditor.report_.attrs["weights"] == "CANNOT CHECK"
+    descent.set_params(mechanism__keep_transcript=True).fit(X, y)
+    auditor = audited_as_released(descent, (X, y), public, n_draws=1)
+    assert auditor.report_.attrs["weights"] == "PASS"
+
+
+def test_how_little_few_trials_see(released):
+    head, rows, public = released
+    few = audited_as_released(head, rows, public)
+    many = audited_as_released(head, rows, public, n_draws=100)
+    stated = few.certificate_["direct"]
+    assert few.least_conviction_ > many.least_conviction_ > stated
+    for auditor in (few, many):
+        n_trials, least = len(auditor.report_), auditor.least_conviction_
+        assert success_interval(round(least * n_trials), n_trials, 1 - 2e-6)[0] > stated
+        assert success_interval(round(least * n_trials) - 1, n_trials, 1 - 2e-6)[0] <= stated
+        assert f"it convicts from a success of {least:.3f} on" in auditor.summary()
+    weak = ReconstructionAuditor(
+        FrozenEstimator(head), n_supports=1, n_candidates=2, random_state=0
+    ).fit(*rows, *public)
+    assert weak.least_conviction_ > 1.0
+    assert "2 trials can convict nobody" in weak.summary()
+
+
+def test_pooling_is_named_in_frozen_pipelines_too(digits):
+    X, y = digits
+    rows, public = (X[:1400], y[:1400]), (X[1400:], y[1400:])
+    head = BallDPRidgePrototype(4.0, radius=0.7)
+    scaled = make_pipeline(StandardScaler(), Normalizer(), head).fit(*rows)
+    with pytest.warns(PooledPreprocessingWarning, match="unless they were fitted on public rows"):
+        audited_as_released(scaled, rows, public, radius=1.9)
+    shape_only = make_pipeline(GaussianRandomProjection(30, random_state=0), Normalizer(), head)
+    assert audited_as_released(shape_only.fit(*rows), rows, public, radius=1.5).guarantee_holds_
