@@ -29,6 +29,7 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
+    GradientPerturbation,
     OutputPerturbation,
     RadiusPolicy,
     ReconstructionAuditor,
@@ -978,7 +979,7 @@ def test_weights_that_cannot_be_checked(released):
 
 def test_how_little_few_trials_see(released):
     head, rows, public = released
-    few = audited_as_released(head, rows, public)
+    few = audited_as_released(head, rows, public, n_draws=4)
     many = audited_as_released(head, rows, public, n_draws=100)
     stated = few.certificate_["direct"]
     assert few.least_conviction_ > many.least_conviction_ > stated
