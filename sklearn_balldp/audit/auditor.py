@@ -26,7 +26,7 @@ from .._validation import (
     is_real,
 )
 from ..heads.mechanism import Promise
-from ..privacy.bounds import TranscriptBound
+from ..privacy.transcript import TranscriptBound
 from .certificates import check_prior
 from .displays import ReconstructionDisplay, fitted_auditor, summary_of
 from .preparation import Prepared, anchors_of, prepare, stream_of

@@ -37,7 +37,8 @@ from ..heads.descent import Iterates, Transcript, mean_gradient, parameters_of
 from ..heads.mechanism import Mechanism, PrivateProblem, Promise
 from ..heads.output import OutputPerturbation
 from ..heads.ridge_prototype import PrototypePerturbation
-from ..privacy.bounds import MinimizerBound, PrototypeBound, TranscriptBound
+from ..privacy.bounds import MinimizerBound, PrototypeBound
+from ..privacy.transcript import TranscriptBound
 from ..rows import SINGLE_BLAS_THREAD, row_ranges
 
 Array = NDArray[np.float64]

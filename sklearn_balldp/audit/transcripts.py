@@ -20,7 +20,7 @@ from ..heads.descent import Iterates, mean_gradient
 from ..heads.gradients import MeanGradient
 from ..heads.mechanism import PrivateProblem
 from ..losses import clip_residuals
-from ..privacy.bounds import TranscriptBound
+from ..privacy.transcript import TranscriptBound
 from ..rows import SINGLE_BLAS_THREAD, project_onto_ball
 from .certificates import check_prior
 

@@ -10,9 +10,9 @@ from numpy.typing import DTypeLike
 
 from .._validation import check_flag, check_positive, check_share, check_whole
 from ..adjacency import euclidean_radius, full_radius
-from ..privacy.bounds import Descent, TranscriptBound
 from ..privacy.gaussian import LARGEST_EPSILON, compose
 from ..privacy.noise import Noise, grid_slack
+from ..privacy.transcript import Descent, TranscriptBound
 from ..rows import SINGLE_BLAS_THREAD, row_ranges
 from .gradients import MeanGradient
 from .mechanism import (

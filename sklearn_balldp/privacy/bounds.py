@@ -8,15 +8,7 @@ from :class:`Bound`; deriving registers it, so that records which hold it can be
 *Noise on parameters* is mu-GDP with mu their sensitivity over the noise scale
 (:class:`ParameterBound`): :class:`PrototypeBound`, :class:`MinimizerBound`.
 
-*Noise on gradients.* Step s publishes
-:math:`g_s = \frac1n \sum_i g(\theta_{s-1}; z_i) + N(0, \sigma_s^2 I)`, g the gradient of one
-record's loss, its residual clipped or not. The iterate is public, so that
-:math:`\sigma_s = G_s(r) / (n \mu_s)` may use the gap at it (:func:`.iterate_gap`), and each step is
-:math:`\mu_s`-GDP with :math:`\mu_s` fixed in advance: the transcript, and every model made from it,
-is :math:`\sqrt{\sum \mu_s^2}`-GDP at radius r. At other radii the gaps depend on the iterates, so
-their realised sum is no guarantee. What holds beforehand for t > r is
-:math:`\mu(t) \le \mu \min(\lceil t / r \rceil, \sup G_\theta(t) / \inf G_\theta(r))`: a chain of
-records r apart, and public limits of the gap (:func:`.gap_limits`).
+*Noise on gradients* has a file of its own (:mod:`.transcript`).
 
 References
 ----------
@@ -25,7 +17,6 @@ differential privacy. Proofs of the sensitivities and gaps are in this package's
 """
 
 import inspect
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -38,24 +29,18 @@ from numpy.typing import NDArray
 from ..adjacency import LABELS, Domain
 from ..losses import Loss, make_loss
 from .fields import check_follows, check_types, with_floats
-from .gaussian import epsilon_from_mu
-from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
 from .sensitivity import gap_over_minimisers, minimizer_norm_bound, prototype_sensitivity
 
 Blocks = float | tuple[float, ...]
 
-_UNIT_ROUNDOFF = 2.0**-53
-# A chain is not lengthened by the rounding of a radius, which the allowance for rows covers.
-_CHAIN = 1.0 - 1e-9
-# Two machines' values of one formula may differ by less.
-_LESS = 1.0 - 1e-9
+UNIT_ROUNDOFF = 2.0**-53
 _KINDS: dict[str, type["Bound"]] = {}
 
 
 def _tag(kind: type) -> str:
     """What a record calls a bound: one of another module is named with it, and replaces none."""
-    own = kind.__module__ == __name__
+    own = kind.__module__.startswith(f"{__package__}.")
     return kind.__qualname__ if own else f"{kind.__module__}:{kind.__qualname__}"
 
 
@@ -381,7 +366,7 @@ class PrototypeBound(ParameterBound):
         # Summing n_c rows errs by at most n_c^2 u B on each side, in any order of summation; the
         # two divisions err by 2 u B more. Label changes move two blocks.
         sums = 4.0 * counts**2 / (2.0 * counts + self.alpha * self.n_samples)
-        rounding = 2.0 * (sums + 4.0) * _UNIT_ROUNDOFF * domain.norm_bound
+        rounding = 2.0 * (sums + 4.0) * UNIT_ROUNDOFF * domain.norm_bound
         if self.mode != "per_class":
             rounding = np.full(1, rounding.max())
         bound = np.atleast_1d(np.asarray(exact + rounding, dtype=np.float64))
@@ -481,259 +466,7 @@ class MinimizerBound(ParameterBound):
         moved = self.gap(radius, labels) / (self.alpha * self.n_samples)
         moved += 2.0 * self.tol / self.alpha
         norm = math.sqrt(self.kind.n_stacked) * self.norm()
-        return np.array([moved + 4.0 * _UNIT_ROUNDOFF * (norm + self.tol / self.alpha)])
-
-
-@dataclass(frozen=True)
-class Descent:
-    """Public settings of noisy gradient descent; all but ``clip`` and ``n_steps`` cost nothing.
-
-    Parameters
-    ----------
-    n_steps : int
-        Steps T.
-    learning_rate : float
-        Step size.
-    momentum : float
-        Share of the velocity that is kept from step to step (heavy ball).
-    clip : float or None
-        Norm that the residual of each record, its derivative by the scores, is clipped to.
-    averaging : float
-        Share of the iterates, the last ones, whose mean is released; 0 for the last alone.
-    """
-
-    n_steps: int
-    learning_rate: float
-    momentum: float
-    clip: float | None
-    averaging: float
-
-
-@dataclass(frozen=True)
-class TranscriptBound(Bound):
-    """Noise on the gradients of a descent, before any step is made.
-
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record.
-    n_samples, n_features, n_classes : int
-        Number of records, of features, and of classes.
-    norm_bound : float
-        Radius of the admissible ball.
-    constant : float
-        Constant that rows are augmented by; 0 for no intercept.
-    labels : {"public", "protected"}
-        Whether label changes are adjacent.
-    promises : tuple of (float, float)
-        Euclidean radii and the mu promised at each, which the noise of every step honours.
-    descent : Descent
-        Settings of the descent.
-    """
-
-    what = "noise on the gradients of a descent"
-    mechanism = "gradient"
-    parts = "steps"
-
-    loss: str
-    n_samples: int
-    n_features: int
-    n_classes: int
-    norm_bound: float
-    constant: float
-    labels: str
-    promises: tuple[tuple[float, float], ...]
-    descent: Descent
-
-    @classmethod
-    def from_fields(cls, values: Mapping[str, Any]) -> Self:
-        promises = tuple((float(radius), float(mu)) for radius, mu in values["promises"])
-        descent = Descent(**with_floats(Descent, values["descent"]))
-        check_types(descent, "descent")
-        return cls(**{**values, "promises": promises, "descent": descent})
-
-    def check(self, record: Any, radius: float, mu: float) -> None:
-        self._check_settings()
-        check_follows("bound.promises[0]", self.promises[0], (radius, mu))
-        moved, sigma = (np.atleast_1d(v) for v in (record.sensitivity, record.sigma))
-        if not record.digest and not len(sigma) and not len(moved):
-            return  # before the first step
-        for name, stated in (("sensitivity", moved), ("sigma", sigma)):
-            check_follows(f"the length of {name}", len(stated), self.descent.n_steps)
-        self._check_steps(moved, sigma)
-        ex_post = record.epsilon_full_radius_ex_post
-        slack = 4.0 * math.sqrt(self.descent.n_steps) * grid_slack(self.step_values)
-        least = epsilon_from_mu(max((mu - slack) * (1.0 - 1e-6), 0.0), record.delta)
-        if ex_post is not None and not ex_post >= least * (1.0 - 1e-6):
-            raise ValueError(
-                f"record: epsilon_full_radius_ex_post={ex_post!r} must not be below epsilon="
-                f"{record.epsilon!r}, at the smaller radius."
-            )
-
-    def _check_settings(self) -> None:
-        """Raise a ValueError unless promises and settings are some that a descent can have."""
-        radii, mus = zip(*self.promises, strict=True)
-        ascending = all(a < b for a, b in itertools.pairwise((0.0, *radii)))
-        growing = all(a <= b for a, b in itertools.pairwise(mus)) and mus[0] > 0.0
-        if not (ascending and growing and all(map(math.isfinite, (*radii, *mus)))):
-            raise ValueError(
-                f"record: bound.promises={self.promises!r} must be positive, and grow from one to "
-                "the next."
-            )
-        own = self.descent
-        clipped = own.clip is None or own.clip > 0.0
-        steps = own.n_steps >= 1 and own.learning_rate > 0.0 and 0.0 <= own.momentum < 1.0
-        if not (clipped and steps and 0.0 <= own.averaging <= 1.0 and self.constant >= 0.0):
-            raise ValueError(
-                f"record: bound.descent={own!r}, constant={self.constant!r} must be settings of a "
-                "descent (positive, shares between 0 and 1)."
-            )
-
-    def _check_steps(self, moved: NDArray[np.float64], sigma: NDArray[np.float64]) -> None:
-        """Raise a ValueError unless every step's noise keeps every promise, as far as it is known.
-
-        The first step starts from zero, where the gap is known; later ones have no less than the
-        least gap, and clipped ones no more than what clipping leaves.
-        """
-        scores, n = self.kind.n_scores, self.n_samples
-        start = np.zeros((scores, 1 + int(self.constant > 0.0)))
-        largest = self.kind.score_residual_limit(0.0) * math.sqrt(scores)
-        clip = largest if self.descent.clip is None else min(largest, self.descent.clip)
-        row = self.domain(0.0).augmented
-        # What rounding adds to the first step, in single precision at worst.
-        rounding = (0.01 * clip + 5e-7 * (scores + 20.0) * largest) * row / n
-        rounding += (n / 64.0 + 600.0) * _UNIT_ROUNDOFF * clip * row
-        most = math.inf if self.descent.clip is None else 4.0 * self.descent.clip * row / n
-        promised = self.promises[0][0]
-        first = self.sensitivity(start, promised)
-        low = np.full(len(moved), self.limits(promised).least / n)
-        low[0] = first
-        high = np.full(len(moved), most + rounding)
-        high[0] = first + rounding
-        _check_range("sensitivity", moved, low, high)
-        needed = np.stack(
-            [
-                np.r_[
-                    self.sensitivity(start, radius),
-                    np.full(len(moved) - 1, self.limits(radius).least / n),
-                ]
-                / self.step_mu(mu)
-                for radius, mu in self.promises
-            ]
-        )
-        needed[0] = moved / self.step_mu(self.promises[0][1])
-        allowed = needed[0] if len(self.promises) == 1 else np.full(len(moved), math.inf)
-        _check_range("sigma", sigma, needed.max(axis=0), allowed)
-
-    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        # All steps together, at the start: T mean gradients, and T deviates.
-        n_steps = self.descent.n_steps
-        residual = self.kind.score_residual_limit(0.0) * math.sqrt(self.kind.n_scores)
-        if self.descent.clip is not None:
-            residual = min(residual, self.descent.clip)
-        sigma = self.step(np.zeros(self.shape))[1]
-        longest = n_steps * residual * self.domain(0.0).augmented
-        return (longest,), (sigma * math.sqrt(n_steps * self.step_values),)
-
-    @property
-    def theorem(self) -> str:
-        clipped = "" if self.descent.clip is None else f", clipped at {self.descent.clip:g}"
-        change = ", label changes included" if self.labels == "protected" else ""
-        return f"gradient gap at each public iterate / n{clipped}{change}"
-
-    @property
-    def kind(self) -> Loss:
-        """The loss itself."""
-        return make_loss(self.loss, self.n_classes)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape of the parameters: columns of scores, and of (augmented) rows."""
-        return self.kind.n_scores, self.n_features + int(self.constant > 0.0)
-
-    @property
-    def step_values(self) -> int:
-        """Values that one step releases."""
-        return math.prod(self.shape)
-
-    def domain(self, radius: float) -> Domain:
-        """Rows and radius, with the allowance for rounding."""
-        return Domain.of_rounded_rows(self.norm_bound, radius, self.constant)
-
-    def sensitivity(
-        self,
-        theta: NDArray[np.float64],
-        radius: float,
-        rounding: float = 0.0,
-        labels: str | None = None,
-    ) -> float:
-        """L2 sensitivity of one step at a Euclidean radius."""
-        gap = gap_at(
-            self.kind,
-            theta,
-            self.domain(radius),
-            clip=self.descent.clip,
-            labels=labels or self.labels,
-        )
-        return gap / self.n_samples + 2.0 * rounding
-
-    def step_mu(self, mu: float) -> float:
-        """Sensitivity over noise scale that each step may spend of a total mu.
-
-        The rounding to the sampler's grid is taken off, so that it may come on top.
-        """
-        share = mu / math.sqrt(self.descent.n_steps) * (1.0 - 1e-12)
-        return share - 2.0 * grid_slack(self.step_values)
-
-    def step(self, theta: NDArray[np.float64], rounding: float = 0.0) -> tuple[float, float]:
-        """Sensitivity at the first promised radius, and noise scale, of the step at ``theta``.
-
-        The noise scale is the largest that a promise asks for.
-        """
-        moved = [self.sensitivity(theta, radius, rounding) for radius, _ in self.promises]
-        scales = [
-            sensitivity / self.step_mu(mu)
-            for sensitivity, (_, mu) in zip(moved, self.promises, strict=True)
-        ]
-        return moved[0], max(scales)
-
-    def limits(self, radius: float, labels: str | None = None) -> GapLimits:
-        """Gaps at a Euclidean radius over all iterates."""
-        return limits_over_iterates(
-            self.kind,
-            self.n_features,
-            self.domain(radius),
-            clip=self.descent.clip,
-            labels=labels or self.labels,
-        )
-
-    def mu_at(self, radius: float, labels: str) -> float:
-        # Known before the first step: the least of what the promises give.
-        most = self.limits(radius, labels).most
-        found = []
-        for promised, mu in self.promises:
-            chain: float = max(1, math.ceil(radius / promised * _CHAIN))
-            if self.labels == "protected":
-                # By way of a record of another label, any two are two changes apart.
-                chain = min(chain, 2)
-            least = self.limits(promised).least
-            growth = most / least if least > 0.0 else math.inf
-            # Below one, rounding would count for more than its share of the sensitivity.
-            found.append(mu * min(chain, max(growth * (1.0 + 1e-9), 1.0)))
-        return min(found)
-
-
-def _check_range(
-    name: str,
-    stated: NDArray[np.float64],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-) -> None:
-    """Raise a ValueError that names the first number outside of its range."""
-    for values, outside in ((low, stated < low * _LESS), (high, stated > high / _LESS)):
-        for step in np.flatnonzero(outside | ~(stated > 0.0))[:1].tolist():
-            check_follows(f"{name}[{step}]", float(stated[step]), float(values[step]))
-            raise ValueError(f"record: {name}[{step}]={stated[step]!r} must be positive.")
+        return np.array([moved + 4.0 * UNIT_ROUNDOFF * (norm + self.tol / self.alpha)])
 
 
 def as_float_or_tuple(values: Sequence[float] | NDArray[np.float64]) -> Blocks:

@@ -22,11 +22,11 @@ TRUSTED = tuple(
         "heads.output.OutputPerturbation",
         "heads.ridge_prototype.BallDPRidgePrototype",
         "heads.squared_hinge.BallDPSquaredHingeSVC",
-        "privacy.bounds.Descent",
         "privacy.bounds.MinimizerBound",
         "privacy.bounds.PrototypeBound",
-        "privacy.bounds.TranscriptBound",
         "privacy.release.Release",
+        "privacy.transcript.Descent",
+        "privacy.transcript.TranscriptBound",
         "radius.ChosenRadius",
         "radius.RadiusPolicy",
     )

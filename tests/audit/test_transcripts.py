@@ -18,7 +18,7 @@ from sklearn_balldp.audit.transcripts import (
 )
 from sklearn_balldp.heads.descent import Iterates, mean_gradient
 from sklearn_balldp.privacy import Noise
-from sklearn_balldp.privacy.bounds import TranscriptBound
+from sklearn_balldp.privacy.transcript import TranscriptBound
 
 
 def data(n=300, n_classes=3, d=6, seed=0):

@@ -12,9 +12,10 @@ from scipy import stats
 
 from sklearn_balldp.heads.descent import Iterates
 from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.privacy.bounds import Descent, TranscriptBound, bound_from_dict
+from sklearn_balldp.privacy.bounds import bound_from_dict
 from sklearn_balldp.privacy.gaussian import delta_from_mu
 from sklearn_balldp.privacy.noise import grid_slack
+from sklearn_balldp.privacy.transcript import Descent, TranscriptBound
 
 N_RUNS = 100_000
 Z = 5.5
