@@ -235,6 +235,11 @@ def test_steps_of_a_descent():
     less = {name: [v / 100 for v in record[name]] for name in ("sigma", "sensitivity")}
     with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
         Release.from_dict(sealed({**record, **less}))
+    # The first step starts from zero, where the gap is known to the last digit.
+    for factor in (0.99, 1.5):
+        first = {name: [factor * record[name][0], *record[name][1:]] for name in less}
+        with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
+            Release.from_dict(sealed({**record, **first}))
     for name in ("sigma", "sensitivity"):
         with pytest.raises(ValueError, match="length"):
             Release.from_dict(sealed({**record, name: record[name][:-1]}))
@@ -252,6 +257,26 @@ def test_the_forgeries_that_were_believed():
     overstated = sealed({**record, "epsilon": 400.0})
     with pytest.raises(ValueError, match="sigma"):
         Release.from_dict(overstated)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"radius_source": "private"},
+        {"radius_source": "private", "radius_epsilon": 0.5},
+        {"radius_source": "seeded", "radius_draw": "x"},
+        {"radius_epsilon": 0.5},
+        {"radius_draw": "x"},
+        {"radius_source": "reference", "radius_epsilon": 0.5, "radius_draw": "x"},
+    ],
+)
+def test_what_a_radius_spends_goes_with_its_source(change):
+    release = copy.deepcopy(HEADS["prototypes"]).fit(*data()).release_
+    with pytest.raises(ValueError, match="do not go together"):
+        dataclasses.replace(release, **change)
+    protected = copy.deepcopy(HEADS["protected"]).fit(*data()).release_
+    with pytest.raises(ValueError, match="reads labels"):
+        dataclasses.replace(protected, radius_source="declared")
 
 
 def test_private_follows_from_sampler_and_source():
@@ -432,7 +457,7 @@ def test_settings_of_no_descent(change):
     record = record_of("descent")
     record["bound"]["descent"] |= change
     for forged in (record, {**record, "sigma": [1e-9] * 5, "sensitivity": [1e-9] * 5}):
-        with pytest.raises(ValueError, match="record"):
+        with pytest.raises(ValueError, match=r"record: bound.descent=|the length of"):
             Release.from_dict(sealed(forged))
 
 
