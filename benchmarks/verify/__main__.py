@@ -341,6 +341,7 @@ def main(arguments=None):
     parser.add_argument("--out", type=Path, default=Path("verify-results"))
     parser.add_argument("--releases", type=int, default=1000)
     parser.add_argument("--honest", type=int, default=100_000)
+    parser.add_argument("--only", metavar="TABLE", help="one table alone")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     measured = {
@@ -350,6 +351,10 @@ def main(arguments=None):
         "power": lambda: measure_power(options.releases),
         "false_alarms": lambda: measure_false_alarms(options.honest),
     }
+    if options.only is not None:
+        if options.only not in measured:
+            parser.error(f"--only {options.only}: one of {', '.join(measured)}")
+        measured = {options.only: measured[options.only]}
     for name, measure in measured.items():
         start = time.perf_counter()
         table = measure()

@@ -326,6 +326,11 @@ def test_the_tolerance_widens_every_test():
     assert FAIL in [check.verdict for check in strict]
     lenient = residual_checks(Residuals(moved, {"ones": direction}, shift=9.0))
     assert {check.verdict for check in lenient} == {PASS}
+    for factor in (1.5, 0.6):
+        scaled = z * factor * math.sqrt(z.size) / np.linalg.norm(z)
+        assert residual_checks(Residuals(scaled))[0].verdict == FAIL
+        off = abs(factor - 1.0) * math.sqrt(z.size)
+        assert residual_checks(Residuals(scaled, shift=off))[0].verdict == PASS
 
 
 @pytest.mark.parametrize("name", ["prototypes", "one scale", "softmax", "hinge"])
@@ -465,7 +470,8 @@ def test_weights_that_are_no_numbers(value):
 def test_softmax_copies_with_the_sign_turned(monkeypatch):
     """Centring leaves of them sums and differences of another length."""
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((N, 300)), np.arange(N) % K
+    # Three classes: the rotated blocks have nothing in common then.
+    X, y = rng.standard_normal((N, 300)), np.arange(N) % 3
     X /= np.linalg.norm(X, axis=1, keepdims=True)
 
     def call(self, values, sigma):
