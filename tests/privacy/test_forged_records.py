@@ -236,6 +236,8 @@ def test_steps_of_a_descent():
     with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
         Release.from_dict(sealed({**record, **less}))
     # The first step starts from zero, where the gap is known to the last digit.
+    free = GradientPerturbation(n_steps=5, clip=None)
+    record = record_of("descent", mechanism=free)
     for factor in (0.99, 1.5):
         first = {name: [factor * record[name][0], *record[name][1:]] for name in less}
         with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
