@@ -43,8 +43,9 @@ forged = verify(head, {**record, "epsilon": 0.1})
 print(forged.checks[0].found)
 
 # %%
-# The owner of the records sees more: the noise itself. Weights without noise, and with half of it,
-# have an honest record here; one release is enough to convict them.
+# The owner of the records sees more: the noise itself. ``centre`` is the prototypes before noise,
+# which only the owner can compute. Two models get no noise, or half of it. The record's digest
+# alone would give them away; here we look at the noise, which one release is enough to convict.
 centre = np.array([X[y == c].sum(axis=0) for c in range(10)])
 centre = 2 * centre / (2 * np.bincount(y)[:, None] + 0.01 * len(X))
 sigma = np.array(head.release_.sigma)[:, None]

@@ -496,7 +496,7 @@ class PrivacyAccountant:
         """
         check_whole("n_fits", n_fits)
         if self.limit is None:
-            raise ValueError("limit=None: nothing is left or spent of no limit; pass limit=.")
+            raise ValueError("limit=None: no budget remains to be planned; pass limit=.")
         spent = sum(square for _, square, *_ in self._counted())
         left = mu_from_budget(self.limit, self.delta) ** 2 - spent
         # Room for the rounding of as many sums.

@@ -65,7 +65,7 @@ class Check:
     found : str
         The number found, in words.
     rests_on : str
-        The statement that it rests on, or what would be needed.
+        What the check relies on, or what it would need.
     private : bool
         Whether private records were looked at: then it is for their owner, not for publication.
     """

@@ -16,8 +16,9 @@ class Plan:
     class_counts : tuple of int or None
         Records of each class, where they were given.
     signal : tuple of float
-        Largest length that the parameters can have before noise: for prototypes one for each
-        class, for a minimiser one, for a descent that of all its mean gradients at the start.
+        Largest length that the parameters can have before noise. Prototypes have one per class, a
+        minimiser has one. With noise on gradients it is the largest joint length of the mean
+        gradients of all steps at the start.
     noise : tuple of float
         Expected length of the noise in them. Both are empty for mechanisms of one's own.
     """

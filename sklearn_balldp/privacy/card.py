@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .gaussian import epsilon_from_mu
+
 #: Numbers of candidates that certificates are stated for.
 CANDIDATES = (2, 10, 100)
 #: False-positive rates that an attacker's true-positive rate is stated at.
@@ -161,41 +163,50 @@ def card_of(release: Any, model: Any = None, audit: Any = None) -> Card:
     return Card(f"Privacy card of a {release.head}", tuple(sections), _registry(release))
 
 
-def _hidden(release: Any) -> str:
+def _near(release: Any) -> str:
+    """Which other versions of a record count."""
+    return f"within {_exact(release.radius)} ({release.metric} distance between embeddings)"
+
+
+def _change(release: Any) -> str:
     """Which change of one record is hidden."""
-    within = f"within distance {_exact(release.radius)} ({release.metric})"
     if release.labels == "protected":
-        return f"a change of its label, or of its embedding to any other {within},"
-    return f"its replacement by any other record of the same label {within}"
+        return (
+            f"replaced by any other of another label, or by one of the same label {_near(release)}"
+        )
+    return f"replaced by another of the same label {_near(release)}"
 
 
 def _promise(release: Any) -> Section:
-    guarantee = release.guarantee()
     if release.private is False:
+        seeded = (
+            "The radius was computed from private records with noise from a seed. Whoever knows "
+            "the seed learns about the records from it."
+            if release.radius_source == "seeded"
+            else "The noise in this model was drawn from a seed. Whoever knows or guesses the seed "
+            "can take the noise off, so nothing is hidden."
+        )
         return Section(
             "NOT PRIVATE",
-            (
-                "The noise in this model was drawn from a seed.",
-                "Whoever knows or guesses the seed can take the noise off, so nothing is hidden.",
-                "The numbers below hold for the same mechanism without a seed.",
-            ),
+            (seeded, "The numbers below hold for the same method without a seed."),
         )
-    condition = {
-        "conditional": "It holds on one condition: that the radius, which was read off the private "
-        "records, may be public.",
-    }.get(release.private)
+    condition = "This holds on one condition: the radius, read off the records, may be public."
+    conditions = (condition,) if release.private == "conditional" else ()
+    same = "" if release.labels == "protected" else "of one label "
     return Section(
         "What is promised",
         (
             f"This model was trained on {release.n_samples} private records.",
-            f"For each of them, {_hidden(release)} is hidden from everyone who sees the model, "
-            "even from someone who knows all other records, the method and its settings.",
-            f"Such an attacker tells two versions of a record apart with an advantage of at most "
-            f"{_percent(guarantee.advantage)} (0 % is guessing, 100 % is certainty).",
-            f"If ten versions of a record are equally likely beforehand, he names the right one "
-            f"with probability at most {_percent(release.certificate(0.1))}; a blind guess is "
-            "right in 10 %.",
-            *([condition] if condition else []),
+            "It limits what anyone can learn about one of them.",
+            f"Suppose a record is {_change(release)}.",
+            "Whoever sees the model can hardly tell which of the two was used, even if he knows "
+            "all other records, the method and its settings.",
+            f"His advantage over guessing is at most {_percent(release.guarantee().advantage)} "
+            "(0 % is guessing, 100 % is certainty).",
+            f"Now suppose ten records {same}lie that close to a common point, and each is equally "
+            f"likely to be the true one. He names the true one with probability at most "
+            f"{_percent(release.certificate(0.1))}; a blind guess is right in 10 %.",
+            *conditions,
         ),
     )
 
@@ -233,14 +244,18 @@ def _guarantee(release: Any) -> Section:
         ),
     ]
     head = ("at most", *(name for name, _ in _radii(release)))
-    protected = "and label changes " if release.labels == "protected" else "of the same label "
+    same = "" if release.labels == "protected" else ", of the same label"
+    label = "" if release.labels == "protected" else " Guessing the label is not covered."
     return Section(
         "The guarantee in numbers",
         (
-            f"One column for each distance of substitutions {protected}that the numbers hold for.",
-            "The first is the one promised.",
-            "Re-identification, attribute inference and reconstruction all obey the same bounds "
-            "(Kulynych et al., 2025, arXiv:2507.06969).",
+            f"Each column holds for replacements up to the distance in its header{same}; the first "
+            "is the one promised. All numbers are upper bounds.",
+            "True positives: how often an attacker recognises one version of a record. False "
+            "positives: how often he names that version when it was the other.",
+            "The bounds hold for re-identification, attribute inference and reconstruction, as "
+            f"long as the attacker chooses among records within the column's distance{same} "
+            f"(Kulynych et al., 2025, arXiv:2507.06969).{label}",
         ),
         table=(head, *((name, *cells) for name, cells in rows)),
     )
@@ -258,26 +273,35 @@ def _not_covered(release: Any) -> Section:
             "replacements further away than the distance promised, beyond what the other columns "
             "say",
             *labels,
-            "several records of one person: two records are hidden half as well (twice mu)",
+            f"several records of one person: for two records epsilon is {_up(_of_two(release))}",
             "what is true of the population: a model may reveal that smokers fall ill, whoever "
             "took part",
             "the number of records, the encoder and every setting, which are public",
             "preprocessing fitted on the private records, and anything else made from them",
-            "a publisher who does not do what he says: the record can be checked "
-            "(python -m sklearn_balldp verify), the noise itself only by the owner of the records, "
-            "and no check finds a clever lie",
+            "a publisher who does not do what he says: anyone can check that model and record "
+            "agree (python -m sklearn_balldp verify), only the owner of the records can test the "
+            "noise, and no check finds a clever lie",
         ),
     )
 
 
+def _of_two(release: Any) -> float:
+    """Epsilon for two records at once, same delta: group privacy doubles mu."""
+    guarantee = release.guarantee()
+    return epsilon_from_mu(2.0 * guarantee.mu_total, guarantee.delta)
+
+
 def _others(release: Any) -> Section:
+    mu = _up(release.guarantee().mu_total)
     return Section(
         "Other releases from the same records",
         (
-            "They add up: k releases with mu_1, ..., mu_k are together "
-            "sqrt(mu_1^2 + ... + mu_k^2)-GDP at a common distance.",
-            f"This one counts mu = {_up(release.guarantee().mu_total)} at its own.",
-            "A choice among several models by their scores on private records counts too.",
+            "Each further model from the same records weakens the promise.",
+            f"mu measures the loss: this model has mu = {mu} at the distance promised.",
+            "Models whose mu was fixed beforehand have together the square root of the sum of the "
+            "squares.",
+            "Choosing the best of several models by scores on private records is a release of its "
+            "own.",
         ),
     )
 
@@ -299,9 +323,9 @@ def _measured(audit: Any) -> Section:
     return Section(
         "Measured by the owner: not for publication",
         (
-            "These results are functions of the private records that no guarantee covers.",
-            "Take this section out before the card leaves the house.",
-            "They refute mistakes and certify nothing.",
+            "These results depend on the private records, and no guarantee covers them.",
+            "Take this section out before you publish the card.",
+            "The tests find mistakes; they certify nothing.",
         ),
         points=tuple(points),
     )
@@ -328,7 +352,7 @@ def _registry(release: Any) -> dict[str, Any]:
     guarantee = release.guarantee()
     labels = "" if release.labels == "protected" else "labels and class counts; "
     seeded = "NOT PRIVATE: the noise was drawn from a seed. " if release.private is False else ""
-    unit = "one record" + (" and its label" if release.labels == "protected" else "")
+    unit = f"one record, {_change(release)}"
     return {
         "url_slug": f"{_BLANK}: name-curator-year",
         "deployment": {
@@ -357,8 +381,9 @@ def _registry(release: Any) -> dict[str, Any]:
             "privacy_loss": {
                 "privacy_unit": unit,
                 "privacy_unit_details": seeded
-                + "two datasets are adjacent when they differ in one record: "
-                f"{_hidden(release)} (Ball-DP, Margaryan & Gupta). At any distance: epsilon="
+                + "Ball-DP (Margaryan & Gupta), not standard DP unless every distance and labels "
+                f"are hidden: datasets are adjacent when one record is {_change(release)}. At any "
+                f"distance, labels {release.labels}: epsilon="
                 f"{_up(release.epsilon_full_radius, 6)}, same delta.",
                 "number_of_privacy_units": release.n_samples,
                 "privacy_parameters": {
@@ -366,8 +391,8 @@ def _registry(release: Any) -> dict[str, Any]:
                     "delta": guarantee.delta,
                     "rho": 0.5 * guarantee.mu_total**2,
                 },
-                "privacy_parameters_details": "exact Gaussian profile, "
-                f"mu={_up(guarantee.mu_total, 6)} (Gaussian DP)",
+                "privacy_parameters_details": "upper bounds from Gaussian DP, "
+                f"mu={_up(guarantee.mu_total, 6)}",
             },
             "deployment_model": {
                 "model_name": "Central",
@@ -390,7 +415,7 @@ def _registry(release: Any) -> dict[str, Any]:
         "administrative": {
             "status": "Draft",
             "registry_authors": [f"{_BLANK}: who made this entry"],
-            "tier": 3,
+            "tier": f"{_BLANK}: 1, 2 or 3",
         },
     }
 

@@ -189,9 +189,8 @@ class Guarantee:
 class Release:
     """Frozen public record of a fit: public numbers, and functions of what was released.
 
-    What can be derived is: a record holds its bound and the public numbers of the fit, and mu,
-    noise scales, guarantees and ``private`` follow from those. One that contradicts itself cannot
-    be made, nor read.
+    A record stores its bound and the public numbers of the fit. Mu, noise scales, guarantees and
+    ``private`` are computed from these. A record that contradicts itself cannot be made, nor read.
 
     Attributes
     ----------
@@ -614,7 +613,9 @@ class Release:
         shape = f"{self.n_samples} records, {self.n_features} features, {self.n_classes} classes"
         private = {
             "True": "yes",
-            "False": "NO: the noise was drawn from a seed",
+            "False": "NO: the "
+            + ("radius" if self.radius_source == "seeded" else "noise")
+            + " was drawn from a seed",
             "conditional": "if the radius, a quantile of private rows, is public",
         }
         spent = ""

@@ -74,24 +74,26 @@ class Verdict:
         """What the lines mean, and what must not be made of them."""
         found = {check.verdict for check in self.checks}
         notes = [
-            "FAIL refutes: the model is not what its record says."
+            "At least one check failed: the model differs from its record, the record promises no "
+            "privacy, or the rows passed are not those of the fit. The FAIL lines say which."
             if FAIL in found
             else "Nothing was refuted."
         ]
         notes.append(
-            "No check can certify: whoever keeps the seed of his noise, leaves it out of a few "
-            "directions, or draws until he likes the outcome passes all of them."
+            "No check can certify a model. A publisher who keeps the seed of his noise, leaves the "
+            "noise out of a few directions, or draws until he likes the outcome passes all of them."
         )
         private = [check for check in self.checks if check.private]
         if private:
             notes.append(
-                "Lines about the noise and the rows looked at private records: they are for the "
-                f"records' owner (false alarms: below {FALSE_ALARM:g} in all)."
+                "The lines about the rows and the noise depend on private records: do not publish "
+                f"them. An honest release fails one of them with probability below {FALSE_ALARM:g}."
             )
-        if any(check.verdict == FAIL for check in private) and self.release is not None:
+        noise = [check for check in private if check.name != "rows"]
+        if any(check.verdict == FAIL for check in noise) and self.release is not None:
             epsilon, delta = conditioned(self.release.epsilon, self.release.delta)
             notes.append(
-                "This verdict must not decide whether to publish: find the fault first. Drawing "
+                "This verdict must not decide whether to publish: find the fault first. Fitting "
                 f"again because of it makes (epsilon={self.release.epsilon:g}, "
                 f"delta={self.release.delta:g}) into (epsilon={epsilon:.6g}, delta={delta:.2g}); "
                 "start over with a budget of its own."
@@ -122,11 +124,13 @@ def verify(
         The records that the model was fitted on, as it takes them, or an npz file with arrays X and
         y. What is found then is for their owner.
     transcript : Transcript, str, path-like or None, default=None
-        Of a descent: its noisy gradients, or an npz file of them; the model's own by default.
+        With noise on gradients: the noisy gradients of all steps, or an npz file of them; the
+        model's own by default.
     earlier : iterable of estimator, str or path-like
         Earlier releases from the same records: their noise must be other noise.
     allow_joblib : bool, default=False
-        Whether joblib and pickle files are loaded, which runs code of theirs.
+        Whether joblib and pickle files are loaded. Loading them can run code chosen by whoever
+        wrote them.
 
     Returns
     -------
@@ -330,7 +334,7 @@ def _consistency_checks(record: Release, parts: Parts, surplus: list[str]) -> li
             Check(
                 "preprocessing",
                 CANNOT if learning else PASS,
-                f"{learning}: whether fitted on public rows is the publisher's word"
+                f"{learning}: only the publisher knows whether the rows of its fit were public"
                 if learning
                 else "every step maps each row on its own, or is frozen",
                 "a step fitted on private rows is outside of the guarantee",
@@ -387,11 +391,17 @@ def _statement_checks(record: Release) -> list[Check]:
         ),
     ]
     radius = {
-        "number": (CANNOT, "a number; that it was fixed before the rows is the publisher's word"),
-        "reference": (CANNOT, "read off reference rows; that they are public is his word"),
+        "number": (
+            CANNOT,
+            "a plain number; only the publisher knows whether it was fixed before he saw the rows",
+        ),
+        "reference": (
+            CANNOT,
+            "computed from reference rows; only the publisher knows whether they are public",
+        ),
         "declared": (
             CANNOT,
-            "a quantile of the private rows, private only if it is taken as public",
+            "a quantile of the private rows; the guarantee holds only if it may be public",
         ),
         "private": (PASS, f"drawn privately, epsilon={record.radius_epsilon:g} is in the total"),
         "seeded": (FAIL, "drawn from a seed, which hides nothing"),
@@ -403,7 +413,7 @@ def _statement_checks(record: Release) -> list[Check]:
             "sampler",
             PASS if exact else FAIL,
             record.sampler,
-            "what the record states; that nobody kept the noise is the publisher's word"
+            "what the record states; only the publisher knows whether a copy of the noise was kept"
             if exact
             else "whoever knows the seed can take the noise off",
         )
@@ -428,5 +438,11 @@ def _private_checks(
     if left_in is not None:
         return [Check("rows", CANNOT, "one record is missing", "all records of the fit", True)]
     found = f"{len(problem.X)} records, with the record's counts"
-    rows = Check("rows", PASS, found, "that they are the same ones, the noise tests see", True)
+    rows = Check(
+        "rows",
+        PASS,
+        found,
+        "only the noise tests can tell whether these are the rows of the fit",
+        True,
+    )
     return [rows, *weight_checks(head, problem, transcript, earlier)]

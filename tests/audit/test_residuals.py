@@ -538,3 +538,16 @@ def test_mechanisms_whose_noise_cannot_be_read(mechanism):
     head = BallDPSquaredHingeSVC(4.0, mechanism=mechanism, **params).fit(X, y)
     assert set(verdicts(head, X, y).values()) == {CANNOT}
     assert size_check(head).verdict == CANNOT
+
+
+def test_more_noise_than_two_promises_need():
+    """Between the promises of a record any larger scale may stand: the gaps of the rows tell."""
+    X, y = data()
+    two = GradientPerturbation(n_steps=4, keep_transcript=True, outer_radius=1.0, outer_epsilon=6.0)
+    head = BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=two).fit(X, y)
+    sigma = head.transcript_.sigma * np.array([1.0, 1.0, 1.01, 1.0])
+    forged = dataclasses.replace(head.transcript_, sigma=sigma)
+    head.release_ = dataclasses.replace(head.release_, stated_sigma=tuple(sigma.tolist()))
+    assert transcript_fault(head, forged) is None
+    (check,) = weight_checks(head, head._known(X, y), forged)
+    assert (check.name, check.verdict) == ("noise scales", FAIL)

@@ -70,6 +70,14 @@ def test_plain_models_predict_alike(head, n_classes, declared):
     np.testing.assert_array_equal(bare.predict(inside), head.predict(inside))
 
 
+def test_absent_classes_of_a_huge_ball():
+    """Scores beyond 1e30: what stands for minus infinity stays below them."""
+    X, y = data(3)
+    head = BallDPRidgePrototype(1e3, norm_bound=1e20, classes=range(4)).fit(1e20 * X, y)
+    np.testing.assert_array_equal(head.to_sklearn().predict(1e20 * X), head.predict(1e20 * X))
+    assert 3 not in head.to_sklearn(project=False).predict(1e20 * X)
+
+
 def test_labels_frames_and_single_precision():
     X, codes = data(3)
     y = np.array(["no", "perhaps", "yes"])[codes]

@@ -17,7 +17,7 @@ from sklearn_balldp import (
     RadiusPolicy,
     ReconstructionAuditor,
 )
-from sklearn_balldp.privacy.card import CANDIDATES, FALSE_POSITIVE_RATES
+from sklearn_balldp.privacy.card import CANDIDATES, FALSE_POSITIVE_RATES, _up
 
 N = 240
 
@@ -66,6 +66,15 @@ def test_numbers_of_the_table_are_upper_bounds(name):
             assert share <= shown + 1e-12
             assert shown <= share + 0.0011
     assert release.card().to_markdown().startswith("---\nlibrary_name: sklearn_balldp\n")
+
+
+@pytest.mark.parametrize("value", [1.23444, 1.23446, 9.99961, 0.00012344, 2.906e-5, 32.56598, 1e-6])
+def test_upper_bounds_in_few_digits(value):
+    for digits in (2, 4, 6):
+        shown = float(_up(value, digits))
+        assert shown >= value * (1 - 1e-9)
+        assert shown <= value * (1 + 10.0 ** (1 - digits))
+    assert _up(math.inf) == "none"
 
 
 def test_an_attacker_in_other_words():
@@ -119,7 +128,7 @@ def test_what_is_not_private_says_so_first():
     assert "NOT PRIVATE" in seeded.registry["deployment"]["privacy_loss"]["privacy_unit_details"]
     policy = RadiusPolicy(source="declared")
     declared = BallDPRidgePrototype(2.0, radius=policy).fit(*data()).release_.card()
-    assert "It holds on one condition" in str(declared)
+    assert "This holds on one condition" in str(declared)
 
 
 def test_marks_of_names_stay_text():
