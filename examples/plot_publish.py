@@ -62,5 +62,5 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     print(f"{name:<18} {noise[0].verdict}  {noise[0].found}")
     ax.hist(((model.prototypes_ - centre) / sigma).ravel(), np.linspace(-4, 4, 41), density=True)
     ax.plot(grid, norm.pdf(grid), color="black")
-    ax.set(title=f"{name}: {noise[0].verdict}", xlabel="weight less solution, over noise scale")
+    ax.set(title=f"{name}: {noise[0].verdict}", xlabel="weight minus solution, over noise scale")
 axes[0].set(ylabel="density", ylim=(0, 1.0))

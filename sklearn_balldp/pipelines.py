@@ -65,4 +65,8 @@ def parts_of(model: Any) -> Parts:
 def _learns(step: Any) -> bool:
     if isinstance(step, (str, type(None), FrozenEstimator, *_SHAPE_ONLY)):
         return False
-    return bool(get_tags(step).requires_fit) and not getattr(step, "_row_wise", False)
+    try:
+        fitted = bool(get_tags(step).requires_fit)
+    except Exception:
+        return True  # nobody knows
+    return fitted and not getattr(step, "_row_wise", False)

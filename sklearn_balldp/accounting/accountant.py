@@ -255,7 +255,8 @@ class PrivacyAccountant:
         Largest total epsilon at (``delta``, ``radius``).
     n_fits : int or None, default=None
         Fits that are planned, such as candidates times folds plus the refit of a search: with a
-        limit the first fit is refused if that many like it would exceed it.
+        limit the first fit that the accountant sees is refused if that many like it would exceed
+        the limit. Later ones are refused one by one, as without it.
 
     Examples
     --------

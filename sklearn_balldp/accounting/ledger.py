@@ -182,7 +182,8 @@ class Ledger:
         if isinstance(record, Release):
             own = adjacency_of(record)
             adjacency = json.dumps(own)
-            mu = record.guarantee(full_radius_of(record) if radius is None else radius).mu
+            own_mu = record.guarantee(full_radius_of(record) if radius is None else radius).mu
+            mu = own_mu
             if record.radius_epsilon > 0.0:
                 draw = record.radius_draw
                 counted = base.execute("SELECT 1 FROM record WHERE draw = ?", (draw,)).fetchone()
@@ -203,7 +204,11 @@ class Ledger:
         ).fetchone()
         if limit is not None and ticket.n_fits is not None and adjacency and not known:
             # The first fit of those planned: all of them must be within reach.
-            self._check_planned(total, mu, limit, delta, ticket.n_fits)
+            planned = mu
+            if isinstance(record, Release) and record.radius_epsilon > 0.0:
+                # Drawn for this fit, and so for each of them.
+                planned = compose([own_mu, mu_from_pure(record.radius_epsilon)])
+            self._check_planned(total, planned, limit, delta, ticket.n_fits)
         # Against a limit only one way of adding up may be used: the Gaussian one.
         if limit is not None and math.sqrt(total + mu**2) > mu_from_budget(limit, delta):
             raise BudgetExceededError(

@@ -343,7 +343,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 version=__version__,
                 numpy_version=np.__version__,
                 date=datetime.now(UTC).date().isoformat(),
-                coordinates=self.coordinates,
+                coordinates=None if self.coordinates is None else str(self.coordinates),
                 encoder=encoder,
                 stated_sensitivity=promise.sensitivity if own else (),
                 stated_sigma=promise.sigma if own else (),

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from ..losses import Array, clip_residuals, make_loss
+from ..losses import Array, Loss, clip_residuals, make_loss
 from ..rows import ball_factors, map_row_ranges, row_blocks, row_ranges, working_precision
 from ..rows.passes import BLOCK_VALUES
 
@@ -138,34 +138,57 @@ class MeanGradient:
         return [function(*first), *(future.result() for future in waiting)]
 
     def rounding(self, theta: Array) -> float:
-        r"""Half of what rounding adds to the sensitivity of a computed mean.
+        """Half of what rounding adds to the sensitivity of a computed mean."""
+        return mean_rounding(
+            self.loss,
+            theta,
+            n_samples=len(self.X),
+            n_features=self.X.shape[1],
+            norm_bound=self.norm_bound,
+            constant=self.constant,
+            clip=self.clip,
+            dtype=self.X.dtype,
+        )
 
-        With u the unit roundoff of the rows, scores err by :math:`(d + 6) u (\|w\| B + |b|)`,
-        residuals by a Lipschitz constant times that and by :math:`(K + 20) u` times their size,
-        clipping factors and stored rows likewise, and the sum of m gradients of norm M by
-        :math:`m^2 u M`. float64 sums err by their number of terms times :math:`2^{-53} M`, and so
-        does the division by the noise scale.
-        """
-        n_samples, n_features = self.X.shape
-        u = float(np.finfo(self.X.dtype).eps)
-        norm, offset = float(np.linalg.norm(theta)), 0.0
-        if self.constant > 0.0:
-            norm = float(np.linalg.norm(theta[:, :-1]))
-            offset = self.constant * float(np.linalg.norm(theta[:, -1]))
-        # Stored rows may be rounded to outside of the ball.
-        augmented = math.hypot(self.norm_bound, self.constant) * (1.0 + 1e-6)
-        score = norm * self.norm_bound + offset
-        largest = self.loss.score_residual_limit(score) * math.sqrt(self.shape[0])
-        evaluation = (self.shape[0] + 20.0) * u
-        residual = self.loss.curvature * (n_features + 6.0) * u * score + evaluation * largest
-        if self.clip is not None:
-            largest = min(largest, self.clip)
-        gradient = largest * augmented
-        record = residual * augmented + evaluation * gradient
-        # m sums of at most m terms err by m^2 u / (1 - m u): below 1.01 m^2 u also in float32.
-        block = 1.01 * _SUMMED**2 * u * gradient
-        sums = (n_samples / _SUMMED + _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
-        return (record + block) / n_samples + sums
+
+def mean_rounding(
+    loss: Loss,
+    theta: Array,
+    *,
+    n_samples: int,
+    n_features: int,
+    norm_bound: float,
+    constant: float,
+    clip: float | None,
+    dtype: DTypeLike,
+) -> float:
+    r"""Half of what rounding adds to the sensitivity of a mean gradient that is computed.
+
+    With u the unit roundoff of the rows, scores err by :math:`(d + 6) u (\|w\| B + |b|)`,
+    residuals by a Lipschitz constant times that and by :math:`(K + 20) u` times their size,
+    clipping factors and stored rows likewise, and the sum of m gradients of norm M by
+    :math:`m^2 u M`. float64 sums err by their number of terms times :math:`2^{-53} M`, and so
+    does the division by the noise scale.
+    """
+    u = float(np.finfo(dtype).eps)
+    norm, offset = float(np.linalg.norm(theta)), 0.0
+    if constant > 0.0:
+        norm = float(np.linalg.norm(theta[:, :-1]))
+        offset = constant * float(np.linalg.norm(theta[:, -1]))
+    # Stored rows may be rounded to outside of the ball.
+    augmented = math.hypot(norm_bound, constant) * (1.0 + 1e-6)
+    score = norm * norm_bound + offset
+    largest = loss.score_residual_limit(score) * math.sqrt(loss.n_scores)
+    evaluation = (loss.n_scores + 20.0) * u
+    residual = loss.curvature * (n_features + 6.0) * u * score + evaluation * largest
+    if clip is not None:
+        largest = min(largest, clip)
+    gradient = largest * augmented
+    record = residual * augmented + evaluation * gradient
+    # m sums of at most m terms err by m^2 u / (1 - m u): below 1.01 m^2 u also in float32.
+    block = 1.01 * _SUMMED**2 * u * gradient
+    sums = (n_samples / _SUMMED + _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
+    return (record + block) / n_samples + sums
 
 
 def _block_sums(residuals: NDArray[np.floating], rows: NDArray[np.floating] | None) -> Array:

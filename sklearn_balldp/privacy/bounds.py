@@ -56,13 +56,17 @@ class Bound(ABC):
     what: ClassVar[str] = "noise on the released values"
     #: What sensitivities and noise scales are listed by, where there are several.
     parts: ClassVar[str] = "parts"
-    #: Which of this package's mechanisms makes such releases.
+    #: Which of this package's mechanisms makes such releases. A mechanism of one's own needs a
+    #: bound of its own, which may derive from one of these.
     mechanism: ClassVar[str] = ""
     labels: str
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         _KINDS[_tag(cls)] = cls
+        if ":" in _tag(cls) and "mechanism" not in vars(cls):
+            # Made of one of ours for a mechanism of somebody's own.
+            cls.mechanism = ""
 
     @property
     @abstractmethod

@@ -24,7 +24,7 @@ def check_types(instance: Any, what: str) -> None:
     hints = _hints(kind)
     for field in fields(instance):
         value = getattr(instance, field.name)
-        wanted = _wanted(hints[field.name])
+        wanted = _wanted(hints.get(field.name))
         if wanted is not None and not _fits(value, wanted):
             names = " or ".join(dict.fromkeys(_NAMES[kind] for kind in wanted))
             raise ValueError(f"{what}: {field.name}={value!r} must be {names}.")
@@ -39,12 +39,15 @@ def with_floats(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     """Types of the fields of a class, and of what it derives."""
-    found = get_type_hints(kind)
-    for name in dir(kind):
-        derived = inspect.getattr_static(kind, name)
-        read = getattr(derived, "fget", None) or getattr(derived, "func", None)
-        if read is not None:
-            found[name] = get_type_hints(read).get("return")
+    try:
+        found = get_type_hints(kind)
+        for name in dir(kind):
+            derived = inspect.getattr_static(kind, name)
+            read = getattr(derived, "fget", None) or getattr(derived, "func", None)
+            if read is not None:
+                found[name] = get_type_hints(read).get("return")
+    except NameError:
+        return {}  # somebody's own, with types that are not there at run time
     return found
 
 
@@ -69,10 +72,7 @@ _NAMES: dict[Any, str] = {
 def _wanted(hint: Any) -> tuple[Any, ...] | None:
     """Kinds that a type allows; None for a type that is not a plain one."""
     parts = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    kinds = tuple(
-        tuple if get_args(part) in ((float, ...), (int, ...), (str, ...)) else part
-        for part in parts
-    )
+    kinds = tuple(tuple if get_args(part) in ((float, ...), (int, ...)) else part for part in parts)
     return kinds if all(kind in _NAMES for kind in kinds) else None
 
 

@@ -68,8 +68,8 @@ _LOSSES = {
     "BallDPRidgePrototype": ("prototypes",),
     "BallDPSquaredHingeSVC": ("squared_hinge",),
 }
-#: More classes than these are no record: gaps over pairs of classes would take for ever.
-_MOST_CLASSES = 100_000
+#: More classes than these are no record.
+_MOST_CLASSES = 10**9
 #: Of more records than these the proved rounding of a sum exceeds what one record moves.
 _MOST_RECORDS = 10**12
 #: Names of this package's own mechanisms, each with bounds of its own.
@@ -284,8 +284,10 @@ class Release:
             )
         for name in ("alpha", "radius_epsilon", "stated_sensitivity", "stated_sigma"):
             value = getattr(self, name)
-            if not all(0.0 <= v <= MOST for v in (value if isinstance(value, tuple) else (value,))):
-                raise ValueError(f"record: {name}={value!r} must not be negative, nor huge.")
+            if not all(v >= 0.0 for v in (value if isinstance(value, tuple) else (value,))):
+                raise ValueError(f"record: {name}={value!r} must not be negative.")
+        if self.alpha > MOST:
+            raise ValueError(f"record: alpha={self.alpha!r} must not exceed {MOST:g}.")
         for name in ("head", "mechanism", "numpy_version", "coordinates", "encoder", "radius_draw"):
             value = getattr(self, name)
             if value is not None and not value.isprintable():
@@ -321,17 +323,10 @@ class Release:
 
     def _check_bound(self) -> None:
         """What the bound says of the same numbers, and whether it keeps (epsilon, delta)."""
-        for field in fields(self.bound):  # type: ignore[arg-type]
-            if field.name in _SHARED:
-                stated = getattr(self.bound, field.name)
-                check_follows(f"bound.{field.name}", stated, getattr(self, field.name))
-        loss = getattr(self.bound, "loss", None)
-        if loss is not None and self.head in _LOSSES and loss not in _LOSSES[self.head]:
-            check_follows("the loss of its bound", loss, _LOSSES[self.head][-1])
-        if loss in ("logistic", "softmax") and (loss == "logistic") != (self.n_classes == 2):
-            check_follows("bound.loss", loss, "softmax" if self.n_classes > 2 else "logistic")
-        if self.mechanism in _MECHANISMS:
+        if self.bound.mechanism or self.mechanism in _MECHANISMS:
+            # This package's mechanisms and bounds go together; others bring bounds of their own.
             check_follows("mechanism", self.mechanism, self.bound.mechanism)
+            self._check_own_bound(self.bound)
         calibrate = classic_mu if self.calibration == "classic" else mu_from_budget
         budget, mu = calibrate(self.epsilon, self.delta), self.mu
         if not (0.0 <= mu <= budget * (1.0 + 1e-9)):
@@ -345,6 +340,18 @@ class Release:
             check_follows("stated_sensitivity", self.stated_sensitivity, ())
             check_follows("stated_sigma", self.stated_sigma, ())
             check_follows("epsilon_full_radius_ex_post", self.epsilon_full_radius_ex_post, None)
+
+    def _check_own_bound(self, bound: Any) -> None:
+        """What a bound of this package says of the same numbers."""
+        for field in fields(bound):
+            if field.name in _SHARED:
+                stated = getattr(bound, field.name)
+                check_follows(f"bound.{field.name}", stated, getattr(self, field.name))
+        if self.head in _LOSSES and bound.loss not in _LOSSES[self.head]:
+            check_follows("the loss of its bound", bound.loss, _LOSSES[self.head][-1])
+        binary = "logistic" if self.n_classes == 2 else "softmax"
+        if bound.loss in ("logistic", "softmax"):
+            check_follows("bound.loss", bound.loss, binary)
 
     def _euclidean(self, radius: float) -> float:
         return euclidean_radius(

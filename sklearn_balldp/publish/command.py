@@ -66,5 +66,7 @@ def verify_command(arguments: list[str]) -> int:
     except (ValueError, ImportError, OSError) as error:
         print(f"verify: {error}", file=sys.stderr)
         return 2
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
     print(verdict)
     return 1 if verdict.failed else 0

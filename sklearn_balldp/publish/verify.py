@@ -1,5 +1,6 @@
 """Check a published model: against its record, and against the private rows for their owner."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._validation import is_real
 from ..audit.preparation import completed
 from ..audit.residuals import (
     CANNOT,
@@ -219,7 +221,7 @@ def _shape_fault(record: Release, head: BaseBallDPClassifier) -> str | None:
         parameters = head._parameters_as_published()
         shape, n_classes = np.shape(parameters), len(head.classes_)
         sound = all(
-            np.asarray(v).dtype.kind in "fiubUO" for v in head.released_parameters().values()
+            np.asarray(v).dtype.kind in "fiubUOmM" for v in head.released_parameters().values()
         )
         numbers = np.asarray(parameters).dtype.kind == "f"
     except (AttributeError, TypeError, ValueError) as error:
@@ -290,6 +292,15 @@ def _consistency_checks(record: Release, parts: Parts, surplus: list[str]) -> li
             faults.append(
                 f"its parameter {name}={value!r}, the record has {getattr(record, name)!r}"
             )
+    radius = record.full_radius if head.radius is None else head.radius
+    if is_real(radius) and float(radius) != record.radius:
+        faults.append(f"its parameter radius={head.radius!r}, the record has {record.radius!r}")
+    with contextlib.suppress(ValueError):
+        mechanism = head._mechanism()
+        if mechanism.name != record.mechanism:
+            faults.append(f"its mechanism is {mechanism.name!r}, the record's {record.mechanism!r}")
+        elif head._alpha(mechanism) != record.alpha:
+            faults.append(f"its parameter alpha={head.alpha!r}, the record has {record.alpha!r}")
     if bool(head.protect_labels) != (record.labels == "protected"):
         faults.append(
             f"protect_labels={head.protect_labels!r}, the record keeps labels {record.labels}"
@@ -432,7 +443,8 @@ def _private_checks(
     try:
         for _, step in parts.steps:
             X = X if step is None or isinstance(step, str) else step.transform(X)
-        problem, left_in = completed(head, head._known(X, np.asarray(y)))
+        with np.errstate(all="ignore"):
+            problem, left_in = completed(head, head._known(X, np.asarray(y)))
     except (AttributeError, TypeError, ValueError) as error:
         return [Check("rows", FAIL, str(error), "the record's counts", True)]
     if left_in is not None:
@@ -445,4 +457,7 @@ def _private_checks(
         "only the noise tests can tell whether these are the rows of the fit",
         True,
     )
-    return [rows, *weight_checks(head, problem, transcript, earlier)]
+    try:
+        return [rows, *weight_checks(head, problem, transcript, earlier)]
+    except ValueError as error:
+        return [rows, Check("noise in the weights", CANNOT, str(error), "a model as it was", True)]

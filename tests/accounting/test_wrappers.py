@@ -23,6 +23,7 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     PrivacyAccountant,
+    RadiusPolicy,
     compose_releases,
 )
 from sklearn_balldp.accounting import BudgetExceededError
@@ -163,3 +164,33 @@ def test_limits_that_are_missing():
         PrivacyAccountant().remaining()
     with pytest.raises(ValueError, match="n_fits must be an integer"):
         PrivacyAccountant(limit=1.0).plan(0.5)
+
+
+class Old:
+    """A transformer of before scikit-learn had tags."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def fit_transform(self, X, y=None):
+        return X
+
+    def transform(self, X):
+        return X
+
+
+@pytest.mark.filterwarnings("default")
+def test_steps_without_tags_count_as_learning():
+    with PrivacyAccountant() as accountant:
+        make_pipeline(Old(), HEAD).fit(X, Y)
+    with pytest.warns(UncoveredWarning, match="Old before the head learns"):
+        accountant.total()
+
+
+def test_a_plan_counts_the_radius_of_every_fit():
+    policy = RadiusPolicy(0.5, source="private", epsilon=2.0)
+    head = BallDPRidgePrototype(3.0, radius=policy)
+    with PrivacyAccountant(radius=0.5, limit=30.0, n_fits=6) as accountant:
+        with pytest.raises(BudgetExceededError, match="n_fits=6"):
+            head.fit(X, Y)
+        assert not accountant.releases

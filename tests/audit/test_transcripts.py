@@ -233,6 +233,8 @@ class RepeatedDeviates(Noise):
 class SmallGap(TranscriptBound):
     """A sensitivity a quarter of the right one."""
 
+    mechanism = "gradient"
+
     def sensitivity(self, *args, **kwargs):
         return super().sensitivity(*args, **kwargs) / 4.0
 

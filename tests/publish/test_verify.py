@@ -401,6 +401,9 @@ def test_nothing_else_may_be_on_the_model():
         {"metric": "manhattan"},
         {"protect_labels": True},
         {"calibration": "classic"},
+        {"alpha": 9.0},
+        {"radius": 0.3},
+        {"radius": None},
     ],
 )
 def test_parameters_that_say_otherwise(change):
