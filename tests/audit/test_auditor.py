@@ -256,6 +256,8 @@ def quartered(kind):
     """A bound divided by four."""
 
     class Quartered(kind):
+        mechanism = kind.mechanism
+
         def sensitivity(self, *args, **kwargs):
             return super().sensitivity(*args, **kwargs) / 4.0
 
