@@ -348,13 +348,15 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 stated_sensitivity=promise.sensitivity if own else (),
                 stated_sigma=promise.sigma if own else (),
             )
-        try:
-            json.dumps(release.to_dict())
-        except TypeError as error:
-            raise ValueError(
-                f"mechanism {mechanism}: its bound is no plain record ({error}); use Python's own "
-                "numbers, strings and tuples for its fields."
-            ) from error
+        if not bound.mechanism:
+            # Of somebody's own: whether it is a plain record is not known.
+            try:
+                json.dumps(release.to_dict())
+            except TypeError as error:
+                raise ValueError(
+                    f"mechanism {mechanism}: its bound is no plain record ({error}); use Python's "
+                    "own numbers, strings and tuples for its fields."
+                ) from error
         return release
 
     def released_parameters(self) -> dict[str, NDArray[Any]]:
