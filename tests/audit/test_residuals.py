@@ -426,7 +426,7 @@ def test_a_check_draws_nothing_from_the_heads_generator():
     assert generator.bit_generator.state == before
 
 
-# What a hostile reader found in the first version -----------------------------------------------
+# Mistakes that were once made ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])

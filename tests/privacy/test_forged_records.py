@@ -388,7 +388,7 @@ def test_the_record_knows_its_parameters(name):
     assert not release.matches(object())
 
 
-# What a hostile reader got past the first version ----------------------------------------------
+# Forgeries that were once believed --------------------------------------------------------------
 
 
 def calibrated_again(record, **fields):

@@ -377,7 +377,7 @@ def test_a_process_without_the_rows(tmp_path):
     assert "CANNOT CHECK  noise in the weights" in done.stdout
 
 
-# What a hostile reader got past the first version ----------------------------------------------
+# Forgeries that were once believed --------------------------------------------------------------
 
 
 def test_nothing_else_may_be_on_the_model():
