@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from ._validation import check_whole
 from .datasets import unit_rows
-from .rows import EncodedRows
+from .rows import encoded
 
 Rows = NDArray[np.float32]
 # Token counts are padded up to a multiple of this: few shapes, little padding.
@@ -168,9 +168,7 @@ class BaseEncoder(
             If the library of the model is not installed.
         """
         self._check_parameters()
-        rows = self._rows(self._records(X)).view(EncodedRows)
-        rows.encoder = self.identity
-        return rows
+        return encoded(self._rows(self._records(X)), self.identity)
 
     def _rows(self, records: Sequence[Any]) -> Rows:
         if self.cache_dir is None:

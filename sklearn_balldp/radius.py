@@ -29,7 +29,7 @@ from ._validation import (
 from .accounting.ledger import CountedMixin, Spent, charged
 from .adjacency import METRICS, full_radius_in
 from .privacy.noise import RandomState, check_random_state, permute_and_flip
-from .rows import project_onto_ball
+from .rows import encoded, encoder_of, project_onto_ball
 
 #: Names of the metrics in scipy.spatial.distance.
 SCIPY_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
@@ -484,7 +484,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             Rows of norm at most ``norm_bound``.
         """
         check_is_fitted(self)
-        return project_onto_ball(validated(self, X, reset=False), self.norm_bound)
+        inside = project_onto_ball(validated(self, X, reset=False), self.norm_bound)
+        return encoded(inside, encoder_of(X))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

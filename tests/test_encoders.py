@@ -280,6 +280,8 @@ def test_records_name_the_encoder_of_their_rows(tmp_path):
     named = "some/model@abc, 16 tokens"
     head = BallDPRidgePrototype(2.0, radius=0.5)
     assert make_pipeline(encoder, head).fit(X, y)[-1].release_.encoder == named
+    policy = RadiusPolicy(source="declared")
+    assert make_pipeline(encoder, policy, head).fit(X, y)[-1].release_.encoder == named
     rows = encoder.transform(X)
     assert head.fit(rows[:30], y[:30]).release_.encoder == named
     assert head.fit(np.asarray(rows), y).release_.encoder is None

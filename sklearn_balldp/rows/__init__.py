@@ -1,6 +1,6 @@
 """Rows: passes over them in blocks, and their projection onto the admissible ball."""
 
-from .encoded import EncodedRows, encoder_of
+from .encoded import EncodedRows, encoded, encoder_of
 from .passes import (
     SINGLE_BLAS_THREAD,
     block_rows,
@@ -17,6 +17,7 @@ __all__ = [
     "ball_factors",
     "block_rows",
     "clip_entries",
+    "encoded",
     "encoder_of",
     "map_row_ranges",
     "project_onto_ball",

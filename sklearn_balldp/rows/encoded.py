@@ -14,6 +14,15 @@ class EncodedRows(np.ndarray):
         self.encoder = getattr(source, "encoder", None)
 
 
+def encoded(rows: np.ndarray[Any, Any], encoder: str | None) -> np.ndarray[Any, Any]:
+    """The rows with the name of their encoder, if there is one."""
+    if encoder is None:
+        return rows
+    named = rows.view(EncodedRows)
+    named.encoder = encoder
+    return named
+
+
 def encoder_of(X: Any) -> str | None:
     """The encoder that rows came from, where they tell."""
     return X.encoder if isinstance(X, EncodedRows) else None
