@@ -408,8 +408,10 @@ def test_nothing_else_may_be_on_the_model():
 )
 def test_parameters_that_say_otherwise(change):
     assert failed(verify(fitted("prototypes").set_params(**change))) == ["model"]
-    head = fitted("minimiser").set_params(fit_intercept=False)
-    assert failed(verify(head)) == ["model"]
+    for other in ({"fit_intercept": False}, {"mechanism": "gradient"}):
+        for private in (None, data()):
+            verdict = verify(fitted("minimiser").set_params(**other), private=private)
+            assert failed(verdict) == ["model"]
 
 
 def test_weights_of_no_sense():
