@@ -50,8 +50,16 @@ def _device(torch: Any, device: str | None) -> str:
 
 def _file_digest(path: Path) -> str:
     """Digest of a file, or of the files of a folder: what a local model is known by."""
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    stamps = [(file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return _digest_of(path, tuple(zip(files, stamps, strict=True)))
+
+
+@lru_cache(maxsize=8)
+def _digest_of(path: Path, files: tuple[tuple[Path, tuple[int, int]], ...]) -> str:
+    """Every transform asks for it: a model of gigabytes is read once, as long as it stays."""
     digest = hashlib.sha256()
-    for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
+    for file, _ in files:
         digest.update(str(file.relative_to(path)).encode())
         with open(file, "rb") as handle:
             digest.update(hashlib.file_digest(handle, "sha256").digest())

@@ -41,6 +41,14 @@ class Parts:
         return None
 
     @property
+    def learned(self) -> list[str]:
+        """Names of steps that learned from rows and were frozen: a model does not tell which."""
+        frozen = [
+            (n, step.estimator) for n, step in self.steps if isinstance(step, FrozenEstimator)
+        ]
+        return [name for name, step in frozen if _learns(step)]
+
+    @property
     def learning(self) -> list[str]:
         """Names of steps that learn from the rows; frozen ones and row-wise ones do not."""
         return [name for name, step in self.steps if _learns(step)]

@@ -301,9 +301,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public))
         if self.failures_:
             warnings.warn(
-                f"FAILED GUARANTEE: {'; '.join(self.failures_)}. The model is not what its record "
-                "says. Find the fault, and start over with a fresh budget: to draw again because "
-                "of an audit gives records away (docs: Auditing).",
+                f"FAILED GUARANTEE: {'; '.join(self.failures_)}. The model does not keep what its "
+                "record says; summary() shows the figures. Find the fault, and start over with a "
+                "fresh budget: fitting again because of an audit gives records away.",
                 FailedGuaranteeWarning,
                 stacklevel=2,
             )

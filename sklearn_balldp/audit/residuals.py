@@ -14,7 +14,7 @@ used twice, other weights, other records. A publisher who lies cleverly passes: 
 can draw again (a seed he kept), noise that is missing in a few directions, draws selected until
 they pass, records that differ in few places.
 
-**A verdict must not decide whether to publish.** Who draws again after a FAIL publishes noise
+**A verdict must not decide whether to publish.** Whoever draws again after a FAIL publishes noise
 conditioned on the records: with alpha the level of all tests, (epsilon, delta) becomes
 :func:`conditioned`. Find the fault, and begin again with a budget of its own.
 """
@@ -303,8 +303,8 @@ def _replay_fault(
         if not np.allclose(replay.thetas[0], iterates[step], rtol=1e-12, atol=1e-300):
             return f"the iterate of step {step} does not follow from the gradients before it"
         replay.advance(gradient[None])
-    problem = head._problem(classes=head.classes_, **_public_numbers(head))
-    for name, value in head._publish(parameters_of(replay, bound), problem).items():
+    published = head._publish(parameters_of(replay, bound), head._released_problem())
+    for name, value in published.items():
         stated = getattr(head, name)
         same = np.shape(stated) == np.shape(value) and np.allclose(
             stated, value, rtol=1e-12, atol=1e-12 * _largest(value)
@@ -312,12 +312,6 @@ def _replay_fault(
         if name in ("coef_", "intercept_") and not same:
             return f"{name} does not follow from its gradients"
     return None
-
-
-def _public_numbers(head: BaseBallDPClassifier) -> dict[str, Any]:
-    release = head.release_
-    names = ("n_samples", "n_features", "alpha", "norm_bound", "radius", "metric", "labels")
-    return {**{name: getattr(release, name) for name in names}, "class_counts": None}
 
 
 def _largest(values: Any) -> float:
@@ -396,18 +390,19 @@ def _of_transcript(
     bound: Any = head.release_.bound
     shape = (bound.descent.n_steps, *bound.shape)
     means = np.empty(shape)
-    single = np.array_equal(transcript.iterates.astype(np.float32), transcript.iterates)
+    iterates = np.asarray(transcript.iterates, dtype=np.float64)
+    single = np.array_equal(iterates.astype(np.float32), iterates)
     if single and shape[0] > 1 and problem.X.dtype == np.float64:
         # The rows of the fit, which another format has widened.
         problem = problem.with_rows(problem.X.astype(np.float32), problem.codes)
     with ThreadPoolExecutor(len(row_ranges(*problem.X.shape))) as pool, SINGLE_BLAS_THREAD:
         mean = mean_gradient(problem, bound, pool)
         # One by one, as the fit did: other products round otherwise, all records alike.
-        for step, theta in enumerate(transcript.iterates):
+        for step, theta in enumerate(iterates):
             means[step] = mean(theta[None])[0]
     sigma = np.ravel(transcript.sigma)[:, None, None]
-    z = (transcript.gradients - means) / sigma
-    return Residuals(z, {"the iterate": transcript.iterates, "the noiseless gradient": means})
+    z = (np.asarray(transcript.gradients) - means) / sigma
+    return Residuals(z, {"the iterate": iterates, "the noiseless gradient": means})
 
 
 def _cannot(why: str) -> Check:

@@ -182,9 +182,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 f"end in an underscore (not {surplus}); nothing is published."
             )
         published = {"classes_": classes, **self._publish(outcome.parameters, problem)}
+        # What was published, and digested, stands whatever a mechanism names its attributes.
         return {
-            **published,
             **outcome.attributes,
+            **published,
             "release_": _completed(release, outcome, parameters_digest(published)),
         }
 
@@ -399,12 +400,16 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     def _of_rows(self, X: NDArray[np.floating], codes: NDArray[np.intp]) -> PrivateProblem:
         """The fitted head's problem on rows that were looked at already."""
-        release, classes = self.release_, self.classes_
+        return self._released_problem().with_rows(X, codes)
+
+    def _released_problem(self) -> Problem:
+        """The fitted head's problem, as far as it is public."""
+        release = self.release_
         counts = getattr(self, "class_counts_", None)
-        problem = self._problem(
-            n_samples=len(X),
+        return self._problem(
+            n_samples=release.n_samples,
             n_features=release.n_features,
-            classes=classes,
+            classes=self.classes_,
             class_counts=None if counts is None else tuple(counts.tolist()),
             alpha=release.alpha,
             norm_bound=release.norm_bound,
@@ -417,7 +422,6 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             metric=release.metric,
             labels=release.labels,
         )
-        return problem.with_rows(X, codes)
 
     def _validate_public(
         self, X_public: ArrayLike | None, y_public: ArrayLike | None

@@ -340,14 +340,14 @@ def _consistency_checks(record: Release, parts: Parts, surplus: list[str]) -> li
         Check("encoder", verdict, found, "the name and revision that each of them states")
     )
     if parts.steps:
-        learning = ", ".join(parts.learning)
+        learning = ", ".join([*parts.learning, *parts.learned])
         checks.append(
             Check(
                 "preprocessing",
                 CANNOT if learning else PASS,
                 f"{learning}: only the publisher knows whether the rows of its fit were public"
                 if learning
-                else "every step maps each row on its own, or is frozen",
+                else "every step maps each row on its own",
                 "a step fitted on private rows is outside of the guarantee",
             )
         )
@@ -440,9 +440,14 @@ def _private_checks(
 ) -> list[Check]:
     """The noise itself, for the owner of the rows."""
     head, (X, y) = parts.last, private
-    try:
-        for _, step in parts.steps:
+    for name, step in parts.steps:
+        try:
             X = X if step is None or isinstance(step, str) else step.transform(X)
+        except Exception as error:
+            # Its message may quote a record.
+            found = f"the step {name} cannot transform them ({type(error).__name__})"
+            return [Check("rows", FAIL, found, "the pipeline's own steps", True)]
+    try:
         with np.errstate(all="ignore"):
             problem, left_in = completed(head, head._known(X, np.asarray(y)))
     except (AttributeError, TypeError, ValueError) as error:

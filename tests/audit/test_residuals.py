@@ -101,6 +101,23 @@ def test_noise_of_another_scale_is_convicted_from_one_release(monkeypatch, name,
     assert convicted(head)
 
 
+@pytest.mark.parametrize("block", range(K))
+def test_a_block_whose_noise_was_forgotten(monkeypatch, block):
+    """One class of four: the length of all of it is still that of noise, its own is not."""
+    real = Noise.__call__
+
+    def call(self, values, sigma):
+        released = real(self, values, sigma)
+        released[block] = values[block]
+        return released
+
+    monkeypatch.setattr(Noise, "__call__", call)
+    heads = [fitted("prototypes"), fitted("hinge")]
+    monkeypatch.undo()
+    for head in heads:
+        assert verdicts(head)["scale of the noise"] == FAIL
+
+
 @pytest.mark.parametrize("name", ["prototypes", "softmax", "hinge"])
 def test_other_weights_are_convicted(name):
     # Little noise: what is hidden cannot be told apart from what it hides.
@@ -442,6 +459,13 @@ def test_the_owner_computes_the_gradients_of_the_fit(noise_free, dtype, n_classe
         found = residuals._residuals(head, head._known(rows, y))
         assert isinstance(found, Residuals), found
         assert not found.blocks.any()
+
+
+def test_transcripts_of_plain_lists():
+    head = fitted("descent")
+    kept = head.transcript_
+    plain = dataclasses.replace(kept, **{name: v.tolist() for name, v in vars(kept).items()})
+    assert set(verdicts(head, transcript=plain).values()) == {PASS}
 
 
 def test_a_descent_of_one_step():

@@ -240,6 +240,26 @@ def test_outcomes_that_no_head_can_publish(outcome, match):
     fails(overriding(run=lambda self, problem, promise, noise: outcome), match)
 
 
+def test_attributes_replace_nothing_that_was_published():
+    """Neither weights nor labels: what the digest is of is what the head holds."""
+
+    def run(self, problem, promise, noise):
+        outcome = ClassMeans.run(self, problem, promise, noise)
+        forged = {
+            "coef_": np.zeros((3, 5)),
+            "classes_": np.arange(3) + 7,
+            "release_": None,
+            "a_": 1,
+        }
+        return dataclasses.replace(outcome, attributes=forged)
+
+    head = head_of(overriding(run=run)).fit(*data())
+    assert head.a_ == 1
+    assert np.abs(head.coef_).max() > 0.0
+    assert head.classes_.tolist() == [0, 1, 2]
+    assert head.release_.matches(head)
+
+
 def test_what_bypasses_the_noise_is_found():
     """A dummy call hides nothing: all that is published must follow from noisy values."""
 

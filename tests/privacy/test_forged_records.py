@@ -86,7 +86,10 @@ def test_numbers_as_other_tools_write_them(name):
     assert Release.from_dict(rewritten(record)).to_dict() == record
 
 
-HALF = lambda v: [x / 2 for x in v] if isinstance(v, list) else v / 2  # noqa: E731
+def HALF(value):
+    return [item / 2 for item in value] if isinstance(value, list) else value / 2
+
+
 # Field by field: what a forger writes, for every head that has the field.
 EDITS = {
     "head": ("BallDPLogisticRegression ", None),

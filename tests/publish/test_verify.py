@@ -237,6 +237,26 @@ def test_pipelines_and_encoders():
     assert not verdict.failed
 
 
+def test_frozen_steps_do_not_tell_what_they_were_fitted_on():
+    X, y = data()
+    frozen = FrozenEstimator(StandardScaler().fit(X))
+    pipeline = make_pipeline(frozen, BallDPRidgePrototype(4.0, radius=0.5)).fit(X, y)
+    assert lines(verify(pipeline))["preprocessing"] == "CANNOT CHECK"
+    plain = make_pipeline(FrozenEstimator(Normalizer()), BallDPRidgePrototype()).fit(X, y)
+    assert lines(verify(plain))["preprocessing"] == "PASS"
+
+
+def test_steps_that_fail_quote_no_record():
+    X, y = data()
+    pipeline = make_pipeline(Normalizer(), fitted("prototypes"))
+    rows = X.astype(object)
+    rows[3, 2] = "a secret"
+    verdict = verify(pipeline, private=(rows, y))
+    assert failed(verdict) == ["rows"]
+    assert "secret" not in str(verdict)
+    assert "the step normalizer cannot transform them (ValueError)" in str(verdict)
+
+
 @pytest.mark.parametrize("model", [LogisticRegression(), BallDPRidgePrototype(), None, 3])
 def test_what_is_no_model(model):
     with pytest.raises(ValueError, match="expected a fitted Ball-DP head"):
