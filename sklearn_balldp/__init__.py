@@ -4,6 +4,7 @@ from ._version import __version__
 from .accounting import PrivacyAccountant, compose_releases
 from .audit import PrivacyUtilityDisplay, ReconstructionAuditor, ReconstructionDisplay
 from .heads import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
@@ -14,6 +15,7 @@ from .publish import verify
 from .radius import RadiusPolicy
 
 __all__ = [
+    "BallDPLinearDiscriminant",
     "BallDPLogisticRegression",
     "BallDPRidgePrototype",
     "BallDPSquaredHingeSVC",

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 METRICS = ("euclidean", "manhattan", "chebyshev")
 #: Whether label changes are adjacent: "public" labels may be known, "protected" ones are hidden.
 LABELS = ("public", "protected")
+#: Where rows lie: in the ball of radius B (longer ones are projected onto it), or all on its
+#: surface (every row is scaled to norm B, and radii are distances between scaled rows).
+DOMAINS = ("ball", "sphere")
 # Relative allowance for the rounding of rows and of their norms.
 _ROUNDING = 1e-6
 

@@ -1,8 +1,9 @@
-"""Radii from the distances between records of equal label, and what each costs.
+"""Radii from distances between records, and what each costs.
 
 The paper reads its radius off the training rows, which makes it a function of private records.
-:class:`RadiusPolicy` offers three honest ways: public reference rows; a declaration that the
-quantile is public; and a private quantile, whose epsilon joins the release's total.
+:class:`RadiusPolicy` offers four honest ways: public pairs of records before and after an edit that
+is to be hidden; public reference rows; a declaration that the quantile is public; and a private
+quantile, whose epsilon joins the release's total.
 """
 
 import uuid
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.frozen import FrozenEstimator
+from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -36,7 +38,7 @@ SCIPY_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": 
 #: Classes with at most this many pairs use all of them.
 ALL_PAIRS = 250_000
 AGGREGATES = ("max", "pooled")
-SOURCES = ("reference", "declared", "private")
+SOURCES = ("reference", "edits", "declared", "private")
 #: Candidates of the private quantile, evenly spaced up to the diameter of the domain.
 GRID_SIZE = 4096
 #: Distances computed at a time by the diameter.
@@ -57,6 +59,26 @@ def _paired_distances(
         difference = rows[first[part]].astype(np.float64) - rows[second[part]]
         distances[part] = np.linalg.norm(difference, ord=order, axis=1)
     return distances
+
+
+def row_distances(
+    before: NDArray[np.floating], after: NDArray[np.floating], metric: str
+) -> NDArray[np.float64]:
+    """Distance of every row from its partner."""
+    pairs = np.arange(len(before))
+    rows = np.concatenate([before, after])
+    return _paired_distances(rows, pairs, pairs + len(before), metric)
+
+
+def nearest_of_label(X: NDArray[np.floating], y: NDArray[Any], metric: str) -> NDArray[np.float64]:
+    """Distance of every row from the nearest other one of its label; single ones are left out."""
+    found = []
+    for label in np.unique(y):
+        members = X[y == label]
+        if len(members) > 1:
+            search = NearestNeighbors(n_neighbors=1, metric=SCIPY_NAMES[metric]).fit(members)
+            found.append(search.kneighbors()[0][:, 0])
+    return np.concatenate(found) if found else np.empty(0)
 
 
 def _sampled_distances(
@@ -179,6 +201,31 @@ def same_label_quantile(
     return float(np.quantile(np.concatenate(parts), quantile))
 
 
+def edit_quantile(
+    X_before: ArrayLike, X_after: ArrayLike, quantile: float = 0.95, *, metric: str = "euclidean"
+) -> tuple[float, float]:
+    """Least distance that covers a share of edits, and the share that it covers.
+
+    Parameters
+    ----------
+    X_before, X_after : array-like of shape (n_edits, n_features)
+        Public records before and after an edit, in pairs.
+    quantile : float, default=0.95
+        Share of the edits to cover, at least.
+    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
+        Distance between rows.
+
+    Returns
+    -------
+    radius, share : float
+        Distance of one of the pairs, and the share of pairs within it, at least ``quantile``.
+    """
+    distances = row_distances(np.asarray(X_before), np.asarray(X_after), metric)
+    # The smallest one within which that many pairs lie: never between two of them.
+    radius = float(np.quantile(distances, quantile, method="inverted_cdf"))
+    return radius, float(np.mean(distances <= radius))
+
+
 def private_quantile(
     X: ArrayLike,
     y: ArrayLike,
@@ -248,7 +295,7 @@ class ChosenRadius:
         Radius in the units of the metric; None is the full radius.
     metric : str
         Metric it was chosen in.
-    source : {"number", "reference", "declared", "private"}
+    source : {"number", "reference", "edits", "declared", "private"}
         Where it came from.
     epsilon : float
         Pure differential privacy that the choice spent.
@@ -256,6 +303,10 @@ class ChosenRadius:
         Whether a private choice was drawn from a seed.
     draw : str
         Identifies a private choice.
+    n_edits : int
+        Public pairs of records before and after an edit that it was read off.
+    hidden : float
+        Share of them that lie within it.
     """
 
     value: float | None
@@ -264,6 +315,8 @@ class ChosenRadius:
     epsilon: float = 0.0
     seeded: bool = False
     draw: str = ""
+    n_edits: int = 0
+    hidden: float = 0.0
 
 
 class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -277,14 +330,19 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
     Parameters
     ----------
     quantile : float, default=0.5
-        Quantile of same-label pair distances, between 0 and 1; 1 is the same-label diameter.
+        Quantile of the distances, between 0 and 1. Of same-label pairs, 1 is the same-label
+        diameter. Of edits it is the share that is to be hidden, at least.
     aggregate : {"max", "pooled"}, default="max"
-        The largest class's quantile (the paper's), or that of all same-label pairs together.
-    source : {"reference", "declared", "private"}, default="reference"
+        The largest class's quantile (the paper's), or that of all same-label pairs together. Not
+        used with edits.
+    source : {"reference", "edits", "declared", "private"}, default="reference"
         Where distances come from. "reference": public rows, passed as ``X_public`` and
-        ``y_public``. "declared": the private rows, their quantile being declared public, as the
-        paper does; the release is then private on that condition only. "private": the private
-        rows, by permute-and-flip; ``epsilon`` joins the release's total.
+        ``y_public``. "edits": public records before and after an edit that is to be hidden, such as
+        another name or number in a text (:func:`.edit_pairs` makes such pairs), passed as
+        ``fit(X_before, X_after)``, or to a head as ``X_public`` and ``y_public``. "declared": the
+        private rows, their quantile being declared public, as the paper does; the release is then
+        private on that condition only. "private": the private rows, by permute-and-flip;
+        ``epsilon`` joins the release's total.
     epsilon : float or None, default=None
         Privacy loss of the "private" quantile.
     norm_bound : float, default=1.0
@@ -387,13 +445,15 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), optional
-            Private rows; not looked at with ``source="reference"``.
+            Private rows; not looked at with ``source="reference"``. With ``source="edits"``
+            public rows before an edit.
         y : array-like of shape (n_samples,), optional
-            Their labels.
+            Their labels. With ``source="edits"`` the same rows after it, (n_samples, n_features).
         X_public : array-like of shape (n_public, n_features), optional
-            Public reference rows; needed with ``source="reference"``.
+            Public reference rows; needed with ``source="reference"``. With ``source="edits"`` they
+            take the place of ``X``.
         y_public : array-like of shape (n_public,), optional
-            Their labels.
+            Their labels; with ``source="edits"`` rows.
 
         Returns
         -------
@@ -416,6 +476,10 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         y_public: ArrayLike | None,
     ) -> dict[str, Any]:
         self._check_parameters()
+        if self.source == "edits":
+            pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
+            chosen = self._read_edits(*checked_edits(self, *pair), self.metric, self.norm_bound)
+            return {"radius_": chosen.value, "choice_": chosen}
         public = self.source == "reference"
         rows, labels = (X_public, y_public) if public else (X, y)
         if rows is None or labels is None:
@@ -470,6 +534,23 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             )
         return ChosenRadius(value, metric, self.source)
 
+    def _read_edits(
+        self,
+        before: NDArray[np.floating],
+        after: NDArray[np.floating],
+        metric: str,
+        norm_bound: float,
+    ) -> ChosenRadius:
+        """The radius of validated pairs, in the metric and ball of whoever asks."""
+        inside = project_onto_ball(before, norm_bound), project_onto_ball(after, norm_bound)
+        value, hidden = edit_quantile(*inside, float(self.quantile), metric=metric)
+        if not value > 0.0:
+            raise ValueError(
+                f"quantile={self.quantile!r} of the edits' distances is zero: too many edits leave "
+                "their row as it was; raise quantile, or pass other edits."
+            )
+        return ChosenRadius(value, metric, self.source, n_edits=len(before), hidden=hidden)
+
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Project rows onto the admissible ball, each on its own.
 
@@ -494,10 +575,27 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         return tags
 
 
+def checked_edits(
+    estimator: Any, before: Any, after: Any, *, reset: bool = True
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """Public rows before and after an edit, validated; a ValueError if they are no pairs."""
+    if before is None or after is None or np.ndim(after) != 2:
+        raise ValueError(
+            "source='edits' needs public rows before and after an edit: pass fit(X_before, "
+            "X_after), or to a head X_public=X_before and y_public=X_after."
+        )
+    rows = validated(estimator, before, reset=reset), validated(estimator, after, reset=False)
+    if rows[0].shape != rows[1].shape or len(rows[0]) == 0:
+        raise ValueError(
+            f"source='edits' needs pairs: {len(rows[0])} rows before an edit, {len(rows[1])} after."
+        )
+    return rows
+
+
 def choose_radius(
     radius: Any,
     rows: Callable[[], tuple[NDArray[np.floating], NDArray[Any]]],
-    public: Callable[[], tuple[NDArray[np.floating], NDArray[Any]] | None],
+    public: Callable[[bool], tuple[NDArray[np.floating], NDArray[Any]] | None],
     *,
     metric: str,
     norm_bound: float,
@@ -516,10 +614,10 @@ def choose_radius(
         policy._check_parameters()
         source = policy.source
     # With private labels even the pairing of records, and which classes exist, would be private.
-    if source != "reference" and labels == "protected":
+    if source not in ("reference", "edits") and labels == "protected":
         raise ValueError(
             f"radius: source={source!r} reads public labels, which protect_labels=True keeps "
-            "private; use source='reference', or a number."
+            "private; use source='reference' or 'edits', or a number."
         )
     if frozen:
         if policy.choice_.metric != metric:
@@ -528,10 +626,14 @@ def choose_radius(
                 f"head has metric={metric!r}; fit it with the head's."
             )
         return policy.choice_
-    given = public() if source == "reference" else rows()
+    edits = source == "edits"
+    given = public(edits) if edits or source == "reference" else rows()
     if given is None:
+        after = " (records before and after an edit)" if edits else ""
         raise ValueError(
-            "radius: RadiusPolicy(source='reference') needs public rows: pass X_public and "
+            f"radius: RadiusPolicy(source={source!r}) needs public rows{after}: pass X_public and "
             "y_public to fit, or choose source='declared' or 'private'."
         )
+    if edits:
+        return policy._read_edits(*given, metric, norm_bound)
     return policy._choose(*given, metric, norm_bound)

@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
@@ -31,6 +32,7 @@ X /= np.linalg.norm(X, axis=1, keepdims=True)
 NAMES = ["a", "b", "c", "d"]
 HEADS = [
     BallDPRidgePrototype(8.0, radius=0.5, random_state=0),
+    BallDPLinearDiscriminant(8.0, radius=0.5, random_state=0),
     BallDPLogisticRegression(8.0, radius=0.5, random_state=0),
     BallDPSquaredHingeSVC(8.0, radius=0.5, random_state=0),
 ]

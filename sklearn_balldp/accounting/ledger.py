@@ -100,7 +100,7 @@ def full_radius_of(release: Release) -> float:
 
 def adjacency_of(release: Release) -> dict[str, Any]:
     """What two releases must share to be composed at a common radius."""
-    names = ("metric", "norm_bound", "n_features", "labels", *_DECLARED)
+    names = ("metric", "norm_bound", "domain", "n_features", "labels", *_DECLARED)
     return {name: getattr(release, name) for name in names}
 
 

@@ -38,7 +38,9 @@ from ..heads.gradients import mean_rounding
 from ..heads.mechanism import Mechanism, PrivateProblem, Promise
 from ..heads.output import OutputPerturbation
 from ..heads.ridge_prototype import PrototypePerturbation
+from ..heads.statistics import Layout, StatisticsPerturbation, scales_of
 from ..privacy.bounds import MinimizerBound, PrototypeBound
+from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
 from ..rows import SINGLE_BLAS_THREAD, row_ranges
 
@@ -94,12 +96,15 @@ class Residuals:
     centred : ndarray of shape (n_classes, n_values) or None
         Of softmax parameters: deviates less their mean over classes, before they are rotated into
         independent blocks.
+    rest : ndarray of shape (n_rest,)
+        Deviates that fill no block.
     """
 
     blocks: Array
     directions: dict[str, Array] = field(default_factory=dict)
     shift: float = 0.0
     centred: Array | None = None
+    rest: Array = field(default_factory=lambda: np.empty(0))
 
 
 def conditioned(epsilon: float, delta: float, level: float = FALSE_ALARM) -> tuple[float, float]:
@@ -195,8 +200,8 @@ def residual_checks(found: Residuals, others: Sequence[Residuals] = ()) -> list[
     """The four kinds of tests: scale, law, mean and reuse."""
     flat = found.blocks.reshape(-1, found.blocks.shape[2])
     return [
-        _scale_check(flat, found.shift),
-        _law_check(flat.ravel(), found.shift),
+        _scale_check(flat, found.rest, found.shift),
+        _law_check(np.concatenate([flat.ravel(), found.rest]), found.shift),
         _mean_check(found),
         _reuse_check(found, others),
     ]
@@ -224,19 +229,48 @@ def size_check(head: BaseBallDPClassifier) -> Check:
         # What is released is within tol / alpha of the minimiser.
         exact = math.sqrt(bound.kind.n_stacked) * bound.norm() * (1.0 + 1e-9)
         longest = [(exact + bound.tol / bound.alpha) / bound.sigma[0]]
+    elif isinstance(bound, StatisticsBound) and release.mechanism == "statistics":
+        blocks, longest = _statistics_sizes(bound, parameters, head)
     else:
         why = "only noise on the parameters themselves tells how long they must be"
         return Check("size of the weights", CANNOT, why, _SIZE)
     level = _LEVEL / (2.0 * len(blocks))
-    k = len(blocks[0])
-    low, high = math.sqrt(chi2.ppf(level, k)), math.sqrt(chi2.isf(level, k))
+    k = np.array([block.size for block in blocks])
+    low, high = np.sqrt(chi2.ppf(level, k)), np.sqrt(chi2.isf(level, k)) + np.array(longest)
     sizes = np.array([np.linalg.norm(block) for block in blocks])
-    inside = bool(np.all((sizes >= low) & (sizes <= high + np.array(longest))))
+    inside = (sizes >= low) & (sizes <= high)
+    # Of several lengths the one that is nearest to where it may not be.
+    worst = int(np.argmin(np.minimum(sizes / low, high / np.maximum(sizes, 1e-300))))
     found = (
-        f"length over noise scale {sizes.min():.4g} to {sizes.max():.4g}, allowed {low:.4g} to "
-        f"{high + max(longest):.4g}"
+        f"length over noise scale {sizes[worst]:.4g}, allowed {low[worst]:.4g} to {high[worst]:.4g}"
     )
-    return Check("size of the weights", PASS if inside else FAIL, found, _SIZE)
+    if len(blocks) > 1:
+        found += f" (the tightest of {len(blocks)} blocks)"
+    return Check("size of the weights", PASS if inside.all() else FAIL, found, _SIZE)
+
+
+def _statistics_sizes(
+    bound: StatisticsBound, table: Array, head: BaseBallDPClassifier
+) -> tuple[list[Array], list[float]]:
+    """Released sums in units of their noise, and how long they may be without it."""
+    layout = Layout.of(bound)
+    scale = scales_of(bound)
+    counts: Any = getattr(head, "class_counts_", None)
+    if counts is None:
+        counts = np.full(bound.n_classes, bound.n_samples)
+    moment = slice(bound.n_classes, bound.n_classes + layout.n_diagonals)
+    noisy: Any = scale > 0.0
+    z = table / np.where(noisy, scale, 1.0)
+    norm_bound, sigma = bound.norm_bound * (1.0 + 1e-6), bound.sigma
+    blocks = [z[c] for c in range(bound.n_classes)]
+    longest = [float(n) * norm_bound / sigma[0] for n in counts]
+    if bound.moment:
+        blocks.append(z[moment][noisy[moment]])
+        longest.append(bound.n_samples * norm_bound**2 / sigma[1])
+    if layout.n_counts:
+        blocks.append(z[moment.stop :][noisy[moment.stop :]])
+        longest.append(bound.n_samples * bound.count_constant / sigma[0])
+    return blocks, longest
 
 
 _SIZE = "noise makes parameters no shorter; a noiseless solution is no longer than its proved bound"
@@ -303,7 +337,8 @@ def _replay_fault(
         if not np.allclose(replay.thetas[0], iterates[step], rtol=1e-12, atol=1e-300):
             return f"the iterate of step {step} does not follow from the gradients before it"
         replay.advance(gradient[None])
-    published = head._publish(parameters_of(replay, bound), head._released_problem())
+    parameters = parameters_of(replay, bound)
+    published = head._publish(parameters, head._released_problem(), bound)
     for name, value in published.items():
         stated = getattr(head, name)
         same = np.shape(stated) == np.shape(value) and np.allclose(
@@ -352,17 +387,21 @@ def _of_parameters(head: BaseBallDPClassifier, problem: PrivateProblem) -> Resid
             "values of noise scale 0 do not depend on records, and are published as they are",
             True,
         )
-    rows, columns = noisy.any(axis=1), noisy.any(axis=0)
-    part = np.ix_(rows, columns)
-    if not (noisy.any() and noisy[part].all()):
+    columns = noisy.any(axis=0)
+    rows: Any = noisy[:, columns].all(axis=1) & noisy.any(axis=1)
+    if not rows.any():
         return _cannot("its noise is in no rectangle of values")
+    part = np.ix_(rows, columns)
+    # Rows with noise in some of their values are left.
+    left = noisy & ~rows[:, None]
+    rest = (released[left] - values[left]) / sigma[left]
     sigma, mean = sigma[part], values[part] / sigma[part]
     z = (released[part] - values[part]) / sigma
     # What the solver's tolerance leaves open, and what rounding of large values does.
     shift = 2.0**-46 * float(np.linalg.norm(mean))
     if release.tol:
         shift += 2.0 * release.tol / (release.alpha * float(sigma.min()))
-    return Residuals(z[None], {"the noiseless solution": mean[None]}, shift, centred)
+    return Residuals(z[None], {"the noiseless solution": mean[None]}, shift, centred, rest)
 
 
 def _noiseless(
@@ -373,7 +412,7 @@ def _noiseless(
     run, read = (next(c for c in kind.__mro__ if n in vars(c)) for n in ("run", "noiseless"))
     # One that inherits the reading, and runs otherwise, is read by its run.
     reader = Mechanism.noiseless if run is not read and issubclass(run, read) else kind.noiseless
-    own = kind not in (OutputPerturbation, PrototypePerturbation)
+    own = kind not in (OutputPerturbation, PrototypePerturbation, StatisticsPerturbation)
     try:
         with np.errstate(all="ignore"):
             return reader(mechanism, problem, promise)
@@ -413,21 +452,21 @@ def _verdict(p: float) -> str:
     return PASS if p >= _LEVEL else FAIL
 
 
-def _scale_check(z: Array, shift: float) -> Check:
+def _scale_check(z: Array, rest: Array, shift: float) -> Check:
     """Squared lengths of all values and of each block are chi-square."""
 
     def two_sided(size: float, k: int) -> float:
         least, most = max(size - shift, 0.0), size + shift
         return 2.0 * min(float(chi2.sf(least**2, k)), float(chi2.cdf(most**2, k)))
 
-    length = float(np.linalg.norm(z))
-    p = two_sided(length, z.size)
+    length, n_values = math.hypot(np.linalg.norm(z), np.linalg.norm(rest)), z.size + rest.size
+    p = two_sided(length, n_values)
     sizes = np.linalg.norm(z, axis=1)
     blocks = min(two_sided(float(size), z.shape[1]) for size in (sizes.min(), sizes.max()))
     p = min(1.0, 2.0 * min(p, len(z) * blocks))
     ratios = sizes / math.sqrt(z.shape[1])
     found = (
-        f"{length / math.sqrt(z.size):.4f} of the stated scale over {z.size} values "
+        f"{length / math.sqrt(n_values):.4f} of the stated scale over {n_values} values "
         f"(blocks {ratios.min():.3f} to {ratios.max():.3f}), p = {p:.2g}"
     )
     return Check("scale of the noise", _verdict(p), found, "chi-square of the residuals", True)

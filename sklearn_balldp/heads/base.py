@@ -4,7 +4,7 @@ import contextlib
 import json
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -36,14 +36,14 @@ from ..privacy.digest import parameters_digest
 from ..privacy.gaussian import delta_from_mu
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.release import Release, total_epsilon
-from ..radius import ChosenRadius, RadiusPolicy, choose_radius
+from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import (
     SINGLE_BLAS_THREAD,
-    ball_factors,
     clip_entries,
     encoder_of,
     map_row_ranges,
     row_blocks,
+    rows_in_domain,
     working_precision,
 )
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
@@ -62,7 +62,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """How the parameters are released."""
 
     @abstractmethod
-    def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
+    def _publish(
+        self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
+    ) -> dict[str, Any]:
         """Fitted attributes from the noisy parameters and public numbers."""
 
     @abstractmethod
@@ -124,10 +126,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         y : array-like of shape (n_samples,)
             Class labels.
         X_public : array-like of shape (n_public, n_features), optional
-            Public reference rows, for ``radius=RadiusPolicy(source="reference")``; not used
-            otherwise.
+            Public reference rows, for ``radius=RadiusPolicy(source="reference")``, or public rows
+            before an edit, for ``source="edits"``; not used otherwise.
         y_public : array-like of shape (n_public,), optional
-            Their labels.
+            Their labels; for edits the rows after it, of shape (n_public, n_features).
 
         Returns
         -------
@@ -153,15 +155,15 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         self._check_reachable()
         encoder = encoder_of(X)
         X, y = validated(self, X, y)
-        X = clip_entries(X)
+        X = self._taken(X)
         self._warn_of_large_delta(len(X))
         classes, codes = self._encode(y)
         labels = "protected" if self.protect_labels else "public"
         norm_bound = float(self.norm_bound)
         chosen = choose_radius(
             self.radius,
-            lambda: (X, y),
-            lambda: self._validate_public(X_public, y_public),
+            lambda: (self._in_domain(X), y),
+            lambda edits: self._validate_public(X_public, y_public, edits),
             metric=self.metric,
             norm_bound=norm_bound,
             labels=labels,
@@ -181,12 +183,13 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 f"mechanism {mechanism.name}: parameters must be finite, and names of attributes "
                 f"end in an underscore (not {surplus}); nothing is published."
             )
-        published = {"classes_": classes, **self._publish(outcome.parameters, problem)}
+        fitted = self._publish(outcome.parameters, problem, promise.bound)
+        published = {"classes_": classes, **fitted}
         # What was published, and digested, stands whatever a mechanism names its attributes.
         return {
             **outcome.attributes,
             **published,
-            "release_": _completed(release, outcome, parameters_digest(published)),
+            "release_": _completed(release, outcome, parameters_digest(self._released(published))),
         }
 
     def _declared(
@@ -336,6 +339,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 radius_source="seeded" if chosen.seeded else chosen.source,
                 radius_epsilon=chosen.epsilon,
                 radius_draw=chosen.draw,
+                radius_edits=chosen.n_edits,
+                radius_hides=chosen.hidden,
                 epsilon=budget.epsilon,
                 delta=budget.delta,
                 calibration=budget.calibration,
@@ -369,8 +374,24 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             Parameters, labels and, where they are public, class counts.
         """
         check_is_fitted(self)
-        named = {name: getattr(self, name) for name in self._parameters if hasattr(self, name)}
-        return {"classes_": self.classes_, **named}
+        return self._released(vars(self))
+
+    def _released(self, fitted: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """The released parameters among fitted attributes."""
+        names = ("classes_", *self._parameters)
+        return {name: fitted[name] for name in names if name in fitted}
+
+    def _parameters_follow(self) -> bool:
+        """Whether what the head predicts with is what follows from the released parameters."""
+        return True
+
+    def _taken(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Rows as passes take them: squares of entries are finite."""
+        return clip_entries(X)
+
+    def _in_domain(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Rows in the coordinates that radii are declared in; passes project onto the ball."""
+        return X
 
     def _noise(self) -> Noise:
         """Noise of one release: of a fit, or of an audit's trial."""
@@ -396,7 +417,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             raise ValueError("y holds labels that the released model does not know.")
         # It names no cell; the passes of an audit do not look.
         assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
-        return self._of_rows(clip_entries(X), codes)
+        return self._of_rows(self._in_domain(self._taken(X)), codes)
 
     def _of_rows(self, X: NDArray[np.floating], codes: NDArray[np.intp]) -> PrivateProblem:
         """The fitted head's problem on rows that were looked at already."""
@@ -424,14 +445,18 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         )
 
     def _validate_public(
-        self, X_public: ArrayLike | None, y_public: ArrayLike | None
+        self, X_public: ArrayLike | None, y_public: ArrayLike | None, edits: bool
     ) -> tuple[NDArray, NDArray] | None:
-        """Public reference rows; None when there are none."""
+        """Public rows and labels, or rows before and after an edit; None when there are none."""
         if X_public is None and y_public is None:
             return None
         if X_public is None or y_public is None:
             raise ValueError("X_public and y_public go together: pass both or neither.")
-        return validated(self, X_public, y_public, reset=False)
+        if edits:
+            before, after = checked_edits(self, X_public, y_public, reset=False)
+            return self._in_domain(before), self._in_domain(after)
+        rows, labels = validated(self, X_public, y_public, reset=False)
+        return self._in_domain(rows), labels
 
     def _encode(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
         if self.classes is None:
@@ -471,10 +496,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self)
-        X = clip_entries(validated(self, X, reset=False))
+        X = self._taken(validated(self, X, reset=False))
         coef, intercept = self._linear_rule()
         with all_finite():
-            return projected_scores(X, coef, intercept, self.release_.norm_bound)
+            release = self.release_
+            return projected_scores(X, coef, intercept, release.norm_bound, release.domain)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores of the released rule.
@@ -517,10 +543,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         Parameters
         ----------
         project : bool, default=True
-            Whether rows outside of the ball of radius ``norm_bound`` are projected onto it, as
-            here: the model is then a Pipeline of scikit-learn's own steps. False leaves the linear
-            model alone, which gives the same for rows in the ball (embeddings of unit norm), and
-            converts to ONNX.
+            Whether rows outside of the ball of radius ``norm_bound`` are projected onto it (or
+            scaled to its surface), as here: the model is then a Pipeline of scikit-learn's own
+            steps. False leaves the linear model alone, which gives the same for rows that are
+            there already (embeddings of unit norm), and converts to ONNX.
 
         Returns
         -------
@@ -537,6 +563,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             intercept,
             self.classes_,
             norm_bound=self.release_.norm_bound if project else None,
+            domain=self.release_.domain,
             probabilities=hasattr(self, "predict_proba"),
             names=getattr(self, "feature_names_in_", None),
         )
@@ -548,13 +575,51 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         return tags
 
 
+class ProbabilitiesMixin:
+    """Probabilities of a head whose scores are log-probabilities, up to a constant of the row."""
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log-probabilities of the released model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Embeddings; rows are brought into the domain as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Log-probability of each class of ``classes_``.
+        """
+        scores = self._scores(X)  # type: ignore[attr-defined]
+        if scores.shape[1] == 1:
+            scores = np.hstack([np.zeros_like(scores), scores])
+        return log_probabilities(scores)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of the released model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Embeddings; rows are brought into the domain as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probability of each class of ``classes_``.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+
 def projected_scores(
     X: NDArray[np.floating],
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
     norm_bound: float,
+    domain: str = "ball",
 ) -> NDArray[Any]:
-    """Scores of projected rows, in the rows' own precision where it can hold them.
+    """Scores of rows in the domain, in the rows' own precision where it can hold them.
 
     Raises
     ------
@@ -573,14 +638,20 @@ def projected_scores(
             with np.errstate(all="ignore"):
                 np.matmul(block, weights, out=scores[rows])
                 squares = np.vecdot(block, block)
-            longest = squares.max(initial=0.0)
-            if bound < longest < np.inf:
-                scores[rows] *= (norm_bound / np.sqrt(np.maximum(squares, bound)))[:, None]
-            elif not longest <= bound:
+            longest, shortest = squares.max(initial=0.0), np.inf
+            if domain == "sphere":
+                # Every row is scaled; the least normal square is for rows that are all but zero.
+                shortest = squares.min(initial=np.inf)
+            if np.finfo(precision).tiny < shortest and longest < np.inf:
+                if longest > bound or domain == "sphere":
+                    reach = squares if domain == "sphere" else np.maximum(squares, bound)
+                    scores[rows] *= (norm_bound / np.sqrt(reach))[:, None]
+            else:
                 # NaN, infinity, or a square that only float64 can hold.
-                far = np.asarray(clip_entries(block.astype(np.float64)), dtype=np.float64)
-                factors = ball_factors(far, norm_bound)
-                inside = far if factors is None else far * factors[:, None]
+                far = block.astype(np.float64)
+                if domain == "ball":
+                    far = np.asarray(clip_entries(far), dtype=np.float64)
+                inside = rows_in_domain(far, norm_bound, domain)
                 scores[rows] = inside.astype(precision) @ weights
             scores[rows] += offsets
 
@@ -589,7 +660,7 @@ def projected_scores(
     return scores
 
 
-def _no_rows() -> Any:
+def _no_rows(*_: Any) -> Any:
     raise ValueError(
         "radius: this policy chooses from rows, and a plan has none; pass a number, or a policy "
         "that was fitted on public rows in a FrozenEstimator."

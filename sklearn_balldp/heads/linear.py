@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from .._validation import check_flag, check_positive, is_real
 from ..losses import make_loss
+from ..privacy.bounds import Bound
 from .base import BaseBallDPClassifier
 from .descent import GradientPerturbation
 from .mechanism import Mechanism, Problem
@@ -73,7 +74,9 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         loss = self._loss_name(len(public["classes"]))
         return Problem(**public, loss=loss, fit_intercept=bool(self.fit_intercept))
 
-    def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
+    def _publish(
+        self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
+    ) -> dict[str, Any]:
         n_scores = make_loss(problem.loss, problem.n_classes).n_scores
         shape = n_scores, problem.n_features + int(problem.fit_intercept)
         if parameters.shape != shape:

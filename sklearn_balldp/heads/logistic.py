@@ -3,13 +3,14 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from .base import Problem, log_probabilities
+from ..privacy.bounds import Bound
+from .base import ProbabilitiesMixin, Problem
 from .linear import BaseLinearClassifier
 
 
-class BallDPLogisticRegression(BaseLinearClassifier):
+class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     r"""Ball-DP logistic regression: binary, or softmax for three classes and more.
 
     Releases the minimiser of
@@ -130,41 +131,10 @@ class BallDPLogisticRegression(BaseLinearClassifier):
     def _loss_name(self, n_classes: int) -> str:
         return "logistic" if n_classes == 2 else "softmax"
 
-    def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
+    def _publish(
+        self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
+    ) -> dict[str, Any]:
         if len(parameters) > 1:
             # The minimiser's rows sum to zero: what the noise adds to the sum carries no signal.
             parameters = parameters - parameters.mean(axis=0)
-        return super()._publish(parameters, problem)
-
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log-probabilities of the released model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Embeddings; rows are projected onto the ball as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Log-probability of each class of ``classes_``.
-        """
-        scores = self._scores(X)
-        if scores.shape[1] == 1:
-            scores = np.hstack([np.zeros_like(scores), scores])
-        return log_probabilities(scores)
-
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the released model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Embeddings; rows are projected onto the ball as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Probability of each class of ``classes_``.
-        """
-        return np.exp(self.predict_log_proba(X))
+        return super()._publish(parameters, problem, bound)

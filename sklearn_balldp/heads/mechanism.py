@@ -87,6 +87,8 @@ class Problem:
         Loss of a linear head; empty for another head.
     fit_intercept : bool
         Whether a linear head has an intercept.
+    domain : {"ball", "sphere"}
+        Whether rows are projected onto the ball, or all scaled to norm B.
     """
 
     n_samples: int
@@ -100,6 +102,7 @@ class Problem:
     labels: str
     loss: str = ""
     fit_intercept: bool = False
+    domain: str = "ball"
 
     @property
     def n_classes(self) -> int:

@@ -17,8 +17,9 @@ class Plan:
         Records of each class, where they were given.
     signal : tuple of float
         Largest length that the parameters can have before noise. Prototypes have one per class, a
-        minimiser has one. With noise on gradients it is the largest joint length of the mean
-        gradients of all steps at the start.
+        minimiser has one, statistics have one for the class sums and one for the second moment.
+        With noise on gradients it is the largest joint length of the mean gradients of all steps at
+        the start.
     noise : tuple of float
         Expected length of the noise in them. Both are empty for mechanisms of one's own.
     """
@@ -37,16 +38,17 @@ class Plan:
     def __str__(self) -> str:
         lines = str(self.release).splitlines()[1:]
         shown = ["Plan", *(line for line in lines if not line.startswith("  parameters"))]
-        if len(self.noise) > 1:
+        if len(self.noise) == len(self.class_counts or ()) > 1:
             shown.append("  class   records   noise    signal to noise (at most)")
             counts = self.class_counts or ("?",) * len(self.noise)
             rows = zip(counts, self.noise, self.signal_to_noise, strict=True)
             for code, (count, noise, ratio) in enumerate(rows):
                 shown.append(f"  {code:>5}   {count:>7}   {noise:<8.3g} {ratio:.3g}")
-        elif self.noise:
+            return "\n".join(shown)
+        names = (" in the class sums", " in the second moment") if len(self.noise) > 1 else ("",)
+        for name, noise, ratio in zip(names, self.noise, self.signal_to_noise, strict=False):
             shown.append(
-                f"  noise of length {self.noise[0]:.3g}; signal to noise at most "
-                f"{self.signal_to_noise[0]:.3g}"
+                f"  noise of length {noise:.3g}{name}; signal to noise at most {ratio:.3g}"
             )
         return "\n".join(shown)
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from .._validation import check_option
-from ..privacy.bounds import PrototypeBound
+from ..privacy.bounds import Bound, PrototypeBound
 from ..privacy.noise import Noise
 from ..privacy.sensitivity import COUNT_MODES
 from ..rows import ball_factors, block_rows, map_row_ranges, project_onto_ball, row_blocks
@@ -159,7 +159,9 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
     def _mechanism(self) -> Mechanism:
         return PrototypePerturbation(self.counts)
 
-    def _publish(self, parameters: NDArray[np.float64], problem: Problem) -> dict[str, Any]:
+    def _publish(
+        self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
+    ) -> dict[str, Any]:
         fitted: dict[str, Any] = {"prototypes_": parameters}
         if problem.class_counts is not None:
             fitted["class_counts_"] = np.array(problem.class_counts)

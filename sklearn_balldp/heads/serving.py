@@ -12,8 +12,8 @@ from sklearn.svm import LinearSVC
 
 Array = NDArray[np.float64]
 
-# Stands for minus infinity, in single precision too.
-_NEVER = -1e30
+# Stands for infinity, in single precision too.
+_NEVER = 1e30
 
 
 def plain_model(
@@ -22,6 +22,7 @@ def plain_model(
     classes: NDArray[Any],
     *,
     norm_bound: float | None,
+    domain: str,
     probabilities: bool,
     names: NDArray[Any] | None = None,
 ) -> Any:
@@ -32,11 +33,13 @@ def plain_model(
     coef : ndarray of shape (n_scores, n_features)
         Weights.
     intercept : ndarray of shape (n_scores,)
-        Offsets; minus infinity for a class that is never predicted.
+        Offsets; infinite where a class is never predicted.
     classes : ndarray of shape (n_classes,)
         Labels.
     norm_bound : float or None
         Radius of the ball that rows are projected onto; None if they are in it already.
+    domain : {"ball", "sphere"}
+        Whether rows are projected onto the ball, or scaled to its surface.
     probabilities : bool
         Whether scores are log-probabilities up to a constant.
     names : ndarray of str, optional
@@ -51,7 +54,7 @@ def plain_model(
     # Scores of rows in the ball are no longer than this: nothing comes near a thousand times that.
     longest = np.linalg.norm(coef, axis=1).max() * (norm_bound or 1.0)
     longest += np.abs(intercept[known]).max(initial=0.0)
-    intercept = np.where(known, intercept, min(_NEVER, -1e3 * longest))
+    intercept = np.where(known, intercept, np.copysign(max(_NEVER, 1e3 * longest), intercept))
     if len(classes) == 2 and len(coef) == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     model: Any = LogisticRegression() if probabilities else LinearSVC()
@@ -65,6 +68,14 @@ def plain_model(
             model.feature_names_in_ = names
         model.coef_, model.n_features_in_ = coef, coef.shape[1]
         return model
+    public: Any = np.zeros((1, coef.shape[1]))
+    if names is not None:
+        public = pd.DataFrame(public, columns=names)
+    if domain == "sphere":
+        model.coef_, model.n_features_in_ = norm_bound * coef, coef.shape[1]
+        # Squares of huge or tiny entries are not met: the largest entry goes first.
+        largest, scale = Normalizer("max").fit(public), Normalizer().fit(np.zeros_like(coef))
+        return Pipeline([("largest", largest), ("scale", scale), ("head", model)])
     # Beside each row stands the larger of its norm and B, which no entry exceeds: divided by the
     # largest entry, a row is its projection over B. The weight of the last column is zero.
     model.coef_ = np.hstack([norm_bound * coef, np.zeros((len(coef), 1))])
@@ -74,9 +85,6 @@ def plain_model(
         FunctionTransformer(np.clip, kw_args={"a_min": norm_bound, "a_max": None}),
     )
     rows = FunctionTransformer(validate=True)
-    public: Any = np.zeros((1, coef.shape[1]))
-    if names is not None:
-        public = pd.DataFrame(public, columns=names)
     beside = FeatureUnion([("rows", rows), ("size", size)]).fit(public)
     scale = Normalizer("max").fit(beside.transform(public))
     return Pipeline([("beside", beside), ("project", scale), ("head", model)])

@@ -165,7 +165,10 @@ def card_of(release: Any, model: Any = None, audit: Any = None) -> Card:
 
 def _near(release: Any) -> str:
     """Which other versions of a record count."""
-    return f"within {_exact(release.radius)} ({release.metric} distance between embeddings)"
+    scaled = f" scaled to norm {release.norm_bound:g}" if release.domain == "sphere" else ""
+    edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
+    distance = f"{release.metric} distance between embeddings{scaled}{edits}"
+    return f"within {_exact(release.radius)} ({distance})"
 
 
 def _change(release: Any) -> str:

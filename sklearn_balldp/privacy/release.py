@@ -12,7 +12,7 @@ from typing import Any
 
 from .._validation import MOST, check_inside, check_option
 from .._version import __version__
-from ..adjacency import LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
+from ..adjacency import DOMAINS, LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
 from ..pipelines import parts_of
 from .bounds import Blocks, Bound, bound_from_dict
 from .card import Card, card_of
@@ -30,7 +30,7 @@ from .gaussian import (
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 
 #: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
-RADIUS_SOURCES = ("number", "reference", "declared", "private", "seeded")
+RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
 _OPTIONS = {
     "metric": METRICS,
     "radius_source": RADIUS_SOURCES,
@@ -54,6 +54,7 @@ _DERIVED = (
 _SHARED = ("n_samples", "n_features", "n_classes", "alpha", "norm_bound")
 _RADIUS_ASSUMPTIONS = {
     "reference": ("the radius was read off public reference rows",),
+    "edits": ("the radius was read off public records before and after an edit",),
     "declared": ("the radius, a quantile of the private rows, is declared public",),
     "private": ("the radius, a private quantile, is spent beside the parameters",),
     "seeded": ("the radius, a quantile of the private rows, was drawn from a seed",),
@@ -62,8 +63,10 @@ _LABEL_ASSUMPTIONS = {
     "public": "labels and class counts are public",
     "protected": "label changes are hidden too",
 }
+_DOMAIN_ASSUMPTIONS = {"sphere": ("radii are distances between rows scaled to one norm",)}
 #: Losses of this package's own heads; mechanisms of one's own need not name theirs.
 _LOSSES = {
+    "BallDPLinearDiscriminant": ("discriminant",),
     "BallDPLogisticRegression": ("logistic", "softmax"),
     "BallDPRidgePrototype": ("prototypes",),
     "BallDPSquaredHingeSVC": ("squared_hinge",),
@@ -73,7 +76,7 @@ _MOST_CLASSES = 10**9
 #: Of more records than these the proved rounding of a sum exceeds what one record moves.
 _MOST_RECORDS = 10**12
 #: Names of this package's own mechanisms, each with bounds of its own.
-_MECHANISMS = ("output", "gradient")
+_MECHANISMS = ("output", "gradient", "statistics")
 _DIGEST = re.compile("([0-9a-f]{64})?")
 # Records of earlier versions hold other fields.
 _FIRST_VERSION = (0, 2)
@@ -198,20 +201,26 @@ class Release:
         Estimator class.
     mechanism : str
         How it was released: "output" (noise on the parameters), "gradient" (noise on the gradients
-        of a descent), or the name of a mechanism of one's own.
+        of a descent), "statistics" (noise on class sums and the second moment), or the name of a
+        mechanism of one's own.
     n_samples, n_features, n_classes : int
         Shape of the problem, public by assumption.
     alpha, norm_bound, metric : float, float, str
         Public parameters of the fit.
     radius : float
         Radius in the units of ``metric``.
-    radius_source : {"number", "reference", "declared", "private", "seeded"}
-        Where the radius came from: a public number, public reference rows, private rows whose
-        quantile is declared public, the private quantile, or that quantile drawn from a seed.
+    radius_source : {"number", "reference", "edits", "declared", "private", "seeded"}
+        Where the radius came from: a public number, public reference rows, public records before
+        and after an edit, private rows whose quantile is declared public, the private quantile, or
+        that quantile drawn from a seed.
     radius_epsilon : float
         Pure differential privacy that the private quantile spent, else 0; part of the total.
     radius_draw : str
         Identifies the private quantile, so that releases which share it count it once.
+    radius_edits : int
+        Public pairs of records before and after an edit that the radius was read off, else 0.
+    radius_hides : float
+        Share of these edits that lie within the radius.
     epsilon, delta : float
         Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
     calibration : {"analytic", "classic"}
@@ -251,6 +260,8 @@ class Release:
     radius_source: str
     radius_epsilon: float = 0.0
     radius_draw: str = ""
+    radius_edits: int = 0
+    radius_hides: float = 0.0
     epsilon: float
     delta: float
     calibration: str
@@ -314,8 +325,16 @@ class Release:
                 f"{self.radius_epsilon!r} and radius_draw={self.radius_draw!r} do not go together: "
                 "a private quantile spends epsilon and is identified, no other radius is."
             )
+        edits = self.radius_source == "edits"
+        if (self.radius_edits > 0) != edits or (0.0 < self.radius_hides <= 1.0) != edits:
+            raise ValueError(
+                f"record: radius_source={self.radius_source!r}, radius_edits="
+                f"{self.radius_edits!r} and radius_hides={self.radius_hides!r} do not go together: "
+                "a radius read off edits hides a share of them, no other radius does."
+            )
         check_option("record: labels", self.labels, LABELS)
-        if self.labels == "protected" and self.radius_source not in ("number", "reference"):
+        without_labels = ("number", "reference", "edits")
+        if self.labels == "protected" and self.radius_source not in without_labels:
             raise ValueError(
                 f"record: radius_source={self.radius_source!r} reads labels, which must not be "
                 "where they are protected."
@@ -394,6 +413,12 @@ class Release:
         return self.bound.labels
 
     @property
+    def domain(self) -> str:
+        """Where rows lie: in the "ball" of radius B, or scaled to norm B, on the "sphere"."""
+        rows = getattr(self.bound, "rows", None)
+        return rows if rows in DOMAINS else "ball"
+
+    @property
     def private(self) -> bool | str:
         """True; False when a seed drew the noise; "conditional" on a radius declared public."""
         if self.sampler != EXACT_SAMPLER or self.radius_source == "seeded":
@@ -418,8 +443,18 @@ class Release:
             "the number of records, the label set, the encoder and every parameter are public",
             _LABEL_ASSUMPTIONS[self.labels],
             "each record is one row, mapped to it without looking at the others",
+            *_DOMAIN_ASSUMPTIONS.get(self.domain, ()),
             *_RADIUS_ASSUMPTIONS.get(self.radius_source, ()),
         )
+
+    @property
+    def hidden_edits(self) -> str:
+        """Which share of the given edits the radius hides, in words; empty without edits."""
+        if self.radius_edits == 0:
+            return ""
+        # Rounded down: it is a claim.
+        share = math.floor(1000.0 * self.radius_hides + 1e-9) / 10.0
+        return f"{share:g} % of the {self.radius_edits} given edits"
 
     @property
     def promised(self) -> "Release":
@@ -473,6 +508,9 @@ class Release:
         parts = parts_of(model)
         parameters = getattr(parts.last, "released_parameters", None)
         if parameters is None or parameters_digest(parameters()) != self.digest:
+            return False
+        follow = getattr(parts.last, "_parameters_follow", None)
+        if follow is not None and not follow():
             return False
         return None in (self.encoder, parts.encoder) or self.encoder == parts.encoder
 
@@ -641,7 +679,11 @@ class Release:
                     ]
                 ),
             ),
-            ("hides", f"one record's substitution within {self.radius:g} ({self.metric})"),
+            (
+                "hides",
+                f"one record's substitution within {self.radius:g} ({self.metric})"
+                + (f": {self.hidden_edits}" if self.hidden_edits else ""),
+            ),
             ("labels", self.labels),
             (
                 "guarantee",

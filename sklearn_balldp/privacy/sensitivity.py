@@ -5,6 +5,8 @@ Substituting a row for another of the same label within :math:`r` moves one bloc
 :math:`2 r / (2 n_c + \lambda n)`; changing a label moves two blocks, together by at most
 :math:`2\sqrt2 B / (2 + \lambda n)`.
 
+The class sums move by at most r, the second moment by :func:`moment_sensitivity`.
+
 The minimiser of a mean loss plus :math:`(\lambda/2)\|\theta\|^2` moves by at most
 :math:`G(r) / (\lambda n)`, with the *gradient gap* G: the largest distance between the loss
 gradients of two adjacent records at any parameter that can be a minimiser. Bounding those
@@ -24,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from ..adjacency import Domain
+from ..adjacency import DOMAINS, Domain
 from ..losses import Loss, make_loss
 from .maximum import certified_maximum
 
@@ -96,6 +98,50 @@ def prototype_sensitivity(
         raise ValueError(f"counts must be one of {', '.join(COUNT_MODES)}; got {mode!r}.")
     blocks = np.where(counts > 0, 2.0 * radius / (2.0 * counts + ridge), 0.0)
     return blocks if mode == "per_class" else float(blocks.max())
+
+
+def moment_sensitivity(
+    radius: float, *, norm_bound: float, domain: str = "ball", label_change: bool = False
+) -> float:
+    r"""Sensitivity of the second moment :math:`\sum_i x_i x_i^T`, in the Frobenius norm.
+
+    With :math:`p = \|x\|^2`, :math:`q = \|x'\|^2` and :math:`t = \|x - x'\|`, all in units of B,
+
+    .. math:: \|x x^T - x' x'^T\|_F^2 = p^2 + q^2 - (p + q - t^2)^2 / 2.
+
+    On the sphere that is :math:`2 t^2 (1 - t^2/4)`, largest at :math:`t = \sqrt2`. In the ball it
+    is convex in (p, q), so it peaks on the sphere or at collinear rows, which give
+    :math:`2 t - t^2` up to t = 1, and 1 beyond.
+
+    Parameters
+    ----------
+    radius : float
+        Euclidean radius of the same-label substitutions.
+    norm_bound : float
+        Norm B of the rows: at most B in the ball, B on the sphere.
+    domain : {"ball", "sphere"}
+        Where rows lie.
+    label_change : bool
+        Whether substitutions that change the label are adjacent too, at any distance.
+
+    Returns
+    -------
+    float
+        At most :math:`\sqrt2 B^2`.
+
+    Raises
+    ------
+    ValueError
+        If the domain is unknown.
+    """
+    if domain not in DOMAINS:
+        raise ValueError(f"domain must be one of {', '.join(DOMAINS)}; got {domain!r}.")
+    norm_bound = float(norm_bound)
+    # NumPy scalars of few bits would overflow or round below.
+    t = math.sqrt(2.0) if label_change else min(float(radius) / norm_bound, math.sqrt(2.0))
+    across = t * math.sqrt(2.0 - 0.5 * t**2)
+    along = t * (2.0 - t) if t < 1.0 else 1.0
+    return _UP * norm_bound**2 * (across if domain == "sphere" else max(across, along))
 
 
 def minimizer_norm_bound(

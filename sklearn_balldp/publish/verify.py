@@ -40,7 +40,7 @@ _FITTED = (
     "_metadata_request",
 )
 _CACHED = {"mu", "epsilon_full_radius", "_told"}
-_OWN = ("output", "gradient")
+_OWN = ("output", "gradient", "statistics")
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def _shape_fault(record: Release, head: BaseBallDPClassifier) -> str | None:
             np.asarray(v).dtype.kind in "fiubUOmM" for v in head.released_parameters().values()
         )
         numbers = np.asarray(parameters).dtype.kind == "f"
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         return f"its parameters cannot be read ({type(error).__name__})"
     if n_classes != record.n_classes:
         return f"{n_classes} classes, the record has {record.n_classes}"
@@ -282,11 +282,14 @@ def _consistency_checks(record: Release, parts: Parts, surplus: list[str]) -> li
     digest = parameters_digest(head.released_parameters())
     same = digest == record.digest
     found = f"SHA-256 {digest[:16]}" + ("" if same else f", the record says {record.digest[:16]}")
+    if same and not head._parameters_follow():
+        same, found = False, f"{found}, but what it predicts with does not follow from them"
     checks = [Check("parameters", PASS if same else FAIL, found, "the record's digest")]
     faults = []
     if type(head).__name__ != record.head:
         faults.append(f"the record is of a {record.head}")
-    for name in ("epsilon", "delta", "metric", "norm_bound", "calibration", "coordinates"):
+    same_name = ("epsilon", "delta", "metric", "norm_bound", "calibration", "coordinates")
+    for name in (*same_name, *(["domain"] if hasattr(head, "domain") else [])):
         value = getattr(head, name, None)
         if value != getattr(record, name):
             faults.append(
@@ -409,6 +412,10 @@ def _statement_checks(record: Release) -> list[Check]:
         "reference": (
             CANNOT,
             "computed from reference rows; only the publisher knows whether they are public",
+        ),
+        "edits": (
+            CANNOT,
+            f"it hides {record.hidden_edits}; only the publisher knows whether those were public",
         ),
         "declared": (
             CANNOT,

@@ -9,7 +9,7 @@ from .passes import (
     row_ranges,
     working_precision,
 )
-from .projection import ball_factors, clip_entries, project_onto_ball
+from .projection import ball_factors, clip_entries, project_onto_ball, rows_in_domain
 
 __all__ = [
     "SINGLE_BLAS_THREAD",
@@ -23,5 +23,6 @@ __all__ = [
     "project_onto_ball",
     "row_blocks",
     "row_ranges",
+    "rows_in_domain",
     "working_precision",
 ]

@@ -7,6 +7,8 @@ from .passes import row_blocks
 
 #: Entries are clipped to this size, a 1-Lipschitz map of each row that keeps squares finite.
 LARGEST_ENTRY = 1e140
+# Squares of norms between these lose nothing.
+_TINY, _HUGE = 1e-200, 1e280
 
 
 def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.float64] | None:
@@ -24,6 +26,33 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
         if not np.isfinite(squares).all():
             raise FloatingPointError("rows hold NaN or infinity.")
         return np.where(inside, 1.0, norm_bound / np.sqrt(np.where(inside, 1.0, squares)))
+
+
+def rows_in_domain(
+    rows: NDArray[np.float64], norm_bound: float, domain: str
+) -> NDArray[np.float64]:
+    """float64 rows as a head takes them: projected onto the ball, or each scaled to norm B.
+
+    Gives ``rows`` itself where nothing has to change. A zero row stays zero on the sphere. Raises
+    FloatingPointError if a row holds NaN or infinity.
+    """
+    norm_bound = float(norm_bound)
+    if domain == "ball":
+        factors = ball_factors(rows, norm_bound)
+        return rows if factors is None else rows * factors[:, None]
+    with np.errstate(all="ignore"):
+        squares = np.vecdot(rows, rows)
+        odd = ~((squares > _TINY) & (squares < _HUGE))
+        if odd.any():
+            if not np.isfinite(rows).all():
+                raise FloatingPointError("rows hold NaN or infinity.")
+            # Squares of these over- or underflow: the largest entry goes first. No other row may
+            # change by a bit.
+            peak = np.abs(rows[odd]).max(axis=1, initial=0.0)
+            rows = rows.copy()
+            rows[odd] /= np.where(peak > 0.0, peak, 1.0)[:, None]
+            squares[odd] = np.where(peak > 0.0, np.vecdot(rows[odd], rows[odd]), 1.0)
+        return rows * (norm_bound / np.sqrt(squares))[:, None]
 
 
 def clip_entries(X: NDArray[np.floating]) -> NDArray[np.floating]:

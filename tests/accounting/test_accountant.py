@@ -39,6 +39,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     PrivacyAccountant,
@@ -268,6 +269,7 @@ def test_an_empty_accountant():
     [
         (BallDPRidgePrototype(radius=0.5, metric="manhattan"), "metric"),
         (BallDPRidgePrototype(radius=0.5, norm_bound=2.0), "norm_bound"),
+        (BallDPLinearDiscriminant(radius=0.5, domain="sphere"), "domain"),
         (BallDPRidgePrototype(radius=0.5, protect_labels=True, classes=[0, 1, 2]), "labels"),
     ],
 )

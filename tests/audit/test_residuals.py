@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import chi2, norm
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
@@ -46,6 +47,10 @@ def data(seed=0, n_classes=K, dtype=np.float64):
 KEPT = GradientPerturbation(n_steps=8, keep_transcript=True)
 HEADS = {
     "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
+    "statistics": BallDPLinearDiscriminant(4.0, radius=0.5),
+    "protected statistics": BallDPLinearDiscriminant(
+        4.0, domain="sphere", protect_labels=True, classes=range(K)
+    ),
     "one scale": BallDPRidgePrototype(4.0, radius=0.5, counts="worst"),
     "protected": BallDPRidgePrototype(4.0, protect_labels=True, classes=range(K)),
     "softmax": BallDPLogisticRegression(4.0, radius=0.5),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
@@ -30,9 +31,12 @@ def drawn(rng):
         "norm_bound": norm_bound,
         "radius": None if rng.random() < 0.3 else pick(0.5 * norm_bound),
     }
-    kind = rng.integers(4)
+    kind = rng.integers(5)
     if kind == 0:
         head = BallDPRidgePrototype(alpha=pick(0.01), decision="gaussian", **params)
+    elif kind == 4:
+        domain = str(rng.choice(["ball", "sphere"]))
+        head = BallDPLinearDiscriminant(domain=domain, **params)
     elif kind == 1:
         mechanism = OutputPerturbation(tol=None if rng.random() < 0.5 else pick(1e-6))
         head = BallDPLogisticRegression(mechanism=mechanism, alpha=pick(0.01), **params)

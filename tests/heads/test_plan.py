@@ -5,6 +5,7 @@ import pytest
 from sklearn.frozen import FrozenEstimator
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
@@ -29,6 +30,8 @@ HEADS = [
     BallDPRidgePrototype(2.0, protect_labels=True, classes=[0, 1, 2]),
     BallDPLogisticRegression(2.0, radius=0.3, metric="manhattan"),
     BallDPSquaredHingeSVC(2.0, radius=0.3, mechanism=GradientPerturbation(n_steps=4)),
+    BallDPLinearDiscriminant(2.0, radius=0.3, share=0.5),
+    BallDPLinearDiscriminant(2.0, protect_labels=True, classes=[0, 1, 2]),
 ]
 
 
@@ -68,7 +71,13 @@ def test_no_signal_is_longer(head, noise_free):
     y = data()[1]
     X = np.eye(D)[y]
     head.fit(X, y)
-    if len(plan.signal) > 1:
+    if hasattr(head, "statistics_"):
+        s = head.statistics_
+        weighed = s.counts * getattr(head.release_.bound, "count_constant", 0.0)
+        sizes = [np.linalg.norm(np.column_stack([s.class_sums, weighed]))]
+        sizes += [] if s.second_moment is None else [np.linalg.norm(s.second_moment)]
+        assert (np.array(sizes) <= np.array(plan.signal) * (1 + 1e-9)).all()
+    elif len(plan.signal) > 1:
         assert (np.linalg.norm(head.prototypes_, axis=1) <= np.array(plan.signal) + 1e-12).all()
     elif hasattr(head, "coef_") and head.release_.mechanism == "output":
         whole = np.hstack([head.coef_, head.intercept_[:, None]])

@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
@@ -37,6 +38,9 @@ HEADS = [
     BallDPLogisticRegression(8.0),
     BallDPLogisticRegression(8.0, mechanism="gradient", norm_bound=2.0),
     BallDPSquaredHingeSVC(8.0, fit_intercept=True),
+    BallDPLinearDiscriminant(8.0, norm_bound=0.3),
+    BallDPLinearDiscriminant(8.0, domain="sphere", norm_bound=2.0),
+    BallDPLinearDiscriminant(8.0, share=1.0),
 ]
 
 
@@ -67,6 +71,8 @@ def test_plain_models_predict_alike(head, n_classes, declared):
     bare = head.to_sklearn(project=False)
     assert isinstance(bare, LogisticRegression if hasattr(head, "predict_proba") else LinearSVC)
     inside = X[np.linalg.norm(X, axis=1) <= head.norm_bound]
+    if head.release_.domain == "sphere":
+        inside = head.norm_bound * X[:80]
     np.testing.assert_array_equal(bare.predict(inside), head.predict(inside))
 
 

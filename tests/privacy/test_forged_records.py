@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
@@ -45,6 +46,10 @@ HEADS = {
         4.0,
         radius=0.5,
         mechanism=GradientPerturbation(n_steps=5, outer_radius=1.0, outer_epsilon=6.0),
+    ),
+    "statistics": BallDPLinearDiscriminant(4.0, radius=0.5, domain="sphere"),
+    "protected statistics": BallDPLinearDiscriminant(
+        4.0, radius=0.5, protect_labels=True, classes=range(K)
     ),
     "classic": BallDPRidgePrototype(0.5, radius=0.5, calibration="classic"),
     "seeded": BallDPRidgePrototype(4.0, radius=0.5, random_state=0),
@@ -104,6 +109,8 @@ EDITS = {
     "radius_source": ("declared", None),
     "radius_epsilon": (0.25, None),
     "radius_draw": ("x", None),
+    "radius_edits": (7, None),
+    "radius_hides": (0.5, None),
     "epsilon": (0.1, None),
     "delta": (1e-9, None),
     "calibration": ("exact", None),
@@ -131,7 +138,11 @@ FREE = {"coordinates", "encoder", "head", "mechanism", "numpy_version", "radius_
 # What these say then is true as well: changes of a label move more than these radii do, and the
 # regulariser of a descent holds no data.
 STILL_TRUE = {
-    *[(field, "protected") for field in ("metric", "radius")],
+    *[
+        (field, name)
+        for field in ("metric", "radius")
+        for name in ("protected", "protected statistics")
+    ],
     *[("alpha", name) for name in ("descent", "two promises")],
 }
 
@@ -179,6 +190,23 @@ BOUND_EDITS = [
     ("prototypes", "mode", lambda v: "min", "record"),
     ("prototypes", "labels", lambda v: "protected", "class_counts"),
     ("protected", "labels", lambda v: "public", "labels|epsilon|sigma"),
+    ("statistics", "sigma", lambda v: [x / 2 for x in v], "epsilon"),
+    ("statistics", "sigma", lambda v: [v[0], 2 * v[1]], "sigma"),
+    ("statistics", "sigma", lambda v: v[:1], "record"),
+    ("statistics", "share", lambda v: v / 2, "sigma"),
+    ("statistics", "share", lambda v: 1.0, "record"),
+    ("statistics", "share", lambda v: 0.0, "share"),
+    ("statistics", "rows", lambda v: "ball", "epsilon|sigma"),
+    ("statistics", "rows", lambda v: "torus", "rows"),
+    ("statistics", "single", lambda v: not v, "epsilon|single"),
+    ("statistics", "count_constant", lambda v: 0.5, "constant"),
+    ("statistics", "labels", lambda v: "protected", "constant"),
+    ("statistics", "norm_bound", lambda v: 0.1, "norm_bound"),
+    ("statistics", "n_samples", lambda v: 10 * v, "n_samples"),
+    ("statistics", "n_features", lambda v: 9, "n_features"),
+    ("protected statistics", "count_constant", lambda v: 2 * v, "epsilon|constant"),
+    ("protected statistics", "count_constant", lambda v: v / 2, "constant"),
+    ("protected statistics", "labels", lambda v: "public", "constant"),
     ("minimiser", "sigma", lambda v: [v[0] / 2], "epsilon"),
     ("minimiser", "sigma", lambda v: [v[0] * 2], "sigma"),
     ("minimiser", "tol", lambda v: 0.0, "sigma"),
@@ -383,9 +411,22 @@ def test_the_record_knows_its_parameters(name):
     assert release.digest == parameters_digest(head.released_parameters())
     for attribute in head.released_parameters():
         other = copy.deepcopy(head)
-        values = getattr(other, attribute)
-        setattr(other, attribute, values[::-1] + 0)
+        holder = other if hasattr(other, attribute) else other.statistics_
+        values = getattr(holder, attribute)
+        object.__setattr__(holder, attribute, values[::-1] + 0)
         assert not release.matches(other) or (values == values[::-1]).all()
+    if hasattr(head, "statistics_"):
+        # What predicts is no part of the digest, but follows from it; as do the copies.
+        for attribute in ("coef_", "intercept_", "class_counts_"):
+            other = copy.deepcopy(head)
+            if hasattr(other, attribute):
+                setattr(other, attribute, getattr(other, attribute) * 2)
+                assert not release.matches(other)
+        for attribute in ("sigma_sums", "sigma_moment", "norm_bound", "n_samples"):
+            other = copy.deepcopy(head)
+            value = getattr(other.statistics_, attribute)
+            object.__setattr__(other.statistics_, attribute, value * 2)
+            assert not release.matches(other)
     other = copy.deepcopy(HEADS[name]).fit(*data())
     assert release.matches(other) == (name == "seeded")
     assert not release.matches(object())

@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
@@ -50,6 +51,7 @@ def data(seed=0):
 KEPT = GradientPerturbation(n_steps=6, keep_transcript=True)
 HEADS = {
     "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
+    "statistics": BallDPLinearDiscriminant(4.0, radius=0.5, domain="sphere"),
     "minimiser": BallDPSquaredHingeSVC(4.0, radius=0.5, alpha=0.1, fit_intercept=True),
     "descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=KEPT),
 }

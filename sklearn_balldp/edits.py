@@ -1,0 +1,409 @@
+"""Edits of texts, to give a radius a meaning: "another name, number or date in the text".
+
+A radius is a distance between embeddings, and nobody can defend one as such. What people can defend
+is a list of changes that must not show in a model. :func:`edit_pairs` makes such changes in public
+texts of the user's, an encoder maps both versions to rows, and
+``RadiusPolicy(source="edits")`` takes the distance that covers a share of them.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from ._validation import check_positive, check_whole
+from .adjacency import METRICS
+from .radius import nearest_of_label, row_distances
+
+#: Kinds of edits that need no list of the user's.
+KINDS = ("number", "date", "name", "city", "word")
+#: First names that stand for one another: frequent ones of several languages.
+NAMES = (
+    "Aisha", "Alice", "Anna", "Carlos", "Chen", "Daniel", "David", "Elena", "Emma", "Fatima",
+    "George", "Hannah", "Ivan", "James", "John", "Jose", "Julia", "Kenji", "Laura", "Lucas",
+    "Maria", "Mark", "Mary", "Michael", "Mohammed", "Nina", "Olivia", "Paul", "Peter", "Priya",
+    "Robert", "Sarah", "Sofia", "Thomas", "Wei", "Yusuf",
+)  # fmt: skip
+#: Cities that stand for one another.
+CITIES = (
+    "Amsterdam", "Athens", "Berlin", "Boston", "Cairo", "Chicago", "Delhi", "Dublin", "Geneva",
+    "Hamburg", "Istanbul", "Lagos", "Lima", "Lisbon", "London", "Madrid", "Milan", "Montreal",
+    "Moscow", "Mumbai", "Nairobi", "Oslo", "Paris", "Prague", "Rome", "Seattle", "Seoul",
+    "Shanghai", "Sydney", "Tokyo", "Toronto", "Vienna", "Warsaw", "Zurich",
+)  # fmt: skip
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTH = "|".join(_MONTHS)
+# As in 2024-03-12, 12/03/2024, 12 March (2024), March 12(, 2024), March 2024, Tuesday.
+_DATE = re.compile(
+    rf"\b(?:\d{{4}}-\d\d-\d\d|\d{{1,2}}[/.]\d{{1,2}}[/.]\d{{2,4}}"
+    rf"|\d{{1,2}} (?:{_MONTH})(?: \d{{4}})?|(?:{_MONTH}) \d{{1,2}}(?:, \d{{4}})?"
+    rf"|(?:{_MONTH}) \d{{4}}|(?:{'|'.join(_DAYS)}))\b"
+)
+_NUMBER = re.compile(r"(?<![\w.,-])\d+(?:[.,]\d+)*(?![\w-])")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+Span = tuple[int, int]
+Replace = Callable[[str, np.random.Generator], str]
+
+
+@dataclass(frozen=True)
+class EditPairs:
+    """Texts before and after an edit, in pairs.
+
+    Attributes
+    ----------
+    before, after : list of str
+        The two versions of each pair.
+    kind : list of str
+        Kind of each edit.
+    """
+
+    before: list[str]
+    after: list[str]
+    kind: list[str]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+def edit_pairs(
+    texts: Sequence[str],
+    kinds: Sequence[str] = KINDS,
+    *,
+    lists: Mapping[str, Sequence[str]] | None = None,
+    nlp: Any = None,
+    n_per_text: int = 1,
+    random_state: int | np.random.Generator | None = 0,
+) -> EditPairs:
+    """Public texts before and after another number, date, name, city or word was put in.
+
+    An edit replaces one occurrence by another value of its kind. Texts without one give no pair of
+    that kind.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Public texts, of the kind that a head will be trained on.
+    kinds : sequence of str, default=("number", "date", "name", "city", "word")
+        Kinds of edits. A number gets other digits, as many of them; a date is another date in the
+        same form; a name or a city gives way to another one of a short built-in list; a word to
+        another word of the texts.
+    lists : mapping of str to sequence of str, optional
+        Values that stand for one another, by kind: of names or cities in place of the built-in
+        ones, or of a kind of your own (diagnoses, say), which is then edited too.
+    nlp : callable, optional
+        A spaCy pipeline, or anything that gives a text's entities (``nlp(text).ents`` with
+        ``text``, ``label_``, ``start_char`` and ``end_char``). Entities of one label found in the
+        texts then stand for one another; their label in lower case is the kind.
+    n_per_text : int, default=1
+        Edits of each kind in one text, each in a pair of its own.
+    random_state : int, Generator or None, default=0
+        Draws places and values.
+
+    Returns
+    -------
+    EditPairs
+        ``before``, ``after`` and ``kind``: encode both, and fit the policy on the rows.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid, or no text holds anything to edit.
+
+    Examples
+    --------
+    >>> from sklearn_balldp.edits import edit_pairs
+    >>> texts = ["Anna paid 120 euros on 3 May", "Card lost in Paris by Peter"]
+    >>> pairs = edit_pairs(texts, kinds=("number", "name", "city"))
+    >>> sorted(set(pairs.kind))
+    ['city', 'name', 'number']
+    >>> pairs.before[0] == texts[0], pairs.before[0] == pairs.after[0]
+    (True, False)
+    """
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise ValueError("texts must be a sequence of strings, one text each.")
+    check_whole("n_per_text", n_per_text)
+    rng = np.random.default_rng(random_state)
+    editors = _editors(texts, kinds, dict(lists or {}))
+    found = {kind: _Found(editor.places, editor.other) for kind, editor in editors.items()}
+    if nlp is not None:
+        found |= _entities(texts, nlp)
+    before, after, kind = [], [], []
+    for text in texts:
+        for name, editor in found.items():
+            places = editor.places(text)
+            # Fewer places than edits asked for are edited more than once, each time anew.
+            for i in rng.permutation(len(places) * n_per_text)[:n_per_text] if places else []:
+                start, stop = places[int(i) % len(places)]
+                new = editor.other(text[start:stop], rng)
+                if new != text[start:stop]:
+                    before.append(text)
+                    after.append(text[:start] + new + text[stop:])
+                    kind.append(name)
+    if not kind:
+        raise ValueError(
+            f"texts hold nothing to edit (kinds={tuple(found)!r}); add kinds, or lists of values."
+        )
+    return EditPairs(before, after, kind)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Where a text can be edited, and what comes in place of what stands there."""
+
+    places: Callable[[str], list[Span]]
+    other: Replace
+
+
+def _editors(
+    texts: Sequence[str], kinds: Sequence[str], lists: dict[str, Sequence[str]]
+) -> dict[str, _Found]:
+    own = {"name": NAMES, "city": CITIES, **lists}
+    editors = {}
+    for kind in dict.fromkeys([*kinds, *lists]):
+        if kind == "number":
+            dates = _spans(_DATE)
+            editors[kind] = _Found(_outside(_spans(_NUMBER), dates), _other_number)
+        elif kind == "date":
+            editors[kind] = _Found(_spans(_DATE), _other_date)
+        elif kind == "word":
+            words = sorted({w.lower() for text in texts for w in _WORD.findall(text)})
+            editors[kind] = _Found(_spans(_WORD), _one_of(words))
+        elif kind in own:
+            values = [str(value) for value in own[kind]]
+            if len(set(values)) < 2:
+                raise ValueError(f"lists[{kind!r}] must hold at least two values.")
+            longest_first = sorted(map(re.escape, values), key=len, reverse=True)
+            pattern = re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)")
+            editors[kind] = _Found(_spans(pattern), _one_of(values))
+        else:
+            raise ValueError(
+                f"kinds: {kind!r} is none of {', '.join(KINDS)}; give its values in lists."
+            )
+    return editors
+
+
+def _entities(texts: Sequence[str], nlp: Any) -> dict[str, _Found]:
+    """Entities of one label, which stand for one another."""
+    spans: dict[str, dict[str, list[Span]]] = {}
+    values: dict[str, list[str]] = {}
+    for text in texts:
+        for entity in nlp(text).ents:
+            kind = str(entity.label_).lower()
+            span = int(entity.start_char), int(entity.end_char)
+            spans.setdefault(kind, {}).setdefault(text, []).append(span)
+            values.setdefault(kind, []).append(text[slice(*span)])
+    return {
+        kind: _Found(partial(_known, places), _one_of(values[kind]))
+        for kind, places in spans.items()
+        if len(set(values[kind])) > 1
+    }
+
+
+def _known(places: dict[str, list[Span]], text: str) -> list[Span]:
+    return places.get(text, [])
+
+
+def _spans(pattern: re.Pattern[str]) -> Callable[[str], list[Span]]:
+    return lambda text: [match.span() for match in pattern.finditer(text)]
+
+
+def _outside(
+    places: Callable[[str], list[Span]], others: Callable[[str], list[Span]]
+) -> Callable[[str], list[Span]]:
+    """Places that overlap none of the others."""
+
+    def kept(text: str) -> list[Span]:
+        taken = others(text)
+        return [(a, b) for a, b in places(text) if all(b <= c or d <= a for c, d in taken)]
+
+    return kept
+
+
+def _one_of(values: Sequence[str]) -> Replace:
+    """Another value than the one that stands there, in its case."""
+    known = list(dict.fromkeys(values))
+
+    def other(old: str, rng: np.random.Generator) -> str:
+        rest = [value for value in known if value.lower() != old.lower()]
+        if not rest:
+            return old
+        new = rest[int(rng.integers(len(rest)))]
+        return new.capitalize() if old[:1].isupper() and new.islower() else new
+
+    return other
+
+
+def _other_number(old: str, rng: np.random.Generator) -> str:
+    """Other digits in the same places; the first is no zero unless it was one."""
+
+    def digits() -> Iterator[str]:
+        for place, character in enumerate(old):
+            least = 1 if place == 0 and character != "0" else 0
+            yield str(rng.integers(least, 10)) if character.isdigit() else character
+
+    new = old
+    while new == old:
+        new = "".join(digits())
+    return new
+
+
+def _other_date(old: str, rng: np.random.Generator) -> str:
+    """Another date in the same form: each month, day and number of it drawn anew."""
+
+    def drawn(match: re.Match[str]) -> str:
+        part = match.group()
+        for names in (_MONTHS, _DAYS):
+            if part in names:
+                return str(rng.choice(names))
+        if len(part) == 4:
+            return str(rng.integers(1990, 2030))
+        # A day or a month, in as many digits: below 13 it may be either.
+        return f"{rng.integers(1, 13 if int(part) < 13 else 29):0{len(part)}d}"
+
+    new = old
+    while new == old:
+        new = re.sub(r"\d+|[A-Z][a-z]+", drawn, old)
+    return new
+
+
+class EditDistanceDisplay:
+    """Distances of edits by kind, of neighbours of one label, and a radius.
+
+    Build it with :meth:`from_rows`.
+
+    Parameters
+    ----------
+    distances : DataFrame
+        Columns ``kind`` and ``distance``, one row for each pair.
+    radius : float, optional
+        Radius to draw.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        After :meth:`plot`.
+    figure_ : matplotlib Figure
+        After :meth:`plot`.
+    """
+
+    #: What neighbours of one label are called.
+    neighbours = "nearest of its label"
+
+    def __init__(self, distances: pd.DataFrame, radius: float | None = None) -> None:
+        missing = [name for name in ("kind", "distance") if name not in distances]
+        if missing:
+            raise ValueError(f"distances lacks the column(s) {', '.join(missing)}.")
+        self.distances = distances
+        self.radius = radius
+
+    @classmethod
+    def from_rows(
+        cls,
+        X_before: ArrayLike,
+        X_after: ArrayLike,
+        kind: Sequence[str],
+        *,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        radius: float | None = None,
+        metric: str = "euclidean",
+    ) -> "EditDistanceDisplay":
+        """Display of encoded edits.
+
+        Parameters
+        ----------
+        X_before, X_after : array-like of shape (n_edits, n_features)
+            Rows before and after an edit.
+        kind : sequence of str, length n_edits
+            Kind of each edit.
+        X : array-like of shape (n_samples, n_features), optional
+            Public rows whose nearest neighbours of the same label are drawn too.
+        y : array-like of shape (n_samples,), optional
+            Their labels.
+        radius : float, optional
+            Radius to draw, such as ``radius_`` of a policy.
+        metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
+            Distance between rows.
+
+        Returns
+        -------
+        EditDistanceDisplay
+            Not drawn yet.
+
+        Raises
+        ------
+        ValueError
+            If lengths differ, or a parameter is invalid.
+        """
+        if metric not in METRICS:
+            raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}.")
+        if radius is not None:
+            check_positive("radius", radius)
+        before, after = np.asarray(X_before), np.asarray(X_after)
+        if not before.shape == after.shape or len(kind) != len(before):
+            raise ValueError(
+                f"X_before {before.shape}, X_after {after.shape} and kind ({len(kind)}) do not "
+                "match."
+            )
+        found = row_distances(before, after, metric)
+        kinds = np.asarray(kind, dtype=object)
+        if X is not None and y is not None:
+            near = nearest_of_label(np.asarray(X), np.asarray(y), metric)
+            found = np.concatenate([found, near])
+            kinds = np.concatenate([kinds, np.full(len(near), cls.neighbours, dtype=object)])
+        return cls(pd.DataFrame({"kind": kinds, "distance": found}), radius)
+
+    def hidden(self) -> pd.Series:
+        """Share of each kind that lies within the radius.
+
+        Returns
+        -------
+        Series
+            By kind.
+        """
+        within = self.distances["distance"] <= (np.inf if self.radius is None else self.radius)
+        return within.groupby(self.distances["kind"], sort=False).mean()
+
+    def plot(self, ax: Any = None) -> "EditDistanceDisplay":
+        """Draw the figure: a line from the 10th to the 90th percentile, a point at the median.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+
+        Returns
+        -------
+        EditDistanceDisplay
+            Itself, with ``ax_`` and ``figure_``.
+        """
+        from matplotlib import pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        groups = self.distances.groupby("kind", sort=False)["distance"]
+        table = groups.quantile([0.1, 0.5, 0.9]).unstack().sort_values(0.5)
+        # Neighbours are what an attacker could confuse a record with: they stand apart, on top.
+        others = table.drop(self.neighbours, errors="ignore")
+        table = pd.concat([others, table.filter([self.neighbours], axis=0)])
+        for place, (name, row) in enumerate(table.iterrows()):
+            colour = "tab:gray" if name == self.neighbours else "tab:blue"
+            ax.hlines(place, row[0.1], row[0.9], color=colour, linewidth=5, alpha=0.4)
+            ax.plot(row[0.5], place, "o", color=colour)
+        ax.set_yticks(range(len(table)), [str(name) for name in table.index])
+        ax.set_xlim(left=0.0)
+        ax.set_xlabel("distance between the rows (median, 10 % to 90 %)")
+        if self.radius is not None:
+            ax.axvline(self.radius, color="tab:red", label=f"radius {self.radius:.2f}")
+            ax.legend(loc="lower right")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

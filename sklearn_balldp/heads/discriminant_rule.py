@@ -1,0 +1,232 @@
+r"""A linear discriminant from noisy sums: what to spend on which, and what to make of them.
+
+Both are functions of public numbers and of what was released, so neither costs privacy.
+
+With class means :math:`m_c`, their mean :math:`g = \sum_c \pi_c m_c`, deviations
+:math:`D_c = m_c - g` and the covariance within classes
+:math:`\Sigma = M/n - \sum_c \pi_c m_c m_c^T`, scores are those of a Gaussian model of the classes,
+
+.. math:: s_c(x) = b_c \left( x^T P D_c - g^T P D_c - \tfrac12 \|D_c\|_P^2 \right) + \log \pi_c .
+
+P is the inverse of :math:`\Sigma` with cleaned eigenvalues. What the noise adds to a square is
+known, and taken out of it. The slopes :math:`b_c` are measured: the distance between class means
+over the variance of the scores around them, as a new record would see it.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..privacy.sensitivity import moment_sensitivity
+from .ridge_prototype import EFFECTIVE_DIMENSION, gaussian_rule
+
+Array = NDArray[np.float64]
+
+#: Noise at which the second moment is given up, each alone: energy of the noise in class means
+#: (rows have energy 1), and edge of the noise in the second moment over its mean eigenvalue.
+MEANS_NOISE, MOMENT_NOISE = 0.035, 12.0
+#: Share of the class sums where noise is negligible, and where the second moment is given up.
+LEAST_SHARE, GREATEST_SHARE = 0.3, 0.7
+#: Least cleaned eigenvalue, in units of the mean one.
+FLOOR = 0.1
+#: Ridge on the eigenvalues: half the edge of the noise, but no more than twice the mean eigenvalue.
+RIDGE_EDGE, RIDGE_MEAN = 0.5, 2.0
+#: Log-odds from where the tails of real classes are heavier than a normal law's.
+TAIL = 14.0
+# Least mean eigenvalue within classes, as a share of what rows of norm B have.
+_LEAST_MEAN = 0.05
+
+
+def share_of_sums(
+    n_samples: int,
+    n_features: int,
+    class_counts: NDArray[Any],
+    radius: float,
+    mu: float,
+    domain: str,
+) -> float:
+    """Share of mu squared for the class sums, from public numbers, before the release.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Shape of the rows.
+    class_counts : ndarray of shape (n_classes,)
+        Records of each class.
+    radius : float
+        Euclidean radius, in units of the norm of the rows.
+    mu : float
+        Gaussian differential privacy of the release.
+    domain : {"ball", "sphere"}
+        Where rows lie.
+
+    Returns
+    -------
+    float
+        1 where the second moment is not worth its noise: the scores are then those of prototypes.
+    """
+    present = class_counts[class_counts > 0]
+    # Both with all of the budget: what noise adds to the squared norm of a class mean, on average
+    # over records; and the largest eigenvalue of the moment's noise over 1 / d, the mean one.
+    means = n_features * (radius / mu) ** 2 * float(np.sum(1.0 / present)) / n_samples
+    gap = moment_sensitivity(radius, norm_bound=1.0, domain=domain)
+    edge = n_features * np.sqrt(2.0 * n_features) * gap / (mu * n_samples)
+    level = means / MEANS_NOISE + edge / MOMENT_NOISE
+    if level > 1.0:
+        return 1.0
+    return float(LEAST_SHARE + (GREATEST_SHARE - LEAST_SHARE) * level)
+
+
+def discriminant_rule(
+    statistics: Any, *, shrinkage: Any = "auto", priors: Any = None, prior: Any = None
+) -> tuple[Array, Array]:
+    """Weights and offsets of the scores, in the coordinates of the rows.
+
+    Parameters
+    ----------
+    statistics : Statistics
+        Noisy sums.
+    shrinkage : "auto" or float
+        How the covariance within classes is cleaned.
+    priors : None, "uniform" or array-like of shape (n_classes,)
+        Class probabilities; None for the shares of the classes.
+    prior : None or array-like of shape (n_classes, n_features)
+        Public vectors that class means are shrunk towards.
+
+    Returns
+    -------
+    coef : ndarray of shape (n_classes, n_features)
+    intercept : ndarray of shape (n_classes,)
+        Minus infinity for a class without records.
+    """
+    scale = statistics.norm_bound
+    # Noisy counts may be anything; public ones may be zero.
+    counts = np.asarray(statistics.counts, dtype=np.float64)
+    if statistics.sigma_counts > 0.0:
+        counts = np.maximum(counts, 1.0)
+    here = counts > 0.0
+    counts, log_priors = counts[here], _log_priors(priors, counts)[here]
+    means = statistics.class_sums[here] / counts[:, None] / scale
+    noise = (statistics.sigma_sums / counts / scale) ** 2
+    if prior is not None:
+        targets = np.asarray(prior, dtype=np.float64)[here]
+        means, noise = shrunk_towards(targets, means, noise, counts / counts.sum())
+    if statistics.second_moment is None:
+        weights, offsets = gaussian_rule(
+            means, counts.astype(np.float64), np.sqrt(noise), alpha=0.0, norm_bound=1.0
+        )
+        offsets = offsets + log_priors - np.log(counts / counts.sum())
+    else:
+        n_samples = statistics.n_samples
+        moment = statistics.second_moment / (n_samples * scale**2)
+        sigma = statistics.sigma_moment / (n_samples * scale**2)
+        weights, offsets = _scores(means, noise, counts, moment, sigma, log_priors, shrinkage)
+    coef, intercept = np.zeros(statistics.class_sums.shape), np.full(len(here), -np.inf)
+    coef[here], intercept[here] = weights / scale, offsets
+    return coef, intercept
+
+
+def _log_priors(priors: Any, counts: Array) -> Array:
+    """Logarithms of the class probabilities; classes without records are left out of them."""
+    if isinstance(priors, str):
+        weights = np.ones(len(counts))
+    else:
+        weights = counts if priors is None else np.asarray(priors, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        logs: Array = np.log(weights / weights.sum())
+    return logs
+
+
+def shrunk_towards(
+    targets: Array, means: Array, noise: Array, shares: Array
+) -> tuple[Array, Array]:
+    """Class means between themselves and a fitted multiple of public vectors, and their noise.
+
+    What is shrunk is the part of the deviations that the multiple leaves open, by its own signal
+    over signal and noise, in :data:`.EFFECTIVE_DIMENSION` dimensions.
+    """
+    n_features = means.shape[1]
+    grand = shares @ means
+    deviations, aims = means - grand, targets - shares @ targets
+    weights = shares / (noise + 1.0 / n_features)
+    size = float(weights @ np.vecdot(aims, aims))
+    factor = float(weights @ np.vecdot(aims, deviations)) / size if size > 0.0 else 0.0
+    left = deviations - factor * aims
+    excess = weights @ (np.vecdot(left, left) - n_features * noise) / weights.sum()
+    k = min(EFFECTIVE_DIMENSION, n_features)
+    signal = k * max(float(excess), 0.0)
+    kept = signal / (signal + n_features * noise + np.finfo(np.float64).tiny)
+    return grand + factor * aims + kept[:, None] * left, kept**2 * noise
+
+
+def spectrum_of_mean(values: Array, mean: float, floor: float) -> Array:
+    """Nearest point to ``values`` with this mean and no entry below ``floor``."""
+    ordered = np.sort(values)[::-1] - floor
+    ranks = np.arange(1, len(values) + 1)
+    shifts = (np.cumsum(ordered) - len(values) * (mean - floor)) / ranks
+    shift = shifts[np.flatnonzero(ordered > shifts)[-1]]
+    projected: Array = floor + np.maximum(values - floor - shift, 0.0)
+    return projected
+
+
+def _scores(
+    means: Array,
+    noise: Array,
+    counts: Array,
+    moment: Array,
+    sigma: float,
+    log_priors: Array,
+    shrinkage: Any,
+) -> tuple[Array, Array]:
+    """Weights and offsets for rows of norm 1, every class having records.
+
+    ``noise`` holds the variance of a value of each class mean, ``moment`` is a mean over records
+    and ``sigma`` its noise on the diagonal.
+    """
+    n_features = means.shape[1]
+    shares = counts / counts.sum()
+    grand = shares @ means
+    deviations = means - grand
+    # Covariance of the noises of two deviations, value by value.
+    covariance = np.diag(noise) - shares * noise - (shares * noise)[:, None] + shares**2 @ noise
+
+    # Within classes: what the means explain goes, but for their own noise.
+    within = moment - (means.T * shares) @ means + (shares @ noise) * np.eye(n_features)
+    raw, vectors = np.linalg.eigh(within)
+    mean = max(float(raw.mean()), _LEAST_MEAN / n_features)
+    edge = sigma * np.sqrt(2.0 * n_features)
+    if isinstance(shrinkage, str):
+        # Noise spreads the eigenvalues and leaves their sum: back to the nearest ones of that sum.
+        clean = spectrum_of_mean(raw, mean, FLOOR * mean)
+        # Directions whose eigenvalue is less than the noise must not count as exact.
+        clean += 1.0 / (1.0 / (RIDGE_EDGE * edge) + 1.0 / (RIDGE_MEAN * mean)) if edge else 0.0
+    else:
+        mixed = (1.0 - shrinkage) * raw + shrinkage * mean
+        clean = np.maximum(mixed, 1e-6 * mean)
+    inverse = 1.0 / clean
+
+    # Inner products of the deviations in that metric; the noise they share with it is taken out.
+    rotated = deviations @ vectors
+    weights = (rotated * inverse) @ vectors.T
+    forms = weights @ deviations.T - inverse.sum() * covariance
+    norms = np.diag(forms)
+    signal = max(float(shares @ norms), np.finfo(np.float64).tiny)
+
+    # Variance of the scores within classes. Weights have seen the noise of the moment they are
+    # measured with: Stein's identity for eigenvalues gives what to take off.
+    gaps = raw[:, None] - raw
+    close = np.abs(gaps) <= 1e-9 * (np.abs(raw[-1]) + np.abs(raw[0]))
+    slopes = np.where(close, 0.0, (inverse[:, None] - inverse) / np.where(close, 1.0, gaps))
+    stein = -(sigma**2) * inverse * slopes.sum(axis=1)
+    total = moment - np.outer(grand, grand)
+    measured = np.vecdot(weights @ total, weights) + rotated**2 @ stein - forms**2 @ shares
+    # A class's own noise is in its scores alone; what is left has one law for all classes.
+    isotropic = float(inverse**2 @ clean)
+    own = np.diag(covariance) * isotropic
+    least = signal * isotropic / inverse.sum()
+    variance = own + max(float(shares @ (measured - own)), least)
+
+    log_odds = signal**2 / float(shares @ variance)
+    slope = signal / variance / (1.0 + log_odds / TAIL)
+    return slope[:, None] * weights, log_priors - slope * (weights @ grand + 0.5 * norms)

@@ -1,0 +1,383 @@
+"""The linear discriminant: a closed-form head of noisy sufficient statistics."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import check_option, check_share, is_real
+from ..adjacency import DOMAINS
+from ..privacy.bounds import Bound
+from ..privacy.digest import parameters_digest
+from ..privacy.statistics import StatisticsBound
+from ..rows import rows_in_domain
+from .base import BaseBallDPClassifier, ProbabilitiesMixin
+from .discriminant_rule import discriminant_rule
+from .mechanism import Array, Mechanism, Problem
+from .statistics import Layout, Statistics, StatisticsPerturbation
+
+
+class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
+    r"""Ball-DP linear discriminant analysis on noisy sufficient statistics.
+
+    Releases the class sums :math:`S_c = \sum_{y_i = c} x_i` and the second moment
+    :math:`M = \sum_i x_i x_i^T` once, with Gaussian noise that hides the substitution of one row by
+    another of the same label within ``radius``, at (epsilon, delta). The noise is proportional to
+    the radius down to zero, so this is the head for small radii. All else is computed from the
+    noisy sums, at no further cost: class means, the covariance within classes (its eigenvalues
+    cleaned of the noise, whose law is known), and the linear scores
+
+    .. math:: x^T \Sigma^{-1} (m_c - g) - \tfrac12 (m_c - g)^T \Sigma^{-1} (m_c + g) + \log \pi_c.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy loss bound, positive.
+    delta : float, default=1e-6
+        Failure probability, strictly between 0 and 1; below ``1 / n_samples``.
+    radius : float, RadiusPolicy or None, default=None
+        Substitutions hidden, in units of ``metric`` and in the coordinates this head sees. None
+        is the full radius ``2 * norm_bound``: every feature substitution is hidden, labels and
+        counts being public (with ``protect_labels=True``, standard bounded DP).
+    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
+        Distance between rows of equal label.
+    domain : {"ball", "sphere"}, default="ball"
+        "ball": rows outside the ball of radius ``norm_bound`` are projected onto it. "sphere":
+        every row is scaled to norm ``norm_bound`` by itself, and radii are distances between scaled
+        rows; for a small radius this takes nearly half of the second moment's noise away. Zero rows
+        stay zero. Choose it for rows of unit norm.
+    share : float or "auto", default="auto"
+        Share of the budget (of mu squared) that the class sums take, the second moment taking the
+        rest. 1 leaves the second moment out: the scores are then those of noise-aware prototypes.
+        "auto" chooses it from public numbers.
+    shrinkage : float or "auto", default="auto"
+        How the covariance within classes is cleaned. "auto" uses the known law of the noise. A
+        number between 0 and 1 mixes it with a multiple of the identity, as scikit-learn's
+        ``LinearDiscriminantAnalysis`` does. It costs nothing: see :meth:`from_statistics`.
+    priors : array-like of shape (n_classes,), "uniform" or None, default=None
+        Class probabilities that scores assume. None takes the shares of the classes.
+    prior : array-like of shape (n_classes, n_features) or None, default=None
+        Public vector for each class, such as the embedding of its name: noisy class means are
+        shrunk towards a fitted multiple of it, instead of to their common mean.
+    norm_bound : float, default=1.0
+        Norm B of the rows. Declare it; never read it off the rows.
+    protect_labels : bool, default=False
+        Hide a change of one record's label as well. Needs ``classes``.
+    classes : array-like or None, default=None
+        Label set, public. None takes the labels seen in ``y`` (public labels only).
+    calibration : {"analytic", "classic"}, default="analytic"
+        "classic" is the textbook formula, proved only for ``epsilon < 1``.
+    coordinates : str or None, default=None
+        Name of the rows' coordinates (encoder, scale), for the record: releases that name different
+        ones are not added up.
+    random_state : None, int, Generator or RandomState, default=None
+        None draws exact noise from operating-system entropy. A seed makes the release
+        reproducible and therefore not private, which ``release_.private`` states.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Weights of the scores.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Offsets; infinite for a class without records, which is never predicted.
+    statistics_ : Statistics
+        What was released: noisy sums, and the scales of their noise.
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+    class_counts_ : ndarray of shape (n_classes,)
+        Public class counts; absent with ``protect_labels=True``.
+    release_ : Release
+        Public record of the release: guarantee, sensitivities, noise, assumptions.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Feature names, when ``X`` has string column names.
+
+    See Also
+    --------
+    BallDPRidgePrototype : Class means alone.
+    sklearn.discriminant_analysis.LinearDiscriminantAnalysis : The same head without privacy.
+
+    References
+    ----------
+    Ledoit & Peche (2011), "Eigenvectors of some large sample covariance matrix ensembles" (cleaned
+    eigenvalues). Sensitivities and the rule are derived in this package's documentation.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import normalize
+    >>> X, y = load_digits(return_X_y=True)
+    >>> head = BallDPLinearDiscriminant(epsilon=1.0, radius=0.1, domain="sphere", random_state=0)
+    >>> head.fit(normalize(X), y).score(normalize(X), y) > 0.8
+    True
+    >>> uniform = BallDPLinearDiscriminant.from_statistics(head.statistics_, priors="uniform")
+    >>> uniform.release_ == head.release_  # nothing more was spent
+    True
+    """
+
+    _parameters = ("coef_", "intercept_", "class_counts_", "statistics_")
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=1e-6,
+        radius=None,
+        metric="euclidean",
+        *,
+        domain="ball",
+        share="auto",
+        shrinkage="auto",
+        priors=None,
+        prior=None,
+        norm_bound=1.0,
+        protect_labels=False,
+        classes=None,
+        calibration="analytic",
+        coordinates=None,
+        random_state=None,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.radius = radius
+        self.metric = metric
+        self.domain = domain
+        self.share = share
+        self.shrinkage = shrinkage
+        self.priors = priors
+        self.prior = prior
+        self.norm_bound = norm_bound
+        self.protect_labels = protect_labels
+        self.classes = classes
+        self.calibration = calibration
+        self.coordinates = coordinates
+        self.random_state = random_state
+
+    @classmethod
+    def from_statistics(
+        cls,
+        statistics: Statistics,
+        *,
+        shrinkage: Any = "auto",
+        priors: Any = None,
+        prior: Any = None,
+    ) -> "BallDPLinearDiscriminant":
+        """Another fitted head from statistics that were released already, at no further cost.
+
+        Parameters
+        ----------
+        statistics : Statistics
+            ``statistics_`` of a fitted head.
+        shrinkage, priors, prior
+            As in the constructor.
+
+        Returns
+        -------
+        BallDPLinearDiscriminant
+            Fitted; its ``release_`` is that of the statistics.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or the statistics are not those of their record.
+        """
+        release: Any = statistics.release
+        bound = release.bound if release is not None else None
+        if not isinstance(bound, StatisticsBound):
+            raise ValueError(
+                "statistics: they name no release of class sums; pass statistics_ of a fitted head."
+            )
+        head = cls(
+            epsilon=release.epsilon,
+            delta=release.delta,
+            radius=release.radius,
+            metric=release.metric,
+            domain=release.domain,
+            share=bound.share,
+            shrinkage=shrinkage,
+            priors=priors,
+            prior=prior,
+            norm_bound=release.norm_bound,
+            protect_labels=release.labels == "protected",
+            classes=statistics.classes.tolist(),
+            calibration=release.calibration,
+            coordinates=release.coordinates,
+        )
+        head._check_parameters()
+        fitted = {"classes_": statistics.classes, "statistics_": statistics}
+        if release.labels == "public":
+            fitted["class_counts_"] = statistics.counts
+        if parameters_digest(head._released(fitted)) != release.digest:
+            raise ValueError(
+                "statistics: they are not those of their record (digest); pass statistics_ as it "
+                "was released."
+            )
+        head._check_priors(release.n_classes, release.n_features)
+        coef, intercept = head._rule(statistics)
+        for name, value in {**fitted, "coef_": coef, "intercept_": intercept}.items():
+            setattr(head, name, value)
+        head.n_features_in_, head.release_ = release.n_features, release
+        return head
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_option("domain", self.domain, DOMAINS)
+        if not isinstance(self.shrinkage, str) or self.shrinkage != "auto":
+            check_share("shrinkage", self.shrinkage)
+        if not (isinstance(self.share, str) and self.share == "auto") and not (
+            is_real(self.share) and 0.0 < self.share <= 1.0
+        ):
+            raise ValueError(f"share must be 'auto' or a number in (0, 1]; got {self.share!r}.")
+
+    def _check_alpha(self, mechanism: Mechanism) -> None:
+        """It has none."""
+
+    def _alpha(self, mechanism: Mechanism) -> float:
+        return 0.0
+
+    def _check_priors(self, n_classes: int, n_features: int) -> None:
+        """Raise a ValueError unless priors are of these shapes."""
+        if self.prior is not None:
+            vectors = np.asarray(self.prior)
+            fits = vectors.shape == (n_classes, n_features) and vectors.dtype.kind in "iuf"
+            if not (fits and np.isfinite(vectors).all()):
+                raise ValueError(
+                    f"prior must be None or finite vectors of shape {(n_classes, n_features)}, one "
+                    f"for each class; got an array of shape {vectors.shape}."
+                )
+        if self.priors is not None and not (
+            isinstance(self.priors, str) and self.priors == "uniform"
+        ):
+            given = np.asarray(self.priors)
+            fits = given.shape == (n_classes,) and given.dtype.kind in "iuf"
+            if not (fits and (given >= 0.0).all() and abs(given.sum() - 1.0) < 1e-6):
+                raise ValueError(
+                    f"priors must be None, 'uniform', or {n_classes} probabilities that sum to 1; "
+                    f"got {self.priors!r}."
+                )
+
+    def _mechanism(self) -> Mechanism:
+        auto = isinstance(self.share, str)
+        return StatisticsPerturbation(None if auto else self.share)
+
+    def _problem(self, **public: Any) -> Problem:
+        self._check_priors(len(public["classes"]), public["n_features"])
+        return Problem(**public, domain=self.domain)
+
+    def _taken(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        # Rows of any length are scaled: none is clipped, which would turn it.
+        return super()._taken(X) if self.domain == "ball" else X
+
+    def _in_domain(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        if self.domain == "ball":
+            return X
+        with np.errstate(all="ignore"):
+            finite = bool(np.isfinite(X).all())
+        if not finite:
+            raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.")
+        return rows_in_domain(X.astype(np.float64), float(self.norm_bound), "sphere")
+
+    def _fit(self, *args: Any) -> dict[str, Any]:
+        fitted = super()._fit(*args)
+        statistics = replace(fitted["statistics_"], release=fitted["release_"])
+        return {**fitted, "statistics_": statistics}
+
+    def _publish(self, parameters: Array, problem: Problem, bound: Bound) -> dict[str, Any]:
+        statistics = _statistics(parameters, problem, bound)
+        coef, intercept = self._rule(statistics)
+        fitted: dict[str, Any] = {
+            "statistics_": statistics,
+            "coef_": coef,
+            "intercept_": intercept,
+        }
+        if problem.class_counts is not None:
+            fitted["class_counts_"] = statistics.counts
+        return fitted
+
+    def _rule(self, statistics: Statistics) -> tuple[Array, Array]:
+        """Weights and offsets, one row for two classes."""
+        coef, intercept = discriminant_rule(
+            statistics, shrinkage=self.shrinkage, priors=self.priors, prior=self.prior
+        )
+        if len(coef) == 2:
+            with np.errstate(invalid="ignore"):
+                return coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+        return coef, intercept
+
+    def _released(self, fitted: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        statistics = fitted["statistics_"]
+        named = {"classes_": fitted["classes_"], "class_sums": statistics.class_sums}
+        if statistics.second_moment is not None:
+            named["second_moment"] = statistics.second_moment
+        # Public counts are whole; noisy ones are released values.
+        return {**named, "counts": statistics.counts}
+
+    def _parameters_as_published(self) -> Array:
+        bound: Any = self.release_.bound
+        statistics = self.statistics_
+        counts = None
+        if bound.count_constant > 0.0:
+            counts = statistics.counts * bound.count_constant
+        return Layout.of(bound).table(statistics.class_sums, statistics.second_moment, counts)
+
+    def _parameters_follow(self) -> bool:
+        """Whether weights, and numbers held twice, are those of the released sums."""
+        try:
+            again = _statistics(
+                self._parameters_as_published(), self._released_problem(), self.release_.bound
+            )
+            exact = self._rule(again)
+        except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError):
+            return False
+        own = self.statistics_
+        copies = [(own.classes, self.classes_)]
+        copies += [(own.counts, getattr(self, "class_counts_", own.counts))]
+        numbers = (
+            "sigma_sums",
+            "sigma_moment",
+            "sigma_counts",
+            "domain",
+            "norm_bound",
+            "n_samples",
+        )
+        same = all(getattr(own, name) == getattr(again, name) for name in numbers)
+        same = same and np.allclose(own.counts, again.counts, rtol=1e-12, atol=0.0)
+        if not (same and all(np.array_equal(a, b) for a, b in copies)):
+            return False
+        given = self.coef_, self.intercept_
+        return all(
+            np.shape(a) == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-6 * _largest(b))
+            for a, b in zip(given, exact, strict=True)
+        )
+
+    def _linear_rule(self) -> tuple[Array, Array]:
+        return self.coef_, self.intercept_
+
+
+def _largest(values: Array) -> float:
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def _statistics(table: Array, problem: Problem, bound: Bound) -> Statistics:
+    """What was released, by name, before its record is complete."""
+    if not isinstance(bound, StatisticsBound):
+        raise ValueError("bound: a linear discriminant needs class sums and a second moment.")
+    sums, moment, weighed = Layout.of(bound).read(table)
+    sigma = bound.sigma[0] / bound.count_constant if weighed is not None else 0.0
+    counts: Any = np.array(problem.class_counts)
+    if weighed is not None:
+        counts = weighed / bound.count_constant
+    return Statistics(
+        classes=problem.classes,
+        counts=counts,
+        class_sums=sums,
+        second_moment=moment,
+        sigma_sums=bound.sigma[0],
+        sigma_moment=bound.sigma[1] if bound.moment else None,
+        sigma_counts=sigma,
+        domain=bound.rows,
+        norm_bound=bound.norm_bound,
+        n_samples=bound.n_samples,
+    )

@@ -1,0 +1,341 @@
+"""Sufficient statistics: class sums and the second moment, in one pass, released once with noise.
+
+What is released is one table of independent noisy values (:class:`Layout`): the class sums; the
+second moment, each of its two equal halves once, with off-diagonal values times the square root of
+two, so that lengths are Frobenius norms; and, where labels are protected, noisy class counts.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ..privacy.noise import Noise
+from ..privacy.release import Release
+from ..privacy.statistics import CHUNK, SUMMED, StatisticsBound, constant_of_counts
+from ..rows import (
+    SINGLE_BLAS_THREAD,
+    block_rows,
+    map_row_ranges,
+    row_blocks,
+    rows_in_domain,
+)
+from .discriminant_rule import share_of_sums
+from .mechanism import (
+    Array,
+    Budget,
+    Codes,
+    Mechanism,
+    Neighbours,
+    Outcome,
+    PrivateProblem,
+    Problem,
+    Promise,
+    Rows,
+)
+
+# Columns of the second moment that are multiplied at a time: half of the others need not be.
+_PANEL = 96
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Noisy sufficient statistics, and their law: all of it public.
+
+    Any linear discriminant can be made of them at no further cost
+    (:meth:`.BallDPLinearDiscriminant.from_statistics`).
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Labels.
+    counts : ndarray of shape (n_classes,)
+        Records of each class: public numbers, or noisy ones where labels are protected.
+    class_sums : ndarray of shape (n_classes, n_features)
+        Noisy sums of the rows of each class.
+    second_moment : ndarray of shape (n_features, n_features) or None
+        Noisy sum of x x^T over all rows, symmetric; None where it was not worth its noise.
+    sigma_sums : float
+        Standard deviation of the noise in each value of ``class_sums``.
+    sigma_moment : float or None
+        Standard deviation of the noise on the diagonal of ``second_moment``; off the diagonal it
+        is less by the square root of two.
+    sigma_counts : float
+        Standard deviation of the noise in ``counts``; 0 where they are public.
+    domain : {"ball", "sphere"}
+        Whether rows have norm at most ``norm_bound``, or are scaled to it.
+    norm_bound : float
+        Norm B of the rows.
+    n_samples : int
+        Number of records.
+    release : Release
+        Public record of the release.
+    """
+
+    classes: NDArray[Any]
+    counts: NDArray[Any]
+    class_sums: Array
+    second_moment: Array | None
+    sigma_sums: float
+    sigma_moment: float | None
+    sigma_counts: float
+    domain: str
+    norm_bound: float
+    n_samples: int
+    release: Release | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Places of the released values in a table with a column for each feature.
+
+    Rows hold, from the top: class sums; diagonals of the second moment, wrapped around (for an even
+    number of features the last has half as many values, and zeros); counts, and zeros.
+    """
+
+    n_classes: int
+    n_features: int
+    moment: bool
+    counts: bool
+
+    @classmethod
+    def of(cls, bound: StatisticsBound) -> "Layout":
+        """The layout of what a bound speaks of."""
+        protected = bound.count_constant > 0.0
+        return cls(bound.n_classes, bound.n_features, bound.moment, protected)
+
+    @property
+    def n_diagonals(self) -> int:
+        """Rows that the second moment takes."""
+        return self.n_features // 2 + 1 if self.moment else 0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table."""
+        return self.n_classes + self.n_diagonals + math.ceil(self.n_counts / self.n_features)
+
+    @property
+    def n_counts(self) -> int:
+        """Noisy counts that are released."""
+        return self.n_classes if self.counts else 0
+
+    def table(self, sums: Array, moment: Array | None, counts: Array | None) -> Array:
+        """One table of these values; only the upper half of the moment is read."""
+        k, d = self.n_classes, self.n_features
+        values = np.zeros((self.n_rows, d))
+        values[:k] = sums
+        if moment is not None:
+            first, second = self._wrapped()
+            diagonals = moment[np.minimum(first, second), np.maximum(first, second)]
+            values[k : k + self.n_diagonals] = diagonals
+            values[k + 1 : k + self.n_diagonals] *= math.sqrt(2.0)
+            self._last(values)[:] = 0.0
+        if counts is not None:
+            values[k + self.n_diagonals :].reshape(-1)[: self.n_counts] = counts
+        return values
+
+    def scales(self, sums: float, moment: float) -> Array:
+        """Noise scale of every value of a table; zero where there is none."""
+        k = self.n_classes
+        scale = np.zeros((self.n_rows, self.n_features))
+        scale[:k] = sums
+        scale[k : k + self.n_diagonals] = moment
+        if self.moment:
+            self._last(scale)[:] = 0.0
+        scale[k + self.n_diagonals :].reshape(-1)[: self.n_counts] = sums
+        return scale
+
+    def read(self, table: Array) -> tuple[Array, Array | None, Array | None]:
+        """Class sums, second moment and counts of a table; None for what it does not hold."""
+        k, d = self.n_classes, self.n_features
+        moment = counts = None
+        if self.moment:
+            first, second = self._wrapped()
+            diagonals = table[k : k + self.n_diagonals].copy()
+            diagonals[1:] /= math.sqrt(2.0)
+            used = np.ones(diagonals.shape, dtype=bool)
+            if d % 2 == 0:
+                used[-1, d // 2 :] = False
+            moment = np.empty((d, d))
+            moment[first[used], second[used]] = diagonals[used]
+            moment[second[used], first[used]] = diagonals[used]
+        if self.counts:
+            counts = table[k + self.n_diagonals :].reshape(-1)[: self.n_counts].copy()
+        return table[:k].copy(), moment, counts
+
+    def _wrapped(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Row and column, in the second moment, of the values of each wrapped diagonal."""
+        first = np.broadcast_to(np.arange(self.n_features), (self.n_diagonals, self.n_features))
+        return first, (first + np.arange(self.n_diagonals)[:, None]) % self.n_features
+
+    def _last(self, table: Array) -> Array:
+        """The half of the last diagonal that repeats the other; empty for an odd number."""
+        d = self.n_features
+        half = d // 2 if d % 2 == 0 else d
+        return table[self.n_classes + self.n_diagonals - 1, half:]
+
+
+class StatisticsPerturbation(Mechanism):
+    """Noise on class sums and on the second moment of the rows.
+
+    Parameters
+    ----------
+    share : float or None, default=None
+        Share of the squared mu that the class sums take; 1 leaves the second moment out. None
+        takes what :func:`default_share` finds from public numbers.
+    """
+
+    name = "statistics"
+
+    def __init__(self, share=None):
+        self.share = share
+
+    def promise(self, problem: Problem, budget: Budget) -> Promise:
+        protected = problem.labels == "protected"
+        constant = constant_of_counts(problem.norm_bound, problem.radius) if protected else 0.0
+        share = default_share(problem, budget) if self.share is None else float(self.share)
+        bound = StatisticsBound(
+            n_samples=problem.n_samples,
+            n_features=problem.n_features,
+            n_classes=problem.n_classes,
+            norm_bound=problem.norm_bound,
+            rows=problem.domain,
+            share=share,
+            count_constant=constant,
+            labels=problem.labels,
+        ).calibrated(problem.radius, budget.mu)
+        return Promise(bound)
+
+    def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
+        return Outcome(noise(*self.noiseless(problem, promise)))
+
+    def noiseless(self, problem: PrivateProblem, promise: Promise) -> tuple[Array, Array]:
+        bound: Any = promise.bound
+        sums, moment = sufficient_statistics(problem, bound)
+        return self._table(bound, sums, moment, problem.counts()), scales_of(bound)
+
+    def _table(
+        self, bound: StatisticsBound, sums: Array, moment: Array | None, counts: Codes
+    ) -> Array:
+        weighed: Any = counts * bound.count_constant if bound.count_constant > 0.0 else None
+        return Layout.of(bound).table(sums, moment, weighed)
+
+    def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
+        # In closed form: a record adds its row to one class sum, and one outer product.
+        bound: Any = promise.bound
+        all_sums, all_moments = sufficient_statistics(problem, bound)
+
+        def models(left_out: int, rows: Rows, codes: Codes) -> Array:
+            given = np.concatenate([problem.X[left_out : left_out + 1].astype(np.float64), rows])
+            placed = rows_in_domain(given.astype(np.float64), bound.norm_bound, bound.rows)
+            own = problem.codes[left_out]
+            found = []
+            for row, code in zip(placed[1:], codes, strict=True):
+                sums, counts, moment = all_sums.copy(), problem.counts(), None
+                sums[own] -= placed[0]
+                sums[code] += row
+                counts[own] -= 1
+                counts[code] += 1
+                if all_moments is not None:
+                    moment = all_moments + np.outer(row, row) - np.outer(placed[0], placed[0])
+                found.append(self._table(bound, sums, moment, counts))
+            return np.stack(found)
+
+        return Neighbours(models, scales_of(bound))
+
+
+def default_share(problem: Problem, budget: Budget) -> float:
+    """Share of the class sums, from public numbers."""
+    radius, counts = problem.radius, np.array(problem.class_counts or ())
+    if problem.class_counts is None:
+        # Private: as if classes were equally large, at the distance that a label change spans.
+        radius = math.sqrt(2.0) * problem.norm_bound
+        counts = np.full(problem.n_classes, problem.n_samples / problem.n_classes)
+    return share_of_sums(
+        problem.n_samples,
+        problem.n_features,
+        counts,
+        radius / problem.norm_bound,
+        budget.mu,
+        problem.domain,
+    )
+
+
+def scales_of(bound: StatisticsBound) -> Array:
+    """Noise scales of the table that a bound speaks of."""
+    sums, *moment = bound.sigma
+    return Layout.of(bound).scales(sums, *(moment or [0.0]))
+
+
+def sufficient_statistics(
+    problem: PrivateProblem, bound: StatisticsBound
+) -> tuple[Array, Array | None]:
+    """Class sums and the upper half of the second moment, in one pass over blocks of rows.
+
+    Outer products of :data:`.SUMMED` rows are summed in the precision of the rows, where the bound
+    covers that; everything else is in float64.
+    """
+    X, codes = problem.X, problem.codes
+    d, n_classes = problem.n_features, problem.n_classes
+    single = bound.single and X.dtype.itemsize <= 4
+    precision: Any = np.float32 if single else np.float64
+    size = max(1, 2 * block_rows(d) // SUMMED) * SUMMED
+
+    def sums(start: int, stop: int) -> tuple[Array, list[Array]]:
+        total, chunk = np.zeros((n_classes, d)), np.zeros((n_classes, d))
+        moments = _Moments(d if bound.moment else 0, precision)
+        for rows, block in row_blocks(X, start, stop, size=size):
+            placed = rows_in_domain(block, bound.norm_bound, bound.rows)
+            index = np.arange(len(block) + 1, dtype=np.int32)
+            labels = codes[rows].astype(np.int32)
+            weights = np.ones(len(block))
+            chunk += sp.csc_array((weights, labels, index), (n_classes, len(block))) @ placed
+            # Rows that are where they must be are taken as they came.
+            same = placed is block and X.dtype == precision and X.flags.c_contiguous
+            moments.add(X[rows] if same else placed.astype(precision, copy=False))
+            if (rows.stop - start) // CHUNK > (rows.start - start) // CHUNK:
+                total += chunk
+                chunk[:] = 0.0
+                moments.fold()
+        moments.fold()
+        return total + chunk, moments.total
+
+    # Blocks of few rows are multiplied: one thread for each range is faster than several for each.
+    with SINGLE_BLAS_THREAD:
+        parts = map_row_ranges(sums, *X.shape)
+    class_sums = np.sum([part for part, _ in parts], axis=0)
+    if not bound.moment:
+        return class_sums, None
+    upper = np.zeros((d, d))
+    for place, start in enumerate(range(0, d, _PANEL)):
+        upper[start : start + _PANEL, start:] = sum(panels[place] for _, panels in parts)
+    return class_sums, upper
+
+
+class _Moments:
+    """Sum of outer products of rows, its upper half in panels of a few features each."""
+
+    def __init__(self, n_features: int, precision: Any) -> None:
+        starts = range(0, n_features, _PANEL)
+        shapes = [(min(_PANEL, n_features - start), n_features - start) for start in starts]
+        self._starts = starts
+        self._products = [np.empty(shape, dtype=precision) for shape in shapes]
+        self._chunk = [np.zeros(shape) for shape in shapes]
+        self.total = [np.zeros(shape) for shape in shapes]
+
+    def add(self, rows: NDArray[np.floating]) -> None:
+        for first in range(0, len(rows), SUMMED):
+            few = rows[first : first + SUMMED]
+            for start, product, chunk in zip(
+                self._starts, self._products, self._chunk, strict=True
+            ):
+                np.matmul(few[:, start : start + _PANEL].T, few[:, start:], out=product)
+                chunk += product
+
+    def fold(self) -> None:
+        for total, chunk in zip(self.total, self._chunk, strict=True):
+            total += chunk
+            chunk[:] = 0.0

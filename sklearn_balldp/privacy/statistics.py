@@ -1,0 +1,197 @@
+r"""What noisy sufficient statistics guarantee: class sums and the second moment, released once.
+
+One substitution moves the class sums by at most the radius, and the second moment by
+:func:`.moment_sensitivity`. Both are released with noise of their own scale, so that at any radius
+
+.. math:: \mu(t)^2 = (\Delta_S(t) / \sigma_S)^2 + (\Delta_M(t) / \sigma_M)^2.
+
+The noise follows the radius down to zero: no clipping norm, no solver and no iterate is in it.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..adjacency import DOMAINS, Domain
+from .bounds import UNIT_ROUNDOFF, ParameterBound
+from .fields import check_follows
+from .noise import grid_slack
+from .sensitivity import moment_sensitivity
+
+#: Rows whose outer products are summed in one go, in the precision of the rows.
+SUMMED = 128
+#: Rows whose sums are added up, in float64, before they join the total.
+CHUNK = 8192
+_SINGLE_ROUNDOFF = 2.0**-24
+# Rounding of float32 sums may take this share of the sensitivity; else they are made in float64.
+_SINGLE_SHARE = 1.0 / 64.0
+# What the constant of protected labels is at least, in units of B: smaller ones make counts noisy.
+_LEAST_CONSTANT = 0.5
+
+
+def n_triangle(n_features: int) -> int:
+    """Values of a symmetric matrix that are released."""
+    return n_features * (n_features + 1) // 2
+
+
+def constant_of_counts(norm_bound: float, radius: float) -> float:
+    """Constant that rows are augmented by where labels are protected: it gives noisy counts.
+
+    A label change moves the sums by sqrt(2) (B^2 + c^2)^(1/2); c is as large as costs nothing
+    beside substitutions within the radius, and at least B / 2.
+    """
+    r = min(float(radius), 2.0 * norm_bound)
+    return max(_LEAST_CONSTANT * norm_bound, math.sqrt(max(0.5 * r**2 - norm_bound**2, 0.0)))
+
+
+@dataclass(frozen=True)
+class StatisticsBound(ParameterBound):
+    """Noise on class sums and on the second moment.
+
+    Parameters
+    ----------
+    n_samples, n_features, n_classes : int
+        Number of records n, of features d, and of classes K.
+    norm_bound : float
+        Norm B of the rows.
+    rows : {"ball", "sphere"}
+        Whether rows have norm at most B, or are scaled to B.
+    share : float
+        Share of mu squared that the class sums take; 1 if the second moment is not released.
+    count_constant : float
+        Constant that rows are augmented by where labels are protected; 0 for public labels.
+    labels : {"public", "protected"}
+        Whether label changes are adjacent.
+    single : bool
+        Whether sums of :data:`SUMMED` rows may be made in float32, which the sensitivity covers.
+    sigma : tuple of float
+        Noise scales: of the class sums, and of the second moment (a standard deviation of its
+        diagonal; over the square root of two off the diagonal).
+
+    Raises
+    ------
+    ValueError
+        If the domain is unknown, the share is not in (0, 1], or a constant and public labels meet.
+    """
+
+    what = "noise on class sums and the second moment"
+    parts = "statistics"
+    mechanism = "statistics"
+    #: Of the head: there is no loss that it could be confused with.
+    loss = "discriminant"
+
+    n_samples: int
+    n_features: int
+    n_classes: int
+    norm_bound: float
+    rows: str
+    share: float
+    count_constant: float
+    labels: str = "public"
+    single: bool = False
+    sigma: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rows not in DOMAINS:
+            raise ValueError(f"rows must be one of {', '.join(DOMAINS)}; got {self.rows!r}.")
+        if not 0.0 < self.share <= 1.0:
+            raise ValueError(f"share={self.share!r} must lie in (0, 1].")
+        if (self.count_constant > 0.0) != (self.labels == "protected"):
+            raise ValueError("a constant is for protected labels, and they need one.")
+
+    @property
+    def moment(self) -> bool:
+        """Whether the second moment is released."""
+        return self.share < 1.0
+
+    @property
+    def n_values(self) -> int:  # type: ignore[override]
+        """Released values."""
+        sums = self.n_classes * (self.n_features + int(self.count_constant > 0.0))
+        return sums + (n_triangle(self.n_features) if self.moment else 0)
+
+    @property
+    def theorem(self) -> str:
+        change = ", label changes included" if self.labels == "protected" else ""
+        if not self.moment:
+            return f"r for class sums{change}"
+        where = "in the ball" if self.rows == "ball" else "on the sphere"
+        return f"r for class sums, F(r) for the second moment of rows {where}{change}"
+
+    def calibrated(self, radius: float, mu: float) -> "StatisticsBound":
+        left = (mu - 2.0 * grid_slack(self.n_values)) * (1.0 - 2.0**-50)
+        if left <= 0.0:
+            raise ValueError(
+                f"epsilon is too small: its mu={mu!r} is less than rounding to the sampler's grid "
+                "takes; raise epsilon."
+            )
+        # Which precision sums are made in follows from the radius of the release, at every other.
+        bound = replace(self, single=self._single_pays(radius))
+        shares = np.array([self.share, 1.0 - self.share][: 1 + int(self.moment)])
+        sigma = bound.sensitivity(radius) / (left * np.sqrt(shares))
+        return replace(bound, sigma=tuple(sigma.tolist()))
+
+    def _single_pays(self, radius: float) -> bool:
+        whole = replace(self, single=False).sensitivity(radius)
+        added = 2.0 * 1.01 * SUMMED**2 * _SINGLE_ROUNDOFF * self.norm_bound**2
+        return bool(self.moment and added <= _SINGLE_SHARE * whole[-1])
+
+    def mu_at(self, radius: float, labels: str) -> float:
+        ratios = self.sensitivity(radius, labels) / np.asarray(self.sigma)
+        return math.nextafter(
+            math.hypot(*ratios.tolist()) * (1.0 + 2.0**-50) + grid_slack(self.n_values), math.inf
+        )
+
+    def check(self, record: Any, radius: float, mu: float) -> None:
+        # It has no regulariser.
+        check_follows("alpha", record.alpha, 0.0)
+        if self.labels == "protected":
+            constant = constant_of_counts(self.norm_bound, radius)
+            check_follows("bound.count_constant", self.count_constant, constant)
+        whole = self.calibrated(radius, mu)
+        check_follows("bound.single", self.single, whole.single)
+        check_follows("bound.sigma", self.sigma, whole.sigma)
+
+    def sensitivity(self, radius: float, labels: str | None = None) -> NDArray[np.float64]:
+        domain = Domain.of_rounded_rows(self.norm_bound, radius)
+        change = (labels or self.labels) == "protected"
+        sums = domain.radius
+        if change:
+            # Two classes lose and gain a row with its constant.
+            most = math.sqrt(2.0) * math.hypot(domain.norm_bound, self.count_constant)
+            sums = max(sums, most)
+        augmented = math.hypot(domain.norm_bound, self.count_constant)
+        moved = [sums + 2.0 * self._rounding(CHUNK, UNIT_ROUNDOFF) * augmented]
+        if self.moment:
+            moment = moment_sensitivity(
+                domain.radius,
+                norm_bound=domain.norm_bound,
+                domain=self.rows,
+                label_change=change,
+            )
+            roundoff = _SINGLE_ROUNDOFF if self.single else UNIT_ROUNDOFF
+            # Rows are rounded too, before they are multiplied: twice in each of two products.
+            rounding = self._rounding(SUMMED, roundoff) + 2.0 * roundoff
+            moved.append(moment + 2.0 * rounding * domain.norm_bound**2)
+        return np.array(moved)
+
+    def _rounding(self, n_summed: int, roundoff: float) -> float:
+        """Error of a sum over all rows, in units of its largest term.
+
+        A changed row changes the rounding in its own group of rows, and of all that is added up
+        after; every other group is the same to the last bit.
+        """
+        n = float(self.n_samples)
+        folds = 2.0 * CHUNK / SUMMED + n / CHUNK + 8.0
+        return 1.01 * n_summed**2 * roundoff + folds * n * UNIT_ROUNDOFF
+
+    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        n, b = float(self.n_samples), self.norm_bound
+        sums = self.n_classes * (self.n_features + int(self.count_constant > 0.0))
+        values = [sums, n_triangle(self.n_features)]
+        signal = (n * math.hypot(b, self.count_constant), n * b**2)
+        noise = tuple(s * math.sqrt(k) for s, k in zip(self.sigma, values, strict=False))
+        return signal[: len(noise)], noise

@@ -1,0 +1,488 @@
+"""The discriminant head: the contract, its sums and its rule, what it holds, what it refuses."""
+
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, normalize
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPRidgePrototype,
+    PrivacyAccountant,
+    RadiusPolicy,
+    ReconstructionAuditor,
+)
+from sklearn_balldp.heads.discriminant_rule import (
+    share_of_sums,
+    shrunk_towards,
+    spectrum_of_mean,
+)
+from sklearn_balldp.privacy import Release
+from sklearn_balldp.privacy.gaussian import mu_from_budget
+
+LABELS = list(range(5))
+# These checks bring label sets of their own.
+OWN_LABELS = {
+    "check_classifiers_one_label",
+    "check_classifiers_classes",
+    "check_classifiers_train",
+    "check_decision_proba_consistency",
+}
+
+
+@parametrize_with_checks(
+    [
+        BallDPLinearDiscriminant(),
+        BallDPLinearDiscriminant(radius=0.5, domain="sphere"),
+        BallDPLinearDiscriminant(radius=0.1, share=0.4, shrinkage=0.3, priors="uniform"),
+    ]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_sklearn_contract(estimator, check):
+    check(estimator)
+
+
+def _fixed_label_checks():
+    head = BallDPLinearDiscriminant(protect_labels=True, classes=LABELS, share=0.5)
+    for estimator, check in estimator_checks_generator(head):
+        name = getattr(check, "func", check).__name__
+        if name not in OWN_LABELS and name != "check_array_api_input":
+            yield pytest.param(estimator, check, id=name)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(_fixed_label_checks()))
+def test_sklearn_contract_with_protected_labels(estimator, check):
+    check(estimator)
+
+
+def digits(n_train=1200):
+    X, y = load_digits(return_X_y=True)
+    X = normalize(X)
+    return (X[:n_train], y[:n_train]), (X[n_train:], y[n_train:])
+
+
+# The rule -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shrinkage", [0.1, 0.5, 1.0])
+def test_without_noise_it_is_the_discriminant_of_scikit_learn(noise_free, shrinkage):
+    """The same directions; the slope is measured, so labels agree but near the borders."""
+    rng = np.random.default_rng(0)
+    y = np.arange(3000) % 3
+    X = 0.1 * rng.standard_normal((3000, 8)) * np.linspace(0.3, 1.5, 8) + 0.15 * np.eye(3, 8)[y]
+    head = BallDPLinearDiscriminant(1.0, radius=1e-9, share=0.5, shrinkage=shrinkage).fit(X, y)
+    peer = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage).fit(X, y)
+    own = head.coef_ - head.coef_.mean(axis=0)
+    theirs = peer.coef_ - peer.coef_.mean(axis=0)
+    cosine = np.vecdot(own, theirs) / np.linalg.norm(own, axis=1) / np.linalg.norm(theirs, axis=1)
+    assert (cosine > 0.9999).all()
+    assert np.mean(head.predict(X) == peer.predict(X)) > 0.99
+
+
+def test_small_radii_are_nearly_noiseless():
+    (X, y), (Xt, yt) = digits()
+    head = BallDPLinearDiscriminant(1.0, radius=0.01, domain="sphere").fit(X, y)
+    peer = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(X, y)
+    assert head.score(Xt, yt) > peer.score(Xt, yt) - 0.02
+    # The paper's mechanism, and prototypes, at the same guarantee.
+    prototypes = BallDPRidgePrototype(1.0, radius=0.01, decision="gaussian").fit(X, y)
+    assert head.score(Xt, yt) > prototypes.score(Xt, yt) + 0.02
+
+
+@pytest.mark.parametrize("radius", [0.02, 0.3, 1.0, 2.0])
+@pytest.mark.parametrize("epsilon", [0.25, 1.0, 8.0])
+def test_never_much_worse_than_prototypes(epsilon, radius):
+    (X, y), (Xt, yt) = digits()
+
+    def accuracy(head):
+        scores = [
+            clone(head).set_params(random_state=np.random.default_rng(seed)).fit(X, y).score(Xt, yt)
+            for seed in range(12)
+        ]
+        return np.mean(scores), np.std(scores) / np.sqrt(12)
+
+    ours, own_error = accuracy(BallDPLinearDiscriminant(epsilon, radius=radius, domain="sphere"))
+    theirs, error = accuracy(BallDPRidgePrototype(epsilon, radius=radius, decision="gaussian"))
+    assert ours >= theirs - 0.005 - 4.0 * np.hypot(own_error, error)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("radius", [0.05, 0.5])
+def test_probabilities_are_calibrated(epsilon, radius):
+    """Another temperature gains little: half or twice the scores are no better."""
+    (X, y), (Xt, yt) = digits()
+    rng = np.random.default_rng(0)
+    losses = np.zeros(3)
+    for _ in range(6):
+        head = BallDPLinearDiscriminant(epsilon, radius=radius, random_state=rng).fit(X, y)
+        scores = head.decision_function(Xt)
+        for i, factor in enumerate((0.4, 1.0, 2.5)):
+            p = np.exp(factor * scores - (factor * scores).max(axis=1, keepdims=True))
+            losses[i] += log_loss(yt, p / p.sum(axis=1, keepdims=True))
+    assert losses[1] < min(losses[0], losses[2])
+    np.testing.assert_allclose(head.predict_proba(Xt).sum(axis=1), 1.0)
+
+
+def test_two_classes():
+    (X, y), (Xt, yt) = digits()
+    head = BallDPLinearDiscriminant(2.0, radius=0.2).fit(X, y % 2)
+    assert head.coef_.shape == (1, 64)
+    assert head.intercept_.shape == (1,)
+    assert head.predict_proba(Xt).shape == (len(Xt), 2)
+    assert head.score(Xt, yt % 2) > 0.8
+    absent = BallDPLinearDiscriminant(2.0, radius=0.2, classes=[0, 1]).fit(X, np.zeros(len(X)))
+    assert np.isinf(absent.intercept_).all()
+    assert (absent.predict(Xt) == 0).all()
+    assert (absent.predict_proba(Xt)[:, 0] == 1).all()
+    assert (absent.to_sklearn().predict(Xt) == 0).all()
+
+
+@pytest.mark.parametrize("share", ["auto", 0.5, 1.0])
+def test_absent_classes_are_never_predicted(share):
+    (X, y), _ = digits()
+    head = BallDPLinearDiscriminant(2.0, radius=0.2, classes=range(12), share=share).fit(X, y)
+    assert set(head.predict(X)) <= set(range(10))
+    assert head.class_counts_.tolist()[10:] == [0, 0]
+    assert (head.predict_proba(X)[:, 10:] == 0).all()
+
+
+def test_priors():
+    (X, y), (Xt, yt) = digits()
+    rare = (y != 3) | (np.cumsum(y == 3) <= 8)
+    head = BallDPLinearDiscriminant(4.0, radius=0.2).fit(X[rare], y[rare])
+    uniform = BallDPLinearDiscriminant.from_statistics(head.statistics_, priors="uniform")
+    recall = [np.mean(h.predict(Xt[yt == 3]) == 3) for h in (head, uniform)]
+    assert recall[1] > recall[0]
+    stated = BallDPLinearDiscriminant.from_statistics(head.statistics_, priors=np.full(10, 0.1))
+    np.testing.assert_allclose(stated.intercept_, uniform.intercept_)
+    shares = head.class_counts_ / head.class_counts_.sum()
+    as_counted = BallDPLinearDiscriminant.from_statistics(head.statistics_, priors=shares)
+    np.testing.assert_allclose(as_counted.intercept_, head.intercept_)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_public_vectors_help_where_noise_is_large(share):
+    (X, y), (Xt, yt) = digits()
+    vectors = np.array([Xt[yt == c].mean(axis=0) for c in range(10)])
+    gain = []
+    for seed in range(8):
+        head = BallDPLinearDiscriminant(0.25, share=share, random_state=seed).fit(X, y)
+        better = BallDPLinearDiscriminant.from_statistics(head.statistics_, prior=vectors)
+        gain.append(better.score(Xt, yt) - head.score(Xt, yt))
+    assert np.mean(gain) > 0.05
+    # Vectors that say nothing cost little, and a constant changes no fit.
+    head = BallDPLinearDiscriminant(8.0, radius=0.2, share=share, random_state=0).fit(X, y)
+    noise = np.random.default_rng(0).standard_normal((10, 64))
+    useless = BallDPLinearDiscriminant.from_statistics(head.statistics_, prior=noise)
+    assert useless.score(Xt, yt) > head.score(Xt, yt) - 0.02
+    shifted = BallDPLinearDiscriminant.from_statistics(head.statistics_, prior=vectors + 3.0)
+    plain = BallDPLinearDiscriminant.from_statistics(head.statistics_, prior=vectors)
+    np.testing.assert_allclose(shifted.coef_, plain.coef_, atol=1e-6 * np.abs(plain.coef_).max())
+
+
+def test_shrinking_towards_public_vectors():
+    rng = np.random.default_rng(0)
+    aims = rng.standard_normal((5, 40)) * 0.2
+    shares, noise = np.full(5, 0.2), np.full(5, 0.03)
+    means = 2.0 * aims + np.sqrt(noise)[:, None] * rng.standard_normal((5, 40))
+    found, left = shrunk_towards(aims, means, noise, shares)
+    exact = 2.0 * (aims - aims.mean(axis=0))
+    assert np.linalg.norm(found - found.mean(axis=0) - exact) < 0.6 * np.linalg.norm(
+        means - means.mean(axis=0) - exact
+    )
+    assert (left < noise).all()
+    same, kept = shrunk_towards(aims, means, np.full(5, 1e-12), shares)
+    np.testing.assert_allclose(same, means, atol=1e-6)
+    np.testing.assert_allclose(kept, 1e-12, rtol=1e-3)
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.1, 0.9])
+def test_spectra_are_projected_onto_those_of_their_mean(floor):
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(50) + 0.3
+    found = spectrum_of_mean(values, 1.0, floor)
+    assert found.mean() == pytest.approx(1.0)
+    assert found.min() >= floor - 1e-12
+    # Nearest: no feasible point is closer.
+    for _ in range(200):
+        other = np.maximum(found + 0.1 * rng.standard_normal(50), floor)
+        other += 1.0 - other.mean()
+        if other.min() >= floor:
+            assert np.linalg.norm(other - values) >= np.linalg.norm(found - values) - 1e-9
+
+
+def test_the_share_is_a_function_of_public_numbers():
+    mu = mu_from_budget(0.5, 1e-6)
+
+    def share(n=20_000, d=384, k=6, r=0.1):
+        return share_of_sums(n, d, np.full(k, n // k), r, mu, "sphere")
+
+    shares = [share(r=r) for r in (0.02, 0.05, 0.1, 0.2, 0.3)]
+    assert (np.diff(shares) >= 0).all()
+    assert 0 < shares[0] < 0.5
+    # Many classes, few records, every distance: the second moment is not worth its noise.
+    assert share(n=1000, r=2.0) == share(n=9000, k=77, r=2.0) == share(n=300) == 1.0
+    given = BallDPLinearDiscriminant(0.5, radius=0.1, domain="sphere")
+    assert given.plan(20_000, 384, [10_000, 10_000]).release.bound.share < 1.0
+    alone = BallDPLinearDiscriminant(0.5).plan(1000, 384, [500, 500]).release.bound
+    assert alone.share == 1.0
+    assert not alone.moment
+
+
+def test_protected_labels_share_is_no_function_of_counts(recwarn):
+    (X, y), _ = digits()
+    params = {"protect_labels": True, "classes": range(10)}
+    records = []
+    for labels in (y, np.zeros_like(y), np.where(np.arange(len(y)) == 5, 1, 0)):
+        head = BallDPLinearDiscriminant(4.0, radius=0.5, **params).fit(X, labels)
+        assert not hasattr(head, "class_counts_")
+        assert np.isfinite(head.decision_function(X)).all()
+        records.append({**head.release_.to_dict(), "digest": "", "checksum": ""})
+    assert records[0] == records[1] == records[2]
+    assert not recwarn.list
+    # Counts are noisy, and enter as priors.
+    head = BallDPLinearDiscriminant(50.0, **params).fit(X, np.where(y == 0, 0, 1))
+    assert abs(head.statistics_.counts[1] - np.sum(y != 0)) < 8 * head.statistics_.sigma_counts
+
+
+# Statistics, and what may be made of them --------------------------------------------------------
+
+
+@pytest.mark.parametrize("params", [{}, {"share": 1.0}, {"domain": "sphere", "norm_bound": 2.0}])
+def test_from_statistics_spends_nothing(params):
+    (X, y), (Xt, _) = digits()
+    with PrivacyAccountant(radius=0.2) as accountant:
+        head = BallDPLinearDiscriminant(2.0, radius=0.2, **params).fit(X, y)
+        same = BallDPLinearDiscriminant.from_statistics(head.statistics_)
+        other = BallDPLinearDiscriminant.from_statistics(head.statistics_, shrinkage=0.7)
+    assert accountant.total().n_releases == 1
+    np.testing.assert_array_equal(same.coef_, head.coef_)
+    np.testing.assert_array_equal(same.decision_function(Xt), head.decision_function(Xt))
+    assert params.get("share") == 1.0 or not np.allclose(other.coef_, head.coef_)
+    for refitted in (same, other):
+        assert refitted.release_ is head.release_
+        assert head.release_.matches(refitted)
+        assert clone(refitted).get_params()["share"] == head.release_.bound.share
+    # Released once more, they are what they were.
+    again = pickle.loads(pickle.dumps(other))
+    np.testing.assert_array_equal(again.predict(Xt), other.predict(Xt))
+
+
+def test_from_statistics_refuses_what_was_not_released():
+    (X, y), _ = digits()
+    statistics = BallDPLinearDiscriminant(2.0, radius=0.2).fit(X, y).statistics_
+    for name in ("class_sums", "second_moment", "counts"):
+        other = copy.deepcopy(statistics)
+        getattr(other, name)[0] += 1
+        with pytest.raises(ValueError, match="not those of their record"):
+            BallDPLinearDiscriminant.from_statistics(other)
+    prototypes = BallDPRidgePrototype(2.0, radius=0.2).fit(X, y).release_
+    object.__setattr__(other, "release", prototypes)
+    with pytest.raises(ValueError, match="name no release of class sums"):
+        BallDPLinearDiscriminant.from_statistics(other)
+    for wrong, match in [
+        ({"shrinkage": 2.0}, "shrinkage"),
+        ({"priors": [0.5, 0.5]}, "priors"),
+        ({"prior": np.zeros((3, 3))}, "prior must be None or finite vectors of shape"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            BallDPLinearDiscriminant.from_statistics(statistics, **wrong)
+
+
+def test_the_record_in_json_and_the_card():
+    (X, y), _ = digits()
+    head = BallDPLinearDiscriminant(2.0, radius=0.2, domain="sphere").fit(X, y)
+    release = head.release_
+    assert Release.from_dict(release.to_dict()) == release
+    assert "F(r) for the second moment of rows on the sphere" in release.theorem
+    assert release.domain == "sphere"
+    assert "radii are distances between rows scaled to one norm" in release.assumptions
+    assert "embeddings scaled to norm 1" in head.release_.card(head).to_markdown()
+    assert release.guarantee(0.4).epsilon > release.guarantee(0.2).epsilon
+    assert release.epsilon_full_radius == release.guarantee(2.0).epsilon
+
+
+# The sphere ---------------------------------------------------------------------------------------
+
+
+def test_on_the_sphere_lengths_of_rows_do_not_matter(noise_free):
+    (X, y), (Xt, _) = digits()
+    rng = np.random.default_rng(0)
+    head = BallDPLinearDiscriminant(2.0, radius=0.2, domain="sphere", norm_bound=3.0)
+    one = clone(head).fit(X, y)
+    two = clone(head).fit(X * rng.uniform(0.01, 100, len(X))[:, None], y)
+    np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-6, atol=1e-12)
+    scaled = Xt * rng.uniform(1e-3, 1e3, len(Xt))[:, None]
+    np.testing.assert_allclose(one.decision_function(Xt), one.decision_function(scaled), atol=1e-9)
+    np.testing.assert_allclose(one.decision_function(Xt), 3 * Xt @ one.coef_.T + one.intercept_)
+    np.testing.assert_allclose(
+        one.decision_function(scaled.astype(np.float32)), one.decision_function(Xt), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_zero_and_extreme_rows_on_the_sphere(dtype, recwarn):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((90, 4)).astype(dtype)
+    X[3] = 0
+    X[4] *= 1e-38 if dtype == np.float32 else 1e-200
+    X[5] *= 1e37 if dtype == np.float32 else 1e200
+    y = np.arange(90) % 3
+    head = BallDPLinearDiscriminant(2.0, 1e-3, radius=0.2, domain="sphere").fit(X, y)
+    scores = head.decision_function(X)
+    assert np.isfinite(scores).all()
+    np.testing.assert_allclose(scores[3], head.intercept_, rtol=1e-5)
+    unit = X[5] / np.abs(X[5]).max()
+    unit /= np.linalg.norm(unit)
+    np.testing.assert_allclose(scores[5], head.coef_ @ unit + head.intercept_, rtol=1e-4)
+    assert not recwarn.list
+    X[7, 0] = np.nan
+    for method in (head.predict, lambda X: clone(head).fit(X, y)):
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            method(X)
+
+
+def test_policies_and_audits_measure_between_scaled_rows():
+    (X, y), (Xt, yt) = digits()
+    rng = np.random.default_rng(0)
+    long, long_test = (rows * rng.uniform(1, 9, len(rows))[:, None] for rows in (X, Xt))
+    policy = RadiusPolicy(0.3)
+    head = BallDPLinearDiscriminant(4.0, radius=policy, domain="sphere")
+    radius = head.fit(long, y, X_public=long_test, y_public=yt).release_.radius
+    assert radius == pytest.approx(clone(policy).fit(X_public=Xt, y_public=yt).radius_)
+    for source in ("declared", "private"):
+        epsilon = 1.0 if source == "private" else None
+        nested = RadiusPolicy(0.3, source=source, epsilon=epsilon)
+        found = clone(head).set_params(radius=nested).fit(long, y).release_.radius
+        assert found < 1.5
+    auditor = ReconstructionAuditor(head, n_draws=4, n_candidates=5, random_state=0)
+    auditor.fit(long, y, long_test, yt)
+    assert (auditor.supports_["distance"] <= auditor.supports_["mu"] * (1 + 1e-6)).all()
+
+
+# Audits -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+def test_audits_hold_and_come_near_the_certificate(domain, noise):
+    (X, y), (Xt, yt) = digits()
+    head = BallDPLinearDiscriminant(16.0, radius=0.6, domain=domain)
+    auditor = ReconstructionAuditor(
+        head, n_draws=30 if noise == "simulated" else 2, n_supports=4, noise=noise, random_state=0
+    ).fit(X, y, Xt, yt)
+    assert auditor.guarantee_holds_, auditor.failures_
+    assert auditor.success_rate_ > 2 * auditor.baseline_
+    assert auditor.success_rate_ <= auditor.certificate_["direct"] + 0.1
+    assert auditor.certificate_["support"] <= auditor.certificate_["direct"] + 1e-9
+
+
+def test_audits_with_labels_protected():
+    (X, y), (Xt, yt) = digits()
+    head = BallDPLinearDiscriminant(8.0, protect_labels=True, classes=range(10))
+    auditor = ReconstructionAuditor(head, candidate_labels="any", n_draws=10, random_state=0)
+    auditor.fit(X, y, Xt, yt)
+    assert auditor.guarantee_holds_, auditor.failures_
+    assert set(auditor.supports_["distance"] <= auditor.supports_["mu"]) == {True}
+
+
+def test_an_audit_finds_half_of_the_noise(monkeypatch):
+    """Noise of half the scale: the audit of the released weights convicts."""
+    from sklearn.frozen import FrozenEstimator
+
+    from sklearn_balldp.privacy import Noise
+
+    (X, y), (Xt, yt) = digits()
+    real = Noise.__call__
+    halved = lambda self, values, sigma: real(self, values, 0.5 * np.asarray(sigma))  # noqa: E731
+    monkeypatch.setattr(Noise, "__call__", halved)
+    head = BallDPLinearDiscriminant(4.0, radius=0.5).fit(X, y)
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match="FAILED GUARANTEE"):
+        auditor = ReconstructionAuditor(FrozenEstimator(head)).fit(X, y, Xt, yt)
+    assert not auditor.guarantee_holds_
+
+
+# What it composes with ----------------------------------------------------------------------------
+
+
+def test_drops_into_pipelines_and_searches():
+    (X, y), _ = digits(500)
+    head = BallDPLinearDiscriminant(4.0, 1e-4, radius=0.2, domain="sphere")
+    pipeline = make_pipeline(Normalizer(), head)
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.6
+    grid = {"ball__epsilon": [1.0, 4.0], "ball__shrinkage": ["auto", 0.5]}
+    named = make_pipeline(Normalizer(), head)
+    named.steps[-1] = ("ball", head)
+    assert GridSearchCV(named, grid, cv=2).fit(X, y).best_score_ > 0.5
+
+
+def test_float16_rows_and_seeds_and_threads():
+    (X, y), _ = digits()
+    half = BallDPLinearDiscriminant(4.0, radius=0.3, random_state=0).fit(X.astype(np.float16), y)
+    same = BallDPLinearDiscriminant(4.0, radius=0.3, random_state=0).fit(X.astype(np.float16), y)
+    np.testing.assert_array_equal(half.coef_, same.coef_)
+    assert half.release_.private is False
+    other = BallDPLinearDiscriminant(4.0, radius=0.3).fit(X, y)
+    assert other.release_.private is True
+
+
+@pytest.mark.parametrize("protect", [False, True])
+def test_nothing_noiseless_on_the_object(protect):
+    rng = np.random.default_rng(4)
+    X = rng.uniform(0.05, 0.4, size=(60, 5))
+    y = np.repeat([0, 1, 2], [31, 17, 12])
+    params = {"protect_labels": True, "classes": [0, 1, 2]} if protect else {}
+    head = BallDPLinearDiscriminant(0.3, radius=0.3, share=0.5, **params).fit(X, y)
+    head.predict(X)
+    sums = np.array([X[y == c].sum(0) for c in range(3)])
+    secrets = [sums, sums / np.bincount(y)[:, None], X.T @ X, X, X.sum(0), np.cov(X.T)]
+    secrets += [np.linalg.norm(X, axis=1), np.linalg.eigvalsh(X.T @ X)]
+    secrets += [np.array([31.0, 17.0, 12.0])] if protect else []
+    buffer = io.BytesIO()
+    pickle.dump(head, buffer)
+    state = buffer.getvalue()
+    found = [np.ravel(v) for v in vars(head.statistics_).values() if isinstance(v, np.ndarray)]
+    found += [head.coef_.ravel(), head.intercept_, np.ravel(head.release_.sigma)]
+    found = np.concatenate(found).astype(float)
+    for number in np.concatenate([np.ravel(secret) for secret in secrets]):
+        assert not np.any(np.abs(found - number) < 1e-12 * abs(number))
+        assert np.float64(number).tobytes() not in state
+        assert repr(float(number)) not in repr(head.release_) or number in (31, 17, 12)
+    assert repr(float(X[0, 0])) not in repr(head) + repr(head.statistics_)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"domain": "cube"}, "domain .*ball, sphere"),
+        ({"share": 0.0}, "share must be 'auto' or a number in"),
+        ({"share": "half"}, "share"),
+        ({"shrinkage": -0.1}, "shrinkage"),
+        ({"shrinkage": "best"}, "shrinkage"),
+        ({"priors": [0.5, 0.6, -0.1]}, "priors must be None, 'uniform', or 3 probabilities"),
+        ({"priors": [0.5, 0.5]}, "priors"),
+        ({"priors": "flat"}, "priors"),
+        ({"prior": [[1.0, 2.0]]}, r"prior must be None or finite vectors of shape \(3, 6\)"),
+        ({"prior": np.full((3, 6), np.nan)}, "prior"),
+        ({"norm_bound": -1.0}, "norm_bound"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"protect_labels": True}, "classes=None"),
+    ],
+)
+def test_bad_parameters_release_nothing(ball_rows, params, match):
+    head = BallDPLinearDiscriminant().fit(*ball_rows).set_params(**params)
+    with PrivacyAccountant() as accountant, pytest.raises(ValueError, match=match):
+        head.fit(*ball_rows)
+    assert not accountant.records
+    assert not [name for name in vars(head) if name.endswith("_")]

@@ -1,0 +1,237 @@
+"""Sufficient statistics: what is summed, in which precision, and the law of their noise."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, kstest, norm
+
+from sklearn_balldp import BallDPLinearDiscriminant
+from sklearn_balldp.heads import statistics as statistics_module
+from sklearn_balldp.heads.statistics import (
+    Layout,
+    StatisticsPerturbation,
+    scales_of,
+    sufficient_statistics,
+)
+from sklearn_balldp.privacy import Noise
+from sklearn_balldp.privacy.statistics import SUMMED
+from sklearn_balldp.rows import passes
+
+
+def placed(X, norm_bound, domain):
+    """One row after the other, in plain words."""
+    found = np.array(X, dtype=np.float64)
+    for row in found:
+        size = np.linalg.norm(row)
+        if size > norm_bound or (domain == "sphere" and size > 0.0):
+            row *= norm_bound / size
+    return found
+
+
+def problem_of(X, y, **params):
+    """The problem and the bound of a head with these parameters."""
+    head = BallDPLinearDiscriminant(**{"radius": 0.3, "share": 0.5, **params}).fit(X, y)
+    return head._known(X, y), head.release_.bound
+
+
+def records(n=500, d=7, k=3, dtype=np.float64, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * rng.uniform(0.1, 0.6, n)[:, None]
+    X[5] = 0.0
+    return X.astype(dtype), rng.integers(k, size=n)
+
+
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("d", [1, 2, 7, 100, 200])
+def test_sums_are_those_of_the_rows(d, order, dtype, domain):
+    X, y = records(d=d, dtype=dtype)
+    X = np.asarray(X, order=order)
+    problem, bound = problem_of(X, y, domain=domain, norm_bound=1.5)
+    sums, moment = sufficient_statistics(problem, bound)
+    rows = placed(X, 1.5, domain)
+    tol = 1e-10 if dtype == np.float64 or not bound.single else 2e-4
+    np.testing.assert_allclose(sums, [rows[y == c].sum(axis=0) for c in range(3)], atol=1e-10)
+    upper = np.triu(rows.T @ rows)
+    np.testing.assert_allclose(np.triu(moment), upper, atol=tol)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_and_blocks_change_nothing_but_rounding(dtype, monkeypatch):
+    X, y = records(n=21_000, d=210, dtype=dtype)
+    problem, bound = problem_of(X, y)
+    sums, moment = sufficient_statistics(problem, bound)
+    rows = placed(X, 1.0, "ball")
+    np.testing.assert_allclose(np.triu(moment), np.triu(rows.T @ rows), atol=1e-3)
+    monkeypatch.setattr(passes, "row_ranges", lambda n, d: [(0, n)])
+    alone = sufficient_statistics(problem, bound)
+    np.testing.assert_allclose(alone[0], sums, atol=1e-9)
+    np.testing.assert_allclose(np.triu(alone[1]), np.triu(moment), atol=1e-3)
+
+
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+@pytest.mark.parametrize("radius", [0.1, 0.5])
+def test_computed_neighbours_keep_the_sensitivity_in_single_precision(domain, radius):
+    """Rows that all point one way make rounding worst; the changed one is at the radius."""
+    rng = np.random.default_rng(0)
+    d, n = 60, 5 * SUMMED
+    mean = rng.random(d)
+    X = mean + 1e-3 * rng.standard_normal((n, d))
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    y = np.arange(n) % 2
+    problem, bound = problem_of(X, y, domain=domain, radius=radius)
+    assert bound.single
+    allowed = bound.sensitivity(radius)
+    before = sufficient_statistics(problem, bound)
+    for place in (0, 1, SUMMED - 1, 2 * SUMMED + 3):
+        step = rng.standard_normal(d)
+        step -= (step @ X[place]) * X[place]
+        angle = 2.0 * np.arcsin(radius / 2.0)
+        row = np.cos(angle) * X[place] + np.sin(angle) * step / np.linalg.norm(step)
+        if domain == "ball":
+            row = X[place] * (1.0 - radius)
+        changed = problem.replaced(place, row.astype(np.float32), int(problem.codes[place]))
+        after = sufficient_statistics(changed, bound)
+        full = [np.triu(m, 1) + np.triu(m).T for m in (before[1], after[1])]
+        assert np.linalg.norm(before[0] - after[0]) <= allowed[0]
+        assert np.linalg.norm(full[0] - full[1]) <= allowed[1]
+        assert np.linalg.norm(full[0] - full[1]) >= 0.98 * allowed[1] - 0.02
+
+
+def test_other_rows_are_the_same_to_the_last_bit():
+    """A changed row may be odd (huge, zero, outside): no other row's bits depend on it."""
+    X, y = records(n=400, dtype=np.float32)
+    for row in (np.zeros(7), np.full(7, 1e30), np.full(7, 1e-30), np.full(7, 0.9)):
+        for domain in ("ball", "sphere"):
+            problem, bound = problem_of(X, y, domain=domain)
+            changed = problem.replaced(300, row.astype(np.float32), int(problem.codes[300]))
+            before = placed_rows(problem, bound)
+            after = placed_rows(changed, bound)
+            keep = np.arange(400) != 300
+            np.testing.assert_array_equal(before[keep], after[keep])
+
+
+def placed_rows(problem, bound):
+    return statistics_module.rows_in_domain(
+        problem.X.astype(np.float64), bound.norm_bound, bound.rows
+    )
+
+
+def test_odd_rows_on_the_sphere():
+    """Norms of 1e-200 and 1e200 are scaled like any other; a zero row stays zero, silently."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6, 4))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    odd = X * np.array([1e-200, 1e-300, 1e100, 1e140, 1.0, 0.0])[:, None]
+    found = statistics_module.rows_in_domain(odd, 2.0, "sphere")
+    np.testing.assert_allclose(found[:5], 2.0 * X[:5], rtol=1e-12)
+    assert not found[5].any()
+    with pytest.raises(FloatingPointError, match="NaN or infinity"):
+        statistics_module.rows_in_domain(np.array([[np.nan, 1.0]]), 1.0, "sphere")
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 9, 10])
+@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize("moment", [False, True])
+def test_layouts_hold_every_value_once(moment, counts, k, d):
+    rng = np.random.default_rng(0)
+    layout = Layout(k, d, moment, counts)
+    sums, root = rng.standard_normal((k, d)), rng.standard_normal((d, d))
+    second, numbers = root + root.T, rng.standard_normal(k)
+    table = layout.table(sums, second if moment else None, numbers if counts else None)
+    scale = layout.scales(2.0, 3.0)
+    assert table.shape == scale.shape == (layout.n_rows, d)
+    noisy = scale > 0.0
+    assert not table[~noisy].any()
+    assert noisy.sum() == k * d + (d * (d + 1) // 2 if moment else 0) + (k if counts else 0)
+    assert (scale == 3.0).sum() == (d * (d + 1) // 2 if moment else 0)
+    # An isometry: the table is as long as class sums, the whole matrix, and counts.
+    size = np.sum(sums**2) + moment * np.sum(second**2) + counts * np.sum(numbers**2)
+    assert np.sum(table**2) == pytest.approx(size)
+    found = layout.read(table)
+    np.testing.assert_array_equal(found[0], sums)
+    if moment:
+        np.testing.assert_allclose(found[1], second, rtol=1e-15)
+    if counts:
+        np.testing.assert_array_equal(found[2], numbers)
+    assert (found[1] is None, found[2] is None) == (not moment, not counts)
+
+
+@pytest.mark.parametrize("protect", [False, True])
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_the_law_of_the_noise_block_by_block(random_state, protect):
+    """Class sums, diagonal, off the diagonal, counts: each normal, of its own scale."""
+    X, y = records(n=300, d=21)
+    params = {"protect_labels": protect, "classes": range(3) if protect else None}
+    if random_state is not None:
+        params["random_state"] = np.random.default_rng(random_state)
+    head = BallDPLinearDiscriminant(2.0, radius=0.3, share=0.4, **params)
+    rows = placed(X, 1.0, "ball")
+    sums = np.array([rows[y == c].sum(axis=0) for c in range(3)])
+    noise = {"sums": [], "diagonal": [], "off": [], "counts": []}
+    for _ in range(60):
+        s = head.fit(X, y).statistics_
+        second = (s.second_moment - rows.T @ rows) / s.sigma_moment
+        np.testing.assert_array_equal(s.second_moment, s.second_moment.T)
+        noise["sums"].append((s.class_sums - sums).ravel() / s.sigma_sums)
+        noise["diagonal"].append(np.diag(second))
+        noise["off"].append(second[np.triu_indices(21, 1)] * np.sqrt(2.0))
+        if protect:
+            noise["counts"].append((s.counts - np.bincount(y)) / s.sigma_counts)
+        else:
+            np.testing.assert_array_equal(s.counts, np.bincount(y))
+    for name, parts in noise.items():
+        if parts:
+            z = np.concatenate(parts)
+            assert kstest(z, norm.cdf).pvalue > 1e-4, name
+            assert 1e-4 < chi2.cdf(np.sum(z**2), len(z)) < 1 - 1e-4, name
+    # No two blocks share noise.
+    together = np.hstack([np.stack(noise["sums"]), np.stack(noise["diagonal"])])
+    correlation = np.corrcoef(together.T)[np.triu_indices(together.shape[1], 1)]
+    assert np.abs(correlation).max() < 0.75
+
+
+def test_released_values_are_those_that_the_noise_gave(monkeypatch):
+    X, y = records()
+    given = []
+    real = Noise.__call__
+
+    def call(self, values, sigma):
+        given.append((np.array(values), np.array(sigma), real(self, values, sigma)))
+        return given[-1][2]
+
+    monkeypatch.setattr(Noise, "__call__", call)
+    head = BallDPLinearDiscriminant(2.0, radius=0.3, share=0.4).fit(X, y)
+    values, sigma, released = given[-1]
+    assert len(given) == 1
+    np.testing.assert_allclose(head._parameters_as_published(), released, rtol=1e-15)
+    np.testing.assert_array_equal(sigma, scales_of(head.release_.bound))
+    # Nothing of the noiseless table is on the head.
+    kept = [np.ravel(v) for v in vars(head).values() if isinstance(v, np.ndarray)]
+    kept += [head.statistics_.class_sums.ravel(), head.statistics_.second_moment.ravel()]
+    for array in kept:
+        if array.dtype.kind == "f":
+            assert not np.isin(np.round(values[sigma > 0], 12), np.round(array, 12)).any()
+
+
+def test_memory_beyond_the_rows_is_that_of_the_moments():
+    n, d, k = 40_000, 256, 5
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d), dtype=np.float32) / 16
+    problem, bound = problem_of(X, np.arange(n) % k)
+    tracemalloc.start()
+    sufficient_statistics(problem, bound)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # A few matrices and blocks for each of up to four threads; the rows themselves are 41 MB.
+    assert peak < 4 * (6 * 8 * d * (d + k) + 3 * 8 * 4096 * d) / 2
+
+
+def test_mechanism_alone_and_by_default():
+    X, y = records()
+    assert StatisticsPerturbation().name == "statistics"
+    _, bound = problem_of(X, y, share=0.25)
+    assert bound.share == 0.25

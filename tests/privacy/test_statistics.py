@@ -1,0 +1,245 @@
+"""Sensitivity of class sums and the second moment: searched, and attained."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from sklearn_balldp import BallDPLinearDiscriminant
+from sklearn_balldp.privacy.gaussian import mu_from_budget
+from sklearn_balldp.privacy.sensitivity import moment_sensitivity
+from sklearn_balldp.privacy.statistics import SUMMED, StatisticsBound, constant_of_counts
+
+RADII = [0.02, 0.1, 0.3, 0.58, 0.6, 0.9, 1.0, 1.2, 1.4, 1.42, 1.7, 2.0]
+DOMAINS = ["ball", "sphere"]
+
+
+def bound_of(radius=0.3, mu=0.5, **public):
+    given = {
+        "n_samples": 50,
+        "n_features": 3,
+        "n_classes": 2,
+        "norm_bound": 1.0,
+        "rows": "ball",
+        "share": 0.4,
+        "count_constant": 0.0,
+        **public,
+    }
+    return StatisticsBound(**given).calibrated(radius, mu)
+
+
+def pairs(rng, domain, radius, d, size):
+    """Pairs of rows of the domain within the radius, many of them at its edge."""
+    X = rng.standard_normal((size, d))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    tangent = rng.standard_normal((size, d))
+    tangent -= np.vecdot(tangent, X)[:, None] * X
+    tangent /= np.linalg.norm(tangent, axis=1, keepdims=True)
+    reach = radius * np.where(rng.random(size) < 0.5, 1.0, rng.random(size))
+    angle = 2.0 * np.arcsin(np.minimum(reach / 2.0, 1.0))
+    on_sphere = X.copy(), np.cos(angle)[:, None] * X + np.sin(angle)[:, None] * tangent
+    if domain == "sphere":
+        return on_sphere
+    X *= (rng.random(size) ** rng.choice([0.0, 0.05, 1.0], size))[:, None]
+    tilt = rng.choice([0.0, 1.0, 0.3], size)
+    direction = tilt[:, None] * tangent - X
+    direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-12)
+    other = X + reach[:, None] * direction
+    norms = np.maximum(np.linalg.norm(other, axis=1, keepdims=True), 1.0)
+    other /= norms
+    near = np.linalg.norm(X - other, axis=1) <= radius
+    return tuple(
+        np.concatenate(rows) for rows in zip(on_sphere, (X[near], other[near]), strict=True)
+    )
+
+
+def moved(X, Z):
+    """Squared distances of single rows, and of their outer products."""
+    p, q, inner = np.vecdot(X, X), np.vecdot(Z, Z), np.vecdot(X, Z)
+    return np.vecdot(X - Z, X - Z), p**2 + q**2 - 2.0 * inner**2
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("radius", RADII)
+def test_random_pairs_never_exceed_it_and_reach_it(domain, radius):
+    rng = np.random.default_rng(0)
+    stated = moment_sensitivity(radius, norm_bound=1.0, domain=domain)
+    largest = 0.0
+    for d in (2, 3, 5, 20, 50):
+        X, Z = pairs(rng, domain, radius, d, 20_000)
+        largest = max(largest, math.sqrt(moved(X, Z)[1].max()))
+    assert largest <= stated * (1 + 1e-12)
+    assert largest >= 0.99 * stated
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("radius", [0.05, 0.3, 0.59, 0.9, 1.3, 1.6, 2.0])
+@pytest.mark.parametrize("d", [2, 3, 7])
+def test_optimised_pairs_never_exceed_it(domain, radius, d):
+    """Gradient-free ascent over both rows, brought back into the domain and the radius."""
+    rng = np.random.default_rng(d)
+    stated = moment_sensitivity(radius, norm_bound=1.0, domain=domain)
+
+    def brought(values):
+        x, z = values[:d], values[d:]
+        if domain == "sphere":
+            x, z = x / np.linalg.norm(x), z / np.linalg.norm(z)
+            t = np.linalg.norm(x - z)
+            if t > radius:
+                e = z - (z @ x) * x
+                e /= max(np.linalg.norm(e), 1e-300)
+                angle = 2.0 * math.asin(radius / 2.0)
+                z = math.cos(angle) * x + math.sin(angle) * e
+            return x, z
+        x = x / max(1.0, np.linalg.norm(x))
+        z = z / max(1.0, np.linalg.norm(z))
+        t = np.linalg.norm(x - z)
+        return x, x + (z - x) * min(1.0, radius / max(t, 1e-300))
+
+    def loss(values):
+        x, z = brought(values)
+        return -np.linalg.norm(np.outer(x, x) - np.outer(z, z))
+
+    best = max(
+        -minimize(
+            loss, rng.standard_normal(2 * d), method="Nelder-Mead", options={"maxiter": 2000}
+        ).fun
+        for _ in range(6)
+    )
+    assert best <= stated * (1 + 1e-9)
+    assert best >= 0.97 * stated
+
+
+def test_the_identity_in_many_digits():
+    """|xx' - zz'|^2 = p^2 + q^2 - (p + q - t^2)^2 / 2, and small radii do not cancel."""
+    with mpmath.workdps(60):
+        for radius in (1e-9, 1e-6, 1e-3, 0.5):
+            t = mpmath.mpf(radius)
+            along, across = 2 * t - t**2, t * mpmath.sqrt(2 - t**2 / 2)
+            for domain, exact in (("sphere", across), ("ball", max(along, across))):
+                found = moment_sensitivity(radius, norm_bound=1.0, domain=domain)
+                assert 0 <= (mpmath.mpf(found) - exact) / exact < 1e-11
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_scale_growth_and_limits(domain):
+    values = [
+        moment_sensitivity(r, norm_bound=1.0, domain=domain) for r in np.linspace(0.01, 2, 99)
+    ]
+    assert (np.diff(values) >= -1e-12).all()
+    assert values[-1] == pytest.approx(math.sqrt(2.0))
+    scaled = moment_sensitivity(0.9, norm_bound=3.0, domain=domain)
+    assert scaled == pytest.approx(9.0 * moment_sensitivity(0.3, norm_bound=1.0, domain=domain))
+    changed = moment_sensitivity(0.01, norm_bound=1.0, domain=domain, label_change=True)
+    assert changed == pytest.approx(math.sqrt(2.0))
+    with pytest.raises(ValueError, match="domain must be one of ball, sphere"):
+        moment_sensitivity(0.1, norm_bound=1.0, domain="cube")
+
+
+@pytest.mark.parametrize("share", [0.05, 0.4, 0.95, 1.0])
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("radius", [0.02, 0.3, 0.8, 1.2])
+def test_both_sums_together_reach_mu_and_never_exceed_it(domain, radius, share):
+    """One pair moves both: the joint distance in units of the noise, over the whole domain."""
+    rng, mu = np.random.default_rng(1), 0.5
+    bound = bound_of(radius, mu, rows=domain, share=share)
+    largest = 0.0
+    for d in (2, 3, 8):
+        X, Z = pairs(rng, domain, radius, d, 40_000)
+        rows, products = moved(X, Z)
+        joint = rows / bound.sigma[0] ** 2
+        if bound.moment:
+            joint = joint + products / bound.sigma[1] ** 2
+        largest = max(largest, math.sqrt(joint.max()))
+    assert largest <= bound.mu(radius) <= mu
+    assert largest >= 0.985 * mu  # float32 sums have up to a 64th of it
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("radius", [0.1, 1.0, 1.9, 2.0])
+def test_label_changes_reach_mu_and_never_exceed_it(domain, radius):
+    """Any row leaves one class for another row in another: sums with their counts, and products."""
+    rng, mu = np.random.default_rng(2), 0.7
+    constant = constant_of_counts(1.0, radius)
+    bound = bound_of(
+        radius, mu, rows=domain, labels="protected", count_constant=constant, share=0.5
+    )
+    X, Z = pairs(rng, domain, 2.0, 4, 100_000)
+    rows, products = moved(X, Z)
+    changed = np.vecdot(X, X) + np.vecdot(Z, Z) + 2.0 * constant**2
+    same = rows <= radius**2
+    joint = np.concatenate(
+        [
+            changed / bound.sigma[0] ** 2 + products / bound.sigma[1] ** 2,
+            rows[same] / bound.sigma[0] ** 2 + products[same] / bound.sigma[1] ** 2,
+        ]
+    )
+    assert math.sqrt(joint.max()) <= bound.mu(radius) <= mu
+    assert math.sqrt(joint.max()) >= 0.985 * mu
+    # Asked about one label it answers for one label.
+    alike = rows[same] / bound.sigma[0] ** 2 + products[same] / bound.sigma[1] ** 2
+    assert math.sqrt(alike.max()) <= bound.mu(radius, "public") <= bound.mu(radius)
+
+
+def test_other_radii():
+    bound = bound_of(0.1, 0.3)
+    exact = math.hypot(0.4 / bound.sigma[0], (0.8 - 0.16) / bound.sigma[1])
+    assert bound.mu(0.4) == pytest.approx(exact, rel=5e-3)
+    assert bound.mu(0.4) >= exact
+    assert bound.mu(0.1, "protected") == math.inf
+    mus = [bound.mu(t) for t in np.linspace(0.001, 2.0, 60)]
+    assert (np.diff(mus) > 0).all()
+
+
+def test_a_small_ball_is_bought_at_the_full_radius():
+    """The theory's figures: eps .5 at r = .02, .1, .3, .6 is eps 85, 10, 2.8, 1.3 at 2 B."""
+    found = []
+    for radius in (0.02, 0.1, 0.3, 0.6):
+        head = BallDPLinearDiscriminant(0.5, radius=radius, share=0.35)
+        release = head.plan(20_000, 384, [10_000, 10_000]).release
+        found.append(release.epsilon_full_radius)
+    np.testing.assert_allclose(found, [85.0, 10.0, 2.8, 1.3], rtol=0.2)
+
+
+@pytest.mark.parametrize("radius", [0.02, 0.065, 0.1, 0.3, 2.0])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_rounding_takes_a_small_share(domain, radius):
+    """Single precision is used where it costs a 64th at most; it is in the sensitivity."""
+    bound = bound_of(radius, rows=domain, n_samples=1_000_000)
+    exact = moment_sensitivity(radius * (1 + 1e-6), norm_bound=1 + 1e-6, domain=domain)
+    excess = bound.sensitivity(radius)[1] / exact - 1.0
+    assert 0.0 < excess <= 1.0 / 64.0 + 1e-3
+    worst = 2.0 * SUMMED**2 * 2.0**-24 / exact
+    assert bound.single == (1.01 * worst <= 1.0 / 64.0 * (1 + 1e-6))
+    assert not bound.single or excess >= worst
+
+
+def test_shares_follow_the_budget():
+    mu = mu_from_budget(1.0, 1e-6)
+    for share in (0.1, 0.5, 0.9):
+        bound = bound_of(0.3, mu, share=share)
+        parts = (bound.sensitivity(0.3) / np.array(bound.sigma)) ** 2
+        np.testing.assert_allclose(parts / mu**2, [share, 1 - share], rtol=1e-6)
+    alone = bound_of(0.3, mu, share=1.0)
+    assert len(alone.sigma) == 1
+    assert alone.n_values == 6
+    assert bound.n_values == 6 + 6
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ({"rows": "cube"}, "rows"),
+        ({"share": 0.0}, "share"),
+        ({"share": 1.5}, "share"),
+        ({"count_constant": 0.5}, "constant"),
+        ({"labels": "protected"}, "constant"),
+    ],
+)
+def test_wrong_fields_are_refused(wrong, name):
+    with pytest.raises(ValueError, match=name):
+        bound_of(**wrong)
+    with pytest.raises(ValueError, match="epsilon is too small"):
+        bound_of(mu=1e-13)

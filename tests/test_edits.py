@@ -1,0 +1,238 @@
+"""Edits of texts: what is changed, what is left alone, and the radius that covers them."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy, verify
+from sklearn_balldp.edits import CITIES, KINDS, NAMES, EditDistanceDisplay, edit_pairs
+from sklearn_balldp.privacy import Release
+from sklearn_balldp.radius import edit_quantile
+
+TEXTS = [
+    "Anna lost her card in Paris on 3 May and paid 120.50 euros",
+    "Peter moved to Berlin, the invoice of 2024-03-12 says 7 items",
+    "On Tuesday the transfer of 4,000 failed; David asked again on March 3, 2021",
+    "nothing to see here",
+]
+
+
+def dense(X):
+    return X.toarray()
+
+
+def encoder():
+    """Maps each text by itself, and learns nothing."""
+    words = HashingVectorizer(n_features=64, alternate_sign=False)
+    return make_pipeline(words, FunctionTransformer(dense))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_place_is_changed_into_another_of_its_kind(kind):
+    pairs = edit_pairs(TEXTS, kinds=[kind], n_per_text=3, random_state=1)
+    assert set(pairs.kind) == {kind}
+    assert len(pairs) == len(pairs.before) == len(pairs.after)
+    for before, after in zip(pairs.before, pairs.after, strict=True):
+        assert before in TEXTS
+        assert before != after
+        start = next(i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b)
+        tail = next(
+            i for i, (a, b) in enumerate(zip(before[::-1], after[::-1], strict=False)) if a != b
+        )
+        changed = after[start : len(after) - tail]
+        if kind == "number":
+            assert len(before) == len(after)
+            assert re.fullmatch(r"[\d.,]+", changed)
+            # Numbers of dates are dates.
+            assert "2024-03-12" in after or "2024-03-12" not in before
+        if kind == "name":
+            assert sum(name in after for name in NAMES) == sum(name in before for name in NAMES)
+        if kind == "city":
+            assert sum(city in after for city in CITIES) == 1
+
+
+def test_dates_keep_their_form():
+    forms = ["2024-03-12", "12/03/2024", "3 May", "12 March 2024", "March 3, 2021", "Tuesday"]
+    for form in forms:
+        for after in edit_pairs([f"on {form} it was"], ["date"], n_per_text=20).after:
+            shape = re.sub(r"[A-Z][a-z]+", "M", re.sub(r"\d{4}", "Y", form))
+            other = re.sub(r"[A-Z][a-z]+", "M", re.sub(r"\d{4}", "Y", after[3:-7]))
+            assert re.sub(r"\d+", "n", shape) == re.sub(r"\d+", "n", other)
+
+
+def test_lists_of_ones_own_and_entities():
+    pairs = edit_pairs(
+        ["patient has asthma", "a case of type 2 diabetes"],
+        kinds=[],
+        lists={"diagnosis": ["asthma", "diabetes", "type 2 diabetes"]},
+        n_per_text=8,
+    )
+    assert set(pairs.kind) == {"diagnosis"}
+    assert not any("type 2 asthma" in text for text in pairs.after)
+
+    def nlp(text):
+        found = re.finditer(r"[A-Z][a-z]+ Ltd", text)
+        ents = [
+            SimpleNamespace(text=m.group(), label_="ORG", start_char=m.start(), end_char=m.end())
+            for m in found
+        ]
+        return SimpleNamespace(ents=ents)
+
+    pairs = edit_pairs(["Acme Ltd called", "we owe Bolt Ltd money"], kinds=[], nlp=nlp)
+    assert pairs.kind == ["org", "org"]
+    assert pairs.after == ["Bolt Ltd called", "we owe Acme Ltd money"]
+
+
+def test_the_same_seed_gives_the_same_pairs():
+    assert edit_pairs(TEXTS) == edit_pairs(TEXTS)
+    assert edit_pairs(TEXTS) != edit_pairs(TEXTS, random_state=7)
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        ("one text", {}, "sequence of strings"),
+        ([1, 2], {}, "sequence of strings"),
+        (TEXTS, {"kinds": ["colour"]}, "kinds: 'colour' is none of number, date"),
+        (TEXTS, {"lists": {"colour": ["red"]}}, "at least two values"),
+        (TEXTS, {"n_per_text": 0}, "n_per_text"),
+        (["aa bb"], {}, "nothing to edit"),
+    ],
+)
+def test_errors(texts, options, message):
+    with pytest.raises(ValueError, match=message):
+        edit_pairs(texts, **options)
+
+
+# The radius ---------------------------------------------------------------------------------------
+
+
+def edited(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 6))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    after = X + rng.exponential(0.1, n)[:, None] * rng.standard_normal((n, 6)) / np.sqrt(6)
+    return X, after / np.maximum(np.linalg.norm(after, axis=1, keepdims=True), 1.0)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "chebyshev"])
+@pytest.mark.parametrize("quantile", [0.0, 0.5, 0.95, 0.953, 1.0])
+def test_the_radius_covers_that_share_and_no_smaller_one_does(quantile, metric):
+    before, after = edited()
+    order = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}[metric]
+    distances = np.linalg.norm(before - after, ord=order, axis=1)
+    radius, share = edit_quantile(before, after, quantile, metric=metric)
+    assert share == np.mean(distances <= radius) >= quantile
+    assert np.isclose(distances, radius, rtol=0, atol=1e-12).any()
+    assert np.mean(distances < radius - 1e-12) < max(quantile, 1e-12) + 1e-12
+
+
+def test_the_release_says_what_it_hides():
+    before, after = edited()
+    X, y = edited(300, 1)[0], np.arange(300) % 3
+    policy = RadiusPolicy(0.951, source="edits")
+    head = BallDPLinearDiscriminant(4.0, radius=policy)
+    release = head.fit(X, y, X_public=before, y_public=after).release_
+    assert release.radius_source == "edits"
+    assert release.private is True
+    assert release.radius_edits == 400
+    assert 0.951 <= release.radius_hides < 0.96
+    assert "95.2 % of the 400 given edits" in str(release)
+    assert "which covers 95.2 % of the 400 given edits" in release.card().to_markdown()
+    assert "95.2 % of the 400 given edits" in str(verify(head))
+    assert Release.from_dict(release.to_dict()) == release
+    alone = policy.fit(before, after)
+    assert alone.radius_ == release.radius
+    frozen = BallDPRidgePrototype(4.0, radius=FrozenEstimator(alone)).fit(X, y).release_
+    assert (frozen.radius, frozen.radius_hides) == (release.radius, release.radius_hides)
+    protected = BallDPRidgePrototype(4.0, radius=policy, protect_labels=True, classes=range(3))
+    assert protected.fit(X, y, X_public=before, y_public=after).release_.radius == release.radius
+
+
+def test_on_the_sphere_edits_are_measured_between_scaled_rows():
+    before, after = edited()
+    X, y = edited(300, 1)[0], np.arange(300) % 3
+    head = BallDPLinearDiscriminant(
+        4.0, radius=RadiusPolicy(1.0, source="edits"), domain="sphere", norm_bound=2.0
+    )
+    radius = head.fit(X, y, X_public=5 * before, y_public=7 * after).release_.radius
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (before, after)]
+    assert radius == pytest.approx(2 * np.linalg.norm(unit[0] - unit[1], axis=1).max())
+
+
+def test_through_the_encoder_of_a_pipeline():
+    pairs = zip(NAMES[:30], CITIES[:30], strict=True)
+    texts = [f"{name} paid {i} in {city}" for i, (name, city) in enumerate(pairs)]
+    y = np.arange(len(texts)) % 2
+    pairs = edit_pairs(texts)
+    with sklearn.config_context(enable_metadata_routing=True):
+        head = BallDPRidgePrototype(4.0, 1e-3, radius=RadiusPolicy(0.9, source="edits"))
+        head.set_fit_request(X_public=True, y_public=True)
+        steps = [("encode", encoder()), ("head", head)]
+        model = Pipeline(steps, transform_input=["X_public", "y_public"])
+        model.fit(texts, y, X_public=pairs.before, y_public=pairs.after)
+    rows = encoder().transform(pairs.before), encoder().transform(pairs.after)
+    expected = edit_quantile(*rows, 0.9)[0]
+    assert model[-1].release_.radius == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("given", ["labels", "one", "lengths", "nothing"])
+def test_what_is_no_pair_is_refused(given):
+    before, after = edited(20)
+    X, y = edited(30, 1)[0], np.arange(30) % 3
+    wrong = {
+        "labels": (before, np.arange(20)),
+        "one": (before, None),
+        "lengths": (before, after[:10]),
+        "nothing": (None, None),
+    }[given]
+    policy = RadiusPolicy(0.9, source="edits")
+    with pytest.raises(ValueError, match="edits"):
+        policy.fit(*wrong)
+    head = BallDPRidgePrototype(4.0, 1e-3, radius=policy)
+    with pytest.raises(ValueError, match=r"edits|go together"):
+        head.fit(X, y, X_public=wrong[0], y_public=wrong[1])
+    assert not hasattr(head, "release_")
+    assert not hasattr(policy, "radius_")
+
+
+def test_edits_that_change_nothing_are_no_radius():
+    before, _ = edited(20)
+    with pytest.raises(ValueError, match="zero: too many edits"):
+        RadiusPolicy(0.9, source="edits").fit(before, before)
+
+
+# The display --------------------------------------------------------------------------------------
+
+
+def test_display():
+    before, after = edited(40)
+    X, y = edited(60, 3)[0], np.arange(60) % 2
+    kind = ["name", "number"] * 20
+    display = EditDistanceDisplay.from_rows(before, after, kind, X=X, y=y, radius=0.1).plot()
+    names = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert names[-1] == "nearest of its label"
+    assert set(names[:2]) == {"name", "number"}
+    distances = np.linalg.norm(before - after, axis=1)
+    assert display.hidden()["name"] == np.mean(distances[::2] <= 0.1)
+    near = display.distances.query("kind == 'nearest of its label'")["distance"]
+    gaps = np.linalg.norm(X[:, None] - X, axis=2) + 10 * (y[:, None] != y) + 10 * np.eye(60)
+    np.testing.assert_allclose(np.sort(near), np.sort(gaps.min(axis=1)), atol=1e-6)
+    bare = EditDistanceDisplay.from_rows(before, after, kind)
+    assert (bare.hidden() == 1.0).all()
+    bare.plot(ax=display.ax_)
+    for wrong in ({"metric": "cosine"}, {"radius": -1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            EditDistanceDisplay.from_rows(before, after, kind, **wrong)
+    with pytest.raises(ValueError, match="do not match"):
+        EditDistanceDisplay.from_rows(before, after, kind[1:])
+    with pytest.raises(ValueError, match="lacks the column"):
+        EditDistanceDisplay(pd.DataFrame({"kind": ["a"]}))
