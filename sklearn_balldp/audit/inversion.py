@@ -36,9 +36,9 @@ class Reconstruction:
     status : {"unique", "ambiguous", "degenerate", "silent", "none"}
         "unique": one record explains the release. "ambiguous": each of these does.
         "degenerate" (ridge): the record equals the prototype of its class without it, so no
-        prototype moved and every class qualifies. "silent": the record leaves no trace (an
-        inactive hinge). "none": no record of the domain explains the release, within the
-        tolerance; it holds noise, or the known records are others.
+        prototype moved and every class qualifies (sums: it is zero). "silent": the record leaves
+        no trace (an inactive hinge). "none": no record of the domain explains the release, within
+        the tolerance; it holds noise, or the known records are others.
     """
 
     rows: Array
@@ -146,6 +146,67 @@ def invert_noisy_ridge(
             code = int(np.argmax(np.where(moved > 0.0, moved / scales, 0.0)))
     half = 0.5 * (2.0 * (float(np.asarray(known_counts)[code]) + 1.0) + ridge)
     return half * released[code] - sums[code], float(half * scales[code]), code
+
+
+def invert_statistics(
+    class_sums: ArrayLike,
+    known_sums: ArrayLike,
+    *,
+    norm_bound: float,
+    second_moment: ArrayLike | None = None,
+    known_moment: ArrayLike | None = None,
+    code: int | None = None,
+    tol: float = 1e-9,
+) -> Reconstruction:
+    r"""Record behind noiseless class sums, and the second moment where it was released.
+
+    :math:`z = S_y - S_y^-` for the class y whose sum moved, and :math:`M - M^- = z z^T` must agree.
+
+    Parameters
+    ----------
+    class_sums, known_sums : array-like of shape (n_classes, n_features)
+        Noiseless class sums, and those of the known records, of rows in the domain.
+    norm_bound : float
+        Norm B of the rows.
+    second_moment, known_moment : array-like of shape (n_features, n_features), optional
+        Noiseless second moment, and that of the known records.
+    code : int, optional
+        Class of the hidden record, where public counts tell it.
+    tol : float, default=1e-9
+        Displacement of a sum that counts as none, relative to the largest sum.
+
+    Returns
+    -------
+    Reconstruction
+        "unique"; "degenerate" for a zero row of unknown class, which moves no sum; "none" when
+        another sum moved too, the row is too long, or the second moment disagrees.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, or one of the two moments is missing.
+    """
+    released, known = (np.asarray(s, dtype=np.float64) for s in (class_sums, known_sums))
+    if released.shape != known.shape or (second_moment is None) != (known_moment is None):
+        raise ValueError(
+            f"known_sums {known.shape} must match class_sums {released.shape}; pass both moments, "
+            "or neither."
+        )
+    moved = np.linalg.norm(released - known, axis=1)
+    still = moved <= tol * max(float(np.linalg.norm(released, axis=1).max()), float(norm_bound))
+    own = int(np.argmax(moved)) if code is None else code
+    row = released[own] - known[own]
+    agrees = np.linalg.norm(row) <= float(norm_bound) * (1.0 + 1e-6)
+    if second_moment is not None:
+        change = np.asarray(second_moment, dtype=np.float64) - np.asarray(known_moment)
+        slack = tol * max(float(np.linalg.norm(second_moment)), float(norm_bound) ** 2)
+        agrees &= float(np.linalg.norm(change - np.outer(row, row))) <= slack
+    if not (agrees and np.delete(still, own).all()):
+        return _solutions([], [], released.shape[1])
+    if code is None and still.all():
+        codes = np.arange(len(released))
+        return Reconstruction(np.zeros(released.shape), codes, "degenerate")
+    return _solutions([row], [own], released.shape[1])
 
 
 def invert_minimiser(

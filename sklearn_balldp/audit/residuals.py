@@ -33,7 +33,14 @@ from scipy.stats import chi2, kstwo, norm
 from scipy.stats import t as student
 
 from ..heads.base import BaseBallDPClassifier
-from ..heads.descent import Iterates, Transcript, mean_gradient, parameters_of
+from ..heads.descent import (
+    Iterates,
+    Transcript,
+    mean_gradient,
+    parameters_of,
+    start_of,
+    start_values,
+)
 from ..heads.gradients import mean_rounding
 from ..heads.mechanism import Mechanism, PrivateProblem, Promise
 from ..heads.output import OutputPerturbation
@@ -153,6 +160,9 @@ def weight_checks(
     """
     if not _ordinary(head._parameters_as_published()):
         return [Check("noise in the weights", FAIL, "they are not finite, or huge", "any", True)]
+    if not head._parameters_follow():
+        rests_on = "the rule that makes one of the other"
+        return [Check("noise in the weights", FAIL, _NOT_FOLLOWING, rests_on)]
     found = _residuals(head, problem, transcript)
     if isinstance(found, Check):
         return [found]
@@ -217,6 +227,8 @@ def size_check(head: BaseBallDPClassifier) -> Check:
     bound, parameters = release.bound, head._parameters_as_published()
     if not _ordinary(parameters):
         return Check("size of the weights", FAIL, "they are not finite, or huge", _SIZE)
+    if not head._parameters_follow():
+        return Check("size of the weights", FAIL, _NOT_FOLLOWING, _SIZE)
     own = release.mechanism != "output"
     if isinstance(bound, PrototypeBound) and not own:
         sigma = np.broadcast_to(np.asarray(bound.sigma), len(parameters))
@@ -274,6 +286,7 @@ def _statistics_sizes(
 
 
 _SIZE = "noise makes parameters no shorter; a noiseless solution is no longer than its proved bound"
+_NOT_FOLLOWING = "what the model predicts with does not follow from what was released"
 _REPLAYED = "iterates and model follow from the noisy gradients by public rules"
 
 
@@ -281,24 +294,27 @@ def transcript_fault(head: BaseBallDPClassifier, transcript: Transcript) -> str 
     """Why a transcript is not that of a model, in words; None when it is. It needs no records."""
     release, bound = head.release_, head.release_.bound
     shape = (bound.descent.n_steps, *bound.shape)
+    begun = Layout.of(bound.start).shape if bound.start is not None else (0, 0)
     try:
+        start = np.asarray(transcript.start, dtype=np.float64).reshape(begun)
         gradients = np.asarray(transcript.gradients, dtype=np.float64)
         iterates = np.asarray(transcript.iterates, dtype=np.float64)
         sigma = np.ravel(np.asarray(transcript.sigma, dtype=np.float64))
     except (AttributeError, TypeError, ValueError):
-        return "it does not hold three arrays of numbers: gradients, iterates and sigma"
+        begins = f", and start of shape {begun}" if bound.start is not None else ""
+        return f"it does not hold three arrays of numbers: gradients, iterates and sigma{begins}"
     if gradients.shape != shape or iterates.shape != shape or sigma.shape != shape[:1]:
         return f"gradients and iterates must be of shape {shape}, sigma one number for each step"
     if not np.allclose(sigma, np.ravel(release.sigma), rtol=1e-12, atol=0.0):
         return "its noise scales are not those of the record"
-    if not _ordinary(gradients, iterates):
+    if not _ordinary(gradients, iterates, start):
         return "it holds huge numbers"
     # In the precision of the rows, which iterates of few values do not tell.
     precisions: list[Any] = [np.float64]
     if np.array_equal(iterates.astype(np.float32), iterates):
         precisions.insert(0, np.float32)
     faults = [
-        _replay_fault(head, gradients, iterates, precision)
+        _replay_fault(head, gradients, iterates, start, precision)
         or _scale_fault(bound, iterates, sigma, precision)
         for precision in precisions
     ]
@@ -328,21 +344,27 @@ def _scale_fault(
 
 
 def _replay_fault(
-    head: BaseBallDPClassifier, gradients: Array, iterates: Array, precision: Any
+    head: BaseBallDPClassifier, gradients: Array, iterates: Array, start: Array, precision: Any
 ) -> str | None:
     """Where iterates or the model do not follow from the gradients, in one precision."""
     release, bound = head.release_, head.release_.bound
-    replay = Iterates(1, bound, release.alpha, precision)
+    first = None
+    if bound.start is not None:
+        first = start_of(start[None], head._released_problem(), bound)
+    replay = Iterates(1, bound, release.alpha, precision, first)
     for step, gradient in enumerate(gradients):
-        if not np.allclose(replay.thetas[0], iterates[step], rtol=1e-12, atol=1e-300):
-            return f"the iterate of step {step} does not follow from the gradients before it"
+        # A start is made of eigenvectors, which another machine rounds otherwise.
+        rtol, atol = (1e-12, 1e-300) if first is None else (1e-6, 1e-6 * _largest(iterates[0]))
+        if not np.allclose(replay.thetas[0], iterates[step], rtol=rtol, atol=atol):
+            return f"the iterate of step {step} does not follow from what was released before it"
         replay.advance(gradient[None])
     parameters = parameters_of(replay, bound)
     published = head._publish(parameters, head._released_problem(), bound)
     for name, value in published.items():
         stated = getattr(head, name)
+        close = 1e-12 if first is None else 1e-6
         same = np.shape(stated) == np.shape(value) and np.allclose(
-            stated, value, rtol=1e-12, atol=1e-12 * _largest(value)
+            stated, value, rtol=close, atol=close * _largest(value)
         )
         if name in ("coef_", "intercept_") and not same:
             return f"{name} does not follow from its gradients"
@@ -441,7 +463,13 @@ def _of_transcript(
             means[step] = mean(theta[None])[0]
     sigma = np.ravel(transcript.sigma)[:, None, None]
     z = (np.asarray(transcript.gradients) - means) / sigma
-    return Residuals(z, {"the iterate": iterates, "the noiseless gradient": means})
+    rest = np.empty(0)
+    if bound.start is not None:
+        values, scale = start_values(problem, bound)
+        noisy = scale > 0.0
+        rest = (np.asarray(transcript.start) - values)[noisy] / scale[noisy]
+    directions = {"the iterate": iterates, "the noiseless gradient": means}
+    return Residuals(z, directions, rest=rest)
 
 
 def _cannot(why: str) -> Check:

@@ -4,7 +4,9 @@ The adversary knows every record but one and sees every released gradient, so th
 Gaussian observation at a known iterate, and the posterior of candidate i is exact:
 
 .. math:: \log \pi_i - \sum_s \frac{1}{2 \sigma_s^2}
-          \| g_s - \tfrac1n (\sum_{known} g(\theta_{s-1}; z) + g(\theta_{s-1}; z_i)) \|^2 .
+          \| g_s - \tfrac1n (\sum_{known} g(\theta_{s-1}; z) + g(\theta_{s-1}; z_i)) \|^2 ,
+
+and likewise for the noisy sums that a descent may start from.
 
 One who sees the released model alone has less; the transcript's success is the one to report.
 """
@@ -16,10 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from ..heads.base import BaseBallDPClassifier
-from ..heads.descent import Iterates, mean_gradient
+from ..heads.descent import Iterates, mean_gradient, start_of
 from ..heads.gradients import MeanGradient
-from ..heads.mechanism import PrivateProblem
+from ..heads.mechanism import Neighbours, PrivateProblem, Problem, Promise
+from ..heads.statistics import StatisticsPerturbation
 from ..losses import clip_residuals
+from ..privacy.noise import Noise
 from ..privacy.transcript import TranscriptBound
 from ..rows import SINGLE_BLAS_THREAD, project_onto_ball
 from .certificates import check_prior
@@ -109,14 +113,22 @@ class TranscriptTrials:
         self._n_samples, self._alpha = len(problem.X), problem.alpha
         self._known = known_gradients(problem, self._bound, left_out)
         self._suspects = Suspects(rows, codes, self._bound)
+        self._public: Problem = problem
+        # Noiseless sums with each suspect, from which the descent starts.
+        self._sums: Neighbours | None = None
+        if self._bound.start is not None:
+            self._sums = StatisticsPerturbation().neighbours(problem, Promise(self._bound.start))
+            self._tables = self._sums.models(left_out, rows, codes)
 
-    def _iterates(self, n_runs: int) -> Iterates:
-        return Iterates(n_runs, self._bound, self._alpha, self._known.X.dtype)
+    def _iterates(self, n_runs: int, tables: Array | None = None) -> Iterates:
+        """Runs that start from zero, or from released sums."""
+        start = None if tables is None else start_of(tables, self._public, self._bound)
+        return Iterates(n_runs, self._bound, self._alpha, self._known.X.dtype, start)
 
     def noiseless(self) -> Array:
         """Models that a descent without noise gives with each candidate."""
         places = np.arange(1, len(self._suspects.rows))
-        iterates = self._iterates(len(places))
+        iterates = self._iterates(len(places), None if self._sums is None else self._tables[1:])
         for _ in range(self._bound.descent.n_steps):
             residuals = self._suspects.residuals(iterates.thetas)
             iterates.advance(self._noiseless(iterates.thetas, residuals, places))
@@ -154,12 +166,15 @@ class TranscriptTrials:
     ) -> dict[str, Array]:
         suspects, bound, n_samples = self._suspects, self._bound, self._n_samples
         places, n_runs = target + 1, len(target)
-        iterates = self._iterates(n_runs)
         streams = [self._head._noise() for _ in target if mechanism]
         with np.errstate(divide="ignore"):
             prior = np.log(weights)
         shape = (n_runs, len(suspects.rows))
         seen, replayed, apart = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        released = None
+        if self._sums is not None:
+            released, seen[:], apart[:] = self._start(places, streams, rng)
+        iterates = self._iterates(n_runs, released)
         noise_square = np.zeros(n_runs)
         before: tuple[Array, Array] | None = None
         for _ in range(bound.descent.n_steps):
@@ -191,6 +206,27 @@ class TranscriptTrials:
             logs["replay"] = replayed[:, 1:]
         found = {name: _normalised(log + prior) for name, log in logs.items()}
         return {**found, "distance": np.sqrt(apart[:, 1:].max(axis=1))}
+
+    def _start(
+        self, places: Positions, streams: list[Noise], rng: np.random.Generator
+    ) -> tuple[Array, Array, Array]:
+        """Released sums of every run, log-likelihoods of the suspects, and how far apart they are.
+
+        Up to a constant of the run; distances are squared, from the first suspect's sums.
+        """
+        scale = np.broadcast_to(np.asarray(self._sums.sigma), self._tables.shape[1:])  # type: ignore[union-attr]
+        noisy = scale > 0.0
+        points = (self._tables - self._tables[0])[:, noisy] / scale[noisy]
+        released = np.empty((len(places), *scale.shape))
+        logs = np.empty((len(places), len(points)))
+        for run, place in enumerate(places):
+            if streams:
+                released[run] = streams[run](self._tables[place], scale)
+            else:
+                released[run] = self._tables[place] + scale * rng.standard_normal(scale.shape)
+            z = (released[run] - self._tables[0])[noisy] / scale[noisy]
+            logs[run] = points @ z - 0.5 * np.vecdot(points, points)
+        return released, logs, np.vecdot(points, points)
 
     def _released(self, iterates: Iterates, models: Array, noise_square: Array) -> Array:
         """Closeness of the released models to the noiseless ones.
@@ -255,6 +291,17 @@ def transcript_log_posterior(
         )
     suspects = Suspects(candidates.X, candidates.codes, bound)
     log = np.zeros(len(candidates.X))
+    if bound.start is not None:
+        # The missing record is in the place of a copy of a known one.
+        whole = known.with_rows(
+            np.concatenate([known.X, known.X[:1]]), np.concatenate([known.codes, known.codes[:1]])
+        )
+        sums = StatisticsPerturbation().neighbours(whole, Promise(bound.start))
+        scale = np.asarray(sums.sigma)
+        noisy = scale > 0.0
+        tables = sums.models(n_samples - 1, candidates.X, candidates.codes)
+        z = (transcript.start - tables)[:, noisy] / scale[noisy]
+        log -= 0.5 * np.vecdot(z, z)
     size = max(1, _RUN_VALUES // bound.step_values)
     with SINGLE_BLAS_THREAD:
         gradients = mean_gradient(known, bound)

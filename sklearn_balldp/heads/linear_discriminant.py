@@ -16,7 +16,7 @@ from ..rows import rows_in_domain
 from .base import BaseBallDPClassifier, ProbabilitiesMixin
 from .discriminant_rule import discriminant_rule
 from .mechanism import Array, Mechanism, Problem
-from .statistics import Layout, Statistics, StatisticsPerturbation
+from .statistics import Layout, Statistics, StatisticsPerturbation, statistics_of
 
 
 class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
@@ -285,7 +285,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         return {**fitted, "statistics_": statistics}
 
     def _publish(self, parameters: Array, problem: Problem, bound: Bound) -> dict[str, Any]:
-        statistics = _statistics(parameters, problem, bound)
+        statistics = statistics_of(parameters, problem, bound)
         coef, intercept = self._rule(statistics)
         fitted: dict[str, Any] = {
             "statistics_": statistics,
@@ -325,7 +325,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _parameters_follow(self) -> bool:
         """Whether weights, and numbers held twice, are those of the released sums."""
         try:
-            again = _statistics(
+            again = statistics_of(
                 self._parameters_as_published(), self._released_problem(), self.release_.bound
             )
             exact = self._rule(again)
@@ -358,26 +358,3 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
 
 def _largest(values: Array) -> float:
     return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-
-
-def _statistics(table: Array, problem: Problem, bound: Bound) -> Statistics:
-    """What was released, by name, before its record is complete."""
-    if not isinstance(bound, StatisticsBound):
-        raise ValueError("bound: a linear discriminant needs class sums and a second moment.")
-    sums, moment, weighed = Layout.of(bound).read(table)
-    sigma = bound.sigma[0] / bound.count_constant if weighed is not None else 0.0
-    counts: Any = np.array(problem.class_counts)
-    if weighed is not None:
-        counts = weighed / bound.count_constant
-    return Statistics(
-        classes=problem.classes,
-        counts=counts,
-        class_sums=sums,
-        second_moment=moment,
-        sigma_sums=bound.sigma[0],
-        sigma_moment=bound.sigma[1] if bound.moment else None,
-        sigma_counts=sigma,
-        domain=bound.rows,
-        norm_bound=bound.norm_bound,
-        n_samples=bound.n_samples,
-    )

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ..privacy.bounds import Bound
 from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..privacy.statistics import CHUNK, SUMMED, StatisticsBound, constant_of_counts
@@ -118,6 +119,11 @@ class Layout:
         return self.n_classes + self.n_diagonals + math.ceil(self.n_counts / self.n_features)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the table."""
+        return self.n_rows, self.n_features
+
+    @property
     def n_counts(self) -> int:
         """Noisy counts that are released."""
         return self.n_classes if self.counts else 0
@@ -194,10 +200,14 @@ class StatisticsPerturbation(Mechanism):
         self.share = share
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
+        return Promise(self.bound(problem, budget.mu))
+
+    def bound(self, problem: Problem, mu: float) -> StatisticsBound:
+        """The bound of a release that spends mu at the problem's radius."""
         protected = problem.labels == "protected"
         constant = constant_of_counts(problem.norm_bound, problem.radius) if protected else 0.0
-        share = default_share(problem, budget) if self.share is None else float(self.share)
-        bound = StatisticsBound(
+        share = default_share(problem, mu) if self.share is None else float(self.share)
+        return StatisticsBound(
             n_samples=problem.n_samples,
             n_features=problem.n_features,
             n_classes=problem.n_classes,
@@ -206,8 +216,7 @@ class StatisticsPerturbation(Mechanism):
             share=share,
             count_constant=constant,
             labels=problem.labels,
-        ).calibrated(problem.radius, budget.mu)
-        return Promise(bound)
+        ).calibrated(problem.radius, mu)
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
         return Outcome(noise(*self.noiseless(problem, promise)))
@@ -247,7 +256,7 @@ class StatisticsPerturbation(Mechanism):
         return Neighbours(models, scales_of(bound))
 
 
-def default_share(problem: Problem, budget: Budget) -> float:
+def default_share(problem: Problem, mu: float) -> float:
     """Share of the class sums, from public numbers."""
     radius, counts = problem.radius, np.array(problem.class_counts or ())
     if problem.class_counts is None:
@@ -259,7 +268,7 @@ def default_share(problem: Problem, budget: Budget) -> float:
         problem.n_features,
         counts,
         radius / problem.norm_bound,
-        budget.mu,
+        mu,
         problem.domain,
     )
 
@@ -268,6 +277,29 @@ def scales_of(bound: StatisticsBound) -> Array:
     """Noise scales of the table that a bound speaks of."""
     sums, *moment = bound.sigma
     return Layout.of(bound).scales(sums, *(moment or [0.0]))
+
+
+def statistics_of(table: Array, problem: Problem, bound: Bound) -> Statistics:
+    """What was released, by name, before its record is complete."""
+    if not isinstance(bound, StatisticsBound):
+        raise ValueError("bound: a linear discriminant needs class sums and a second moment.")
+    sums, moment, weighed = Layout.of(bound).read(table)
+    sigma = bound.sigma[0] / bound.count_constant if weighed is not None else 0.0
+    counts: Any = np.array(problem.class_counts)
+    if weighed is not None:
+        counts = weighed / bound.count_constant
+    return Statistics(
+        classes=problem.classes,
+        counts=counts,
+        class_sums=sums,
+        second_moment=moment,
+        sigma_sums=bound.sigma[0],
+        sigma_moment=bound.sigma[1] if bound.moment else None,
+        sigma_counts=sigma,
+        domain=bound.rows,
+        norm_bound=bound.norm_bound,
+        n_samples=bound.n_samples,
+    )
 
 
 def sufficient_statistics(

@@ -129,12 +129,13 @@ class StatisticsBound(ParameterBound):
                 "takes; raise epsilon."
             )
         # Which precision sums are made in follows from the radius of the release, at every other.
-        bound = replace(self, single=self._single_pays(radius))
+        bound = replace(self, single=self.pays(radius))
         shares = np.array([self.share, 1.0 - self.share][: 1 + int(self.moment)])
         sigma = bound.sensitivity(radius) / (left * np.sqrt(shares))
         return replace(bound, sigma=tuple(sigma.tolist()))
 
-    def _single_pays(self, radius: float) -> bool:
+    def pays(self, radius: float) -> bool:
+        """Whether sums in float32 cost little of the sensitivity at the radius of a release."""
         whole = replace(self, single=False).sensitivity(radius)
         added = 2.0 * 1.01 * SUMMED**2 * _SINGLE_ROUNDOFF * self.norm_bound**2
         return bool(self.moment and added <= _SINGLE_SHARE * whole[-1])

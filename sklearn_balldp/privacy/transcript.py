@@ -32,6 +32,7 @@ from .fields import check_follows, check_types, with_floats
 from .gaussian import epsilon_from_mu
 from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
+from .statistics import StatisticsBound
 
 # Gaps over pairs of more classes take for ever.
 _MOST_CLASSES = 10_000
@@ -86,6 +87,8 @@ class TranscriptBound(Bound):
         Euclidean radii and the mu promised at each, which the noise of every step honours.
     descent : Descent
         Settings of the descent.
+    start : StatisticsBound or None
+        Noisy sums that the first iterate was made of; None if it is zero.
     """
 
     what = "noise on the gradients of a descent"
@@ -101,13 +104,30 @@ class TranscriptBound(Bound):
     labels: str
     promises: tuple[tuple[float, float], ...]
     descent: Descent
+    start: StatisticsBound | None = None
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
         promises = tuple((float(radius), float(mu)) for radius, mu in values["promises"])
         descent = Descent(**with_floats(Descent, values["descent"]))
         check_types(descent, "descent")
-        return cls(**{**values, "promises": promises, "descent": descent})
+        start = values["start"]
+        if start is not None:
+            start = StatisticsBound(**with_floats(StatisticsBound, start))
+            check_types(start, "start")
+        return cls(**{**values, "promises": promises, "descent": descent, "start": start})
+
+    @property
+    def step_promises(self) -> tuple[tuple[float, float], ...]:
+        """Radii, and the mu that is left for the steps at each."""
+        if self.start is None:
+            return self.promises
+        spent = [self.start.mu(radius) for radius, _ in self.promises]
+        return tuple(
+            # Shaved so that both together, rounded up, are no more than promised.
+            (radius, math.sqrt(max((mu * (1.0 - 2.0**-49)) ** 2 - used**2, 0.0)))
+            for (radius, mu), used in zip(self.promises, spent, strict=True)
+        )
 
     def check(self, record: Any, radius: float, mu: float) -> None:
         if self.n_classes > _MOST_CLASSES:
@@ -142,6 +162,13 @@ class TranscriptBound(Bound):
                 f"record: bound.promises={self.promises!r} must be positive, and grow from one to "
                 "the next."
             )
+        if not all(mu > 0.0 for _, mu in self.step_promises):
+            raise ValueError("record: bound.start spends all that is promised; nothing is left.")
+        if self.start is not None:
+            for name in ("n_samples", "n_features", "n_classes", "norm_bound", "labels"):
+                stated = getattr(self.start, name)
+                check_follows(f"bound.start.{name}", stated, getattr(self, name))
+            check_follows("bound.start.single", self.start.single, self.start.pays(radii[0]))
         own = self.descent
         clipped = own.clip is None or own.clip > 0.0
         steps = own.n_steps >= 1 and own.learning_rate > 0.0 and 0.0 <= own.momentum < 1.0
@@ -168,15 +195,18 @@ class TranscriptBound(Bound):
 
         def known(radius: float) -> NDArray[np.float64]:
             least = np.full(len(moved), self.limits(radius).least / n)
-            least[0] = self.sensitivity(start, radius)
+            if self.start is None:
+                least[0] = self.sensitivity(start, radius)
             return least
 
-        low = known(self.promises[0][0])
+        promises = self.step_promises
+        low = known(promises[0][0])
         high = np.full(len(moved), math.inf)
-        high[0] = low[0] + rounding
+        if self.start is None:
+            high[0] = low[0] + rounding
         _check_range("sensitivity", moved, low, high)
-        stated = moved / self.step_mu(self.promises[0][1])
-        others = [known(radius) / self.step_mu(mu) for radius, mu in self.promises[1:]]
+        stated = moved / self.step_mu(promises[0][1])
+        others = [known(radius) / self.step_mu(mu) for radius, mu in promises[1:]]
         allowed = np.full(len(moved), math.inf) if others else stated
         _check_range("sigma", sigma, np.max([stated, *others], axis=0), allowed)
 
@@ -194,7 +224,8 @@ class TranscriptBound(Bound):
     def theorem(self) -> str:
         clipped = "" if self.descent.clip is None else f", clipped at {self.descent.clip:g}"
         change = ", label changes included" if self.labels == "protected" else ""
-        return f"gradient gap at each public iterate / n{clipped}{change}"
+        begun = "" if self.start is None else f", after {self.start.theorem}"
+        return f"gradient gap at each public iterate / n{clipped}{change}{begun}"
 
     @property
     def kind(self) -> Loss:
@@ -245,10 +276,11 @@ class TranscriptBound(Bound):
 
         The noise scale is the largest that a promise asks for.
         """
-        moved = [self.sensitivity(theta, radius, rounding) for radius, _ in self.promises]
+        promises = self.step_promises
+        moved = [self.sensitivity(theta, radius, rounding) for radius, _ in promises]
         scales = [
             sensitivity / self.step_mu(mu)
-            for sensitivity, (_, mu) in zip(moved, self.promises, strict=True)
+            for sensitivity, (_, mu) in zip(moved, promises, strict=True)
         ]
         return moved[0], max(scales)
 
@@ -266,7 +298,7 @@ class TranscriptBound(Bound):
         # Known before the first step: the least of what the promises give.
         most = self.limits(radius, labels).most
         found = []
-        for promised, mu in self.promises:
+        for promised, mu in self.step_promises:
             chain: float = max(1, math.ceil(radius / promised * _CHAIN))
             if self.labels == "protected":
                 # By way of a record of another label, any two are two changes apart.
@@ -275,7 +307,9 @@ class TranscriptBound(Bound):
             growth = most / least if least > 0.0 else math.inf
             # Below one, rounding would count for more than its share of the sensitivity.
             found.append(mu * min(chain, max(growth * (1.0 + 1e-9), 1.0)))
-        return min(found)
+        if self.start is None:
+            return min(found)
+        return math.nextafter(math.hypot(min(found), self.start.mu(radius, labels)), math.inf)
 
 
 def _check_range(

@@ -99,7 +99,7 @@ def load_transcript(path: str | Path) -> Transcript:
             f"transcript={str(path)!r} lacks {', '.join(missing)}; write it by "
             "numpy.savez(FILE, **vars(head.transcript_))."
         )
-    return Transcript(*(file[name] for name in names))
+    return Transcript(*(file[name] for name in (*names, "start") if name in file))
 
 
 def _existing(path: str | Path, name: str) -> Path:

@@ -238,6 +238,12 @@ def _shape_fault(record: Release, head: BaseBallDPClassifier) -> str | None:
         return f"parameters of shape {shape}, the record's are {(n_scores, width)}"
     if record.head == "BallDPRidgePrototype" and shape != (n_classes, record.n_features):
         return f"prototypes of shape {shape}, the record's are {(n_classes, record.n_features)}"
+    if record.head == "BallDPLinearDiscriminant":
+        scores = 1 if n_classes == 2 else n_classes
+        for name, wanted in (("coef_", (scores, record.n_features)), ("intercept_", (scores,))):
+            values = np.asarray(getattr(head, name, None))
+            if values.shape != wanted or values.dtype.kind != "f":
+                return f"{name} of shape {values.shape}, the record's is {wanted}"
     return None
 
 

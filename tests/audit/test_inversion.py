@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize_scalar
 
+from sklearn_balldp import BallDPLinearDiscriminant
 from sklearn_balldp.audit.inversion import (
     _softmax_scales,
     invert_minimiser,
     invert_noisy_ridge,
     invert_ridge,
+    invert_statistics,
 )
 from sklearn_balldp.heads.objective import LinearObjective
 from sklearn_balldp.heads.solver import minimise
@@ -52,6 +54,47 @@ def test_ridge_is_inverted(n_classes, tell):
         assert found.status == "unique"
         assert found.codes.tolist() == [codes[hidden]]
         np.testing.assert_allclose(found.rows[0], X[hidden], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("tell", [False, True])
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+def test_sums_are_inverted(noise_free, domain, tell):
+    """From a release without its noise, and all other records: the record, and its class."""
+    rng = np.random.default_rng(0)
+    X, codes = ball(rng, 60, 7), np.arange(60) % 3
+    head = BallDPLinearDiscriminant(radius=0.3, share=0.5, domain=domain).fit(X, codes)
+    sums, moment = head.statistics_.class_sums, head.statistics_.second_moment
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True) if domain == "sphere" else X
+    for hidden in (0, 13, 59):
+        known = np.arange(60) != hidden
+        others = known_sums(rows[known], codes[known], 3)[0]
+        rest = rows[known].T @ rows[known]
+        given = {"norm_bound": 1.0, "code": codes[hidden] if tell else None}
+        moments = {"second_moment": moment, "known_moment": rest}
+        for more in ({}, moments):
+            found = invert_statistics(sums, others, **given, **more)
+            assert found.status == "unique"
+            assert found.codes.tolist() == [codes[hidden]]
+            np.testing.assert_allclose(found.rows[0], rows[hidden], atol=1e-9)
+        # Other records, another moment, or a row outside of the ball: no record explains it.
+        wrong = others + 0.1
+        assert invert_statistics(sums, wrong, **given).status == "none"
+        other = {**moments, "known_moment": rest + 0.1}
+        assert invert_statistics(sums, others, **given, **other).status == "none"
+        short = {**given, "norm_bound": 0.9 * np.linalg.norm(rows[hidden])}
+        assert invert_statistics(sums, others, **short).status == "none"
+
+
+def test_a_zero_row_moves_no_sum():
+    sums = known_sums(ball(np.random.default_rng(0), 20, 3), np.arange(20) % 2, 2)[0]
+    found = invert_statistics(sums, sums, norm_bound=1.0)
+    assert found.status == "degenerate"
+    assert found.codes.tolist() == [0, 1]
+    assert invert_statistics(sums, sums, norm_bound=1.0, code=1).codes.tolist() == [1]
+    with pytest.raises(ValueError, match="pass both moments"):
+        invert_statistics(sums, sums, norm_bound=1.0, second_moment=np.eye(3))
+    with pytest.raises(ValueError, match="must match"):
+        invert_statistics(sums, sums[:1], norm_bound=1.0)
 
 
 def test_ridge_inversion_into_an_empty_class():

@@ -45,7 +45,9 @@ def data(seed=0, n_classes=K, dtype=np.float64):
 
 
 KEPT = GradientPerturbation(n_steps=8, keep_transcript=True)
+STARTED = GradientPerturbation(n_steps=8, keep_transcript=True, start="statistics")
 HEADS = {
+    "started descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=STARTED),
     "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
     "statistics": BallDPLinearDiscriminant(4.0, radius=0.5),
     "protected statistics": BallDPLinearDiscriminant(

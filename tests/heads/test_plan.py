@@ -30,6 +30,9 @@ HEADS = [
     BallDPRidgePrototype(2.0, protect_labels=True, classes=[0, 1, 2]),
     BallDPLogisticRegression(2.0, radius=0.3, metric="manhattan"),
     BallDPSquaredHingeSVC(2.0, radius=0.3, mechanism=GradientPerturbation(n_steps=4)),
+    BallDPLogisticRegression(
+        2.0, radius=0.3, mechanism=GradientPerturbation(n_steps=4, start="statistics")
+    ),
     BallDPLinearDiscriminant(2.0, radius=0.3, share=0.5),
     BallDPLinearDiscriminant(2.0, protect_labels=True, classes=[0, 1, 2]),
 ]

@@ -42,6 +42,13 @@ HEADS = {
         4.0, radius=0.5, mechanism=OutputPerturbation(sensitivity="paper")
     ),
     "descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=GradientPerturbation(n_steps=5)),
+    "started descent": BallDPLogisticRegression(
+        4.0,
+        radius=0.5,
+        mechanism=GradientPerturbation(
+            n_steps=5, start="statistics", outer_radius=1.5, outer_epsilon=9.0
+        ),
+    ),
     "two promises": BallDPSquaredHingeSVC(
         4.0,
         radius=0.5,
@@ -143,7 +150,7 @@ STILL_TRUE = {
         for field in ("metric", "radius")
         for name in ("protected", "protected statistics")
     ],
-    *[("alpha", name) for name in ("descent", "two promises")],
+    *[("alpha", name) for name in ("descent", "started descent", "two promises")],
 }
 
 

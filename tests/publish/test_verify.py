@@ -49,7 +49,9 @@ def data(seed=0):
 
 
 KEPT = GradientPerturbation(n_steps=6, keep_transcript=True)
+STARTED = GradientPerturbation(n_steps=6, keep_transcript=True, start="statistics")
 HEADS = {
+    "started descent": BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=STARTED),
     "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
     "statistics": BallDPLinearDiscriminant(4.0, radius=0.5, domain="sphere"),
     "minimiser": BallDPSquaredHingeSVC(4.0, radius=0.5, alpha=0.1, fit_intercept=True),

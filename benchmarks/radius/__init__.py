@@ -1,0 +1,1 @@
+"""Accuracy against the radius, for every head."""

@@ -1,0 +1,336 @@
+"""``python -m benchmarks.radius --data DIR``: what a smaller ball buys, head by head.
+
+Test accuracy of the linear discriminant, prototypes, noisy descent and the noisy minimiser over
+radii and epsilons, with standard differential privacy (every substitution and label changes) and no
+noise beside them. Cells are appended to ``radius_accuracy_cells.csv`` as they are measured, and a
+run goes on where it was interrupted. Tables, checks and ``radius_accuracy.png`` follow from them.
+"""
+
+import argparse
+import functools
+import itertools
+import warnings
+import zlib
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
+from tqdm import tqdm
+
+from benchmarks.paper.tables import markdown
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+)
+from sklearn_balldp.datasets import load_embeddings
+from sklearn_balldp.heads import output, ridge_prototype, statistics
+from sklearn_balldp.radius import same_label_quantile
+
+DELTA = 1e-6
+DATASETS = {
+    "trec6": "TREC-6",
+    "emotion": "Emotion",
+    "banking77": "BANKING77",
+    "agnews": "AG News",
+    "imdb": "IMDb",
+    "cifar10": "CIFAR-10",
+    "mnist": "MNIST",
+}
+RADII = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, "q50", 1.0, 1.3, 2.0)
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+#: Small balls: here the discriminant is to be the best of all heads.
+SMALL = (0.02, 0.05, 0.1)
+DRAWN = (0.5, 1.0, 2.0)
+#: Classes and rows of the subsets that the discriminant is compared with prototypes on.
+SUBSETS = ((None, 1000), (None, 3000), (2, 1000), (2, 3000), (5, 2000), (40, 3000))
+SUBSET_RADII = (0.05, 0.3, 1.0, 2.0)
+
+PROTECTED = {"protect_labels": True}
+HEADS = {
+    "discriminant": (BallDPLinearDiscriminant(domain="sphere"), 10),
+    "prototypes": (BallDPRidgePrototype(decision="gaussian"), 10),
+    "descent": (BallDPLogisticRegression(mechanism="gradient"), 3),
+    "minimiser": (BallDPLogisticRegression(), 3),
+    "discriminant, standard DP": (BallDPLinearDiscriminant(domain="sphere", **PROTECTED), 10),
+    "descent, standard DP": (BallDPLogisticRegression(mechanism="gradient", **PROTECTED), 3),
+    "no noise": (LogisticRegression(C=10.0, max_iter=300), 1),
+}
+KEY = ["dataset", "head", "radius", "epsilon"]
+COLOURS = {"discriminant": "C0", "prototypes": "C2", "descent": "C1"}
+
+
+@functools.lru_cache(maxsize=1)
+def rows_of(folder, name):
+    """Training and test rows of a dataset, or of a subset as "trec6/2/1000"."""
+    dataset, *subset = name.split("/")
+    if dataset == "digits":
+        X, y = load_digits(return_X_y=True)
+        X = normalize(X).astype(np.float32)
+        return X[:1200], y[:1200], X[1200:], y[1200:]
+    file = load_embeddings(Path(folder) / f"{dataset}.npz")
+    X, y, Xt, yt = (file[part] for part in ("X_train", "y_train", "X_test", "y_test"))
+    if not subset:
+        return X, y, Xt, yt
+    n_classes, n_rows = subset
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    classes = np.unique(y)
+    if n_classes != "all":
+        classes = rng.permutation(classes)[: int(n_classes)]
+    keep = np.flatnonzero(np.isin(y, classes))
+    keep = rng.permutation(keep)[: int(n_rows)]
+    known = np.isin(yt, np.unique(y[keep]))
+    return X[keep], y[keep], Xt[known], yt[known]
+
+
+def cells_of(name, folder):
+    """Cells to measure on a dataset: head, radius, epsilon."""
+    whole = "/" not in name and name != "digits"
+    radii = RADII if whole else SUBSET_RADII
+    for head in ("discriminant", "prototypes"):
+        yield from ((head, radius, epsilon) for radius in radii for epsilon in EPSILONS)
+    if not whole:
+        return
+    yield "no noise", "none", 0.0
+    for head in ("discriminant, standard DP", "descent, standard DP"):
+        yield from ((head, "any", epsilon) for epsilon in EPSILONS)
+    for radius, epsilon in itertools.product(RADII, EPSILONS):
+        if epsilon in DRAWN or radius in SMALL:
+            yield "descent", radius, epsilon
+        if radius in SMALL:
+            yield "minimiser", radius, epsilon
+
+
+@functools.lru_cache(maxsize=8)
+def median_of(folder, name):
+    """Median distance of records of one label, the largest over classes: the paper's q50."""
+    X, y, *_ = rows_of(folder, name)
+    return same_label_quantile(X, y, 0.5)
+
+
+def measure(folder, name, head, radius, epsilon):
+    """Mean test accuracy over releases, its standard error, and how many there were."""
+    X, y, Xt, yt = rows_of(folder, name)
+    estimator, n_releases = HEADS[head]
+    if head == "no noise":
+        return clone(estimator).fit(X, y).score(Xt, yt), 0.0, 1
+    value = {"any": None, "q50": None}.get(radius, radius)
+    if radius == "q50":
+        value = median_of(folder, name)
+    params = {"epsilon": epsilon, "delta": DELTA, "radius": value}
+    if "standard DP" in head:
+        params["classes"] = np.unique(y)
+    scores = []
+    for release in range(n_releases):
+        # One stream for each cell, the same for every head.
+        seed = zlib.crc32(f"{name} {radius} {epsilon} {release}".encode())
+        fitted = clone(estimator).set_params(**params, random_state=seed).fit(X, y)
+        scores.append(fitted.score(Xt, yt))
+    error = np.std(scores, ddof=1) / np.sqrt(n_releases) if n_releases > 1 else 0.0
+    return np.mean(scores), error, n_releases
+
+
+def print_of(X):
+    """What tells one dataset's rows from another's."""
+    return id(X), X.shape, X[0].tobytes()
+
+
+def remember(module, name, key):
+    """Keep the last noiseless values of a function: cells of one dataset share them."""
+    real, kept = getattr(module, name), {}
+
+    @functools.wraps(real)
+    def remembered(*args, **options):
+        place = key(*args, **options)
+        if place not in kept:
+            if any(known[0] != place[0] for known in kept):
+                kept.clear()
+            kept[place] = real(*args, **options)
+        return kept[place]
+
+    setattr(module, name, remembered)
+
+
+def run(folder, out, names, heads, quick):
+    """Measure every cell that is not in the file."""
+    path = out / "radius_accuracy_cells.csv"
+    columns = [*KEY, "mean", "error", "releases"]
+    known = pd.read_csv(path, dtype={"radius": str}) if path.exists() else pd.DataFrame(columns=KEY)
+    done = set(zip(*(known[c] for c in KEY), strict=True))
+    if not path.exists():
+        path.write_text(",".join(columns) + "\n")
+    for name in names:
+        cells = [c for c in cells_of(name, folder) if (name, c[0], str(c[1]), c[2]) not in done]
+        cells = [cell for cell in cells if cell[0] in heads]
+        if quick:
+            cells = [c for c in cells if c[1] in (0.05, 2.0, "any", "none") and c[2] in (0.0, 1.0)]
+        for head, radius, epsilon in tqdm(cells, desc=name, disable=None):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                mean, error, n = measure(str(folder), name, head, radius, epsilon)
+            row = [name, head, radius, epsilon, f"{mean:.5f}", f"{error:.5f}", n]
+            with path.open("a") as file:
+                file.write(",".join(f'"{v}"' if "," in str(v) else str(v) for v in row) + "\n")
+    return pd.read_csv(path, dtype={"radius": str})
+
+
+def names_of(folder, only):
+    """Datasets at hand, then digits and the subsets."""
+    whole = [name for name in DATASETS if (folder / f"{name}.npz").exists()]
+    whole = [name for name in whole if only is None or name in only]
+    subsets = [
+        f"{name}/{'all' if k is None else k}/{n}"
+        for name in whole
+        for k, n in SUBSETS
+        if (k or 0) <= {"banking77": 77, "cifar10": 10, "mnist": 10}.get(name, 4) or k == 2
+    ]
+    return whole, ["digits", *subsets]
+
+
+def checks(cells):
+    """The claims, each with its worst cell."""
+    cells = cells[~cells["head"].str.contains("standard|no noise")]
+    wide = cells.pivot_table(index=["dataset", "radius", "epsilon"], columns="head", values="mean")
+    error = cells.pivot_table(index=wide.index.names, columns="head", values="error")
+    whole = wide.index.get_level_values("dataset").isin(DATASETS)
+    gain = (wide["discriminant"] - wide["prototypes"]) * 100
+    noise = 100 * np.hypot(error["discriminant"], error["prototypes"])
+    rows = []
+    for where, part in (("seven datasets", whole), ("digits and subsets", ~whole)):
+        if part.any():
+            worst = gain[part].idxmin()
+            rows.append(
+                {
+                    "claim": f"discriminant over prototypes, {where}",
+                    "cells": int(part.sum()),
+                    "mean (points)": f"{gain[part].mean():+.2f}",
+                    "worst": f"{gain[worst]:+.2f} ({', '.join(map(str, worst))}; "
+                    f"standard error {noise[worst]:.2f})",
+                    "below -0.5": int((gain[part] < -0.5).sum()),
+                }
+            )
+    small = wide[whole & wide.index.get_level_values("radius").isin([str(r) for r in SMALL])]
+    rivals = [head for head in ("prototypes", "descent", "minimiser") if head in small]
+    if len(small) and rivals:
+        lead = 100 * (small["discriminant"] - small[rivals].max(axis=1))
+        rows.append(
+            {
+                "claim": "discriminant over the best other head, radius at most 0.1",
+                "cells": len(lead),
+                "mean (points)": f"{lead.mean():+.2f}",
+                "worst": f"{lead.min():+.2f} ({', '.join(map(str, lead.idxmin()))})",
+                "below -0.5": int((lead < -0.5).sum()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def table(cells, epsilon):
+    """Accuracy by radius at one epsilon, a row for each dataset and head."""
+    part = cells[(cells["epsilon"] == epsilon) & cells["dataset"].isin(DATASETS)]
+    rows = []
+    for name, title in DATASETS.items():
+        own = part[part["dataset"] == name]
+        for head in ("discriminant", "prototypes", "descent"):
+            found = own[own["head"] == head].set_index("radius")["mean"]
+            if len(found):
+                row = {"data": title, "head": head}
+                row |= {f"r = {r}": f"{100 * found.get(str(r), np.nan):.1f}" for r in RADII}
+                rows.append(row)
+        standard = own[own["head"].str.contains("standard")].set_index("head")["mean"]
+        if len(standard):
+            every = {f"r = {r}": "" for r in RADII}
+            for head, mean in standard.items():
+                rows.append(
+                    {"data": title, "head": head} | every | {"r = 2.0": f"{100 * mean:.1f}"}
+                )
+    return pd.DataFrame(rows)
+
+
+def figure(cells, path):
+    """Accuracy against the radius: a row for each epsilon, a column for each dataset."""
+    names = [name for name in DATASETS if name in set(cells["dataset"])]
+    fig, axes = plt.subplots(
+        len(DRAWN),
+        len(names),
+        figsize=(2.1 * len(names) + 0.6, 6.2),
+        layout="constrained",
+        squeeze=False,
+        sharex=True,
+        sharey="col",
+    )
+    numbers = [radius for radius in RADII if radius != "q50"]
+    for row, epsilon in zip(axes, DRAWN, strict=True):
+        for ax, name in zip(row, names, strict=True):
+            own = cells[(cells["dataset"] == name) & (cells["epsilon"] == epsilon)]
+            for head, colour in COLOURS.items():
+                found = own[own["head"] == head].set_index("radius")["mean"]
+                points = [(r, found[str(r)]) for r in numbers if str(r) in found]
+                if points:
+                    ax.plot(*zip(*points, strict=True), ".-", color=colour, label=head)
+            standard = own[own["head"].str.contains("standard")]["mean"]
+            if len(standard):
+                ax.axhline(standard.max(), color="0.3", linestyle="--", label="standard DP")
+            ceiling = cells[(cells["dataset"] == name) & (cells["head"] == "no noise")]["mean"]
+            if len(ceiling):
+                ax.axhline(ceiling.iloc[0], color="0.6", linestyle=":", label="no noise")
+            ax.set_xscale("log")
+            ax.set_xticks([0.02, 0.1, 0.5, 2.0], ["0.02", "0.1", "0.5", "2"])
+            ax.minorticks_off()
+    for ax, name in zip(axes[0], names, strict=True):
+        ax.set_title(DATASETS[name], fontsize=10)
+    for ax, epsilon in zip(axes[:, 0], DRAWN, strict=True):
+        ax.set_ylabel(f"test accuracy, epsilon {epsilon:g}")
+    for ax in axes[-1]:
+        ax.set_xlabel("radius")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=5)
+    fig.savefig(path, dpi=130)
+    plt.close(fig)
+
+
+def report(cells, out):
+    """Tables, the picture, and the claims."""
+    cells.to_csv(out / "radius_accuracy.csv", index=False)
+    for epsilon in DRAWN:
+        (out / f"radius_accuracy_{epsilon:g}.md").write_text(markdown(table(cells, epsilon)))
+    found = checks(cells)
+    (out / "radius_checks.md").write_text(markdown(found))
+    figure(cells, out / "radius_accuracy.png")
+    return found
+
+
+def main(argv=None):
+    """Measure, write, and print the claims."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.radius", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("radius-results"))
+    parser.add_argument("--datasets", nargs="+", choices=list(DATASETS))
+    parser.add_argument("--part", choices=("all", "whole", "subsets", "report"), default="all")
+    parser.add_argument("--heads", nargs="+", choices=list(HEADS), default=list(HEADS))
+    parser.add_argument("--quick", action="store_true", help="a few cells of each dataset")
+    options = parser.parse_args(argv)
+    options.out.mkdir(parents=True, exist_ok=True)
+    remember(
+        statistics,
+        "sufficient_statistics",
+        lambda problem, bound: (print_of(problem.X), bound.single, bound.rows, bound.moment),
+    )
+    remember(ridge_prototype, "class_sums", lambda X, *_: (print_of(X),))
+    remember(output, "minimise", lambda objective, *, tol: (print_of(objective.X), tol))
+    whole, subsets = names_of(options.data, options.datasets)
+    names = {"all": whole + subsets, "whole": whole, "subsets": subsets, "report": []}[options.part]
+    cells = run(options.data, options.out, names, options.heads, options.quick)
+    print(report(cells, options.out).to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()
