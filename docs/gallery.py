@@ -2,6 +2,7 @@
 
 EXAMPLES = (
     "quickstart",
+    "radius",
     "radius_and_epsilon",
     "compare_standard_dp",
     "labels",

@@ -199,7 +199,10 @@ def checks(cells):
     """The claims, each with its worst cell."""
     cells = cells[~cells["head"].str.contains("standard|no noise")]
     wide = cells.pivot_table(index=["dataset", "radius", "epsilon"], columns="head", values="mean")
-    error = cells.pivot_table(index=wide.index.names, columns="head", values="error")
+    wide = wide.dropna(subset=["discriminant", "prototypes"])
+    error = cells.pivot_table(index=wide.index.names, columns="head", values="error").loc[
+        wide.index
+    ]
     whole = wide.index.get_level_values("dataset").isin(DATASETS)
     gain = (wide["discriminant"] - wide["prototypes"]) * 100
     noise = 100 * np.hypot(error["discriminant"], error["prototypes"])
@@ -322,7 +325,7 @@ def main(argv=None):
     remember(
         statistics,
         "sufficient_statistics",
-        lambda problem, bound: (print_of(problem.X), bound.single, bound.rows, bound.moment),
+        lambda problem, bound: (print_of(problem.X), bound.summed, bound.rows, bound.moment),
     )
     remember(ridge_prototype, "class_sums", lambda X, *_: (print_of(X),))
     remember(output, "minimise", lambda objective, *, tol: (print_of(objective.X), tol))

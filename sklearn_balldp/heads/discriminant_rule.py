@@ -23,14 +23,15 @@ from .ridge_prototype import EFFECTIVE_DIMENSION, gaussian_rule
 
 Array = NDArray[np.float64]
 
-#: Noise at which the second moment is given up, each alone: energy of the noise in class means
+#: Noise beyond which a second moment is not worth its share: energy of the noise in class means
 #: (rows have energy 1), and edge of the noise in the second moment over its mean eigenvalue.
-MEANS_NOISE, MOMENT_NOISE = 0.035, 12.0
-#: Share of the class sums where noise is negligible, and where the second moment is given up.
-LEAST_SHARE, GREATEST_SHARE = 0.3, 0.7
+MOST_MEANS_NOISE, MOST_MOMENT_NOISE = 0.022, 10.0
+#: Share of the second moment where there is little noise; it falls to a third of that.
+MOMENT_SHARE = 0.7
 #: Least cleaned eigenvalue, in units of the mean one.
 FLOOR = 0.1
-#: Ridge on the eigenvalues: half the edge of the noise, but no more than twice the mean eigenvalue.
+#: Ridge on the eigenvalues: half the edge of the noise (and d / n mean eigenvalues for the sample's
+#: own), but no more than twice the mean eigenvalue.
 RIDGE_EDGE, RIDGE_MEAN = 0.5, 2.0
 #: Log-odds from where the tails of real classes are heavier than a normal law's.
 TAIL = 14.0
@@ -67,15 +68,18 @@ def share_of_sums(
         1 where the second moment is not worth its noise: the scores are then those of prototypes.
     """
     present = class_counts[class_counts > 0]
+    k = max(len(present), 2)
     # Both with all of the budget: what noise adds to the squared norm of a class mean, on average
-    # over records; and the largest eigenvalue of the moment's noise over 1 / d, the mean one.
-    means = n_features * (radius / mu) ** 2 * float(np.sum(1.0 / present)) / n_samples
+    # over records, and sampling; and the largest eigenvalue of the moment's noise over 1 / d, the
+    # mean one. Fewer classes leave fewer directions in which a covariance could help.
+    energy = n_features * (radius / mu) ** 2 * float(np.sum(1.0 / present)) + 0.5 * k
     gap = moment_sensitivity(radius, norm_bound=1.0, domain=domain)
-    edge = n_features * np.sqrt(2.0 * n_features) * gap / (mu * n_samples)
-    level = means / MEANS_NOISE + edge / MOMENT_NOISE
-    if level > 1.0:
+    edge = n_features * float(np.sqrt(2.0 * n_features)) * gap / mu
+    means = energy / n_samples / MOST_MEANS_NOISE
+    moment = edge / n_samples / MOST_MOMENT_NOISE
+    if max(means, moment * k / (k - 1.0)) > 1.0:
         return 1.0
-    return float(LEAST_SHARE + (GREATEST_SHARE - LEAST_SHARE) * level)
+    return 1.0 - MOMENT_SHARE / (1.0 + means + moment)
 
 
 def discriminant_rule(
@@ -188,8 +192,10 @@ def _scores(
     shares = counts / counts.sum()
     grand = shares @ means
     deviations = means - grand
-    # Covariance of the noises of two deviations, value by value.
+    # Covariance of the noises of two deviations, value by value; and of what sampling adds, in
+    # units of the covariance within classes.
     covariance = np.diag(noise) - shares * noise - (shares * noise)[:, None] + shares**2 @ noise
+    sampling = np.diag(1.0 / counts) - 1.0 / counts.sum()
 
     # Within classes: what the means explain goes, but for their own noise.
     within = moment - (means.T * shares) @ means + (shares @ noise) * np.eye(n_features)
@@ -200,16 +206,16 @@ def _scores(
         # Noise spreads the eigenvalues and leaves their sum: back to the nearest ones of that sum.
         clean = spectrum_of_mean(raw, mean, FLOOR * mean)
         # Directions whose eigenvalue is less than the noise must not count as exact.
-        clean += 1.0 / (1.0 / (RIDGE_EDGE * edge) + 1.0 / (RIDGE_MEAN * mean)) if edge else 0.0
+        unsure = RIDGE_EDGE * edge + mean * n_features / counts.sum()
+        inverse = 1.0 / (clean + 1.0 / (1.0 / unsure + 1.0 / (RIDGE_MEAN * mean)))
     else:
-        mixed = (1.0 - shrinkage) * raw + shrinkage * mean
-        clean = np.maximum(mixed, 1e-6 * mean)
-    inverse = 1.0 / clean
+        clean = np.maximum((1.0 - shrinkage) * raw + shrinkage * mean, 1e-6 * mean)
+        inverse = 1.0 / clean
 
-    # Inner products of the deviations in that metric; the noise they share with it is taken out.
+    # Inner products of the deviations in that metric, less what noise and sampling add to them.
     rotated = deviations @ vectors
     weights = (rotated * inverse) @ vectors.T
-    forms = weights @ deviations.T - inverse.sum() * covariance
+    forms = weights @ deviations.T - inverse.sum() * covariance - (inverse @ clean) * sampling
     norms = np.diag(forms)
     signal = max(float(shares @ norms), np.finfo(np.float64).tiny)
 
@@ -223,7 +229,7 @@ def _scores(
     measured = np.vecdot(weights @ total, weights) + rotated**2 @ stein - forms**2 @ shares
     # A class's own noise is in its scores alone; what is left has one law for all classes.
     isotropic = float(inverse**2 @ clean)
-    own = np.diag(covariance) * isotropic
+    own = np.diag(covariance) * isotropic + np.diag(sampling) * float(inverse**2 @ clean**2)
     least = signal * isotropic / inverse.sum()
     variance = own + max(float(shares @ (measured - own)), least)
 

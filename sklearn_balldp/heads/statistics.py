@@ -20,6 +20,7 @@ from ..privacy.statistics import CHUNK, SUMMED, StatisticsBound, constant_of_cou
 from ..rows import (
     SINGLE_BLAS_THREAD,
     block_rows,
+    factors_into_domain,
     map_row_ranges,
     row_blocks,
     rows_in_domain,
@@ -307,27 +308,36 @@ def sufficient_statistics(
 ) -> tuple[Array, Array | None]:
     """Class sums and the upper half of the second moment, in one pass over blocks of rows.
 
-    Outer products of :data:`.SUMMED` rows are summed in the precision of the rows, where the bound
+    Outer products of ``bound.summed`` rows are summed in the precision of the rows, where the bound
     covers that; everything else is in float64.
     """
     X, codes = problem.X, problem.codes
     d, n_classes = problem.n_features, problem.n_classes
-    single = bound.single and X.dtype.itemsize <= 4
+    # The bound covers single precision in sums of this many rows; in double any number would do.
+    single = bound.summed > 0 and X.dtype.itemsize <= 4
     precision: Any = np.float32 if single else np.float64
-    size = max(1, 2 * block_rows(d) // SUMMED) * SUMMED
+    summed = bound.summed or SUMMED
+    size = max(1, block_rows(d) // summed) * summed
 
     def sums(start: int, stop: int) -> tuple[Array, list[Array]]:
         total, chunk = np.zeros((n_classes, d)), np.zeros((n_classes, d))
-        moments = _Moments(d if bound.moment else 0, precision)
+        moments = _Moments(d if bound.moment else 0, precision, summed)
+        placed = np.empty((size, d), dtype=precision)
         for rows, block in row_blocks(X, start, stop, size=size):
-            placed = rows_in_domain(block, bound.norm_bound, bound.rows)
+            block, factors = factors_into_domain(block, bound.norm_bound, bound.rows)
+            # Column i of the indicator holds row i's factor at its class.
+            weights = np.ones(len(block)) if factors is None else factors
             index = np.arange(len(block) + 1, dtype=np.int32)
             labels = codes[rows].astype(np.int32)
-            weights = np.ones(len(block))
-            chunk += sp.csc_array((weights, labels, index), (n_classes, len(block))) @ placed
+            chunk += sp.csc_array((weights, labels, index), (n_classes, len(block))) @ block
             # Rows that are where they must be are taken as they came.
-            same = placed is block and X.dtype == precision and X.flags.c_contiguous
-            moments.add(X[rows] if same else placed.astype(precision, copy=False))
+            same = factors is None and X.dtype == precision and X.flags.c_contiguous
+            if same:
+                moments.add(X[rows])
+            else:
+                part = placed[: len(block)]
+                np.multiply(block, weights[:, None], out=part, casting="same_kind")
+                moments.add(part)
             if (rows.stop - start) // CHUNK > (rows.start - start) // CHUNK:
                 total += chunk
                 chunk[:] = 0.0
@@ -350,7 +360,8 @@ def sufficient_statistics(
 class _Moments:
     """Sum of outer products of rows, its upper half in panels of a few features each."""
 
-    def __init__(self, n_features: int, precision: Any) -> None:
+    def __init__(self, n_features: int, precision: Any, summed: int) -> None:
+        self._summed = summed
         starts = range(0, n_features, _PANEL)
         shapes = [(min(_PANEL, n_features - start), n_features - start) for start in starts]
         self._starts = starts
@@ -359,8 +370,8 @@ class _Moments:
         self.total = [np.zeros(shape) for shape in shapes]
 
     def add(self, rows: NDArray[np.floating]) -> None:
-        for first in range(0, len(rows), SUMMED):
-            few = rows[first : first + SUMMED]
+        for first in range(0, len(rows), self._summed):
+            few = rows[first : first + self._summed]
             for start, product, chunk in zip(
                 self._starts, self._products, self._chunk, strict=True
             ):

@@ -21,8 +21,10 @@ from .fields import check_follows
 from .noise import grid_slack
 from .sensitivity import moment_sensitivity
 
-#: Rows whose outer products are summed in one go, in the precision of the rows.
-SUMMED = 128
+#: Rows whose outer products may be summed in one go in single precision: the more, the faster.
+GROUPS = (256, 128)
+#: Rows that are summed in one go in double precision.
+SUMMED = 256
 #: Rows whose sums are added up, in float64, before they join the total.
 CHUNK = 8192
 _SINGLE_ROUNDOFF = 2.0**-24
@@ -47,6 +49,15 @@ def constant_of_counts(norm_bound: float, radius: float) -> float:
     return max(_LEAST_CONSTANT * norm_bound, math.sqrt(max(0.5 * r**2 - norm_bound**2, 0.0)))
 
 
+def _group_error(n_rows: int, roundoff: float) -> float:
+    """Error of a sum of so many terms, in any order, in units of the largest term.
+
+    Each addition errs by the roundoff times its result: results of all additions are no longer than
+    2 + 3 + ... + n together. Products and factors add a few roundoffs a term.
+    """
+    return 1.01 * (0.5 * n_rows**2 + 4.0 * n_rows) * roundoff
+
+
 @dataclass(frozen=True)
 class StatisticsBound(ParameterBound):
     """Noise on class sums and on the second moment.
@@ -65,8 +76,8 @@ class StatisticsBound(ParameterBound):
         Constant that rows are augmented by where labels are protected; 0 for public labels.
     labels : {"public", "protected"}
         Whether label changes are adjacent.
-    single : bool
-        Whether sums of :data:`SUMMED` rows may be made in float32, which the sensitivity covers.
+    summed : int
+        Outer products that may be summed in float32, which the sensitivity covers; 0 for none.
     sigma : tuple of float
         Noise scales: of the class sums, and of the second moment (a standard deviation of its
         diagonal; over the square root of two off the diagonal).
@@ -91,7 +102,7 @@ class StatisticsBound(ParameterBound):
     share: float
     count_constant: float
     labels: str = "public"
-    single: bool = False
+    summed: int = 0
     sigma: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -129,16 +140,19 @@ class StatisticsBound(ParameterBound):
                 "takes; raise epsilon."
             )
         # Which precision sums are made in follows from the radius of the release, at every other.
-        bound = replace(self, single=self.pays(radius))
+        bound = replace(self, summed=self.group(radius))
         shares = np.array([self.share, 1.0 - self.share][: 1 + int(self.moment)])
         sigma = bound.sensitivity(radius) / (left * np.sqrt(shares))
         return replace(bound, sigma=tuple(sigma.tolist()))
 
-    def pays(self, radius: float) -> bool:
-        """Whether sums in float32 cost little of the sensitivity at the radius of a release."""
-        whole = replace(self, single=False).sensitivity(radius)
-        added = 2.0 * 1.01 * SUMMED**2 * _SINGLE_ROUNDOFF * self.norm_bound**2
-        return bool(self.moment and added <= _SINGLE_SHARE * whole[-1])
+    def group(self, radius: float) -> int:
+        """Largest group whose sums in float32 cost little at the radius of a release; 0 if none."""
+        whole = replace(self, summed=0).sensitivity(radius)
+        for summed in GROUPS if self.moment else ():
+            added = 2.0 * _group_error(summed, _SINGLE_ROUNDOFF) * self.norm_bound**2
+            if added <= _SINGLE_SHARE * whole[-1]:
+                return summed
+        return 0
 
     def mu_at(self, radius: float, labels: str) -> float:
         ratios = self.sensitivity(radius, labels) / np.asarray(self.sigma)
@@ -153,7 +167,7 @@ class StatisticsBound(ParameterBound):
             constant = constant_of_counts(self.norm_bound, radius)
             check_follows("bound.count_constant", self.count_constant, constant)
         whole = self.calibrated(radius, mu)
-        check_follows("bound.single", self.single, whole.single)
+        check_follows("bound.summed", self.summed, whole.summed)
         check_follows("bound.sigma", self.sigma, whole.sigma)
 
     def sensitivity(self, radius: float, labels: str | None = None) -> NDArray[np.float64]:
@@ -165,7 +179,8 @@ class StatisticsBound(ParameterBound):
             most = math.sqrt(2.0) * math.hypot(domain.norm_bound, self.count_constant)
             sums = max(sums, most)
         augmented = math.hypot(domain.norm_bound, self.count_constant)
-        moved = [sums + 2.0 * self._rounding(CHUNK, UNIT_ROUNDOFF) * augmented]
+        rounding = _group_error(CHUNK, UNIT_ROUNDOFF) + self._folds()
+        moved = [sums + 2.0 * rounding * augmented]
         if self.moment:
             moment = moment_sensitivity(
                 domain.radius,
@@ -173,21 +188,17 @@ class StatisticsBound(ParameterBound):
                 domain=self.rows,
                 label_change=change,
             )
-            roundoff = _SINGLE_ROUNDOFF if self.single else UNIT_ROUNDOFF
+            summed = self.summed or SUMMED
+            roundoff = _SINGLE_ROUNDOFF if self.summed else UNIT_ROUNDOFF
             # Rows are rounded too, before they are multiplied: twice in each of two products.
-            rounding = self._rounding(SUMMED, roundoff) + 2.0 * roundoff
+            rounding = _group_error(summed, roundoff) + self._folds() + 2.0 * roundoff
             moved.append(moment + 2.0 * rounding * domain.norm_bound**2)
         return np.array(moved)
 
-    def _rounding(self, n_summed: int, roundoff: float) -> float:
-        """Error of a sum over all rows, in units of its largest term.
-
-        A changed row changes the rounding in its own group of rows, and of all that is added up
-        after; every other group is the same to the last bit.
-        """
+    def _folds(self) -> float:
+        """Error of adding up the sums of groups, in float64, in units of the largest term."""
         n = float(self.n_samples)
-        folds = 2.0 * CHUNK / SUMMED + n / CHUNK + 8.0
-        return 1.01 * n_summed**2 * roundoff + folds * n * UNIT_ROUNDOFF
+        return (2.0 * CHUNK / min(GROUPS) + n / CHUNK + 8.0) * n * UNIT_ROUNDOFF
 
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
         n, b = float(self.n_samples), self.norm_bound

@@ -168,7 +168,7 @@ class TranscriptBound(Bound):
             for name in ("n_samples", "n_features", "n_classes", "norm_bound", "labels"):
                 stated = getattr(self.start, name)
                 check_follows(f"bound.start.{name}", stated, getattr(self, name))
-            check_follows("bound.start.single", self.start.single, self.start.pays(radii[0]))
+            check_follows("bound.start.summed", self.start.summed, self.start.group(radii[0]))
         own = self.descent
         clipped = own.clip is None or own.clip > 0.0
         steps = own.n_steps >= 1 and own.learning_rate > 0.0 and 0.0 <= own.momentum < 1.0

@@ -9,7 +9,13 @@ from .passes import (
     row_ranges,
     working_precision,
 )
-from .projection import ball_factors, clip_entries, project_onto_ball, rows_in_domain
+from .projection import (
+    ball_factors,
+    clip_entries,
+    factors_into_domain,
+    project_onto_ball,
+    rows_in_domain,
+)
 
 __all__ = [
     "SINGLE_BLAS_THREAD",
@@ -19,6 +25,7 @@ __all__ = [
     "clip_entries",
     "encoded",
     "encoder_of",
+    "factors_into_domain",
     "map_row_ranges",
     "project_onto_ball",
     "row_blocks",

@@ -36,10 +36,20 @@ def rows_in_domain(
     Gives ``rows`` itself where nothing has to change. A zero row stays zero on the sphere. Raises
     FloatingPointError if a row holds NaN or infinity.
     """
+    rows, factors = factors_into_domain(rows, norm_bound, domain)
+    return rows if factors is None else rows * factors[:, None]
+
+
+def factors_into_domain(
+    rows: NDArray[np.float64], norm_bound: float, domain: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Rows, and what to multiply each by; None where nothing has to change.
+
+    The rows are those given, but for few on the sphere whose squares cannot be held.
+    """
     norm_bound = float(norm_bound)
     if domain == "ball":
-        factors = ball_factors(rows, norm_bound)
-        return rows if factors is None else rows * factors[:, None]
+        return rows, ball_factors(rows, norm_bound)
     with np.errstate(all="ignore"):
         squares = np.vecdot(rows, rows)
         odd = ~((squares > _TINY) & (squares < _HUGE))
@@ -52,7 +62,7 @@ def rows_in_domain(
             rows = rows.copy()
             rows[odd] /= np.where(peak > 0.0, peak, 1.0)[:, None]
             squares[odd] = np.where(peak > 0.0, np.vecdot(rows[odd], rows[odd]), 1.0)
-        return rows * (norm_bound / np.sqrt(squares))[:, None]
+        return rows, norm_bound / np.sqrt(squares)
 
 
 def clip_entries(X: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -43,7 +43,7 @@ def promise_of(head):
 def rounding(bound, X):
     """What the solver's tolerance, or sums in single precision, leave open."""
     if isinstance(bound, StatisticsBound):
-        return 1e-3 if bound.single and X.dtype == np.float32 else 1e-11
+        return 1e-3 if bound.summed and X.dtype == np.float32 else 1e-11
     return 2 * getattr(bound, "tol", 0.0) / bound.alpha
 
 

@@ -52,7 +52,7 @@ def test_sums_are_those_of_the_rows(d, order, dtype, domain):
     problem, bound = problem_of(X, y, domain=domain, norm_bound=1.5)
     sums, moment = sufficient_statistics(problem, bound)
     rows = placed(X, 1.5, domain)
-    tol = 1e-10 if dtype == np.float64 or not bound.single else 2e-4
+    tol = 1e-10 if dtype == np.float64 or not bound.summed else 2e-4
     np.testing.assert_allclose(sums, [rows[y == c].sum(axis=0) for c in range(3)], atol=1e-10)
     upper = np.triu(rows.T @ rows)
     np.testing.assert_allclose(np.triu(moment), upper, atol=tol)
@@ -82,7 +82,7 @@ def test_computed_neighbours_keep_the_sensitivity_in_single_precision(domain, ra
     X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
     y = np.arange(n) % 2
     problem, bound = problem_of(X, y, domain=domain, radius=radius)
-    assert bound.single
+    assert bound.summed
     allowed = bound.sensitivity(radius)
     before = sufficient_statistics(problem, bound)
     for place in (0, 1, SUMMED - 1, 2 * SUMMED + 3):

@@ -205,7 +205,7 @@ BOUND_EDITS = [
     ("statistics", "share", lambda v: 0.0, "share"),
     ("statistics", "rows", lambda v: "ball", "epsilon|sigma"),
     ("statistics", "rows", lambda v: "torus", "rows"),
-    ("statistics", "single", lambda v: not v, "epsilon|single"),
+    ("statistics", "summed", lambda v: 0 if v else 128, "epsilon|summed"),
     ("statistics", "count_constant", lambda v: 0.5, "constant"),
     ("statistics", "labels", lambda v: "protected", "constant"),
     ("statistics", "norm_bound", lambda v: 0.1, "norm_bound"),
