@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import t as student
+from sklearn.base import clone
 
 from benchmarks.paper import checks, errata, protocol, published, report, store, tables
 from benchmarks.paper.__main__ import main as paper
 from benchmarks.paper.plan import TABLES
+from benchmarks.radius import __main__ as radius_benchmark
 from benchmarks.speed import timing
 from benchmarks.speed.__main__ import main as speed
 from benchmarks.verify import __main__ as verifier
@@ -456,3 +458,60 @@ def test_the_verifiers_benchmark(tmp_path, monkeypatch, capsys):
     assert alarms["releases"].sum() >= 100_000
     speed = pd.read_csv(folder / "verify_speed.csv")
     assert (speed["ratio"] <= 1.5).all()
+
+
+# The radius benchmark -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unpatched(monkeypatch):
+    """What the benchmark puts in place of functions goes when the test ends."""
+    for module, name in (
+        (radius_benchmark.statistics, "sufficient_statistics"),
+        (radius_benchmark.ridge_prototype, "class_sums"),
+        (radius_benchmark.output, "minimise"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
+
+
+@pytest.mark.usefixtures("unpatched")
+def test_radius_cells_tables_and_picture(folder, tmp_path, capsys):
+    options = ["--data", str(folder), "--out", str(tmp_path), "--quick", "--datasets", "trec6"]
+    radius_benchmark.main(options)
+    assert "discriminant over prototypes, seven datasets" in capsys.readouterr().out
+    cells = pd.read_csv(tmp_path / "radius_accuracy_cells.csv", dtype={"radius": str})
+    assert set(cells["head"]) == set(radius_benchmark.HEADS)
+    assert cells["mean"].between(0.0, 1.0).all()
+    for name in ("radius_accuracy_0.5.md", "radius_accuracy_1.md", "radius_checks.md"):
+        assert (tmp_path / name).exists()
+    assert (tmp_path / "radius_accuracy.png").stat().st_size > 5_000
+    # A second run measures nothing again.
+    before = (tmp_path / "radius_accuracy_cells.csv").read_text()
+    radius_benchmark.main(options)
+    assert (tmp_path / "radius_accuracy_cells.csv").read_text() == before
+
+
+@pytest.mark.usefixtures("unpatched")
+def test_shared_sums_are_those_of_a_fit(folder):
+    """Cells share noiseless sums: the release is the same as that of a fit by itself."""
+    X, y, _, _ = radius_benchmark.rows_of(str(folder), "trec6")
+    seed = radius_benchmark.zlib.crc32(b"trec6 0.3 1.0 0")
+    head = radius_benchmark.HEADS["discriminant"][0]
+    alone = clone(head).set_params(epsilon=1.0, radius=0.3, random_state=seed).fit(X, y)
+    radius_benchmark.remember(
+        radius_benchmark.statistics,
+        "sufficient_statistics",
+        lambda p, b: (radius_benchmark.print_of(p.X), b.summed, b.rows, b.moment),
+    )
+    for _ in range(2):
+        shared = clone(head).set_params(epsilon=1.0, radius=0.3, random_state=seed).fit(X, y)
+        np.testing.assert_array_equal(shared.coef_, alone.coef_)
+
+
+def test_the_radius_claims_hold_in_the_committed_results():
+    cells = pd.read_csv(
+        Path(__file__).parents[1] / "benchmarks" / "results" / "radius_accuracy.csv",
+        dtype={"radius": str},
+    )
+    found = radius_benchmark.checks(cells)
+    assert (found["below -0.5"] == 0).all(), found.to_string()
