@@ -2,9 +2,9 @@
 From texts to a published head, and what it gives away
 ======================================================
 
-"Nobody may tell which name or number stood in a customer's message." That sentence becomes a radius: the
-distance that covers 95 % of such edits of public texts. A frozen sentence encoder and a head are
-then fitted in one pipeline, published, and attacked. It needs the extra ``text``.
+"Nobody may tell which name or number stood in a customer's message." That sentence becomes a
+radius: the distance that covers 95 % of such edits of public texts. A frozen sentence encoder and a
+head are then fitted in one pipeline, published, and attacked. It needs the extra ``text``.
 """
 
 # %%

@@ -163,7 +163,7 @@ def test_on_the_sphere_edits_are_measured_between_scaled_rows():
     head = BallDPLinearDiscriminant(
         4.0, radius=RadiusPolicy(1.0, source="edits"), domain="sphere", norm_bound=2.0
     )
-    radius = head.fit(X, y, X_public=5 * before, y_public=7 * after).release_.radius
+    radius = head.fit(X, y, X_public=0.5 * before, y_public=7 * after).release_.radius
     unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (before, after)]
     assert radius == pytest.approx(2 * np.linalg.norm(unit[0] - unit[1], axis=1).max())
 

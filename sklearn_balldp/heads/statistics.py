@@ -204,7 +204,20 @@ class StatisticsPerturbation(Mechanism):
         return Promise(self.bound(problem, budget.mu))
 
     def bound(self, problem: Problem, mu: float) -> StatisticsBound:
-        """The bound of a release that spends mu at the problem's radius."""
+        """The bound of a release that spends mu at the problem's radius.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        mu : float
+            Gaussian differential privacy to spend there.
+
+        Returns
+        -------
+        StatisticsBound
+            With noise scales.
+        """
         protected = problem.labels == "protected"
         constant = constant_of_counts(problem.norm_bound, problem.radius) if protected else 0.0
         share = default_share(problem, mu) if self.share is None else float(self.share)
@@ -330,14 +343,14 @@ def sufficient_statistics(
             index = np.arange(len(block) + 1, dtype=np.int32)
             labels = codes[rows].astype(np.int32)
             chunk += sp.csc_array((weights, labels, index), (n_classes, len(block))) @ block
-            # Rows that are where they must be are taken as they came.
-            same = factors is None and X.dtype == precision and X.flags.c_contiguous
-            if same:
-                moments.add(X[rows])
+            # One place for all rows, moved or not: which of them are must not decide how the others
+            # are multiplied.
+            part = placed[: len(block)]
+            if factors is None:
+                np.copyto(part, X[rows] if X.dtype == precision else block, casting="same_kind")
             else:
-                part = placed[: len(block)]
                 np.multiply(block, weights[:, None], out=part, casting="same_kind")
-                moments.add(part)
+            moments.add(part)
             if (rows.stop - start) // CHUNK > (rows.start - start) // CHUNK:
                 total += chunk
                 chunk[:] = 0.0

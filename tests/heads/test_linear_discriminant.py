@@ -355,7 +355,7 @@ def test_zero_and_extreme_rows_on_the_sphere(dtype, recwarn):
 def test_policies_and_audits_measure_between_scaled_rows():
     (X, y), (Xt, yt) = digits()
     rng = np.random.default_rng(0)
-    long, long_test = (rows * rng.uniform(1, 9, len(rows))[:, None] for rows in (X, Xt))
+    long, long_test = (rows * rng.uniform(0.1, 9, len(rows))[:, None] for rows in (X, Xt))
     policy = RadiusPolicy(0.3)
     head = BallDPLinearDiscriminant(4.0, radius=policy, domain="sphere")
     radius = head.fit(long, y, X_public=long_test, y_public=yt).release_.radius
