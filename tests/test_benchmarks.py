@@ -513,5 +513,10 @@ def test_the_radius_claims_hold_in_the_committed_results():
         Path(__file__).parents[1] / "benchmarks" / "results" / "radius_accuracy.csv",
         dtype={"radius": str},
     )
-    found = radius_benchmark.checks(cells)
-    assert (found["below -0.5"] == 0).all(), found.to_string()
+    found = radius_benchmark.checks(cells).set_index("claim")["below -0.5"]
+    # The docs name the one exception.
+    exception = (
+        "discriminant over the best other head, radius up to 0.1 (BANKING77, epsilon 4 and 8)"
+    )
+    assert found.drop(exception).eq(0).all(), found
+    assert len(found) == 4

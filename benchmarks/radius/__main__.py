@@ -54,6 +54,9 @@ DRAWN = (0.5, 1.0, 2.0)
 SUBSETS = ((None, 1000), (None, 3000), (2, 1000), (2, 3000), (5, 2000), (40, 3000))
 SUBSET_RADII = (0.05, 0.3, 1.0, 2.0)
 
+#: Values from which on a descent is released once only: it takes long, and varies little.
+LARGE = 2e7
+
 PROTECTED = {"protect_labels": True}
 HEADS = {
     "discriminant": (BallDPLinearDiscriminant(domain="sphere"), 10),
@@ -128,6 +131,8 @@ def measure(folder, name, head, radius, epsilon):
     params = {"epsilon": epsilon, "delta": DELTA, "radius": value}
     if "standard DP" in head:
         params["classes"] = np.unique(y)
+    if "descent" in head and X.size > LARGE:
+        n_releases = 1
     scores = []
     for release in range(n_releases):
         # One stream for each cell, the same for every head.
@@ -224,15 +229,21 @@ def checks(cells):
     rivals = [head for head in ("prototypes", "descent", "minimiser") if head in small]
     if len(small) and rivals:
         lead = 100 * (small["discriminant"] - small[rivals].max(axis=1))
-        rows.append(
-            {
-                "claim": "discriminant over the best other head, radius at most 0.1",
-                "cells": len(lead),
-                "mean (points)": f"{lead.mean():+.2f}",
-                "worst": f"{lead.min():+.2f} ({', '.join(map(str, lead.idxmin()))})",
-                "below -0.5": int((lead < -0.5).sum()),
-            }
-        )
+        # Without noise it is below logistic regression there: the one dataset of many classes.
+        many = lead.index.get_level_values("dataset") == "banking77"
+        many &= lead.index.get_level_values("epsilon") >= 4.0
+        for where, part in (("", ~many), (" (BANKING77, epsilon 4 and 8)", many)):
+            found = lead[part]
+            if len(found):
+                rows.append(
+                    {
+                        "claim": f"discriminant over the best other head, radius up to 0.1{where}",
+                        "cells": len(found),
+                        "mean (points)": f"{found.mean():+.2f}",
+                        "worst": f"{found.min():+.2f} ({', '.join(map(str, found.idxmin()))})",
+                        "below -0.5": int((found < -0.5).sum()),
+                    }
+                )
     return pd.DataFrame(rows)
 
 
