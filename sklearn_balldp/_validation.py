@@ -83,7 +83,12 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     if getattr(X, "dtype", None) == np.longdouble:
         # Finite numbers beyond float64 are clipped, as all huge ones are before their projection.
         with np.errstate(all="ignore"):
-            X = np.where(np.isfinite(X), np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY), X)
+            if getattr(estimator, "domain", "ball") == "sphere" and np.ndim(X) == 2:
+                # Rows are scaled in any case: clipped ones would point elsewhere.
+                peak = np.abs(X).max(axis=1, keepdims=True, initial=0.0)
+                X = X / np.where(np.isfinite(peak) & (peak > 0.0), peak, 1.0)
+            else:
+                X = np.where(np.isfinite(X), np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY), X)
     kind: type[Exception] = ValueError
     try:
         checked = validate_data(estimator, X, y, dtype=DTYPES, ensure_all_finite=False, reset=reset)

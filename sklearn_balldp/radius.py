@@ -41,6 +41,8 @@ AGGREGATES = ("max", "pooled")
 SOURCES = ("reference", "edits", "declared", "private")
 #: Candidates of the private quantile, evenly spaced up to the diameter of the domain.
 GRID_SIZE = 4096
+# Rows of norm B up to this share lie on the sphere: single precision leaves as much.
+_ON_SPHERE = 1e-6
 #: Distances computed at a time by the diameter.
 DIAMETER_BLOCK = 2**22
 
@@ -307,6 +309,10 @@ class ChosenRadius:
         Public pairs of records before and after an edit that it was read off.
     hidden : float
         Share of them that lie within it.
+    norm_bound : float
+        Radius of the ball that these pairs were projected onto.
+    on_sphere : bool
+        Whether all of them lie on its surface, so that scaling them to it changes nothing.
     """
 
     value: float | None
@@ -317,6 +323,8 @@ class ChosenRadius:
     draw: str = ""
     n_edits: int = 0
     hidden: float = 0.0
+    norm_bound: float = 0.0
+    on_sphere: bool = False
 
 
 class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -542,14 +550,25 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         norm_bound: float,
     ) -> ChosenRadius:
         """The radius of validated pairs, in the metric and ball of whoever asks."""
-        inside = project_onto_ball(before, norm_bound), project_onto_ball(after, norm_bound)
-        value, hidden = edit_quantile(*inside, float(self.quantile), metric=metric)
+        # In double precision: a share is claimed.
+        first = project_onto_ball(before.astype(np.float64), norm_bound)
+        second = project_onto_ball(after.astype(np.float64), norm_bound)
+        value, hidden = edit_quantile(first, second, float(self.quantile), metric=metric)
         if not value > 0.0:
             raise ValueError(
                 f"quantile={self.quantile!r} of the edits' distances is zero: too many edits leave "
                 "their row as it was; raise quantile, or pass other edits."
             )
-        return ChosenRadius(value, metric, self.source, n_edits=len(before), hidden=hidden)
+        norms = np.linalg.norm(np.concatenate([first, second]), axis=1)
+        return ChosenRadius(
+            value,
+            metric,
+            self.source,
+            n_edits=len(before),
+            hidden=hidden,
+            norm_bound=float(norm_bound),
+            on_sphere=bool((np.abs(norms - norm_bound) <= _ON_SPHERE * norm_bound).all()),
+        )
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Project rows onto the admissible ball, each on its own.
@@ -600,6 +619,7 @@ def choose_radius(
     metric: str,
     norm_bound: float,
     labels: str,
+    domain: str = "ball",
 ) -> ChosenRadius:
     """Resolve the ``radius`` parameter of a head."""
     frozen = isinstance(radius, FrozenEstimator)
@@ -625,7 +645,19 @@ def choose_radius(
                 f"radius: the frozen policy was fitted with metric={policy.choice_.metric!r}, the "
                 f"head has metric={metric!r}; fit it with the head's."
             )
-        return policy.choice_
+        choice = policy.choice_
+        if choice.n_edits and choice.norm_bound != norm_bound:
+            raise ValueError(
+                f"radius: the frozen policy measured edits with norm_bound={choice.norm_bound!r}, "
+                f"the head has norm_bound={norm_bound!r}; fit it with the head's."
+            )
+        if choice.n_edits and domain == "sphere" and not choice.on_sphere:
+            raise ValueError(
+                "radius: the frozen policy measured edits of rows that domain='sphere' would "
+                "scale; normalise the rows before its fit, or pass the policy itself, with "
+                "X_public and y_public."
+            )
+        return choice
     edits = source == "edits"
     given = public(edits) if edits or source == "reference" else rows()
     if given is None:

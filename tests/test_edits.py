@@ -168,6 +168,22 @@ def test_on_the_sphere_edits_are_measured_between_scaled_rows():
     assert radius == pytest.approx(2 * np.linalg.norm(unit[0] - unit[1], axis=1).max())
 
 
+def test_frozen_policies_claim_what_they_measured():
+    """Edits measured in another ball, or of rows that the head would scale, are not those."""
+    before, after = edited()
+    X, y = edited(300, 1)[0], np.arange(300) % 3
+    short = RadiusPolicy(0.95, source="edits").fit(0.3 * before, 0.3 * after)
+    sphere = BallDPLinearDiscriminant(4.0, radius=FrozenEstimator(short), domain="sphere")
+    with pytest.raises(ValueError, match="normalise the rows before its fit"):
+        sphere.fit(X, y)
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (before, after)]
+    fine = RadiusPolicy(0.95, source="edits").fit(*unit)
+    assert sphere.set_params(radius=FrozenEstimator(fine)).fit(X, y).release_.radius_hides >= 0.95
+    small = RadiusPolicy(0.95, source="edits", norm_bound=0.1).fit(before, after)
+    with pytest.raises(ValueError, match=r"norm_bound=0.1, the head has norm_bound=1"):
+        BallDPRidgePrototype(4.0, radius=FrozenEstimator(small)).fit(X, y)
+
+
 def test_through_the_encoder_of_a_pipeline():
     pairs = zip(NAMES[:30], CITIES[:30], strict=True)
     texts = [f"{name} paid {i} in {city}" for i, (name, city) in enumerate(pairs)]

@@ -426,11 +426,12 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """Supports of every repeat, with its number, and how many anchors were passed over."""
         problem = setting.problem
         anchors = anchors_of(setting.head, problem, setting.left_in)
+        rows = setting.head._in_domain(problem.X)
         drawn: list[tuple[int, Support]] = []
         n_passed_over = 0
         for repeat in range(self.n_repeats):
             supports, passed_over = draw_supports(
-                problem.X,
+                rows,
                 problem.codes,
                 pool,
                 setting.guarantee.radius,

@@ -219,7 +219,7 @@ def pool_of(
         public = head._known(_take(X_public, known), y_public[known])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    return Pool(public.X, public.codes, public.norm_bound), known
+    return Pool(head._in_domain(public.X), public.codes, public.norm_bound), known
 
 
 def completed(

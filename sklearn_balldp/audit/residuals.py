@@ -386,6 +386,12 @@ def _of_parameters(head: BaseBallDPClassifier, problem: PrivateProblem) -> Resid
     promise = Promise(release.bound, release.sensitivity, release.sigma)
     exact = _noiseless(head._released_by(), problem, promise)
     released = head._parameters_as_published()
+    narrow = _narrowed(problem)
+    if isinstance(release.bound, StatisticsBound) and narrow is not None and exact is not None:
+        # Sums in single precision: as the fit made them, whatever format the rows came in since.
+        other = _noiseless(head._released_by(), narrow, promise)
+        if other is not None and _farther(exact[0], other[0], released):
+            exact = other
     if exact is None or exact[0].shape != released.shape:
         return _cannot(
             "what this mechanism publishes is not its noisy values as they are, so that its noise "
@@ -424,6 +430,19 @@ def _of_parameters(head: BaseBallDPClassifier, problem: PrivateProblem) -> Resid
     if release.tol:
         shift += 2.0 * release.tol / (release.alpha * float(sigma.min()))
     return Residuals(z[None], {"the noiseless solution": mean[None]}, shift, centred, rest)
+
+
+def _narrowed(problem: PrivateProblem) -> PrivateProblem | None:
+    """The problem in single precision, where its rows lose nothing; None elsewhere."""
+    with np.errstate(all="ignore"):
+        rows = problem.X.astype(np.float32)
+    if problem.X.dtype == np.float32 or not np.array_equal(rows, problem.X):
+        return None
+    return problem.with_rows(rows, problem.codes)
+
+
+def _farther(one: Array, other: Array, released: Array) -> bool:
+    return bool(np.linalg.norm(one - released) > np.linalg.norm(other - released))
 
 
 def _noiseless(
@@ -466,6 +485,10 @@ def _of_transcript(
     rest = np.empty(0)
     if bound.start is not None:
         values, scale = start_values(problem, bound)
+        narrow, released = _narrowed(problem), np.asarray(transcript.start, dtype=np.float64)
+        if narrow is not None:
+            other = start_values(narrow, bound)[0]
+            values = other if _farther(values, other, released) else values
         noisy = scale > 0.0
         rest = (np.asarray(transcript.start) - values)[noisy] / scale[noisy]
     directions = {"the iterate": iterates, "the noiseless gradient": means}

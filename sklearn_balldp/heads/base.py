@@ -167,6 +167,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             metric=self.metric,
             norm_bound=norm_bound,
             labels=labels,
+            domain=getattr(self, "domain", "ball"),
         )
         mechanism = self._mechanism()
         counts = np.bincount(codes, minlength=len(classes))
@@ -285,6 +286,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             metric=self.metric,
             norm_bound=float(self.norm_bound),
             labels="protected" if self.protect_labels else "public",
+            domain=getattr(self, "domain", "ball"),
         )
         problem = self._declared(int(n_samples), int(n_features), classes, counts, chosen)
         promise, release = self._promised(problem, self._noise(), chosen)
@@ -417,7 +419,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             raise ValueError("y holds labels that the released model does not know.")
         # It names no cell; the passes of an audit do not look.
         assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
-        return self._of_rows(self._in_domain(self._taken(X)), codes)
+        return self._of_rows(self._taken(X), codes)
 
     def _of_rows(self, X: NDArray[np.floating], codes: NDArray[np.intp]) -> PrivateProblem:
         """The fitted head's problem on rows that were looked at already."""

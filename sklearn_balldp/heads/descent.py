@@ -14,7 +14,7 @@ from ..adjacency import euclidean_radius, full_radius
 from ..privacy.gaussian import LARGEST_EPSILON, compose
 from ..privacy.noise import Noise, grid_slack
 from ..privacy.statistics import StatisticsBound
-from ..privacy.transcript import Descent, TranscriptBound
+from ..privacy.transcript import MOST_OF_STEPS, Descent, TranscriptBound
 from ..rows import SINGLE_BLAS_THREAD, row_ranges
 from .discriminant_rule import discriminant_rule
 from .gradients import MeanGradient
@@ -38,9 +38,9 @@ CONSTANT = 0.3
 ACCUMULATED_NOISE = 1.5
 #: Largest total step, in units of 1 / B and for gradients of the clipping norm.
 LONGEST_PATH = 3e4
-# Share of mu squared for the steps after a start: at most, at which noise of the class means (their
-# energy) half of it, and from which radius on.
-_STEPS_SHARE, _MEANS_NOISE, _SATURATION = 0.8, 0.03, 0.2
+# The steps after a start take half of their most at this noise of the class means (their energy),
+# and at this radius.
+_MEANS_NOISE, _SATURATION = 0.03, 0.2
 # Iterates stay within this norm, in units of 1 / B: a step size that diverges gives no infinity.
 _FARTHEST = 1e6
 
@@ -362,7 +362,7 @@ def start_bound(problem: Problem, promises: Sequence[tuple[float, float]]) -> St
         r, counts = 2.0, np.full(problem.n_classes, problem.n_samples / problem.n_classes)
     present = counts[counts > 0]
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / problem.n_samples
-    steps = _STEPS_SHARE / (1.0 + noise / _MEANS_NOISE) * r**2 / (r**2 + _SATURATION**2)
+    steps = MOST_OF_STEPS / (1.0 + noise / _MEANS_NOISE) * r**2 / (r**2 + _SATURATION**2)
     share = math.sqrt(1.0 - steps)
     bound = StatisticsPerturbation().bound(problem, share * mu)
     for outer, outer_mu in promises[1:]:

@@ -1,7 +1,7 @@
 """The linear discriminant: a closed-form head of noisy sufficient statistics."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -201,7 +201,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
             prior=prior,
             norm_bound=release.norm_bound,
             protect_labels=release.labels == "protected",
-            classes=statistics.classes.tolist(),
+            classes=statistics.classes,
             calibration=release.calibration,
             coordinates=release.coordinates,
         )
@@ -219,6 +219,11 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         for name, value in {**fitted, "coef_": coef, "intercept_": intercept}.items():
             setattr(head, name, value)
         head.n_features_in_, head.release_ = release.n_features, release
+        if not head._parameters_follow():
+            raise ValueError(
+                "statistics: its scales, domain or sizes are not those of its record; pass "
+                "statistics_ as it was released."
+            )
         return head
 
     def _check_parameters(self) -> None:
@@ -264,6 +269,14 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
 
     def _problem(self, **public: Any) -> Problem:
         self._check_priors(len(public["classes"]), public["n_features"])
+        counts = public["class_counts"]
+        if counts is not None and self.priors is not None and not isinstance(self.priors, str):
+            present = np.asarray(self.priors)[np.array(counts) > 0]
+            if len(present) and not present.sum() > 0.0:
+                raise ValueError(
+                    f"priors={self.priors!r} leave nothing for the classes that have records; give "
+                    "them a probability."
+                )
         return Problem(**public, domain=self.domain)
 
     def _taken(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -332,6 +345,8 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError):
             return False
         own = self.statistics_
+        if set(vars(own)) != {item.name for item in fields(Statistics)}:
+            return False
         copies = [(own.classes, self.classes_)]
         copies += [(own.counts, getattr(self, "class_counts_", own.counts))]
         numbers = (
@@ -343,6 +358,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
             "n_samples",
         )
         same = all(getattr(own, name) == getattr(again, name) for name in numbers)
+        same = same and own.release == self.release_
         same = same and np.allclose(own.counts, again.counts, rtol=1e-12, atol=0.0)
         if not (same and all(np.array_equal(a, b) for a, b in copies)):
             return False

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..privacy.bounds import Bound
 from ..privacy.noise import Noise
 from ..privacy.release import Release
-from ..privacy.statistics import CHUNK, SUMMED, StatisticsBound, constant_of_counts
+from ..privacy.statistics import CHUNK, GROUPS, SUMMED, StatisticsBound, constant_of_counts
 from ..rows import (
     SINGLE_BLAS_THREAD,
     block_rows,
@@ -360,7 +360,7 @@ def sufficient_statistics(
 
     # Blocks of few rows are multiplied: one thread for each range is faster than several for each.
     with SINGLE_BLAS_THREAD:
-        parts = map_row_ranges(sums, *X.shape)
+        parts = map_row_ranges(sums, len(X), d, max(GROUPS))
     class_sums = np.sum([part for part, _ in parts], axis=0)
     if not bound.moment:
         return class_sums, None

@@ -326,7 +326,11 @@ class Release:
                 "a private quantile spends epsilon and is identified, no other radius is."
             )
         edits = self.radius_source == "edits"
-        if (self.radius_edits > 0) != edits or (0.0 < self.radius_hides <= 1.0) != edits:
+        hidden = self.radius_hides * self.radius_edits
+        whole = abs(hidden - round(hidden)) <= 1e-9 * max(1.0, hidden)
+        if (self.radius_edits > 0) != edits or not (
+            whole and (0.0 < self.radius_hides <= 1.0) == edits
+        ):
             raise ValueError(
                 f"record: radius_source={self.radius_source!r}, radius_edits="
                 f"{self.radius_edits!r} and radius_hides={self.radius_hides!r} do not go together: "

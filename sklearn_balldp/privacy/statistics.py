@@ -30,6 +30,10 @@ CHUNK = 8192
 _SINGLE_ROUNDOFF = 2.0**-24
 # Rounding of float32 sums may take this share of the sensitivity; else they are made in float64.
 _SINGLE_SHARE = 1.0 / 64.0
+# Rows of smaller norm B, or of larger than its inverse, are summed in float64.
+_LEAST_NORM = 1e-12
+# Rounds a computed bound up: its evaluation errs by far less.
+_UP = 1.0 + 1e-12
 # What the constant of protected labels is at least, in units of B: smaller ones make counts noisy.
 _LEAST_CONSTANT = 0.5
 
@@ -112,6 +116,12 @@ class StatisticsBound(ParameterBound):
             raise ValueError(f"share={self.share!r} must lie in (0, 1].")
         if (self.count_constant > 0.0) != (self.labels == "protected"):
             raise ValueError("a constant is for protected labels, and they need one.")
+        n_scales = 1 + int(self.moment)
+        if self.sigma and not (len(self.sigma) == n_scales and min(self.sigma) > 0.0):
+            raise ValueError(
+                f"sigma={self.sigma!r} must be a positive scale for the class sums, and one for "
+                "the second moment if it is released."
+            )
 
     @property
     def moment(self) -> bool:
@@ -142,33 +152,82 @@ class StatisticsBound(ParameterBound):
         # Which precision sums are made in follows from the radius of the release, at every other.
         bound = replace(self, summed=self.group(radius))
         shares = np.array([self.share, 1.0 - self.share][: 1 + int(self.moment)])
-        sigma = bound.sensitivity(radius) / (left * np.sqrt(shares))
-        return replace(bound, sigma=tuple(sigma.tolist()))
+        sigma = bound.sensitivity(radius) / np.sqrt(shares)
+        # In these shares the two come to one, or to less where no record moves both the furthest.
+        spent = replace(bound, sigma=tuple(sigma.tolist()))._ratio(radius, self.labels)
+        return replace(bound, sigma=tuple((sigma * (spent / left)).tolist()))
 
     def group(self, radius: float) -> int:
         """Largest group whose sums in float32 cost little at the radius of a release; 0 if none."""
         whole = replace(self, summed=0).sensitivity(radius)
-        for summed in GROUPS if self.moment else ():
+        # Products of extreme rows would over- or underflow in single precision.
+        moderate = _LEAST_NORM <= self.norm_bound <= 1.0 / _LEAST_NORM
+        for summed in GROUPS if self.moment and moderate else ():
             added = 2.0 * _group_error(summed, _SINGLE_ROUNDOFF) * self.norm_bound**2
             if added <= _SINGLE_SHARE * whole[-1]:
                 return summed
         return 0
 
     def mu_at(self, radius: float, labels: str) -> float:
-        ratios = self.sensitivity(radius, labels) / np.asarray(self.sigma)
-        return math.nextafter(
-            math.hypot(*ratios.tolist()) * (1.0 + 2.0**-50) + grid_slack(self.n_values), math.inf
-        )
+        ratio = self._ratio(radius, labels) * (1.0 + 2.0**-50)
+        return math.nextafter(ratio + grid_slack(self.n_values), math.inf)
+
+    def _ratio(self, radius: float, labels: str) -> float:
+        """Sensitivities over noise scales, both together."""
+        sigma = np.asarray(self.sigma)
+        ratios = self.sensitivity(radius, labels) / sigma
+        ratio = math.hypot(*ratios.tolist())
+        if self.moment:
+            # No pair attains both at large radii; what rounding adds comes on top of the pairs.
+            rounding = math.hypot(*(np.array(self._roundings()) / sigma).tolist())
+            ratio = min(ratio, self._joint(radius, labels == "protected") * _UP + rounding)
+        return ratio
+
+    def _joint(self, radius: float, label_change: bool) -> float:
+        """Largest distance of two records' sums and products together, in units of the noise.
+
+        With s the squared distance of the rows over B squared: on the sphere products are
+        2 s - s^2 / 2 apart, squared, which is concave in s with the sums' share; collinear rows of
+        the ball are further apart up to s = 4/9, and grow with it.
+        """
+        domain = Domain.of_rounded_rows(self.norm_bound, radius)
+        b = domain.norm_bound
+        t = domain.radius / b
+        sums, moment = (self.sigma[0] / b) ** 2, (self.sigma[1] / b**2) ** 2
+        s = min(t**2, 4.0, 2.0 + moment / sums)
+        largest = s / sums + (2.0 * s - 0.5 * s**2) / moment
+        if self.rows == "ball":
+            u = min(t, 2.0 / 3.0)
+            largest = max(largest, u**2 / sums + (u * (2.0 - u)) ** 2 / moment)
+        if label_change:
+            # Orthogonal rows of norm B.
+            changed = 2.0 * (1.0 + (self.count_constant / b) ** 2) / sums + 2.0 / moment
+            largest = max(largest, changed)
+        return math.sqrt(largest)
 
     def check(self, record: Any, radius: float, mu: float) -> None:
         # It has no regulariser.
         check_follows("alpha", record.alpha, 0.0)
+        self.check_calibrated("bound", radius, mu)
+
+    def check_calibrated(self, name: str, radius: float, mu: float) -> None:
+        """Raise a ValueError unless all follows from what was spent at the radius of the release.
+
+        Parameters
+        ----------
+        name : str
+            What a record calls this bound.
+        radius : float
+            Euclidean radius.
+        mu : float
+            Mu that it was allowed to spend there.
+        """
         if self.labels == "protected":
             constant = constant_of_counts(self.norm_bound, radius)
-            check_follows("bound.count_constant", self.count_constant, constant)
+            check_follows(f"{name}.count_constant", self.count_constant, constant)
         whole = self.calibrated(radius, mu)
-        check_follows("bound.summed", self.summed, whole.summed)
-        check_follows("bound.sigma", self.sigma, whole.sigma)
+        check_follows(f"{name}.summed", self.summed, whole.summed)
+        check_follows(f"{name}.sigma", self.sigma, whole.sigma)
 
     def sensitivity(self, radius: float, labels: str | None = None) -> NDArray[np.float64]:
         domain = Domain.of_rounded_rows(self.norm_bound, radius)
@@ -178,9 +237,8 @@ class StatisticsBound(ParameterBound):
             # Two classes lose and gain a row with its constant.
             most = math.sqrt(2.0) * math.hypot(domain.norm_bound, self.count_constant)
             sums = max(sums, most)
-        augmented = math.hypot(domain.norm_bound, self.count_constant)
-        rounding = _group_error(CHUNK, UNIT_ROUNDOFF) + self._folds()
-        moved = [sums + 2.0 * rounding * augmented]
+        rounding = self._roundings()
+        moved = [sums + rounding[0]]
         if self.moment:
             moment = moment_sensitivity(
                 domain.radius,
@@ -188,12 +246,17 @@ class StatisticsBound(ParameterBound):
                 domain=self.rows,
                 label_change=change,
             )
-            summed = self.summed or SUMMED
-            roundoff = _SINGLE_ROUNDOFF if self.summed else UNIT_ROUNDOFF
-            # Rows are rounded too, before they are multiplied: twice in each of two products.
-            rounding = _group_error(summed, roundoff) + self._folds() + 2.0 * roundoff
-            moved.append(moment + 2.0 * rounding * domain.norm_bound**2)
+            moved.append(moment + rounding[1])
         return np.array(moved)
+
+    def _roundings(self) -> tuple[float, float]:
+        """What rounding adds to the sensitivities of class sums and second moment."""
+        b = Domain.of_rounded_rows(self.norm_bound, 0.0).norm_bound
+        sums = _group_error(CHUNK, UNIT_ROUNDOFF) + self._folds()
+        roundoff = _SINGLE_ROUNDOFF if self.summed else UNIT_ROUNDOFF
+        # Rows are rounded too, before they are multiplied: twice in each of two products.
+        moment = _group_error(self.summed or SUMMED, roundoff) + self._folds() + 2.0 * roundoff
+        return 2.0 * sums * math.hypot(b, self.count_constant), 2.0 * moment * b**2
 
     def _folds(self) -> float:
         """Error of adding up the sums of groups, in float64, in units of the largest term."""

@@ -34,6 +34,8 @@ from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
 from .statistics import StatisticsBound
 
+#: Share of mu squared that the steps after a start take, at most.
+MOST_OF_STEPS = 0.8
 # Gaps over pairs of more classes take for ever.
 _MOST_CLASSES = 10_000
 # A chain is not lengthened by the rounding of a radius, which the allowance for rows covers.
@@ -168,7 +170,16 @@ class TranscriptBound(Bound):
             for name in ("n_samples", "n_features", "n_classes", "norm_bound", "labels"):
                 stated = getattr(self.start, name)
                 check_follows(f"bound.start.{name}", stated, getattr(self, name))
-            check_follows("bound.start.summed", self.start.summed, self.start.group(radii[0]))
+            check_follows("bound.start.rows", self.start.rows, "ball")
+            # What calibrating takes off for the sampler's grid is twice what mu counts.
+            spent = self.start.mu(radii[0]) + grid_slack(self.start.n_values)
+            self.start.check_calibrated("bound.start", radii[0], spent)
+            used = max(self.start.mu(radius) / mu for radius, mu in self.promises)
+            if not used >= math.sqrt(1.0 - MOST_OF_STEPS) * (1.0 - 1e-6):
+                raise ValueError(
+                    f"record: bound.start.sigma={self.start.sigma!r} leaves {used**2:.3g} to the start "
+                    f"of what is promised; it takes {1.0 - MOST_OF_STEPS:.3g} of it at least."
+                )
         own = self.descent
         clipped = own.clip is None or own.clip > 0.0
         steps = own.n_steps >= 1 and own.learning_rate > 0.0 and 0.0 <= own.momentum < 1.0

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +368,11 @@ def _surplus(head: BaseBallDPClassifier, record: Release) -> list[str]:
     own = type(head).__module__.startswith(f"{__package__.split('.')[0]}.")
     known = {*head.get_params(deep=False), *head._parameters, *_FITTED}
     found = [name for name in vars(head) if name not in known and own and record.mechanism in _OWN]
+    for part in ("statistics_", "transcript_"):
+        held = getattr(head, part, None)
+        if own and is_dataclass(held):
+            named = {field.name for field in fields(held)}
+            found += [f"{part}.{name}" for name in vars(held) if name not in named]
     inside = {field.name for field in fields(record)} | _CACHED
     return found + [f"release_.{name}" for name in vars(head.release_) if name not in inside]
 

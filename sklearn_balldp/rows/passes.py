@@ -59,16 +59,22 @@ def row_blocks(
         yield rows, block
 
 
-def row_ranges(n_rows: int, n_features: int) -> list[tuple[int, int]]:
-    """Contiguous ranges of rows, one for each thread that a pass over the rows pays for."""
+def row_ranges(n_rows: int, n_features: int, multiple: int = 1) -> list[tuple[int, int]]:
+    """Contiguous ranges of rows, one for each thread that a pass over the rows pays for.
+
+    They begin at multiples of ``multiple``, so that groups of so many rows are the same on machines
+    of more or fewer cores.
+    """
     workers = min(4, joblib.effective_n_jobs(-1)) if n_rows * n_features > 4_000_000 else 1
-    edges = np.linspace(0, n_rows, workers + 1).astype(int).tolist()
-    return list(pairwise(edges))
+    inner = np.linspace(0, n_rows, workers + 1).astype(int)[1:-1] // multiple * multiple
+    return list(pairwise([0, *inner.tolist(), n_rows]))
 
 
-def map_row_ranges(function: Callable[[int, int], T], n_rows: int, n_features: int) -> list[T]:
+def map_row_ranges(
+    function: Callable[[int, int], T], n_rows: int, n_features: int, multiple: int = 1
+) -> list[T]:
     """Apply ``function(start, stop)`` to contiguous row ranges, on threads when it pays."""
-    ranges = row_ranges(n_rows, n_features)
+    ranges = row_ranges(n_rows, n_features, multiple)
     if len(ranges) == 1:
         return [function(0, n_rows)]
     with ThreadPoolExecutor(len(ranges)) as pool:

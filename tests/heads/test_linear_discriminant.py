@@ -21,7 +21,10 @@ from sklearn_balldp import (
     PrivacyAccountant,
     RadiusPolicy,
     ReconstructionAuditor,
+    verify,
 )
+from sklearn_balldp.audit.residuals import _narrowed
+from sklearn_balldp.heads import Promise
 from sklearn_balldp.heads.discriminant_rule import (
     share_of_sums,
     shrunk_towards,
@@ -152,6 +155,9 @@ def test_absent_classes_are_never_predicted(share):
     (X, y), _ = digits()
     head = BallDPLinearDiscriminant(2.0, radius=0.2, classes=range(12), share=share).fit(X, y)
     assert set(head.predict(X)) <= set(range(10))
+    useless = np.r_[np.zeros(10), 0.5, 0.5]
+    with pytest.raises(ValueError, match="leave nothing for the classes that have records"):
+        clone(head).set_params(priors=useless).fit(X, y)
     assert head.class_counts_.tolist()[10:] == [0, 0]
     assert (head.predict_proba(X)[:, 10:] == 0).all()
 
@@ -278,6 +284,30 @@ def test_from_statistics_spends_nothing(params):
     np.testing.assert_array_equal(again.predict(Xt), other.predict(Xt))
 
 
+def test_from_statistics_keeps_any_labels():
+    (X, y), _ = digits(300)
+    for labels in (
+        np.array(["a", "b"])[y % 2],
+        np.array(["2026-01-01", "2026-01-02"], "M8[ns]")[y % 2],
+    ):
+        head = BallDPLinearDiscriminant(2.0, 1e-4, radius=0.2).fit(X, labels)
+        same = BallDPLinearDiscriminant.from_statistics(head.statistics_)
+        np.testing.assert_array_equal(same.predict(X), head.predict(X))
+
+
+def test_what_hides_on_the_statistics_is_found():
+    (X, y), _ = digits(300)
+    head = BallDPLinearDiscriminant(2.0, 1e-4, radius=0.2).fit(X, y)
+    object.__setattr__(head.statistics_, "rows_", X)
+    assert not head.release_.matches(head)
+    verdict = verify(head)
+    assert "statistics_.rows_" in str(verdict)
+    assert verdict.failed
+    other = BallDPLinearDiscriminant(0.5, 1e-4, radius=0.2).fit(X, y)
+    object.__setattr__(other.statistics_, "release", head.release_)
+    assert verify(other).failed
+
+
 def test_from_statistics_refuses_what_was_not_released():
     (X, y), _ = digits()
     statistics = BallDPLinearDiscriminant(2.0, radius=0.2).fit(X, y).statistics_
@@ -285,6 +315,11 @@ def test_from_statistics_refuses_what_was_not_released():
         other = copy.deepcopy(statistics)
         getattr(other, name)[0] += 1
         with pytest.raises(ValueError, match="not those of their record"):
+            BallDPLinearDiscriminant.from_statistics(other)
+    for name in ("sigma_sums", "sigma_moment", "norm_bound", "n_samples"):
+        other = copy.deepcopy(statistics)
+        object.__setattr__(other, name, 2 * getattr(other, name))
+        with pytest.raises(ValueError, match="not those of its record"):
             BallDPLinearDiscriminant.from_statistics(other)
     prototypes = BallDPRidgePrototype(2.0, radius=0.2).fit(X, y).release_
     object.__setattr__(other, "release", prototypes)
@@ -350,6 +385,35 @@ def test_zero_and_extreme_rows_on_the_sphere(dtype, recwarn):
     for method in (head.predict, lambda X: clone(head).fit(X, y)):
         with pytest.raises(ValueError, match="NaN or infinity"):
             method(X)
+
+
+def test_wide_rows_are_scaled_not_turned():
+    """Long doubles beyond float64: what points the same way is the same row."""
+    X = np.random.default_rng(0).standard_normal((60, 2)).astype(np.longdouble)
+    y = np.arange(60) % 2
+    X[0] = [1e200, 1e190]
+    head = BallDPLinearDiscriminant(2.0, 1e-3, radius=0.1, domain="sphere").fit(X, y)
+    scores = head.decision_function(X[:1])
+    assert scores == pytest.approx(head.decision_function(np.array([[1.0, 1e-10]])))
+
+
+def test_honest_releases_of_repeated_rows_pass(noise_free):
+    """Rounding of sums in single precision is no noise: rows in any format, on any machine."""
+    row = np.array([[0.3, 0.7, 0.2]], dtype=np.float32)
+    X, y = np.repeat(row, 120_000, axis=0), np.arange(120_000) % 2
+    for domain in ("ball", "sphere"):
+        head = BallDPLinearDiscriminant(32.0, 1e-7, radius=0.2, domain=domain, share=0.5)
+        sums = head.fit(X, y)._parameters_as_published()
+        for rows in (X, X.astype(np.float64)):
+            exact = _noiseless_of(head, rows, y)
+            assert np.abs(exact - sums).max() < 1e-6 * np.abs(sums).max()
+
+
+def _noiseless_of(head, X, y):
+    problem = head._known(X, y)
+    promise = Promise(head.release_.bound)
+    narrow = _narrowed(problem)
+    return head._mechanism().noiseless(narrow or problem, promise)[0]
 
 
 def test_policies_and_audits_measure_between_scaled_rows():

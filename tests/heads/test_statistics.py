@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import chi2, kstest, norm
 
 from sklearn_balldp import BallDPLinearDiscriminant
+from sklearn_balldp.heads import Promise
 from sklearn_balldp.heads import statistics as statistics_module
 from sklearn_balldp.heads.statistics import (
     Layout,
@@ -65,7 +66,7 @@ def test_threads_and_blocks_change_nothing_but_rounding(dtype, monkeypatch):
     sums, moment = sufficient_statistics(problem, bound)
     rows = placed(X, 1.0, "ball")
     np.testing.assert_allclose(np.triu(moment), np.triu(rows.T @ rows), atol=1e-3)
-    monkeypatch.setattr(passes, "row_ranges", lambda n, d: [(0, n)])
+    monkeypatch.setattr(passes, "row_ranges", lambda n, *_: [(0, n)])
     alone = sufficient_statistics(problem, bound)
     np.testing.assert_allclose(alone[0], sums, atol=1e-9)
     np.testing.assert_allclose(np.triu(alone[1]), np.triu(moment), atol=1e-3)
@@ -235,3 +236,57 @@ def test_mechanism_alone_and_by_default():
     assert StatisticsPerturbation().name == "statistics"
     _, bound = problem_of(X, y, share=0.25)
     assert bound.share == 0.25
+
+
+@pytest.mark.parametrize("norm_bound", [1e-21, 1e-22, 1e20])
+def test_extreme_norms_in_single_precision_keep_mu(norm_bound):
+    """Neither overflow nor underflow of products may tell two neighbours apart."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 16))
+    X = (norm_bound * X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    y = np.arange(300) % 2
+    head = BallDPLinearDiscriminant(radius=0.1 * norm_bound, norm_bound=norm_bound, share=0.5)
+    head.fit(X, y)
+    problem, bound = head._known(X, y), head.release_.bound
+    row = (0.9 * X[7].astype(np.float64)).astype(np.float32)
+    scale = scales_of(bound)
+    tables = []
+    for one in (problem, problem.replaced(7, row, int(problem.codes[7]))):
+        values, _ = StatisticsPerturbation().noiseless(one, Promise(bound))
+        assert np.isfinite(values).all()
+        tables.append(values)
+    noisy = scale > 0
+    moved = np.linalg.norm((tables[0] - tables[1])[noisy] / scale[noisy])
+    assert moved <= bound.mu(0.1 * norm_bound)
+
+
+def test_groups_do_not_depend_on_the_number_of_threads(monkeypatch):
+    """Sums in single precision are the same on machines of more cores."""
+    X, y = records(n=30_000, d=150, dtype=np.float32)
+    problem, bound = problem_of(X, y, radius=0.5)
+    assert bound.summed
+    found = []
+    for workers in (1, 2, 3, 4):
+        monkeypatch.setattr(passes.joblib, "effective_n_jobs", lambda _, n=workers: n)
+        found.append(sufficient_statistics(problem, bound)[1])
+    for moment in found[1:]:
+        np.testing.assert_allclose(moment, found[0], rtol=0, atol=1e-10)
+
+
+def test_unaligned_rows_are_summed_alike():
+    """A row outside of the ball does not change how its neighbours are multiplied."""
+    X, y = records(n=700, d=33, dtype=np.float32)
+    X *= 0.3
+    raw = np.zeros(X.nbytes + 2, dtype=np.uint8)
+    buffer = np.ndarray(X.shape, np.float32, raw.data, offset=2)
+    buffer[:] = X
+    problem, bound = problem_of(X, y, radius=0.5)
+    inside = problem.with_rows(buffer, problem.codes)
+    outside = problem.replaced(300, np.full(33, 0.9, dtype=np.float32), int(problem.codes[300]))
+    before, after = (sufficient_statistics(p, bound)[1] for p in (inside, outside))
+    change = np.triu(after - before)
+    row = placed(np.full((1, 33), 0.9), 1.0, "ball")[0]
+    gone = X[300].astype(np.float64)
+    np.testing.assert_allclose(
+        change, np.triu(np.outer(row, row) - np.outer(gone, gone)), atol=1e-5
+    )

@@ -22,6 +22,7 @@ from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.bounds import MinimizerBound, PrototypeBound, bound_from_dict
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 from sklearn_balldp.privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
+from sklearn_balldp.privacy.statistics import StatisticsBound
 
 N, D, K = 90, 4, 3
 
@@ -178,6 +179,42 @@ def test_mechanisms_have_bounds_of_their_own(name, mechanism):
 
 def test_every_field_is_edited():
     assert set(EDITS) == set(record_of("descent")) - {"bound", "checksum"}
+
+
+START_EDITS = [
+    ("rows", lambda v: "sphere"),
+    ("sigma", lambda v: [1e6 * x for x in v]),
+    ("sigma", lambda v: [-x for x in v]),
+    ("sigma", lambda v: [v[0], 2 * v[1]]),
+    ("sigma", lambda v: v[:1]),
+    ("sigma", lambda v: []),
+    ("share", lambda v: 0.999),
+    ("share", lambda v: 1.0),
+    ("count_constant", lambda v: 0.5),
+    ("summed", lambda v: 0 if v else 128),
+    ("labels", lambda v: "protected"),
+    ("n_samples", lambda v: 10 * v),
+    ("norm_bound", lambda v: v / 2),
+    ("n_features", lambda v: v + 1),
+]
+
+
+@pytest.mark.parametrize(("field", "change"), START_EDITS)
+def test_starts_of_descents_in_turn(field, change):
+    """Also with mu and epsilon made to follow: what a start promises is recomputed."""
+    record = record_of("started descent")
+    start = {**record["bound"]["start"], field: change(record["bound"]["start"][field])}
+    forged = {**record, "bound": {**record["bound"], "start": start}}
+    with pytest.raises(ValueError, match="record"):
+        Release.from_dict(sealed(forged))
+    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in start.items()}
+    release = Release.from_dict(record)
+    try:
+        bound = dataclasses.replace(release.bound, start=StatisticsBound(**plain))
+        with pytest.raises(ValueError, match="record"):
+            dataclasses.replace(release, bound=bound)
+    except ValueError:
+        pass  # there is no such bound
 
 
 BOUND_EDITS = [
@@ -432,7 +469,7 @@ def test_the_record_knows_its_parameters(name):
         for attribute in ("sigma_sums", "sigma_moment", "norm_bound", "n_samples"):
             other = copy.deepcopy(head)
             value = getattr(other.statistics_, attribute)
-            object.__setattr__(other.statistics_, attribute, value * 2)
+            object.__setattr__(other.statistics_, attribute, 2 * (value or 1.0))
             assert not release.matches(other)
     other = copy.deepcopy(HEADS[name]).fit(*data())
     assert release.matches(other) == (name == "seeded")
