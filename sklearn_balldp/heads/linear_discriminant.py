@@ -46,8 +46,8 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     domain : {"ball", "sphere"}, default="ball"
         "ball": rows outside the ball of radius ``norm_bound`` are projected onto it. "sphere":
         every row is scaled to norm ``norm_bound`` by itself, and radii are distances between scaled
-        rows; for a small radius this takes nearly half of the second moment's noise away. Zero rows
-        stay zero. Choose it for rows of unit norm.
+        rows; for a small radius this takes 29 % off the noise in the second moment. Zero rows stay
+        zero. Choose it for rows of unit norm.
     share : float or "auto", default="auto"
         Share of the budget (of mu squared) that the class sums take, the second moment taking the
         rest. 1 leaves the second moment out: the scores are then those of noise-aware prototypes.

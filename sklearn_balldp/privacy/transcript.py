@@ -177,8 +177,8 @@ class TranscriptBound(Bound):
             used = max(self.start.mu(radius) / mu for radius, mu in self.promises)
             if not used >= math.sqrt(1.0 - MOST_OF_STEPS) * (1.0 - 1e-6):
                 raise ValueError(
-                    f"record: bound.start.sigma={self.start.sigma!r} leaves {used**2:.3g} to the start "
-                    f"of what is promised; it takes {1.0 - MOST_OF_STEPS:.3g} of it at least."
+                    f"record: bound.start.sigma={self.start.sigma!r} leaves {used**2:.3g} of what "
+                    f"is promised to the start; it takes {1.0 - MOST_OF_STEPS:.3g} at least."
                 )
         own = self.descent
         clipped = own.clip is None or own.clip > 0.0
