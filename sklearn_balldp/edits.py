@@ -401,9 +401,10 @@ class EditDistanceDisplay:
             ax.plot(row[0.5], place, "o", color=colour)
         ax.set_yticks(range(len(table)), [str(name) for name in table.index])
         ax.set_xlim(left=0.0)
+        ax.set_ylim(-0.6, len(table) - 0.4)
         ax.set_xlabel("distance between the rows (median, 10 % to 90 %)")
         if self.radius is not None:
             ax.axvline(self.radius, color="tab:red", label=f"radius {self.radius:.2f}")
-            ax.legend(loc="lower right")
+            ax.legend(loc="best")
         self.ax_, self.figure_ = ax, ax.figure
         return self
