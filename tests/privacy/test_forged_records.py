@@ -21,6 +21,7 @@ from sklearn_balldp import (
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.bounds import MinimizerBound, PrototypeBound, bound_from_dict
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
+from sklearn_balldp.privacy.gaussian import epsilon_from_mu
 from sklearn_balldp.privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from sklearn_balldp.privacy.statistics import StatisticsBound
 
@@ -215,6 +216,23 @@ def test_starts_of_descents_in_turn(field, change):
             dataclasses.replace(release, bound=bound)
     except ValueError:
         pass  # there is no such bound
+
+
+def test_a_start_on_the_sphere_is_no_start():
+    """All else made to follow: shares, mu and epsilon. Rows of a descent are in the ball."""
+    started = GradientPerturbation(n_steps=5, start="statistics")
+    head = BallDPLogisticRegression(4.0, radius=0.1, mechanism=started).fit(*data())
+    release = head.release_
+    start, left = release.bound.start, release.bound.step_promises[0][1]
+    sphere = dataclasses.replace(start, rows="sphere")
+    sums, moment = sphere.sensitivity(0.1) / np.array(start.sigma)
+    sphere = dataclasses.replace(sphere, share=float(sums**2 / (sums**2 + moment**2)))
+    mu = math.hypot(left, sphere.mu(0.1))
+    assert mu < 0.95 * release.mu
+    bound = dataclasses.replace(release.bound, start=sphere, promises=((0.1, mu),))
+    epsilon = epsilon_from_mu(mu, release.delta)
+    with pytest.raises(ValueError, match=r"bound\.start\.rows"):
+        dataclasses.replace(release, bound=bound, epsilon=epsilon)
 
 
 BOUND_EDITS = [
