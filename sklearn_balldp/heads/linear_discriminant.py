@@ -102,8 +102,9 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
 
     References
     ----------
-    Ledoit & Peche (2011), "Eigenvectors of some large sample covariance matrix ensembles" (cleaned
-    eigenvalues). Sensitivities and the rule are derived in this package's documentation.
+    Stein (1981), "Estimation of the mean of a multivariate normal distribution" (the identity that
+    corrects the measured variance). Sensitivities and the rule are derived in this package's
+    documentation.
 
     Examples
     --------
@@ -214,7 +215,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
                 "statistics: they are not those of their record (digest); pass statistics_ as it "
                 "was released."
             )
-        head._check_priors(release.n_classes, release.n_features)
+        head._check_priors(release.n_classes, release.n_features, fitted.get("class_counts_"))
         coef, intercept = head._rule(statistics)
         for name, value in {**fitted, "coef_": coef, "intercept_": intercept}.items():
             setattr(head, name, value)
@@ -242,8 +243,8 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _alpha(self, mechanism: Mechanism) -> float:
         return 0.0
 
-    def _check_priors(self, n_classes: int, n_features: int) -> None:
-        """Raise a ValueError unless priors are of these shapes."""
+    def _check_priors(self, n_classes: int, n_features: int, class_counts: Any) -> None:
+        """Raise a ValueError unless priors are of these shapes, and fit the public counts."""
         if self.prior is not None:
             vectors = np.asarray(self.prior)
             fits = vectors.shape == (n_classes, n_features) and vectors.dtype.kind in "iuf"
@@ -262,21 +263,20 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
                     f"priors must be None, 'uniform', or {n_classes} probabilities that sum to 1; "
                     f"got {self.priors!r}."
                 )
+            present = given if class_counts is None else given[np.asarray(class_counts) > 0]
+            if len(present) and not present.sum() > 0.0:
+                raise ValueError(
+                    f"priors={self.priors!r} leave nothing for the classes that have records; give "
+                    "them a probability."
+                )
 
     def _mechanism(self) -> Mechanism:
         auto = isinstance(self.share, str)
         return StatisticsPerturbation(None if auto else self.share)
 
     def _problem(self, **public: Any) -> Problem:
-        self._check_priors(len(public["classes"]), public["n_features"])
         counts = public["class_counts"]
-        if counts is not None and self.priors is not None and not isinstance(self.priors, str):
-            present = np.asarray(self.priors)[np.array(counts) > 0]
-            if len(present) and not present.sum() > 0.0:
-                raise ValueError(
-                    f"priors={self.priors!r} leave nothing for the classes that have records; give "
-                    "them a probability."
-                )
+        self._check_priors(len(public["classes"]), public["n_features"], counts)
         return Problem(**public, domain=self.domain)
 
     def _taken(self, X: NDArray[np.floating]) -> NDArray[np.floating]:

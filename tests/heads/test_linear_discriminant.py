@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -30,7 +31,7 @@ from sklearn_balldp.heads.discriminant_rule import (
     shrunk_towards,
     spectrum_of_mean,
 )
-from sklearn_balldp.privacy import Release
+from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 
 LABELS = list(range(5))
@@ -158,6 +159,8 @@ def test_absent_classes_are_never_predicted(share):
     useless = np.r_[np.zeros(10), 0.5, 0.5]
     with pytest.raises(ValueError, match="leave nothing for the classes that have records"):
         clone(head).set_params(priors=useless).fit(X, y)
+    with pytest.raises(ValueError, match="leave nothing for the classes that have records"):
+        BallDPLinearDiscriminant.from_statistics(head.statistics_, priors=useless)
     assert head.class_counts_.tolist()[10:] == [0, 0]
     assert (head.predict_proba(X)[:, 10:] == 0).all()
 
@@ -462,13 +465,12 @@ def test_audits_with_labels_protected():
 
 def test_an_audit_finds_half_of_the_noise(monkeypatch):
     """Noise of half the scale: the audit of the released weights convicts."""
-    from sklearn.frozen import FrozenEstimator
-
-    from sklearn_balldp.privacy import Noise
-
     (X, y), (Xt, yt) = digits()
     real = Noise.__call__
-    halved = lambda self, values, sigma: real(self, values, 0.5 * np.asarray(sigma))  # noqa: E731
+
+    def halved(self, values, sigma):
+        return real(self, values, 0.5 * np.asarray(sigma))
+
     monkeypatch.setattr(Noise, "__call__", halved)
     head = BallDPLinearDiscriminant(4.0, radius=0.5).fit(X, y)
     monkeypatch.undo()
