@@ -25,8 +25,8 @@ heads = {
     "prototypes, ball of 0.6": BallDPRidgePrototype(radius=0.6),
     "prototypes, any distance, labels public": BallDPRidgePrototype(),
     "prototypes, standard DP": BallDPRidgePrototype(**standard),
-    "logistic, ball of 0.6": BallDPLogisticRegression(radius=0.6, mechanism="gradient"),
-    "logistic, standard DP": BallDPLogisticRegression(mechanism="gradient", **standard),
+    "logistic, ball of 0.6": BallDPLogisticRegression(radius=0.6),
+    "logistic, standard DP": BallDPLogisticRegression(**standard),
 }
 epsilons = [0.5, 1.0, 2.0, 4.0, 8.0]
 folds = KFold(3, shuffle=True, random_state=0)

@@ -48,7 +48,7 @@ def accuracy(pipeline, epsilon):
 with tempfile.TemporaryDirectory() as cache:
     encoder = ImageEncoder("resnet18", weights=weights, cache_dir=cache)
     for quantile, values in scores.items():
-        head = BallDPRidgePrototype(radius=RadiusPolicy(quantile), decision="gaussian")
+        head = BallDPRidgePrototype(radius=RadiusPolicy(quantile))
         head.set_fit_request(X_public=True, y_public=True)
         pipeline = Pipeline([("resnet", encoder), ("head", head)], transform_input=["X_public"])
         values.extend(accuracy(pipeline, epsilon) for epsilon in epsilons)

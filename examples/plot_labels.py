@@ -24,7 +24,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 )
 heads = {
     "prototypes": BallDPRidgePrototype(radius=0.6),
-    "logistic, noise on gradients": BallDPLogisticRegression(radius=0.6, mechanism="gradient"),
+    "logistic, noise on gradients": BallDPLogisticRegression(radius=0.6),
 }
 promises = {
     "labels public": {"protect_labels": False, "classes": None},

@@ -16,11 +16,11 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
-from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
+from sklearn_balldp import BallDPLogisticRegression, RadiusPolicy
 
 X, y = load_digits(return_X_y=True)
 X, X_public, y, y_public = train_test_split(normalize(X), y, test_size=0.2, random_state=0)
-head = BallDPRidgePrototype(epsilon=4.0, radius=RadiusPolicy(0.5))
+head = BallDPLogisticRegression(epsilon=4.0, radius=RadiusPolicy(0.5))
 head.fit(X, y, X_public=X_public, y_public=y_public)
 print(f"accuracy on the public records: {head.score(X_public, y_public):.3f}")
 

@@ -3,8 +3,9 @@ Accuracy against radius and epsilon
 ===================================
 
 A smaller ball takes less noise, and so does a larger epsilon. How much each buys depends on where
-the noise goes: on class prototypes it grows in proportion to the radius; on the gradients of a
-descent a record's share is capped, and noise grows more slowly with the radius.
+the noise goes. On class prototypes it grows in proportion to the radius. Logistic regression spends
+its budget on sums where the ball is small, and on the gradients of a descent where it is large: a
+record's share of a gradient is capped.
 """
 
 # %%
@@ -15,7 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
-from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype, GradientPerturbation
+from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(
@@ -24,9 +25,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 epsilons, radii = [0.5, 1.0, 2.0, 4.0, 8.0], [0.1, 0.3, 0.6, 1.0, 2.0]
 heads = {
     "prototypes (noise on parameters)": BallDPRidgePrototype(),
-    "logistic (noise on gradients)": BallDPLogisticRegression(
-        mechanism=GradientPerturbation(n_steps=50)
-    ),
+    "logistic (noise on gradients)": BallDPLogisticRegression(),
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from .rows.projection import LARGEST_ENTRY
@@ -147,3 +148,17 @@ def fit_all_or_nothing(estimator: Any, fit: Callable[[], Mapping[str, Any]]) -> 
 def _forget(estimator: Any) -> None:
     for name in [name for name in vars(estimator) if name.endswith("_") and name[:2] != "__"]:
         delattr(estimator, name)
+
+
+def checked_prior(prior: Any, n_classes: int, n_features: int) -> NDArray[np.float64] | None:
+    """Public vectors of the classes as float64; None where there are none."""
+    if prior is None:
+        return None
+    vectors = np.asarray(prior)
+    fits = vectors.shape == (n_classes, n_features) and vectors.dtype.kind in "iuf"
+    if not (fits and np.isfinite(vectors).all()):
+        raise ValueError(
+            f"prior must be None or finite vectors of shape {(n_classes, n_features)}, one for "
+            f"each class; got an array of shape {vectors.shape}."
+        )
+    return vectors.astype(np.float64)

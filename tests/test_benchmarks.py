@@ -184,7 +184,7 @@ class Spy(BallDPRidgePrototype):
     [("q50", 0.5), ("q80", 0.8), ("q95", 0.95), ("full", None), ("labels", None)],
 )
 def test_an_accuracy_cell_asks_for_what_its_name_says(folder, monkeypatch, policy, quantile):
-    monkeypatch.setitem(protocol.METHODS, "spy", (Spy(decision="gaussian"), 3))
+    monkeypatch.setitem(protocol.METHODS, "spy", (Spy(), 3))
     Spy.seen.clear()
     cell = protocol.Accuracy("trec6", "spy", policy, 4.0, 3)
     found = cell.measure(folder, 0)
@@ -194,7 +194,7 @@ def test_an_accuracy_cell_asks_for_what_its_name_says(folder, monkeypatch, polic
     for params, _ in Spy.seen:
         assert (params["epsilon"], params["delta"], params["radius"]) == (4.0, 1e-6, radius)
         assert params["protect_labels"] == (policy == "labels")
-        assert params["decision"] == ("nearest" if policy == "labels" else "gaussian")
+        assert params["decision"] == "auto"
     releases = [released for _, released in Spy.seen]
     assert not np.array_equal(releases[0], releases[1])
     assert not np.array_equal(releases[1], releases[2])

@@ -33,8 +33,8 @@ NAMES = ["a", "b", "c", "d"]
 HEADS = [
     BallDPRidgePrototype(8.0, radius=0.5, random_state=0),
     BallDPLinearDiscriminant(8.0, radius=0.5, random_state=0),
-    BallDPLogisticRegression(8.0, radius=0.5, random_state=0),
-    BallDPSquaredHingeSVC(8.0, radius=0.5, random_state=0),
+    BallDPLogisticRegression(8.0, radius=0.5, random_state=0, mechanism="output"),
+    BallDPSquaredHingeSVC(8.0, radius=0.5, random_state=0, mechanism="output", fit_intercept=False),
 ]
 by_name = pytest.mark.parametrize("head", HEADS, ids=lambda head: type(head).__name__)
 
@@ -94,7 +94,7 @@ def test_persistence(head, again):
 @pytest.mark.filterwarnings("ignore:the total covers the heads' own fits, and not")
 def test_what_wrappers_release():
     """The numbers of docs/accounting.md."""
-    head = BallDPLogisticRegression(8.0, radius=0.5)
+    head = BallDPLogisticRegression(8.0, radius=0.5, mechanism="output")
     members = [("one", clone(head)), ("two", BallDPRidgePrototype(8.0, radius=0.5))]
     frozen = FrozenEstimator(clone(head).fit(X, Y))
     cases = [

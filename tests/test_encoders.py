@@ -147,7 +147,9 @@ def test_pipeline_of_encoder_policy_and_head(tmp_path):
     public, public_y = texts(100, seed=1)
     encoder = SentenceEncoder(MINILM, cache_dir=tmp_path)
     with sklearn.config_context(enable_metadata_routing=True):
-        head = BallDPLogisticRegression(8.0, 1e-4, radius=RadiusPolicy(), alpha=0.1)
+        head = BallDPLogisticRegression(
+            8.0, 1e-4, radius=RadiusPolicy(), alpha=0.1, mechanism="output"
+        )
         head.set_fit_request(X_public=True, y_public=True)
         pipeline = Pipeline([("encode", encoder), ("head", head)], transform_input=["X_public"])
         grid = {"head__epsilon": [2.0, 32.0], "head__radius__quantile": [0.5, 0.9]}

@@ -15,7 +15,11 @@ SECRET = 0.1234567
 WORD = "confidential"
 ROWS = np.full((12, 3), SECRET)
 LABELS = np.arange(12) % 2
-HEADS = [BallDPRidgePrototype(), BallDPLogisticRegression(), BallDPSquaredHingeSVC()]
+HEADS = [
+    BallDPRidgePrototype(),
+    BallDPLogisticRegression(mechanism="output"),
+    BallDPSquaredHingeSVC(mechanism="output", fit_intercept=False),
+]
 POLICIES = [RadiusPolicy(source="declared"), RadiusPolicy(source="private", epsilon=1.0)]
 
 

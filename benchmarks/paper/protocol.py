@@ -48,20 +48,19 @@ N_CANDIDATES = 10
 #: epsilon of the private quantile, and its draws.
 RADIUS_EPSILON, RADIUS_DRAWS = 0.5, 20
 
-_GRADIENT = {"mechanism": "gradient"}
-_PAPER = {"mechanism": OutputPerturbation(sensitivity="paper")}
+_PAPER = {"mechanism": OutputPerturbation(sensitivity="paper"), "alpha": 0.01}
 #: Heads by name, and how many releases a cell averages (more where one varies more).
 METHODS = {
-    "ridge paper": (BallDPRidgePrototype(counts="worst"), 100),
-    "ridge per class": (BallDPRidgePrototype(), 20),
-    "ridge": (BallDPRidgePrototype(decision="gaussian"), 20),
+    "ridge paper": (BallDPRidgePrototype(counts="worst", decision="nearest"), 100),
+    "ridge per class": (BallDPRidgePrototype(decision="nearest"), 20),
+    "ridge": (BallDPRidgePrototype(), 20),
     "logistic paper": (BallDPLogisticRegression(**_PAPER), 20),
-    "logistic output": (BallDPLogisticRegression(), 10),
-    "logistic": (BallDPLogisticRegression(**_GRADIENT), 5),
+    "logistic output": (BallDPLogisticRegression(mechanism="output"), 10),
+    "logistic": (BallDPLogisticRegression(), 5),
     # The paper's numbers come from an SVM with a regularised intercept.
-    "svc paper": (BallDPSquaredHingeSVC(fit_intercept=True, **_PAPER), 20),
-    "svc output": (BallDPSquaredHingeSVC(fit_intercept=True), 10),
-    "svc": (BallDPSquaredHingeSVC(**_GRADIENT), 5),
+    "svc paper": (BallDPSquaredHingeSVC(**_PAPER), 20),
+    "svc output": (BallDPSquaredHingeSVC(mechanism="output"), 10),
+    "svc": (BallDPSquaredHingeSVC(), 5),
     "NearestCentroid": (NearestCentroid(), 1),
     "LogisticRegression": (LogisticRegression(C=10.0, max_iter=300), 1),
     "LinearSVC": (LinearSVC(), 1),
@@ -141,8 +140,6 @@ class Accuracy(Cell):
             head.set_params(random_state=self.stream(seed))
             if self.policy == "labels":
                 head.set_params(protect_labels=True, classes=classes)
-                if "decision" in head.get_params():
-                    head.set_params(decision="nearest")  # the other rule needs public counts
         with warnings.catch_warnings():
             # NearestCentroid remarks on a constant feature, which harms nothing.
             warnings.filterwarnings("ignore", message="self.within_class_std_dev_ has at least 1")

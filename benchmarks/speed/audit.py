@@ -41,7 +41,7 @@ def measure(comparators):
     for n_classes in (2, 6):
         data = _split(25_000, 384, n_classes)
         for alpha in (1e-2, 1e-4):
-            head = BallDPLogisticRegression(8.0, radius=1.5, alpha=alpha)
+            head = BallDPLogisticRegression(8.0, radius=1.5, mechanism="output", alpha=alpha)
             auditor = ReconstructionAuditor(head)
             times = interleaved(
                 {

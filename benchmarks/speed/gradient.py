@@ -20,8 +20,8 @@ STEPS = 150
 def measure(comparators):
     for n, d, n_classes in SHAPES:
         X, y = embeddings(n, d, n_classes)
-        output = BallDPLogisticRegression(2.0, radius=1.2)
-        descent = GradientPerturbation(n_steps=STEPS)
+        output = BallDPLogisticRegression(2.0, radius=1.2, mechanism="output", alpha=0.01)
+        descent = GradientPerturbation(n_steps=STEPS, start="zero")
         gradient = BallDPLogisticRegression(2.0, radius=1.2, mechanism=descent)
         times = interleaved(
             {

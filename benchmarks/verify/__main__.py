@@ -47,9 +47,11 @@ FACTORS = {"none": 0.0, "x 0.5": 0.5, "x 0.8": 0.8, "x 0.9": 0.9, "x 1.1": 1.1, 
 KEPT = GradientPerturbation(n_steps=20, keep_transcript=True)
 HEADS = {
     "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
-    "logistic, softmax": BallDPLogisticRegression(4.0, radius=0.5),
-    "squared hinge": BallDPSquaredHingeSVC(4.0, radius=0.5),
-    "logistic, binary": BallDPLogisticRegression(4.0, radius=0.5),
+    "logistic, softmax": BallDPLogisticRegression(4.0, radius=0.5, mechanism="output"),
+    "squared hinge": BallDPSquaredHingeSVC(
+        4.0, radius=0.5, mechanism="output", fit_intercept=False
+    ),
+    "logistic, binary": BallDPLogisticRegression(4.0, radius=0.5, mechanism="output"),
     "descent, 20 steps": BallDPLogisticRegression(4.0, radius=0.5, mechanism=KEPT),
 }
 

@@ -34,11 +34,10 @@ from scipy.stats import t as student
 
 from ..heads.base import BaseBallDPClassifier
 from ..heads.descent import (
-    Iterates,
+    Beginning,
     Transcript,
+    beginning,
     mean_gradient,
-    parameters_of,
-    start_of,
     start_values,
 )
 from ..heads.gradients import mean_rounding
@@ -292,16 +291,16 @@ _REPLAYED = "iterates and model follow from the noisy gradients by public rules"
 
 def transcript_fault(head: BaseBallDPClassifier, transcript: Transcript) -> str | None:
     """Why a transcript is not that of a model, in words; None when it is. It needs no records."""
-    release, bound = head.release_, head.release_.bound
+    release, bound, problem = head.release_, head.release_.bound, head._released_problem()
     shape = (bound.descent.n_steps, *bound.shape)
-    begun = Layout.of(bound.start).shape if bound.start is not None else (0, 0)
+    table = Layout.of(bound.start).shape if bound.start is not None else (0, 0)
     try:
-        start = np.asarray(transcript.start, dtype=np.float64).reshape(begun)
+        start = np.asarray(transcript.start, dtype=np.float64).reshape(table)
         gradients = np.asarray(transcript.gradients, dtype=np.float64)
         iterates = np.asarray(transcript.iterates, dtype=np.float64)
         sigma = np.ravel(np.asarray(transcript.sigma, dtype=np.float64))
     except (AttributeError, TypeError, ValueError):
-        begins = f", and start of shape {begun}" if bound.start is not None else ""
+        begins = f", and start of shape {table}" if bound.start is not None else ""
         return f"it does not hold three arrays of numbers: gradients, iterates and sigma{begins}"
     if gradients.shape != shape or iterates.shape != shape or sigma.shape != shape[:1]:
         return f"gradients and iterates must be of shape {shape}, sigma one number for each step"
@@ -313,9 +312,10 @@ def transcript_fault(head: BaseBallDPClassifier, transcript: Transcript) -> str 
     precisions: list[Any] = [np.float64]
     if np.array_equal(iterates.astype(np.float32), iterates):
         precisions.insert(0, np.float32)
+    begun = beginning(start, problem, bound)
     faults = [
-        _replay_fault(head, gradients, iterates, start, precision)
-        or _scale_fault(bound, iterates, sigma, precision)
+        _replay_fault(head, begun, gradients, iterates, precision)
+        or _scale_fault(begun.bound, iterates, sigma, precision)
         for precision in precisions
     ]
     return None if None in faults else faults[-1]
@@ -344,25 +344,27 @@ def _scale_fault(
 
 
 def _replay_fault(
-    head: BaseBallDPClassifier, gradients: Array, iterates: Array, start: Array, precision: Any
+    head: BaseBallDPClassifier,
+    begun: Beginning,
+    gradients: Array,
+    iterates: Array,
+    precision: Any,
 ) -> str | None:
     """Where iterates or the model do not follow from the gradients, in one precision."""
-    release, bound = head.release_, head.release_.bound
-    first = None
-    if bound.start is not None:
-        first = start_of(start[None], head._released_problem(), bound)
-    replay = Iterates(1, bound, release.alpha, precision, first)
+    problem, bound = head._released_problem(), head.release_.bound
+    replay = begun.iterates(head.release_.alpha, precision)
+    # A start is made of eigenvectors, which another machine rounds otherwise.
+    exact = bound.start is None
     for step, gradient in enumerate(gradients):
-        # A start is made of eigenvectors, which another machine rounds otherwise.
-        rtol, atol = (1e-12, 1e-300) if first is None else (1e-6, 1e-6 * _largest(iterates[0]))
+        rtol, atol = (1e-12, 1e-300) if exact else (1e-6, 1e-6 * _largest(iterates[0]))
         if not np.allclose(replay.thetas[0], iterates[step], rtol=rtol, atol=atol):
             return f"the iterate of step {step} does not follow from what was released before it"
         replay.advance(gradient[None])
-    parameters = parameters_of(replay, bound)
-    published = head._publish(parameters, head._released_problem(), bound)
+    parameters = begun.parameters(replay.released()[0])
+    published = head._publish(parameters, problem, bound)
     for name, value in published.items():
         stated = getattr(head, name)
-        close = 1e-12 if first is None else 1e-6
+        close = 1e-12 if exact else 1e-6
         same = np.shape(stated) == np.shape(value) and np.allclose(
             stated, value, rtol=close, atol=close * _largest(value)
         )
@@ -469,6 +471,7 @@ def _of_transcript(
     """Residuals of the noisy gradients, at the iterates where they were taken."""
     bound: Any = head.release_.bound
     shape = (bound.descent.n_steps, *bound.shape)
+    released = np.asarray(transcript.start, dtype=np.float64)
     means = np.empty(shape)
     iterates = np.asarray(transcript.iterates, dtype=np.float64)
     single = np.array_equal(iterates.astype(np.float32), iterates)
@@ -476,7 +479,7 @@ def _of_transcript(
         # The rows of the fit, which another format has widened.
         problem = problem.with_rows(problem.X.astype(np.float32), problem.codes)
     with ThreadPoolExecutor(len(row_ranges(*problem.X.shape))) as pool, SINGLE_BLAS_THREAD:
-        mean = mean_gradient(problem, bound, pool)
+        mean = mean_gradient(problem, beginning(released, problem, bound), pool)
         # One by one, as the fit did: other products round otherwise, all records alike.
         for step, theta in enumerate(iterates):
             means[step] = mean(theta[None])[0]
@@ -485,12 +488,12 @@ def _of_transcript(
     rest = np.empty(0)
     if bound.start is not None:
         values, scale = start_values(problem, bound)
-        narrow, released = _narrowed(problem), np.asarray(transcript.start, dtype=np.float64)
+        narrow = _narrowed(problem)
         if narrow is not None:
             other = start_values(narrow, bound)[0]
             values = other if _farther(values, other, released) else values
         noisy = scale > 0.0
-        rest = (np.asarray(transcript.start) - values)[noisy] / scale[noisy]
+        rest = (released - values)[noisy] / scale[noisy]
     directions = {"the iterate": iterates, "the noiseless gradient": means}
     return Residuals(z, directions, rest=rest)
 

@@ -18,13 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from ..heads.base import BaseBallDPClassifier
-from ..heads.descent import Iterates, mean_gradient, start_of
+from ..heads.descent import Beginning, Iterates, beginning, mean_gradient
 from ..heads.gradients import MeanGradient
-from ..heads.mechanism import Neighbours, PrivateProblem, Problem, Promise
+from ..heads.mechanism import Neighbours, PrivateProblem, Promise
 from ..heads.statistics import StatisticsPerturbation
 from ..losses import clip_residuals
 from ..privacy.noise import Noise
-from ..privacy.transcript import TranscriptBound
 from ..rows import SINGLE_BLAS_THREAD, project_onto_ball
 from .certificates import check_prior
 
@@ -46,14 +45,23 @@ class Suspects:
         Rows.
     codes : ndarray of shape (n_suspects,)
         Class codes.
-    bound : TranscriptBound
-        Loss, clipping and shape.
+    norm_bound : float
+        Radius of the ball of rows before they are moved.
+    begun : Beginning
+        Loss, clipping and shape, and what rows are moved by.
     """
 
     def __init__(
-        self, rows: NDArray[np.floating], codes: Positions, bound: TranscriptBound
+        self,
+        rows: NDArray[np.floating],
+        codes: Positions,
+        norm_bound: float,
+        begun: Beginning,
     ) -> None:
-        inside = project_onto_ball(rows.astype(np.float64), bound.norm_bound)
+        bound = begun.bound
+        inside = project_onto_ball(rows.astype(np.float64), norm_bound)
+        if begun.centre is not None:
+            inside = project_onto_ball(inside - begun.centre, bound.norm_bound)
         constants = np.full((len(rows), bound.shape[1] - rows.shape[1]), bound.constant)
         self.rows = np.hstack([inside, constants])
         self.squares = np.vecdot(self.rows, self.rows)
@@ -110,44 +118,44 @@ class TranscriptTrials:
     ) -> None:
         self._head = head
         self._bound: Any = head.release_.bound
-        self._n_samples, self._alpha = len(problem.X), problem.alpha
-        self._known = known_gradients(problem, self._bound, left_out)
-        self._suspects = Suspects(rows, codes, self._bound)
-        self._public: Problem = problem
+        self._problem, self._left_out = problem, left_out
+        self._rows, self._codes = rows, codes
         # Noiseless sums with each suspect, from which the descent starts.
         self._sums: Neighbours | None = None
         if self._bound.start is not None:
             self._sums = StatisticsPerturbation().neighbours(problem, Promise(self._bound.start))
             self._tables = self._sums.models(left_out, rows, codes)
+        self._shared: _Runs | None = None
 
-    def _iterates(self, n_runs: int, tables: Array | None = None) -> Iterates:
-        """Runs that start from zero, or from released sums."""
-        start = None if tables is None else start_of(tables, self._public, self._bound)
-        return Iterates(n_runs, self._bound, self._alpha, self._known.X.dtype, start)
+    @property
+    def _size(self) -> int:
+        """Runs that advance together: one, where each moves the rows by a mean of its own."""
+        return 1 if self._bound.centred else max(1, _RUN_VALUES // self._bound.step_values)
+
+    def _runs(self, tables: Array) -> "_Runs":
+        """Runs that start from released tables (empty ones, where there is no start)."""
+        begun = [beginning(table, self._problem, self._bound) for table in tables]
+        if self._bound.centred or self._shared is None:
+            self._shared = _Runs(self._problem, self._left_out, self._rows, self._codes, begun)
+        return self._shared.from_here(begun)
 
     def noiseless(self) -> Array:
         """Models that a descent without noise gives with each candidate."""
-        places = np.arange(1, len(self._suspects.rows))
-        iterates = self._iterates(len(places), None if self._sums is None else self._tables[1:])
-        for _ in range(self._bound.descent.n_steps):
-            residuals = self._suspects.residuals(iterates.thetas)
-            iterates.advance(self._noiseless(iterates.thetas, residuals, places))
-        return iterates.released()
-
-    def _noiseless(
-        self, thetas: Array, residuals: NDArray[np.floating], places: Positions
-    ) -> Array:
-        """Mean gradients with the suspects at ``places``, one a run."""
-        share = (self._n_samples - 1) / self._n_samples
-        own = residuals[places, np.arange(len(places))]
-        added = own[:, :, None] * self._suspects.rows[places][:, None, :]
-        return share * self._known(thetas) + added / self._n_samples
+        places, models = np.arange(1, len(self._rows)), []
+        tables = np.empty((len(places), 0)) if self._sums is None else self._tables[1:]
+        for i in range(0, len(places), self._size):
+            runs, own = self._runs(tables[i : i + self._size]), places[i : i + self._size]
+            for _ in range(self._bound.descent.n_steps):
+                residuals = runs.suspects.residuals(runs.iterates.thetas)
+                runs.iterates.advance(runs.noiseless(residuals, own))
+            models.append(runs.released(self._bound.constant))
+        return np.concatenate(models)
 
     def run(
         self, target: Positions, weights: Array, rng: np.random.Generator, mechanism: bool
     ) -> dict[str, Array]:
         """Run the mechanism once for each hidden record, and attack every run."""
-        size = max(1, _RUN_VALUES // self._bound.step_values)
+        size = self._size
         with SINGLE_BLAS_THREAD:
             models = self.noiseless()
             parts = [
@@ -164,24 +172,25 @@ class TranscriptTrials:
         rng: np.random.Generator,
         mechanism: bool,
     ) -> dict[str, Array]:
-        suspects, bound, n_samples = self._suspects, self._bound, self._n_samples
+        bound, n_samples = self._bound, self._problem.n_samples
         places, n_runs = target + 1, len(target)
         streams = [self._head._noise() for _ in target if mechanism]
         with np.errstate(divide="ignore"):
             prior = np.log(weights)
-        shape = (n_runs, len(suspects.rows))
+        shape = (n_runs, len(self._rows))
         seen, replayed, apart = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        released = None
+        released = np.empty((n_runs, 0))
         if self._sums is not None:
             released, seen[:], apart[:] = self._start(places, streams, rng)
-        iterates = self._iterates(n_runs, released)
+        runs = self._runs(released)
+        iterates, suspects, own_bound = runs.iterates, runs.suspects, runs.bound
         noise_square = np.zeros(n_runs)
         before: tuple[Array, Array] | None = None
         for _ in range(bound.descent.n_steps):
             thetas = iterates.thetas
-            sigma = np.array([bound.step(t, self._known.rounding(t))[1] for t in thetas])
+            sigma = np.array([own_bound.step(t, runs.known.rounding(t))[1] for t in thetas])
             residuals = suspects.residuals(thetas)
-            noiseless = self._noiseless(thetas, residuals, places)
+            noiseless = runs.noiseless(residuals, places)
             if mechanism:
                 steps = zip(streams, noiseless, sigma.tolist(), strict=True)
                 gradients = np.stack([noise(gradient, scale) for noise, gradient, scale in steps])
@@ -201,7 +210,7 @@ class TranscriptTrials:
                 replayed += 0.5 * suspects.closeness(excess - before[0], shares - before[1])
             before = (excess, shares)
             iterates.advance(gradients)
-        logs = {"map": seen[:, 1:], "last_iterate": self._released(iterates, models, noise_square)}
+        logs = {"map": seen[:, 1:], "last_iterate": self._released(runs, models, noise_square)}
         if mechanism and bound.descent.n_steps > 1:
             logs["replay"] = replayed[:, 1:]
         found = {name: _normalised(log + prior) for name, log in logs.items()}
@@ -228,18 +237,57 @@ class TranscriptTrials:
             logs[run] = points @ z - 0.5 * np.vecdot(points, points)
         return released, logs, np.vecdot(points, points)
 
-    def _released(self, iterates: Iterates, models: Array, noise_square: Array) -> Array:
+    def _released(self, runs: "_Runs", models: Array, noise_square: Array) -> Array:
         """Closeness of the released models to the noiseless ones.
 
         Noise counts as if nothing pulled it back, equally in all directions.
         """
-        descent = self._bound.descent
+        descent = runs.bound.descent
         scale = descent.learning_rate / (1.0 - descent.momentum) * np.sqrt(noise_square)
         centre = models.mean(axis=0)
         points = (models - centre).reshape(len(models), -1)
-        released = (iterates.released() - centre).reshape(len(noise_square), -1)
+        released = (runs.released(self._bound.constant) - centre).reshape(len(noise_square), -1)
         inner = released @ points.T - 0.5 * np.vecdot(points, points)
         return inner / scale[:, None] ** 2
+
+
+class _Runs:
+    """Descents that share their coordinates, with the known records and the suspects in them."""
+
+    def __init__(
+        self,
+        problem: PrivateProblem,
+        left_out: int,
+        rows: NDArray[np.floating],
+        codes: Positions,
+        begun: list[Beginning],
+    ) -> None:
+        self._alpha, self._n_samples = problem.alpha, problem.n_samples
+        self.known = known_gradients(problem, begun[0], left_out)
+        self.suspects = Suspects(rows, codes, problem.norm_bound, begun[0])
+        self.bound = begun[0].bound
+
+    def from_here(self, begun: list[Beginning]) -> "_Runs":
+        """The same, about to take the first step from here."""
+        self._begun = begun
+        thetas = np.stack([run.theta for run in begun])
+        self.iterates = Iterates(len(begun), self.bound, self._alpha, self.known.X.dtype, thetas)
+        return self
+
+    def noiseless(self, residuals: NDArray[np.floating], places: Positions) -> Array:
+        """Mean gradients with the suspects at ``places``, one a run."""
+        share = (self._n_samples - 1) / self._n_samples
+        own = residuals[places, np.arange(len(places))]
+        added = own[:, :, None] * self.suspects.rows[places][:, None, :]
+        return share * self.known(self.iterates.thetas) + added / self._n_samples
+
+    def released(self, constant: float) -> Array:
+        """Released parameters, for rows where they were, augmented by the constant."""
+        pairs = zip(self._begun, self.iterates.released(), strict=True)
+        found = np.stack([run.parameters(theta) for run, theta in pairs])
+        if constant > 0.0:
+            found[:, :, -1] /= constant
+        return found
 
 
 def transcript_log_posterior(
@@ -289,7 +337,8 @@ def transcript_log_posterior(
             f"X_known has {len(known.X)} records, but the head was fitted on {n_samples}: pass all "
             "of them but one."
         )
-    suspects = Suspects(candidates.X, candidates.codes, bound)
+    begun = beginning(transcript.start, known, bound)
+    suspects = Suspects(candidates.X, candidates.codes, known.norm_bound, begun)
     log = np.zeros(len(candidates.X))
     if bound.start is not None:
         # The missing record is in the place of a copy of a known one.
@@ -304,7 +353,7 @@ def transcript_log_posterior(
         log -= 0.5 * np.vecdot(z, z)
     size = max(1, _RUN_VALUES // bound.step_values)
     with SINGLE_BLAS_THREAD:
-        gradients = mean_gradient(known, bound)
+        gradients = mean_gradient(known, begun)
         for i in range(0, bound.descent.n_steps, size):
             steps = slice(i, i + size)
             thetas, sigma = transcript.iterates[steps], transcript.sigma[steps, None, None]
@@ -317,12 +366,12 @@ def transcript_log_posterior(
     return _normalised(log[None])[0]
 
 
-def known_gradients(problem: PrivateProblem, bound: TranscriptBound, left_out: int) -> MeanGradient:
+def known_gradients(problem: PrivateProblem, begun: Beginning, left_out: int) -> MeanGradient:
     """Mean gradients of all records but one."""
     known = problem.with_rows(
         np.delete(problem.X, left_out, axis=0), np.delete(problem.codes, left_out)
     )
-    return mean_gradient(known, bound)
+    return mean_gradient(known, begun)
 
 
 def _normalised(logs: Array) -> Array:

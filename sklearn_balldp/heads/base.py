@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -101,8 +102,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _check_alpha(self, mechanism: Mechanism) -> None:
         check_positive("alpha", self.alpha)
 
-    def _alpha(self, mechanism: Mechanism) -> float:
-        """Regularisation strength in use."""
+    def _given_alpha(self) -> float:
+        """Regularisation strength; NaN where the mechanism is to choose it."""
         return float(self.alpha)
 
     def _problem(self, **public: Any) -> Problem:
@@ -169,11 +170,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             labels=labels,
             domain=getattr(self, "domain", "ball"),
         )
-        mechanism = self._mechanism()
         counts = np.bincount(codes, minlength=len(classes))
-        problem = self._declared(len(X), X.shape[1], classes, tuple(counts.tolist()), chosen)
+        declared = self._declared(len(X), X.shape[1], classes, tuple(counts.tolist()), chosen)
         noise = self._noise()
-        promise, release = self._promised(problem, noise, chosen, encoder)
+        mechanism, problem, promise, release = self._promised(declared, noise, chosen, encoder)
         # Counted before the rows are touched: everything in the record is public. Neither warnings
         # nor errors of arithmetic may depend on the rows.
         with charged(release), all_finite(), np.errstate(all="ignore"):
@@ -208,7 +208,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             n_features=n_features,
             classes=classes,
             class_counts=None if self.protect_labels else class_counts,
-            alpha=self._alpha(self._mechanism()),
+            alpha=self._given_alpha(),
             norm_bound=norm_bound,
             radius=euclidean_radius(
                 chosen.value, self.metric, norm_bound=norm_bound, n_features=n_features
@@ -219,12 +219,15 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     def _promised(
         self, problem: Problem, noise: Noise, chosen: ChosenRadius, encoder: str | None = None
-    ) -> tuple[Promise, Release]:
-        """What the mechanism promises, and the record of it: all from public numbers."""
-        mechanism = self._mechanism()
+    ) -> tuple[Mechanism, Problem, Promise, Release]:
+        """The mechanism, what it promises, and the record of it: all from public numbers."""
         budget = Budget(float(self.epsilon), float(self.delta), self.calibration)
+        mechanism = self._mechanism().chosen(problem, budget)
+        if math.isnan(problem.alpha):
+            problem = replace(problem, alpha=mechanism.alpha_for(problem, budget))
         promise = _checked(mechanism, mechanism.promise(problem, budget))
-        return promise, self._record(problem, budget, promise, noise, chosen, encoder)
+        record = self._record(problem, budget, mechanism.name, promise, noise, chosen, encoder)
+        return mechanism, problem, promise, record
 
     def plan(
         self,
@@ -289,7 +292,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             domain=getattr(self, "domain", "ball"),
         )
         problem = self._declared(int(n_samples), int(n_features), classes, counts, chosen)
-        promise, release = self._promised(problem, self._noise(), chosen)
+        _, _, promise, release = self._promised(problem, self._noise(), chosen)
         return Plan(release, counts, *promise.bound.signal_and_noise(release))
 
     def _warn_of_large_delta(self, n_samples: int) -> None:
@@ -305,13 +308,14 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         self,
         problem: Problem,
         budget: Budget,
+        mechanism: str,
         promise: Promise,
         noise: Noise,
         chosen: ChosenRadius,
         encoder: str | None = None,
     ) -> Release:
         """The public record of what is about to be released."""
-        bound, norm_bound, mechanism = promise.bound, problem.norm_bound, self._mechanism().name
+        bound, norm_bound = promise.bound, problem.norm_bound
         if bound.labels != problem.labels:
             raise ValueError(
                 f"mechanism {mechanism}: its bound keeps labels {bound.labels}, where this head "
@@ -399,9 +403,13 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """Noise of one release: of a fit, or of an audit's trial."""
         return Noise(self.random_state)
 
+    def _mechanism_named(self, name: str) -> Mechanism:
+        """The mechanism, or the one of this name where it chooses among others."""
+        return self._mechanism()
+
     def _released_by(self) -> Mechanism:
         """The mechanism of the fitted head: audits run it again."""
-        mechanism = self._mechanism()
+        mechanism = self._mechanism_named(self.release_.mechanism)
         if mechanism.name != self.release_.mechanism:
             raise ValueError(
                 f"mechanism: released by {self.release_.mechanism!r}, but the head's parameter "

@@ -1,4 +1,4 @@
-"""Gradient perturbation: the noisy gradients of a descent, and the model that is made of them."""
+"""Gradient perturbation: noisy sums to start from, noisy gradients, and the model made of them."""
 
 import math
 from collections.abc import Sequence
@@ -14,8 +14,9 @@ from ..adjacency import euclidean_radius, full_radius
 from ..privacy.gaussian import LARGEST_EPSILON, compose
 from ..privacy.noise import Noise, grid_slack
 from ..privacy.statistics import StatisticsBound
-from ..privacy.transcript import MOST_OF_STEPS, Descent, TranscriptBound
+from ..privacy.transcript import LEAST_REACH, Descent, TranscriptBound
 from ..rows import SINGLE_BLAS_THREAD, row_ranges
+from .descent_settings import default_learning_rate, settings_of
 from .discriminant_rule import discriminant_rule
 from .gradients import MeanGradient
 from .mechanism import (
@@ -33,14 +34,10 @@ from .statistics import Statistics, StatisticsPerturbation, statistics_of
 #: Constant that augments the rows, in units of B: a smaller one takes less of the noise, and moves
 #: intercepts more slowly.
 CONSTANT = 0.3
-#: Standard deviation, in units of 1 / B, that the noise of all steps together would give one
-#: parameter if nothing pulled it back: what the default step size aims at.
-ACCUMULATED_NOISE = 1.5
-#: Largest total step, in units of 1 / B and for gradients of the clipping norm.
-LONGEST_PATH = 3e4
-# The steps after a start take half of their most at this noise of the class means (their energy),
-# and at this radius.
-_MEANS_NOISE, _SATURATION = 0.03, 0.2
+#: Least square of the mean that rows are moved by, in units of their own: a shorter one is left.
+SHORT_MEAN = 0.04
+#: What ``start=`` takes.
+STARTS = "auto", "statistics", "prototypes", "zero"
 # Iterates stay within this norm, in units of 1 / B: a step size that diverges gives no infinity.
 _FARTHEST = 1e6
 
@@ -131,30 +128,39 @@ class Iterates:
 
 
 class GradientPerturbation(Mechanism):
-    r"""Noise on the gradients of a full-batch descent, calibrated at each public iterate.
+    """Noise on class sums, and on the gradients of a full-batch descent that starts from them.
 
-    Far more accurate than noise on the minimiser at the same guarantee. The whole transcript of
-    noisy gradients is what the guarantee covers. ``release_.guarantee`` at smaller radii is the one
-    at ``radius``.
+    Far more accurate than noise on the minimiser at the same guarantee. The sums and the whole
+    transcript of noisy gradients are what the guarantee covers; each step's noise is calibrated at
+    its public iterate.
 
     Parameters
     ----------
-    n_steps : int, default=100
-        Steps of the descent; the budget is shared equally among them.
+    n_steps : int, default=50
+        Steps of the descent; their budget is shared equally among them.
     learning_rate : float or None, default=None
-        Step size. None chooses it from public numbers, so that noise and fit balance.
+        Step size for rows of norm ``norm_bound``; where rows are centred, and shorter, it grows as
+        one over their squared norm. None chooses it from public numbers, so that noise and fit
+        balance.
     momentum : float, default=0.9
         Share of the velocity that is kept from step to step.
-    clip : float or None, default=0.2
+    clip : float, "auto" or None, default="auto"
         Norm that the residual of each record, its derivative by the scores, is clipped to; None
-        for no clipping. Bounds gradients by ``clip`` times the norm of a row.
-    averaging : float, default=0.5
+        for no clipping. Bounds gradients by ``clip`` times the norm of a row. "auto" is 0.1, and up
+        to 0.3 at small radii.
+    averaging : float, default=0.2
         Share of the iterates, the last ones, whose mean is released; 0 for the last alone.
-    start : {"zero", "statistics"}, default="zero"
-        Where the descent begins. "statistics": at the linear discriminant of noisy class sums and a
-        noisy second moment (:class:`.BallDPLinearDiscriminant`), which take a share of the budget
-        that public numbers decide. It then needs few steps: 30, with ``clip=0.1`` and
-        ``averaging=0.3``, say.
+    start : {"auto", "statistics", "prototypes", "zero"}, default="auto"
+        Where the descent begins. "prototypes": at the noise-aware rule of noisy class sums, which
+        take a share of the budget. "statistics" and "auto": at the linear discriminant
+        (:class:`.BallDPLinearDiscriminant`) of the same and a noisy second moment, where public
+        numbers say that this is worth its noise. Public numbers decide the share too: nearly all at
+        small radii, a fifth where the steps do more. "zero" spends all on the steps; it needs about
+        100 of them.
+    centre : bool, default=True
+        Whether rows are moved by their mean as the start tells it, where that is long: gradients of
+        the shorter rows need less noise. The released weights are for rows where they were. Needs a
+        start and an intercept, and is without effect otherwise.
     outer_radius, outer_epsilon : float or None, default=None
         A second, larger radius and the epsilon promised at it (same delta): every step adds the
         noise that the stricter promise needs.
@@ -178,12 +184,13 @@ class GradientPerturbation(Mechanism):
     def __init__(
         self,
         *,
-        n_steps=100,
+        n_steps=50,
         learning_rate=None,
         momentum=0.9,
-        clip=0.2,
-        averaging=0.5,
-        start="zero",
+        clip="auto",
+        averaging=0.2,
+        start="auto",
+        centre=True,
         outer_radius=None,
         outer_epsilon=None,
         keep_transcript=False,
@@ -194,18 +201,22 @@ class GradientPerturbation(Mechanism):
         self.clip = clip
         self.averaging = averaging
         self.start = start
+        self.centre = centre
         self.outer_radius = outer_radius
         self.outer_epsilon = outer_epsilon
         self.keep_transcript = keep_transcript
 
     def check(self) -> None:
         check_whole("n_steps", self.n_steps, 1)
-        for name in ("learning_rate", "clip", "outer_radius", "outer_epsilon"):
+        for name in ("learning_rate", "outer_radius", "outer_epsilon"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name), " or None")
+        if not (self.clip is None or (isinstance(self.clip, str) and self.clip == "auto")):
+            check_positive("clip", self.clip, ", 'auto' or None")
         check_share("momentum", self.momentum, below_one=True)
         check_share("averaging", self.averaging)
-        check_option("start", self.start, ("zero", "statistics"))
+        check_option("start", self.start, STARTS)
+        check_flag("centre", self.centre)
         check_flag("keep_transcript", self.keep_transcript)
         if self.outer_epsilon is not None and float(self.outer_epsilon) > LARGEST_EPSILON:
             raise ValueError(
@@ -216,10 +227,14 @@ class GradientPerturbation(Mechanism):
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
         n_steps, momentum = int(self.n_steps), float(self.momentum)
-        clip = None if self.clip is None else float(self.clip)
+        settings = settings_of(problem, budget.mu, started=self.start != "zero")
+        clip = settings.clip if self.clip == "auto" else self.clip
         constant = CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0
         promises = ((problem.radius, budget.mu), *self._outer_promise(problem, budget))
-        start = start_bound(problem, promises) if self.start == "statistics" else None
+        start = None
+        if self.start != "zero":
+            sums = 1.0 if self.start == "prototypes" else None
+            start = start_bound(problem, promises, settings.share, sums)
 
         def bound(learning_rate: float) -> TranscriptBound:
             return TranscriptBound(
@@ -231,8 +246,15 @@ class GradientPerturbation(Mechanism):
                 constant=constant,
                 labels=problem.labels,
                 promises=promises,
-                descent=Descent(n_steps, learning_rate, momentum, clip, float(self.averaging)),
+                descent=Descent(
+                    n_steps,
+                    learning_rate,
+                    momentum,
+                    None if clip is None else float(clip),
+                    float(self.averaging),
+                ),
                 start=start,
+                centred=start is not None and constant > 0.0 and bool(self.centre),
             )
 
         promised = bound(math.nan)
@@ -243,7 +265,7 @@ class GradientPerturbation(Mechanism):
             )
         rate = self.learning_rate
         if rate is None:
-            rate = default_learning_rate(promised, problem.alpha)
+            rate = default_learning_rate(promised, problem.alpha, settings.accumulated_noise)
         return Promise(bound(float(rate)))
 
     def _outer_promise(self, problem: Problem, budget: Budget) -> list[tuple[float, float]]:
@@ -267,30 +289,30 @@ class GradientPerturbation(Mechanism):
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
         bound: Any = promise.bound
-        # The figure ex post is at the largest substitution of the domain.
-        largest = full_radius(problem.norm_bound)
         steps = Steps()
-        start = None
         if bound.start is not None:
             steps.start = noise(*start_values(problem, bound))
-            start = start_of(steps.start[None], problem, bound)
+        begun = beginning(steps.start, problem, bound)
+        own = begun.bound
+        # The figure ex post is at the largest substitution of the domain.
+        largest = full_radius(own.norm_bound)
         with ThreadPoolExecutor(len(row_ranges(*problem.X.shape))) as pool, SINGLE_BLAS_THREAD:
-            mean = mean_gradient(problem, bound, pool)
-            iterates = Iterates(1, bound, problem.alpha, mean.X.dtype, start)
-            for _ in range(bound.descent.n_steps):
+            mean = mean_gradient(problem, begun, pool)
+            iterates = begun.iterates(problem.alpha, mean.X.dtype)
+            for _ in range(own.descent.n_steps):
                 theta = iterates.thetas[0]
                 rounding = mean.rounding(theta)
-                sensitivity, sigma = bound.step(theta, rounding)
+                sensitivity, sigma = own.step(theta, rounding)
                 released = noise(mean(iterates.thetas)[0], sigma)
                 steps.sigma.append(sigma)
                 steps.sensitivity.append(sensitivity)
-                steps.spent.append(bound.sensitivity(theta, largest, rounding) / sigma)
+                steps.spent.append(own.sensitivity(theta, largest, rounding) / sigma)
                 if self.keep_transcript:
                     steps.gradients.append(released)
                     steps.iterates.append(theta)
                 iterates.advance(released[None])
         return Outcome(
-            parameters_of(iterates, bound),
+            begun.parameters(iterates.released()[0]),
             sensitivity=tuple(steps.sensitivity),
             sigma=tuple(steps.sigma),
             mu_ex_post=steps.mu_ex_post(bound),
@@ -301,12 +323,73 @@ class GradientPerturbation(Mechanism):
         raise TypeError("noise on gradients is audited by its transcript.")
 
 
-def parameters_of(iterates: Iterates, bound: TranscriptBound) -> Array:
-    """Parameters that a single run releases, intercepts in the units of the scores."""
-    parameters = iterates.released()[0]
+@dataclass(frozen=True)
+class Beginning:
+    """Where the steps begin, and in which coordinates: a public function of the released sums.
+
+    Parameters
+    ----------
+    bound : TranscriptBound
+        Of the steps alone, for rows as they are moved.
+    centre : ndarray of shape (n_features,) or None
+        What rows are moved by; None where they stay.
+    theta : ndarray of shape (n_scores, n_columns)
+        First iterate.
+    """
+
+    bound: TranscriptBound
+    centre: Array | None
+    theta: Array
+
+    def iterates(self, alpha: float, precision: DTypeLike) -> Iterates:
+        """One run from here."""
+        return Iterates(1, self.bound, alpha, precision, self.theta[None])
+
+    def parameters(self, theta: Array) -> Array:
+        """Weights and intercepts for rows where they were, from an iterate or a mean of some."""
+        constant = self.bound.constant
+        if constant == 0.0:
+            return theta
+        parameters = theta.copy()
+        parameters[:, -1] *= constant
+        if self.centre is not None:
+            parameters[:, -1] -= parameters[:, :-1] @ self.centre
+        return parameters
+
+
+def beginning(table: Array, problem: Problem, bound: TranscriptBound) -> Beginning:
+    """Where the steps begin that follow a released table of sums (any, where there is none)."""
+    if bound.start is None:
+        return Beginning(bound, None, np.zeros(bound.shape))
+    statistics = statistics_of(table, problem, bound.start)
+    centre, reach = None, bound.norm_bound
+    if bound.centred:
+        centre, reach = centre_of(statistics)
+    own = bound.after(reach)
+    coef, intercept = start_of(statistics, problem, bound)
+    if centre is not None:
+        intercept = intercept + coef @ centre
+    columns = [coef]
     if bound.constant > 0.0:
-        parameters[:, -1] *= bound.constant
-    return parameters
+        columns.append(intercept[:, None] / own.constant)
+    return Beginning(own, centre, np.hstack(columns))
+
+
+def centre_of(statistics: Statistics) -> tuple[Array | None, float]:
+    r"""Mean that rows are moved by, and the norm that is left for them; None where it is short.
+
+    The noisy mean is shrunk by what its noise, of known variance, is expected to add to its
+    square. A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on average.
+    """
+    n, norm_bound = statistics.n_samples, statistics.norm_bound
+    mean = statistics.class_sums.sum(axis=0) / n
+    added = mean.size * len(statistics.class_sums) * (statistics.sigma_sums / n) ** 2
+    square = float(mean @ mean)
+    centre = mean * (max(square - added, 0.0) / max(square, 1e-300))
+    share = float(centre @ centre) / norm_bound**2
+    if not share > SHORT_MEAN:
+        return None, norm_bound
+    return centre, norm_bound * math.sqrt(max(1.0 - share, LEAST_REACH**2))
 
 
 @dataclass
@@ -334,9 +417,10 @@ class Steps:
 
 
 def mean_gradient(
-    problem: PrivateProblem, bound: TranscriptBound, pool: Executor | None = None
+    problem: PrivateProblem, begun: Beginning, pool: Executor | None = None
 ) -> MeanGradient:
     """Gradients of a problem's records, as a descent takes them."""
+    bound = begun.bound
     return MeanGradient(
         bound.loss,
         problem.X,
@@ -345,31 +429,27 @@ def mean_gradient(
         norm_bound=bound.norm_bound,
         constant=bound.constant,
         clip=bound.descent.clip,
+        moved=None if begun.centre is None else (problem.norm_bound, begun.centre),
         pool=pool,
     )
 
 
-def start_bound(problem: Problem, promises: Sequence[tuple[float, float]]) -> StatisticsBound:
-    """Bound of the sums that a descent starts from: its share of mu squared, from public numbers.
+def start_bound(
+    problem: Problem, promises: Sequence[tuple[float, float]], share: float, sums: float | None
+) -> StatisticsBound:
+    """Bound of the sums that a descent starts from, ``share`` of mu squared being left for it.
 
-    Steps get less where balls are small, as their noise does not follow the radius there, and where
-    classes are many.
+    ``sums`` is the share of the class sums among them, None for what public numbers say.
     """
-    radius, mu = promises[0]
-    r = radius / problem.norm_bound
-    counts = np.array(problem.class_counts or ())
-    if problem.labels == "protected":
-        r, counts = 2.0, np.full(problem.n_classes, problem.n_samples / problem.n_classes)
-    present = counts[counts > 0]
-    noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / problem.n_samples
-    steps = MOST_OF_STEPS / (1.0 + noise / _MEANS_NOISE) * r**2 / (r**2 + _SATURATION**2)
-    share = math.sqrt(1.0 - steps)
-    bound = StatisticsPerturbation().bound(problem, share * mu)
+    mechanism, most = StatisticsPerturbation(sums), math.sqrt(1.0 - share)
+    bound = mechanism.bound(problem, most * promises[0][1])
     for outer, outer_mu in promises[1:]:
-        excess = bound.mu(outer) / (share * outer_mu)
+        excess = bound.mu(outer) / (most * outer_mu)
         if excess > 1.0:
             # The second promise is the stricter one.
-            bound = StatisticsPerturbation(bound.share).bound(problem, share * mu / excess)
+            bound = StatisticsPerturbation(bound.share).bound(
+                problem, most * promises[0][1] / excess
+            )
     return bound
 
 
@@ -379,28 +459,21 @@ def start_values(problem: PrivateProblem, bound: TranscriptBound) -> tuple[Array
     return mechanism.noiseless(problem, Promise(bound.start))  # type: ignore[arg-type]
 
 
-def start_of(tables: Array, problem: Problem, bound: TranscriptBound) -> Array:
-    """First iterates from noisy tables: discriminants, in the units of the loss."""
-    found = []
-    for table in tables:
-        statistics = statistics_of(table, problem, bound.start)  # type: ignore[arg-type]
-        coef, intercept = discriminant_rule(statistics)
-        known = np.isfinite(intercept)
-        lowest = intercept[known].min(initial=0.0)
-        intercept = np.where(known, intercept, lowest)
-        if bound.loss == "squared_hinge":
-            coef, intercept = _as_margins(coef, intercept, statistics)
-        if bound.loss == "softmax":
-            coef, intercept = coef - coef.mean(axis=0), intercept - intercept.mean()
-        elif len(coef) == 2:
-            coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-            if bound.loss == "squared_hinge":
-                coef, intercept = 0.5 * coef, 0.5 * intercept
-        columns = [coef]
-        if bound.constant > 0.0:
-            columns.append(intercept[:, None] / bound.constant)
-        found.append(np.hstack(columns))
-    return np.stack(found)
+def start_of(
+    statistics: Statistics, problem: Problem, bound: TranscriptBound
+) -> tuple[Array, Array]:
+    """Weights and intercepts of a discriminant of noisy sums, in the units of the loss."""
+    coef, intercept = discriminant_rule(statistics, prior=problem.prior)
+    known = np.isfinite(intercept)
+    intercept = np.where(known, intercept, intercept[known].min(initial=0.0))
+    if bound.loss == "squared_hinge":
+        coef, intercept = _as_margins(coef, intercept, statistics)
+    if bound.loss == "softmax":
+        return coef - coef.mean(axis=0), intercept - intercept.mean()
+    if len(coef) == 2:
+        half = 0.5 if bound.loss == "squared_hinge" else 1.0
+        return half * (coef[1:] - coef[:1]), half * (intercept[1:] - intercept[:1])
+    return coef, intercept
 
 
 def _as_margins(coef: Array, intercept: Array, statistics: Statistics) -> tuple[Array, Array]:
@@ -413,32 +486,3 @@ def _as_margins(coef: Array, intercept: Array, statistics: Statistics) -> tuple[
     half = 0.5 * (own - others)
     factor = np.where(half > 1e-3, 1.0 / np.maximum(half, 1e-3), 0.0)
     return factor[:, None] * coef, factor * (intercept - 0.5 * (own + others))
-
-
-def default_learning_rate(bound: TranscriptBound, alpha: float) -> float:
-    r"""Step size from public numbers.
-
-    With sensitivity G / n of a step at its largest, T steps and a promise mu, the noise that all
-    steps add to one parameter has standard deviation :math:`\eta T G / ((1 - \beta) n \mu)`, with
-    momentum :math:`\beta`, if nothing pulls it back. The step size makes that
-    :data:`ACCUMULATED_NOISE` / B: a longer path fits no better for the noise it gathers, a shorter
-    one stops before the model is fitted. With little noise the path is limited to
-    :data:`LONGEST_PATH`. The regulariser limits the step size to what keeps it stable; without
-    clipping so does the loss, on every dataset.
-    """
-    norm_bound, descent = bound.norm_bound, bound.descent
-    n_steps, momentum, clip = descent.n_steps, descent.momentum, descent.clip
-    augmented = math.hypot(norm_bound, bound.constant)
-    # Half of what makes heavy-ball steps diverge.
-    curvature = alpha
-    if clip is None:
-        curvature += bound.kind.curvature * augmented**2
-    rates = [(1.0 + momentum) / curvature] if curvature > 0.0 else []
-    if clip is not None:
-        rates.append(LONGEST_PATH * (1.0 - momentum) / (norm_bound * n_steps * clip))
-    for radius, mu in bound.step_promises:
-        gap = bound.limits(radius).most
-        if math.isfinite(gap):
-            accumulated = n_steps * gap / ((1.0 - momentum) * bound.n_samples * mu)
-            rates.append(ACCUMULATED_NOISE / (norm_bound * accumulated))
-    return min(rates)

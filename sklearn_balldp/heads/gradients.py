@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..losses import Array, Loss, clip_residuals, make_loss
-from ..rows import ball_factors, map_row_ranges, row_blocks, row_ranges, working_precision
+from ..rows import (
+    ball_factors,
+    map_row_ranges,
+    project_onto_ball,
+    row_blocks,
+    row_ranges,
+    working_precision,
+)
 from ..rows.passes import BLOCK_VALUES
 
 # Rows that are added up in the rows' own precision.
@@ -39,11 +46,14 @@ class MeanGradient:
     n_classes : int
         Number of classes.
     norm_bound : float
-        Radius of the admissible ball, onto which rows are projected.
+        Radius of the ball onto which rows are projected.
     constant : float
         Constant that rows are augmented by; 0 for no intercept.
     clip : float or None
         Norm to which the residual of each record, its derivative by the scores, is clipped.
+    moved : tuple of (float, ndarray of shape (n_features,)), optional
+        Radius of a ball onto which rows are projected first, and a public vector that they are
+        moved by then.
     pool : Executor, optional
         Threads for the passes, beside this one; none by default.
 
@@ -63,24 +73,29 @@ class MeanGradient:
         norm_bound: float,
         constant: float,
         clip: float | None,
+        moved: tuple[float, Array] | None = None,
         pool: Executor | None = None,
     ) -> None:
         self._pool = pool
         self.loss, self.codes, self.clip = make_loss(loss, n_classes), codes, clip
         self.norm_bound, self.constant = norm_bound, float(constant)
-        self.X = self._projected(X)
+        self.X = self._projected(X, moved)
         self._back = False
         self._ranges = row_ranges(*X.shape)
         self.shape = (self.loss.n_scores, X.shape[1] + int(constant > 0.0))
 
-    def _projected(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
-        """A copy of the rows, in C order whatever they hold, projected onto the ball."""
+    def _projected(
+        self, X: NDArray[np.floating], moved: tuple[float, Array] | None
+    ) -> NDArray[np.floating]:
+        """A copy of the rows, in C order whatever they hold, moved and projected onto the ball."""
         rows = np.empty(
             X.shape, dtype=working_precision(X.dtype, self.norm_bound, self.clip or 1.0)
         )
 
         def project(start: int, stop: int) -> None:
             for part, block in row_blocks(X, start, stop):
+                if moved is not None:
+                    block = project_onto_ball(block, moved[0]) - moved[1]
                 factors = ball_factors(block, self.norm_bound)
                 if factors is None:
                     rows[part] = block

@@ -1,13 +1,15 @@
 """What the linear heads share: a loss, a mechanism, weights and intercepts."""
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_flag, check_positive, is_real
+from .._validation import check_flag, check_positive, checked_prior, is_real
 from ..losses import make_loss
 from ..privacy.bounds import Bound
+from .automatic import AutoMechanism
 from .base import BaseBallDPClassifier
 from .descent import GradientPerturbation
 from .mechanism import Mechanism, Problem
@@ -15,7 +17,7 @@ from .output import OutputPerturbation
 
 #: What ``mechanism=`` takes by name.
 MECHANISMS: dict[str, type[Mechanism]] = {
-    kind.name: kind for kind in (OutputPerturbation, GradientPerturbation)
+    kind.name: kind for kind in (AutoMechanism, OutputPerturbation, GradientPerturbation)
 }
 
 
@@ -24,6 +26,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     _loss: ClassVar[str]
     mechanism: Any
+    prior: Any
 
     def _mechanism(self) -> Mechanism:
         if isinstance(self.mechanism, Mechanism):
@@ -34,6 +37,12 @@ class BaseLinearClassifier(BaseBallDPClassifier):
             f"mechanism must be one of {', '.join(MECHANISMS)}, or a Mechanism such as "
             f"GradientPerturbation(n_steps=50); got {self.mechanism!r}."
         )
+
+    def _mechanism_named(self, name: str) -> Mechanism:
+        mechanism = self._mechanism()
+        if isinstance(mechanism, AutoMechanism) and name in MECHANISMS:
+            return MECHANISMS[name]()
+        return mechanism
 
     def set_params(self, **params: Any) -> "BaseLinearClassifier":
         """Set parameters; those of a mechanism that was given by name turn it into its object.
@@ -63,8 +72,8 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         if self.alpha is not None and not free:
             check_positive("alpha", self.alpha, " or None")
 
-    def _alpha(self, mechanism: Mechanism) -> float:
-        return mechanism.default_alpha if self.alpha is None else float(self.alpha)
+    def _given_alpha(self) -> float:
+        return math.nan if self.alpha is None else float(self.alpha)
 
     def _loss_name(self, n_classes: int) -> str:
         """Loss of this many classes."""
@@ -72,7 +81,9 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     def _problem(self, **public: Any) -> Problem:
         loss = self._loss_name(len(public["classes"]))
-        return Problem(**public, loss=loss, fit_intercept=bool(self.fit_intercept))
+        shape = len(public["classes"]), public["n_features"]
+        prior = checked_prior(self.prior, *shape)
+        return Problem(**public, loss=loss, fit_intercept=bool(self.fit_intercept), prior=prior)
 
     def _publish(
         self, parameters: NDArray[np.float64], problem: Problem, bound: Bound

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_option, check_share, is_real
+from .._validation import check_option, check_share, checked_prior, is_real
 from ..adjacency import DOMAINS
 from ..privacy.bounds import Bound
 from ..privacy.digest import parameters_digest
@@ -240,19 +240,12 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _check_alpha(self, mechanism: Mechanism) -> None:
         """It has none."""
 
-    def _alpha(self, mechanism: Mechanism) -> float:
+    def _given_alpha(self) -> float:
         return 0.0
 
     def _check_priors(self, n_classes: int, n_features: int, class_counts: Any) -> None:
         """Raise a ValueError unless priors are of these shapes, and fit the public counts."""
-        if self.prior is not None:
-            vectors = np.asarray(self.prior)
-            fits = vectors.shape == (n_classes, n_features) and vectors.dtype.kind in "iuf"
-            if not (fits and np.isfinite(vectors).all()):
-                raise ValueError(
-                    f"prior must be None or finite vectors of shape {(n_classes, n_features)}, one "
-                    f"for each class; got an array of shape {vectors.shape}."
-                )
+        checked_prior(self.prior, n_classes, n_features)
         if self.priors is not None and not (
             isinstance(self.priors, str) and self.priors == "uniform"
         ):

@@ -89,6 +89,8 @@ class Problem:
         Whether a linear head has an intercept.
     domain : {"ball", "sphere"}
         Whether rows are projected onto the ball, or all scaled to norm B.
+    prior : ndarray of shape (n_classes, n_features) or None
+        Public vector for each class, which noisy class means are shrunk towards.
     """
 
     n_samples: int
@@ -103,6 +105,7 @@ class Problem:
     loss: str = ""
     fit_intercept: bool = False
     domain: str = "ball"
+    prior: Array | None = None
 
     @property
     def n_classes(self) -> int:
@@ -257,6 +260,40 @@ class Mechanism(BaseEstimator, ABC):
 
     def check(self) -> None:
         """Raise a ValueError if a parameter is invalid."""
+
+    def chosen(self, problem: Problem, budget: Budget) -> "Mechanism":
+        """The mechanism that a fit uses: this one, unless it chooses among others.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit; ``alpha`` is NaN where it was left to the mechanism.
+        budget : Budget
+            What may be spent.
+
+        Returns
+        -------
+        Mechanism
+            What makes the promise, and runs.
+        """
+        return self
+
+    def alpha_for(self, problem: Problem, budget: Budget) -> float:
+        """Regularisation strength where ``alpha`` is None.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        budget : Budget
+            What may be spent.
+
+        Returns
+        -------
+        float
+            :attr:`default_alpha`, unless public numbers tell more.
+        """
+        return self.default_alpha
 
     @abstractmethod
     def promise(self, problem: Problem, budget: Budget) -> Promise:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from .._validation import check_option, check_positive
 from ..privacy.bounds import MinimizerBound
@@ -29,6 +30,10 @@ from .solver import hessian_factor, minimise, newton_step
 _ACCEPTED = 0.9
 # The default tolerance adds a thousandth to the sensitivity: two of them, 5e-4 of the gap each.
 _TOLERANCE = 5e-4
+#: Least default alpha, times the number of records: less fits no better.
+LEAST_ALPHA = 0.3
+#: Standard deviation of the noise in a parameter, in units of 1 / B, that costs little accuracy.
+PRECISE = 0.15
 # Gradient norms below this, in units of what the terms of a sum come to, drown in rounding.
 _REACHABLE = 1e-13
 
@@ -61,8 +66,6 @@ class OutputPerturbation(Mechanism):
     """
 
     name = "output"
-    # The noise falls as alpha grows, and so does the fit.
-    default_alpha = 0.01
     needs_alpha = True
 
     def __init__(self, *, tol=None, sensitivity="tight"):
@@ -74,12 +77,67 @@ class OutputPerturbation(Mechanism):
         if self.tol is not None:
             check_positive("tol", self.tol, " or None")
 
+    def alpha_for(self, problem: Problem, budget: Budget) -> float:
+        """The least regularisation whose noise is no more than :data:`PRECISE` in a parameter.
+
+        Noise falls as alpha grows, and so does the fit. It is ``0.3 / n_samples`` at least, which
+        is ``C=3.3`` of scikit-learn's ``LogisticRegression``, and 1 at most.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        budget : Budget
+            What may be spent.
+
+        Returns
+        -------
+        float
+            Regularisation strength.
+        """
+
+        def excess(log_alpha: float) -> float:
+            own = replace(problem, alpha=math.exp(log_alpha))
+            return math.log(self._noise(own, budget) / PRECISE)
+
+        lowest = LEAST_ALPHA / problem.n_samples
+        least, most = math.log(lowest), 0.0
+        if excess(least) <= 0.0:
+            return lowest
+        if excess(most) >= 0.0:
+            return 1.0
+        return math.exp(brentq(excess, least, most, xtol=1e-3))
+
+    def is_precise(self, problem: Problem, budget: Budget) -> bool:
+        """Whether noise on the minimiser is small at the given alpha, or at the least one.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit; ``alpha`` is NaN where it was not given.
+        budget : Budget
+            What may be spent.
+
+        Returns
+        -------
+        bool
+            Whether a parameter gets noise of standard deviation :data:`PRECISE` at most.
+        """
+        alpha = LEAST_ALPHA / problem.n_samples if math.isnan(problem.alpha) else problem.alpha
+        return alpha > 0.0 and self._noise(replace(problem, alpha=alpha), budget) <= PRECISE
+
+    def _noise(self, problem: Problem, budget: Budget) -> float:
+        """Noise scale of a parameter, in units of 1 / B, but for the tolerance of the solver."""
+        bound = self._bound(problem)
+        moved = bound.gap(problem.radius) / (problem.alpha * problem.n_samples)
+        return moved / budget.mu * problem.norm_bound
+
     def promise(self, problem: Problem, budget: Budget) -> Promise:
         return Promise(self._certifiable(problem).calibrated(problem.radius, budget.mu))
 
-    def _certifiable(self, problem: Problem) -> MinimizerBound:
-        """The bound, with a tolerance that the solver reaches on every dataset of the domain."""
-        bound = MinimizerBound(
+    def _bound(self, problem: Problem) -> MinimizerBound:
+        """The bound for an exact minimiser."""
+        return MinimizerBound(
             loss=problem.loss,
             n_samples=problem.n_samples,
             n_features=problem.n_features,
@@ -91,6 +149,15 @@ class OutputPerturbation(Mechanism):
             labels=problem.labels,
             tol=0.0,
         )
+
+    def _certifiable(self, problem: Problem) -> MinimizerBound:
+        """The bound, with a tolerance that the solver reaches on every dataset of the domain."""
+        if problem.prior is not None:
+            raise ValueError(
+                "prior: noise on the minimiser starts from nothing that it could shrink; pass "
+                "prior=None, or mechanism='gradient'."
+            )
+        bound = self._bound(problem)
         gap = bound.gap(problem.radius)
         asked = _TOLERANCE * gap / problem.n_samples if self.tol is None else float(self.tol)
         # What rounding leaves within reach, and what it may hide, are public numbers. The certified

@@ -64,9 +64,10 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         How the noise uses public class counts: a scale per class, the smallest class's scale for
         all, or counts unused (the paper's Table 1). Not used with ``protect_labels=True``, where
         counts are private.
-    decision : {"nearest", "gaussian"}, default="nearest"
+    decision : {"auto", "nearest", "gaussian"}, default="auto"
         "nearest": the closest noisy prototype, as in the paper. "gaussian": a noise-aware
         generative rule with class priors, which offers ``predict_proba``; it needs public labels.
+        "auto": "gaussian" where labels are public. It can be changed after the fit, at no cost.
     protect_labels : bool, default=False
         Hide a change of one record's label as well. Needs ``classes``.
     classes : array-like or None, default=None
@@ -125,7 +126,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         alpha=0.01,
         norm_bound=1.0,
         counts="per_class",
-        decision="nearest",
+        decision="auto",
         protect_labels=False,
         classes=None,
         calibration="analytic",
@@ -149,7 +150,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_option("counts", self.counts, COUNT_MODES)
-        check_option("decision", self.decision, ("nearest", "gaussian"))
+        check_option("decision", self.decision, ("auto", "nearest", "gaussian"))
         if self.protect_labels and self.decision == "gaussian":
             raise ValueError(
                 "decision='gaussian' uses class counts, which protect_labels=True keeps private; "
@@ -170,8 +171,15 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
     def _parameters_as_published(self) -> NDArray[np.float64]:
         return self.prototypes_
 
+    def _is_gaussian(self) -> bool:
+        """Whether the rule in use is the noise-aware one."""
+        if self.decision != "auto":
+            return self.decision == "gaussian"
+        fitted = getattr(self, "release_", None)
+        return fitted.labels == "public" if fitted is not None else not self.protect_labels
+
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        if self.decision == "gaussian":
+        if self._is_gaussian():
             if self.release_.labels == "protected":
                 raise ValueError(
                     "decision='gaussian' uses class counts, which this release keeps private; set "
@@ -189,7 +197,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
             offsets[self.class_counts_ == 0] = -np.inf
         return self.prototypes_, offsets
 
-    @available_if(lambda self: self.decision == "gaussian")
+    @available_if(lambda self: self._is_gaussian())
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-probabilities of the noise-aware rule (``decision="gaussian"`` only).
 
@@ -205,7 +213,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         """
         return log_probabilities(self._scores(X))
 
-    @available_if(lambda self: self.decision == "gaussian")
+    @available_if(lambda self: self._is_gaussian())
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probabilities of the noise-aware rule (``decision="gaussian"`` only).
 

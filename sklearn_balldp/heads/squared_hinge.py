@@ -26,21 +26,27 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         public (with ``protect_labels=True``, standard bounded DP).
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         Distance between rows of equal label.
-    mechanism : {"output", "gradient"} or Mechanism, default="output"
-        How the parameters are released. "output" (:class:`.OutputPerturbation`) adds noise to the
-        certified minimiser, as the paper does. "gradient" (:class:`.GradientPerturbation`) adds
-        noise to the gradients of a descent: far more accurate at the same guarantee. Pass an object
-        to set their parameters, or a mechanism of your own.
+    mechanism : {"auto", "output", "gradient"} or Mechanism, default="auto"
+        How the parameters are released. "gradient" (:class:`.GradientPerturbation`) adds noise to
+        class sums, and then to the gradients of a descent that starts from them. "output"
+        (:class:`.OutputPerturbation`) adds noise to the certified minimiser, as the paper does.
+        "auto" takes "output" where the noise in a parameter would be small at ``alpha``, or at
+        ``0.3 / n_samples`` if that is None (epsilons of hundreds), and "gradient" elsewhere:
+        it is more accurate by far. The record names the choice. Pass an object to set their
+        parameters, or a mechanism of your own.
     alpha : float or None, default=None
         Regularisation strength, the paper's lambda; ``LinearSVC``'s ``C`` is
-        ``1 / (alpha * n_samples)``. None is 0.01 with noise on the minimiser, which
-        shrinks as it grows, and 0 otherwise.
+        ``1 / (alpha * n_samples)``. None is 0 with noise on gradients. With
+        noise on the minimiser, which shrinks as alpha grows, it is the least that keeps the noise
+        small, from public numbers; ``0.3 / n_samples`` at least.
     norm_bound : float, default=1.0
         Radius B of the ball that rows are projected onto. Declare it; never read it off the rows.
-    fit_intercept : bool, default=False
+    fit_intercept : bool, default=True
         Augment rows by a constant (1; on gradients 0.3 times ``norm_bound``), whose weight,
-        the intercept, is regularised. Off by default, as in the
-        paper.
+        the intercept, is regularised. The paper has none.
+    prior : array-like of shape (n_classes, n_features) or None, default=None
+        Public vector for each class, such as the embedding of its name: a descent starts from noisy
+        class means that are shrunk towards a fitted multiple of it. Not for noise on the minimiser.
     protect_labels : bool, default=False
         Hide a change of one record's label as well. Needs ``classes``.
     classes : array-like or None, default=None
@@ -99,10 +105,11 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         radius=None,
         metric="euclidean",
         *,
-        mechanism="output",
+        mechanism="auto",
         alpha=None,
         norm_bound=1.0,
-        fit_intercept=False,
+        fit_intercept=True,
+        prior=None,
         protect_labels=False,
         classes=None,
         calibration="analytic",
@@ -117,6 +124,7 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         self.alpha = alpha
         self.norm_bound = norm_bound
         self.fit_intercept = fit_intercept
+        self.prior = prior
         self.protect_labels = protect_labels
         self.classes = classes
         self.calibration = calibration

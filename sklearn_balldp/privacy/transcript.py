@@ -10,6 +10,11 @@ their realised sum is no guarantee. What holds beforehand for t > r is
 :math:`\mu(t) \le \mu \min(\lceil t / r \rceil, \sup G_\theta(t) / \inf G_\theta(r))`: a chain of
 records r apart, and public limits of the gap (:func:`.gap_limits`).
 
+A descent may start from noisy sums (:class:`.StatisticsBound`), and may move its rows by their
+noisy mean c: a row becomes the projection of x - c onto the ball of radius
+:math:`\tau = \sqrt{B^2 - \|c\|^2}`, which moves no two rows further apart, and every gap is that of
+the smaller ball. As c is released, the steps may depend on it as they do on iterates.
+
 References
 ----------
 Dong, Roth & Su (2022): composition (Corollary 3.3) and group privacy (Theorem 2.14) of Gaussian
@@ -19,7 +24,7 @@ differential privacy. Proofs of the gaps are in this package's documentation.
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +39,8 @@ from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
 from .statistics import StatisticsBound
 
+#: Least norm that rows may have once they are moved by their mean, in units of B.
+LEAST_REACH = 0.3
 #: Share of mu squared that the steps after a start take, at most.
 MOST_OF_STEPS = 0.8
 # Gaps over pairs of more classes take for ever.
@@ -91,6 +98,8 @@ class TranscriptBound(Bound):
         Settings of the descent.
     start : StatisticsBound or None
         Noisy sums that the first iterate was made of; None if it is zero.
+    centred : bool
+        Whether rows are moved by the mean that the start tells.
     """
 
     what = "noise on the gradients of a descent"
@@ -107,6 +116,7 @@ class TranscriptBound(Bound):
     promises: tuple[tuple[float, float], ...]
     descent: Descent
     start: StatisticsBound | None = None
+    centred: bool = False
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
@@ -129,6 +139,23 @@ class TranscriptBound(Bound):
             # Shaved so that both together, rounded up, are no more than promised.
             (radius, math.sqrt(max((mu * (1.0 - 2.0**-49)) ** 2 - used**2, 0.0)))
             for (radius, mu), used in zip(self.promises, spent, strict=True)
+        )
+
+    def after(self, reach: float) -> Self:
+        """What is left once the start was released, and rows have norm ``reach`` at most.
+
+        Step sizes are in units of one over the square of that norm.
+        """
+        scale = self.norm_bound / reach
+        rate = self.descent.learning_rate * scale**2
+        return replace(
+            self,
+            norm_bound=reach,
+            constant=self.constant / scale,
+            promises=self.step_promises,
+            descent=replace(self.descent, learning_rate=rate),
+            start=None,
+            centred=False,
         )
 
     def check(self, record: Any, radius: float, mu: float) -> None:
@@ -166,6 +193,8 @@ class TranscriptBound(Bound):
             )
         if not all(mu > 0.0 for _, mu in self.step_promises):
             raise ValueError("record: bound.start spends all that is promised; nothing is left.")
+        if self.centred and self.start is None:
+            raise ValueError("record: bound.centred=True needs bound.start, which tells the mean.")
         if self.start is not None:
             for name in ("n_samples", "n_features", "n_classes", "norm_bound", "labels"):
                 stated = getattr(self.start, name)
@@ -205,7 +234,7 @@ class TranscriptBound(Bound):
         rounding += (n / 64.0 + 600.0) * UNIT_ROUNDOFF * clip * row
 
         def known(radius: float) -> NDArray[np.float64]:
-            least = np.full(len(moved), self.limits(radius).least / n)
+            least = np.full(len(moved), self._least_gap(radius) / n)
             if self.start is None:
                 least[0] = self.sensitivity(start, radius)
             return least
@@ -236,6 +265,7 @@ class TranscriptBound(Bound):
         clipped = "" if self.descent.clip is None else f", clipped at {self.descent.clip:g}"
         change = ", label changes included" if self.labels == "protected" else ""
         begun = "" if self.start is None else f", after {self.start.theorem}"
+        begun += ", whose mean the rows are moved by" if self.centred else ""
         return f"gradient gap at each public iterate / n{clipped}{change}{begun}"
 
     @property
@@ -305,6 +335,11 @@ class TranscriptBound(Bound):
             labels=labels or self.labels,
         )
 
+    def _least_gap(self, radius: float) -> float:
+        """Gap that no iterate goes below, wherever the rows were moved to."""
+        own = self.after(LEAST_REACH * self.norm_bound) if self.centred else self
+        return own.limits(radius).least
+
     def mu_at(self, radius: float, labels: str) -> float:
         # Known before the first step: the least of what the promises give.
         most = self.limits(radius, labels).most
@@ -314,7 +349,7 @@ class TranscriptBound(Bound):
             if self.labels == "protected":
                 # By way of a record of another label, any two are two changes apart.
                 chain = min(chain, 2)
-            least = self.limits(promised).least
+            least = self._least_gap(promised)
             growth = most / least if least > 0.0 else math.inf
             # Below one, rounding would count for more than its share of the sensitivity.
             found.append(mu * min(chain, max(growth * (1.0 + 1e-9), 1.0)))

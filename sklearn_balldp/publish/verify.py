@@ -1,6 +1,7 @@
 """Check a published model: against its record, and against the private rows for their owner."""
 
 import contextlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -305,10 +306,10 @@ def _consistency_checks(record: Release, parts: Parts, surplus: list[str]) -> li
     if is_real(radius) and float(radius) != record.radius:
         faults.append(f"its parameter radius={head.radius!r}, the record has {record.radius!r}")
     with contextlib.suppress(ValueError):
-        mechanism = head._mechanism()
+        mechanism = head._mechanism_named(record.mechanism)
         if mechanism.name != record.mechanism:
             faults.append(f"its mechanism is {mechanism.name!r}, the record's {record.mechanism!r}")
-        elif head._alpha(mechanism) != record.alpha:
+        elif not math.isnan(head._given_alpha()) and head._given_alpha() != record.alpha:
             faults.append(f"its parameter alpha={head.alpha!r}, the record has {record.alpha!r}")
     if bool(head.protect_labels) != (record.labels == "protected"):
         faults.append(

@@ -377,7 +377,7 @@ def test_declared_radii_are_conditional():
 def test_compose_releases_from_json():
     releases = [
         BallDPRidgePrototype(1.0, radius=0.5).fit(X, Y).release_,
-        BallDPLogisticRegression(2.0, radius=0.9).fit(X, Y).release_,
+        BallDPLogisticRegression(2.0, radius=0.9, mechanism="output").fit(X, Y).release_,
     ]
     texts = [json.loads(json.dumps(release.to_dict())) for release in releases]
     for radius in (0.3, 0.9, None):

@@ -36,7 +36,7 @@ X /= np.linalg.norm(X, axis=1, keepdims=True)
 Y = np.arange(120) % 3
 B = (Y == 1).astype(int)
 UNLABELLED = np.where(np.arange(120) < 20, -1, Y)
-HEAD = BallDPLogisticRegression(4.0, radius=0.5)
+HEAD = BallDPLogisticRegression(4.0, radius=0.5, mechanism="output")
 
 LEAKY = [
     (CalibratedClassifierCV(HEAD, cv=2), Y, "CalibratedClassifierCV"),

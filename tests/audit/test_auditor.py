@@ -76,7 +76,9 @@ BOUNDS = ["dp", "rdp", "direct", "anchor", "ball", "support", "bayes"]
             holdout=0.5,
         ),
         ReconstructionAuditor(
-            BallDPLogisticRegression(norm_bound=1000.0, alpha=100.0, random_state=0),
+            BallDPLogisticRegression(
+                norm_bound=1000.0, alpha=100.0, random_state=0, mechanism="output"
+            ),
             n_candidates=2,
             n_supports=1,
             holdout=0.5,
@@ -102,10 +104,10 @@ def two_classes(digits):
 HEADS = [
     (BallDPRidgePrototype(4.0, radius=0.6), 10),
     (BallDPRidgePrototype(4.0, radius=0.6, counts="min"), 10),
-    (BallDPLogisticRegression(4.0, radius=0.6), 2),
-    (BallDPLogisticRegression(4.0, radius=0.6), 10),
-    (BallDPSquaredHingeSVC(4.0, radius=0.6), 2),
-    (BallDPSquaredHingeSVC(4.0, radius=0.6), 10),
+    (BallDPLogisticRegression(4.0, radius=0.6, mechanism="output"), 2),
+    (BallDPLogisticRegression(4.0, radius=0.6, mechanism="output"), 10),
+    (BallDPSquaredHingeSVC(4.0, radius=0.6, mechanism="output", fit_intercept=False), 2),
+    (BallDPSquaredHingeSVC(4.0, radius=0.6, mechanism="output", fit_intercept=False), 10),
 ]
 
 
@@ -284,7 +286,13 @@ def test_a_gradient_gap_divided_by_four_is_caught(monkeypatch):
     X, y = np.tile(np.eye(12)[0], (200, 1)), np.arange(200) % 2
     angle = 2 * np.arcsin(0.6 / 2 * (1 - 1e-9))
     public = np.cos(angle) * X[:22] + np.sin(angle) * np.repeat(np.eye(12)[1:], 2, axis=0)
-    options = {"fit_intercept": False, "radius": 0.6, "epsilon": 4.0}
+    options = {
+        "fit_intercept": False,
+        "radius": 0.6,
+        "epsilon": 4.0,
+        "mechanism": "output",
+        "alpha": 0.01,
+    }
     data = (X, y, public, np.arange(22) % 2)
     honest = ReconstructionAuditor(BallDPLogisticRegression(**options), confidence=SURE)
     assert honest.fit(*data).guarantee_holds_
@@ -561,7 +569,9 @@ def test_threads_leave_the_process_as_it_was(digits):
     X, y = two_classes(digits)
     before = [library["num_threads"] for library in threadpool_info()]
     for _ in range(3):
-        ReconstructionAuditor(BallDPLogisticRegression(radius=0.6), n_jobs=4).fit(X, y)
+        ReconstructionAuditor(
+            BallDPLogisticRegression(radius=0.6, mechanism="output"), n_jobs=4
+        ).fit(X, y)
         assert [library["num_threads"] for library in threadpool_info()] == before
 
 
@@ -668,7 +678,7 @@ def test_texts():
     pipeline = make_pipeline(
         HashingVectorizer(n_features=64),
         FunctionTransformer(lambda X: X.toarray(), accept_sparse=True),
-        BallDPLogisticRegression(4.0, radius=1.3),
+        BallDPLogisticRegression(4.0, radius=1.3, mechanism="output"),
     )
     auditor = ReconstructionAuditor(pipeline, n_supports=2, random_state=0).fit(texts, y)
     assert auditor.predict(texts[:3]).shape == (3,)
@@ -769,7 +779,11 @@ def test_a_released_model_is_audited_as_it_is(digits):
 
 
 @pytest.mark.parametrize(
-    "head", [BallDPRidgePrototype(4.0, radius=0.8), BallDPLogisticRegression(4.0, radius=0.8)]
+    "head",
+    [
+        BallDPRidgePrototype(4.0, radius=0.8),
+        BallDPLogisticRegression(4.0, radius=0.8, mechanism="output"),
+    ],
 )
 def test_the_known_records_of_a_released_model(head, digits):
     """All records but one, as the adversary has them: public counts tell the missing label."""

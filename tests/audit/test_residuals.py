@@ -44,7 +44,7 @@ def data(seed=0, n_classes=K, dtype=np.float64):
     return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype), y
 
 
-KEPT = GradientPerturbation(n_steps=8, keep_transcript=True)
+KEPT = GradientPerturbation(n_steps=8, keep_transcript=True, start="zero")
 STARTED = GradientPerturbation(n_steps=8, keep_transcript=True, start="statistics")
 HEADS = {
     "started descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=STARTED),
@@ -55,10 +55,10 @@ HEADS = {
     ),
     "one scale": BallDPRidgePrototype(4.0, radius=0.5, counts="worst"),
     "protected": BallDPRidgePrototype(4.0, protect_labels=True, classes=range(K)),
-    "softmax": BallDPLogisticRegression(4.0, radius=0.5),
-    "hinge": BallDPSquaredHingeSVC(4.0, radius=0.5, fit_intercept=True),
+    "softmax": BallDPLogisticRegression(4.0, radius=0.5, mechanism="output"),
+    "hinge": BallDPSquaredHingeSVC(4.0, radius=0.5, fit_intercept=True, mechanism="output"),
     "descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=KEPT),
-    "hinge descent": BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=KEPT),
+    "hinge descent": BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=KEPT, fit_intercept=False),
 }
 
 
@@ -459,7 +459,7 @@ def test_a_check_draws_nothing_from_the_heads_generator():
 def test_the_owner_computes_the_gradients_of_the_fit(noise_free, dtype, n_classes, n_steps):
     """To the last bit: single precision rounds all records alike, far above little noise."""
     X, y = data(n_classes=n_classes, dtype=dtype)
-    kept = GradientPerturbation(n_steps=n_steps, keep_transcript=True)
+    kept = GradientPerturbation(n_steps=n_steps, keep_transcript=True, start="zero")
     head = BallDPLogisticRegression(1e6, radius=1e-3, mechanism=kept).fit(X, y)
     wider = (X, X.astype(np.float64)) if n_steps > 1 and dtype != np.float64 else (X,)
     for rows in wider:
@@ -476,10 +476,10 @@ def test_transcripts_of_plain_lists():
 
 
 def test_a_descent_of_one_step():
-    kept = GradientPerturbation(n_steps=1, keep_transcript=True)
+    kept = GradientPerturbation(n_steps=1, keep_transcript=True, start="zero")
     for dtype in (np.float64, np.float32):
         X, y = data(dtype=dtype)
-        head = BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=kept).fit(X, y)
+        head = BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=kept, fit_intercept=False).fit(X, y)
         assert not convicted(head, X, y)
 
 
@@ -516,7 +516,7 @@ def test_softmax_copies_with_the_sign_turned(monkeypatch):
         return values + sigma * z
 
     monkeypatch.setattr(Noise, "__call__", call)
-    head = BallDPLogisticRegression(4.0, radius=0.5).fit(X, y)
+    head = BallDPLogisticRegression(4.0, radius=0.5, mechanism="output").fit(X, y)
     monkeypatch.undo()
     assert verdicts(head, X, y)["reuse of noise"] == FAIL
 
@@ -586,7 +586,7 @@ def test_more_noise_than_two_promises_need():
     """Between the promises of a record any larger scale may stand: the gaps of the rows tell."""
     X, y = data()
     two = GradientPerturbation(n_steps=4, keep_transcript=True, outer_radius=1.0, outer_epsilon=6.0)
-    head = BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=two).fit(X, y)
+    head = BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=two, fit_intercept=False).fit(X, y)
     sigma = head.transcript_.sigma * np.array([1.0, 1.0, 1.01, 1.0])
     forged = dataclasses.replace(head.transcript_, sigma=sigma)
     head.release_ = dataclasses.replace(head.release_, stated_sigma=tuple(sigma.tolist()))

@@ -16,7 +16,7 @@ from sklearn_balldp.audit.transcripts import (
     known_gradients,
     transcript_log_posterior,
 )
-from sklearn_balldp.heads.descent import Iterates, mean_gradient
+from sklearn_balldp.heads.descent import Iterates, beginning, mean_gradient
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.transcript import TranscriptBound
 
@@ -33,8 +33,13 @@ SETTINGS = GradientPerturbation().get_params().keys()
 
 def head(Head=BallDPLogisticRegression, **params):
     own = {name: params.pop(name) for name in SETTINGS & params.keys()}
-    mechanism = GradientPerturbation(**{"n_steps": 6, **own})
+    mechanism = GradientPerturbation(**{"n_steps": 6, "start": "zero", **own})
     return Head(**{"epsilon": 8.0, "radius": 0.8, "mechanism": mechanism, **params})
+
+
+def gradients_of(problem, bound):
+    """Mean gradients of the records, for a descent that starts from zero."""
+    return mean_gradient(problem, beginning(np.empty(0), problem, bound))
 
 
 def audited(estimator, X, y, **params):
@@ -59,7 +64,7 @@ def test_posterior_of_a_kept_transcript(Head, clip, n_classes):
     for i in range(len(codes)):
         rows, labels = X.copy(), y.copy()
         rows[0], labels[0] = candidates[i], codes[i]
-        means = mean_gradient(fitted._known(rows, labels), fitted.release_.bound)(
+        means = gradients_of(fitted._known(rows, labels), fitted.release_.bound)(
             transcript.iterates
         )
         residual = (transcript.gradients - means) / transcript.sigma[:, None, None]
@@ -135,7 +140,7 @@ def test_noiseless_models_are_those_of_whole_datasets():
     for row, code in zip(rows[1:], codes[1:], strict=True):
         Z, labels = X.copy(), problem.codes.copy()
         Z[0], labels[0] = row, code
-        mean = mean_gradient(fitted._known(Z, labels), fitted.release_.bound)
+        mean = gradients_of(fitted._known(Z, labels), fitted.release_.bound)
         iterates = Iterates(1, fitted.release_.bound, 0.0, Z.dtype)
         for _ in range(3):
             iterates.advance(mean(iterates.thetas))
@@ -160,12 +165,12 @@ def test_trials_are_scored_by_the_likelihood_of_their_own_path(monkeypatch):
     found = trials.run(target, prior, np.random.default_rng(0), False)["map"]
     steps = seen[-3:]  # those before are noiseless
     bound = fitted.release_.bound
-    known = known_gradients(problem, bound, 0)
+    known = known_gradients(problem, beginning(np.empty(0), problem, bound), 0)
     expected = np.full((5, 4), -np.inf)
     for i in range(3):
         Z, labels = X.copy(), problem.codes.copy()
         Z[0], labels[0] = rows[1 + i], codes[1 + i]
-        mean = mean_gradient(fitted._known(Z, labels), bound)
+        mean = gradients_of(fitted._known(Z, labels), bound)
         for run in range(5):
             log = np.log(prior[i])
             for thetas, gradients in steps:
@@ -245,7 +250,9 @@ class SmallGap(TranscriptBound):
 @pytest.mark.parametrize("Broken", [QuarterNoise, RepeatedNoise, RepeatedDeviates])
 def test_broken_samplers_are_convicted(Broken):
     X, y = data()
-    broken = drawing(Broken)(4.0, radius=0.8, mechanism=GradientPerturbation(n_steps=6))
+    broken = drawing(Broken)(
+        4.0, radius=0.8, mechanism=GradientPerturbation(n_steps=6, start="zero")
+    )
     with pytest.warns(FailedGuaranteeWarning):
         auditor = audited(broken, X, y, n_draws=40, noise="mechanism")
     assert not auditor.guarantee_holds_

@@ -23,7 +23,7 @@ from sklearn_balldp import (
     RadiusPolicy,
     compose_releases,
 )
-from sklearn_balldp.heads.descent import Iterates, mean_gradient
+from sklearn_balldp.heads.descent import Iterates, beginning, mean_gradient
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu, mu_from_budget
 from sklearn_balldp.privacy.noise import Noise, grid_slack
 from sklearn_balldp.privacy.release import Release
@@ -46,7 +46,9 @@ OWN_LABELS = {
             fit_intercept=False,
             alpha=0.1,
         ),
-        BallDPSquaredHingeSVC(mechanism=GradientPerturbation(n_steps=20, keep_transcript=True)),
+        BallDPSquaredHingeSVC(
+            mechanism=GradientPerturbation(n_steps=20, keep_transcript=True), fit_intercept=False
+        ),
         BallDPSquaredHingeSVC(
             mechanism=GradientPerturbation(n_steps=5, clip=None), fit_intercept=True
         ),
@@ -85,7 +87,7 @@ SETTINGS = GradientPerturbation().get_params().keys()
 def gradient_head(Head, **params):
     """A head of eight steps; settings of the descent among the parameters are its mechanism's."""
     own = {name: params.pop(name) for name in SETTINGS & params.keys()}
-    given = {"mechanism": GradientPerturbation(**{"n_steps": 8, **own})}
+    given = {"mechanism": GradientPerturbation(**{"n_steps": 8, "start": "zero", **own})}
     return Head(**{"epsilon": 2.0, "radius": 0.6, **given, **params})
 
 
@@ -119,6 +121,11 @@ def test_minimiser_without_noise(silent, n_classes, averaging):
     )
 
 
+def gradients_of(problem, bound):
+    """Mean gradients of the records, for a descent that starts from zero."""
+    return mean_gradient(problem, beginning(np.empty(0), problem, bound))
+
+
 def replay(head, transcript):
     """The model from released numbers alone."""
     release = head.release_
@@ -134,7 +141,8 @@ def replay(head, transcript):
 @pytest.mark.parametrize("alpha", [None, 0.01])
 def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha):
     X, y = data(n_classes=n_classes)
-    head = gradient_head(Head, keep_transcript=True, fit_intercept=True, alpha=alpha).fit(X, y)
+    kept = {"keep_transcript": True, "averaging": 0.5, "clip": 0.2}
+    head = gradient_head(Head, fit_intercept=True, alpha=alpha, **kept).fit(X, y)
     theta = replay(head, head.transcript_)
     coef = theta[:, :-1]
     if Head is BallDPLogisticRegression and n_classes > 2:
@@ -172,7 +180,7 @@ def test_noise_is_calibrated_at_every_iterate(Head, protect_labels, clip, dtype)
     for _ in range(40):
         head.fit(X, y)
         transcript, bound = head.transcript_, head.release_.bound
-        mean = mean_gradient(head._known(X, y), bound)
+        mean = gradients_of(head._known(X, y), bound)
         for theta, gradient, sigma in zip(
             transcript.iterates, transcript.gradients, transcript.sigma, strict=True
         ):
@@ -204,7 +212,7 @@ def test_seeded_steps_draw_noise_of_their_own():
     head = gradient_head(
         BallDPLogisticRegression, keep_transcript=True, random_state=3, learning_rate=1e-9
     ).fit(X, y)
-    mean = mean_gradient(head._known(X, y), head.release_.bound)
+    mean = gradients_of(head._known(X, y), head.release_.bound)
     sigma = head.transcript_.sigma[:, None, None]
     noise = (head.transcript_.gradients - mean(head.transcript_.iterates)) / sigma
     between = np.corrcoef(noise.reshape(8, -1))[np.triu_indices(8, 1)]
@@ -235,7 +243,7 @@ def test_release(Head):
     assert release.alpha == 0.0
     text = str(release)
     assert "over 8 steps" in text
-    assert "clipped at 0.2" in text
+    assert "clipped at 0.1" in text
     assert "noise on the gradients" in text
     record = json.loads(json.dumps(release.to_dict()))
     assert Release.from_dict(record) == release
@@ -260,7 +268,7 @@ def test_ex_post_figure_from_the_transcript():
     X, y = data()
     release = gradient_head(BallDPLogisticRegression, keep_transcript=True).fit(X, y)
     bound, transcript = release.release_.bound, release.transcript_
-    mean = mean_gradient(release._known(X, y), bound)
+    mean = gradients_of(release._known(X, y), bound)
     spent = [
         bound.sensitivity(theta, 2.0, mean.rounding(theta)) / sigma
         for theta, sigma in zip(transcript.iterates, transcript.sigma, strict=True)
@@ -339,7 +347,7 @@ def test_nothing_private_stays(Head, keep):
     X, y = data()
     head = gradient_head(Head, keep_transcript=keep, learning_rate=0.1).fit(X, y)
     bound = head.release_.bound
-    mean = mean_gradient(head._known(X, y), bound)
+    mean = gradients_of(head._known(X, y), bound)
     private = set(X.ravel().tolist()) | set(mean(np.zeros((1, *mean.shape))).ravel().tolist())
     if keep:
         private |= set(mean(head.transcript_.iterates).ravel().tolist())
@@ -353,7 +361,7 @@ def test_accountant_counts_before_and_composes():
     with PrivacyAccountant() as accountant:
         for _ in range(2):
             gradient_head(BallDPLogisticRegression).fit(X, y)
-        BallDPLogisticRegression(2.0, radius=0.6).fit(X, y)
+        BallDPLogisticRegression(2.0, radius=0.6, mechanism="output").fit(X, y)
     mu = mu_from_budget(2.0, 1e-6)
     assert accountant.total(0.6).mu == pytest.approx(math.sqrt(3) * mu, rel=1e-6)
     assert len(accountant.releases) == 3
@@ -396,7 +404,7 @@ def test_defaults_fit_without_tuning(Head, n_classes):
 def test_default_step_size_is_stable_under_regularisation(Head, clip, alpha):
     """Iterates stay where the objective's minimiser can be, not at the farthest norm allowed."""
     X, y = data(2000)
-    mechanism = GradientPerturbation(clip=clip, keep_transcript=True)
+    mechanism = GradientPerturbation(clip=clip, keep_transcript=True, start="zero", n_steps=100)
     head = Head(8.0, radius=0.5, mechanism=mechanism, alpha=alpha).fit(X, y)
     assert np.linalg.norm(head.transcript_.iterates[-1]) < 100.0
 
@@ -429,7 +437,7 @@ def test_default_step_size_uses_public_numbers_alone():
 def test_grid_search_over_the_mechanism():
     """By name, as objects, and over their parameters: also of one that was given by name."""
     X, y = data()
-    head = BallDPLogisticRegression(radius=0.6)
+    head = BallDPLogisticRegression(radius=0.6, mechanism="output")
     grid = {"mechanism": ["output", GradientPerturbation(n_steps=5)], "epsilon": [1.0, 4.0]}
     search = GridSearchCV(head, grid, cv=3).fit(X, y)
     assert {r for r in map(str, search.cv_results_["param_mechanism"])} == {
@@ -445,13 +453,15 @@ def test_grid_search_over_the_mechanism():
         {"mechanism": [OutputPerturbation()], "mechanism__sensitivity": ["tight", "paper"]},
         {"mechanism": ["gradient"], "mechanism__n_steps": [2, 3]},
     ]
-    search = GridSearchCV(BallDPLogisticRegression(radius=0.6), grid, cv=3).fit(X, y)
+    search = GridSearchCV(BallDPLogisticRegression(radius=0.6, mechanism="output"), grid, cv=3).fit(
+        X, y
+    )
     assert len(search.cv_results_["params"]) == 4
 
 
 def test_mechanisms_are_estimators():
-    mechanism = GradientPerturbation(n_steps=3, clip=None)
-    assert repr(clone(mechanism)) == "GradientPerturbation(clip=None, n_steps=3)"
+    mechanism = GradientPerturbation(n_steps=3, clip=None, start="zero")
+    assert repr(clone(mechanism)) == "GradientPerturbation(clip=None, n_steps=3, start='zero')"
     assert clone(BallDPLogisticRegression(mechanism=mechanism)).mechanism is not mechanism
     X, y = data()
     head = BallDPLogisticRegression(radius=0.6, mechanism=mechanism).fit(X, y)

@@ -83,9 +83,14 @@ def test_finite_or_refused_by_name(seed):
             "norm_bound",
         ),
         (BallDPLogisticRegression(mechanism=GradientPerturbation(clip=1e-85)), "clip"),
-        (BallDPSquaredHingeSVC(norm_bound=1e100, mechanism="gradient"), "norm_bound"),
         (
-            BallDPSquaredHingeSVC(norm_bound=1e-100, mechanism=GradientPerturbation(clip=None)),
+            BallDPSquaredHingeSVC(norm_bound=1e100, mechanism="gradient", fit_intercept=False),
+            "norm_bound",
+        ),
+        (
+            BallDPSquaredHingeSVC(
+                norm_bound=1e-100, mechanism=GradientPerturbation(clip=None), fit_intercept=False
+            ),
             "norm_bound",
         ),
         (BallDPRidgePrototype(radius=1e-31), "radius"),

@@ -74,7 +74,7 @@ def data(n=300, n_classes=3, d=5, seed=0):
 
 def head_of(mechanism=None, **params):
     given = {"epsilon": 4.0, "radius": 0.6, "mechanism": mechanism or ClassMeans(), **params}
-    return BallDPSquaredHingeSVC(**given)
+    return BallDPSquaredHingeSVC(**given, fit_intercept=False)
 
 
 def test_record_and_json():
@@ -364,5 +364,5 @@ def test_names():
 
     assert Unnamed.name == "Unnamed"
     assert ClassMeans.name == "class means"
-    with pytest.raises(ValueError, match="mechanism must be one of output, gradient"):
+    with pytest.raises(ValueError, match="mechanism must be one of auto, output, gradient"):
         BallDPLogisticRegression(mechanism=ClassMeans).fit(*data())

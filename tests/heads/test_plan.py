@@ -28,8 +28,10 @@ HEADS = [
     BallDPRidgePrototype(2.0, radius=0.5),
     BallDPRidgePrototype(2.0, radius=0.5, counts="min"),
     BallDPRidgePrototype(2.0, protect_labels=True, classes=[0, 1, 2]),
-    BallDPLogisticRegression(2.0, radius=0.3, metric="manhattan"),
-    BallDPSquaredHingeSVC(2.0, radius=0.3, mechanism=GradientPerturbation(n_steps=4)),
+    BallDPLogisticRegression(2.0, radius=0.3, metric="manhattan", mechanism="output"),
+    BallDPSquaredHingeSVC(
+        2.0, radius=0.3, mechanism=GradientPerturbation(n_steps=4), fit_intercept=False
+    ),
     BallDPLogisticRegression(
         2.0, radius=0.3, mechanism=GradientPerturbation(n_steps=4, start="statistics")
     ),

@@ -121,10 +121,11 @@ def test_two_fits_never_share_noise(ball_rows):
 
 def test_nearest_is_the_closest_prototype(ball_rows):
     X, y = ball_rows
-    head = BallDPRidgePrototype(epsilon=50.0, radius=0.2, alpha=1e-6).fit(X, y)
+    nearest = BallDPRidgePrototype(decision="nearest")
+    head = clone(nearest).set_params(epsilon=50.0, radius=0.2, alpha=1e-6).fit(X, y)
     distances = np.linalg.norm(X[:, None] - head.prototypes_, axis=2)
     np.testing.assert_array_equal(head.predict(X), distances.argmin(axis=1))
-    exact = BallDPRidgePrototype(epsilon=1e9, radius=0.2, alpha=1e-9).fit(X, y)
+    exact = clone(nearest).set_params(epsilon=1e9, radius=0.2, alpha=1e-9).fit(X, y)
     np.testing.assert_array_equal(exact.predict(X), NearestCentroid().fit(X, y).predict(X))
 
 
@@ -178,7 +179,16 @@ def test_predict_proba_only_with_the_generative_rule(ball_rows):
     proba = head.predict_proba(X)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     np.testing.assert_array_equal(head.classes_[proba.argmax(axis=1)], head.predict(X))
-    assert not hasattr(BallDPRidgePrototype(), "predict_proba")
+    assert not hasattr(BallDPRidgePrototype(decision="nearest"), "predict_proba")
+    # By default the rule follows the labels: of the parameters, then of the release.
+    head.set_params(decision="auto")
+    np.testing.assert_array_equal(head.predict_proba(X), proba)
+    protected = BallDPRidgePrototype(8.0, radius=0.5, protect_labels=True, classes=[0, 1, 2])
+    assert not hasattr(protected, "predict_proba")
+    assert hasattr(BallDPRidgePrototype(), "predict_proba")
+    nearest = protected.fit(X, y).predict(X)
+    np.testing.assert_array_equal(nearest, protected.set_params(decision="nearest").predict(X))
+    assert not hasattr(protected.set_params(decision="auto", protect_labels=False), "predict_proba")
 
 
 @pytest.mark.parametrize("decision", ["nearest", "gaussian"])

@@ -35,9 +35,9 @@ HEADS = [
     BallDPRidgePrototype(8.0, decision="gaussian"),
     BallDPRidgePrototype(8.0, decision="gaussian", norm_bound=0.3),
     BallDPRidgePrototype(8.0, protect_labels=True, classes=range(4)),
-    BallDPLogisticRegression(8.0),
+    BallDPLogisticRegression(8.0, mechanism="output"),
     BallDPLogisticRegression(8.0, mechanism="gradient", norm_bound=2.0),
-    BallDPSquaredHingeSVC(8.0, fit_intercept=True),
+    BallDPSquaredHingeSVC(8.0, fit_intercept=True, mechanism="output"),
     BallDPLinearDiscriminant(8.0, norm_bound=0.3),
     BallDPLinearDiscriminant(8.0, domain="sphere", norm_bound=2.0),
     BallDPLinearDiscriminant(8.0, share=1.0),
@@ -88,11 +88,11 @@ def test_labels_frames_and_single_precision():
     X, codes = data(3)
     y = np.array(["no", "perhaps", "yes"])[codes]
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(D)])
-    head = BallDPLogisticRegression(50.0, norm_bound=0.5).fit(frame, y)
+    head = BallDPLogisticRegression(50.0, norm_bound=0.5, mechanism="output").fit(frame, y)
     plain = head.to_sklearn()
     np.testing.assert_array_equal(plain.predict(frame), head.predict(frame))
     single = X.astype(np.float32)
-    bare = BallDPLogisticRegression(50.0).fit(X, y)
+    bare = BallDPLogisticRegression(50.0, mechanism="output").fit(X, y)
     close = np.abs(bare.to_sklearn().predict_proba(single) - bare.predict_proba(single))
     assert close.max() < 1e-6
 
@@ -106,7 +106,7 @@ def test_unfitted_and_wrong_options():
 
 
 def test_a_process_without_this_package(tmp_path):
-    head = BallDPLogisticRegression(8.0, norm_bound=0.5).fit(*data(3))
+    head = BallDPLogisticRegression(8.0, norm_bound=0.5, mechanism="output").fit(*data(3))
     X = wild(10)
     np.save(tmp_path / "rows.npy", X)
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(head.to_sklearn()))

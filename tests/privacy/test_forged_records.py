@@ -39,11 +39,13 @@ HEADS = {
     "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
     "protected": BallDPRidgePrototype(4.0, radius=0.5, protect_labels=True, classes=range(K)),
     "private radius": BallDPRidgePrototype(4.0, radius=PRIVATE),
-    "minimiser": BallDPLogisticRegression(4.0, radius=0.5),
+    "minimiser": BallDPLogisticRegression(4.0, radius=0.5, mechanism="output"),
     "paper": BallDPSquaredHingeSVC(
-        4.0, radius=0.5, mechanism=OutputPerturbation(sensitivity="paper")
+        4.0, radius=0.5, mechanism=OutputPerturbation(sensitivity="paper"), fit_intercept=False
     ),
-    "descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=GradientPerturbation(n_steps=5)),
+    "descent": BallDPLogisticRegression(
+        4.0, radius=0.5, mechanism=GradientPerturbation(start="zero", n_steps=5)
+    ),
     "started descent": BallDPLogisticRegression(
         4.0,
         radius=0.5,
@@ -54,7 +56,10 @@ HEADS = {
     "two promises": BallDPSquaredHingeSVC(
         4.0,
         radius=0.5,
-        mechanism=GradientPerturbation(n_steps=5, outer_radius=1.0, outer_epsilon=6.0),
+        mechanism=GradientPerturbation(
+            start="zero", n_steps=5, outer_radius=1.0, outer_epsilon=6.0
+        ),
+        fit_intercept=False,
     ),
     "statistics": BallDPLinearDiscriminant(4.0, radius=0.5, domain="sphere"),
     "protected statistics": BallDPLinearDiscriminant(
@@ -329,7 +334,7 @@ def test_steps_of_a_descent():
     with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
         Release.from_dict(sealed({**record, **less}))
     # The first step starts from zero, where the gap is known to the last digit.
-    free = GradientPerturbation(n_steps=5, clip=None)
+    free = GradientPerturbation(start="zero", n_steps=5, clip=None)
     record = record_of("descent", mechanism=free)
     for factor in (0.99, 1.5):
         first = {name: [factor * record[name][0], *record[name][1:]] for name in less}
@@ -632,7 +637,9 @@ def test_honest_descents_of_tiny_epsilon():
     X = rng.standard_normal((200, 400)) / 20.0
     y = np.arange(200) % 10
     for params in ({}, {"protect_labels": True, "classes": range(10)}):
-        head = BallDPLogisticRegression(1e-4, 1e-6, mechanism=GradientPerturbation(n_steps=60))
+        head = BallDPLogisticRegression(
+            1e-4, 1e-6, mechanism=GradientPerturbation(start="zero", n_steps=60)
+        )
         release = head.set_params(**params).fit(X, y).release_
         assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
 
@@ -655,8 +662,12 @@ def test_random_fits_make_records_that_are_read():
         heads = [
             BallDPRidgePrototype(counts=rng.choice(["per_class", "min", "worst"]).item(), **params),
             BallDPLogisticRegression(alpha=10.0 ** rng.uniform(-3, 0), **params),
-            BallDPSquaredHingeSVC(mechanism=GradientPerturbation(n_steps=4, clip=None), **params),
-            BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=1), **params),
+            BallDPSquaredHingeSVC(
+                mechanism=GradientPerturbation(start="zero", n_steps=4, clip=None), **params
+            ),
+            BallDPLogisticRegression(
+                mechanism=GradientPerturbation(start="zero", n_steps=1), **params
+            ),
         ]
         for head in heads:
             release = head.fit(X, y).release_
@@ -671,7 +682,7 @@ def test_honest_descents_of_long_paths(dtype, clip):
     X = rng.standard_normal((400, 120))
     X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype)
     for rate in (None, 1e4):
-        mechanism = GradientPerturbation(n_steps=10, clip=clip, learning_rate=rate)
+        mechanism = GradientPerturbation(start="zero", n_steps=10, clip=clip, learning_rate=rate)
         for kind in (BallDPLogisticRegression, BallDPSquaredHingeSVC):
             release = kind(1.0, radius=0.5, mechanism=mechanism).fit(X, np.arange(400) % 4).release_
             assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
@@ -681,7 +692,9 @@ def test_honest_descents_just_below_the_full_radius():
     """Computed gaps are a little above the true ones, at one radius more than at another."""
     rng = np.random.default_rng(0)
     for radius in (1.5, 1.9, 1.99, 1.999):
-        two = GradientPerturbation(n_steps=20, clip=5.0, outer_radius=2.0, outer_epsilon=3700.0)
+        two = GradientPerturbation(
+            start="zero", n_steps=20, clip=5.0, outer_radius=2.0, outer_epsilon=3700.0
+        )
         head = BallDPLogisticRegression(3679.0, radius=radius, mechanism=two)
         X = rng.standard_normal((20, 2))
         release = head.fit(X / np.linalg.norm(X, axis=1, keepdims=True), np.arange(20) % 2).release_

@@ -48,13 +48,17 @@ def data(seed=0):
     return X / np.linalg.norm(X, axis=1, keepdims=True), y
 
 
-KEPT = GradientPerturbation(n_steps=6, keep_transcript=True)
+KEPT = GradientPerturbation(n_steps=6, keep_transcript=True, start="zero")
 STARTED = GradientPerturbation(n_steps=6, keep_transcript=True, start="statistics")
 HEADS = {
-    "started descent": BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=STARTED),
+    "started descent": BallDPSquaredHingeSVC(
+        4.0, radius=0.5, mechanism=STARTED, fit_intercept=False
+    ),
     "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
     "statistics": BallDPLinearDiscriminant(4.0, radius=0.5, domain="sphere"),
-    "minimiser": BallDPSquaredHingeSVC(4.0, radius=0.5, alpha=0.1, fit_intercept=True),
+    "minimiser": BallDPSquaredHingeSVC(
+        4.0, radius=0.5, alpha=0.1, fit_intercept=True, mechanism="output"
+    ),
     "descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=KEPT),
 }
 

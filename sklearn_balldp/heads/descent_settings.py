@@ -1,0 +1,107 @@
+"""What public numbers decide of a descent: shares of the budget, clipping norm, step size.
+
+All of it is fixed before the rows are touched, and tuned on public benchmark data alone. Two
+numbers say how a descent fares. The *noise of the means* is what the noise of class sums would add
+to the squared norm of a class mean if they had all of the budget, on average over records, in units
+of the squared norm of a row. The *worth of steps* compares the noise of the sums, which is
+proportional to the radius, with that of gradients, which is not: at small radii sums are nearly
+exact, and steps would only add their noise.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..privacy.transcript import LEAST_REACH, MOST_OF_STEPS, TranscriptBound
+from .mechanism import Problem
+
+#: Share of mu squared for the steps after a start: where they are worth little; where they are
+#: worth much, but the means are mostly noise; and where the means are exact.
+LITTLE, SOME, MOST = 0.1, 0.3, MOST_OF_STEPS
+#: Noise of the means halfway between the last two.
+HALF_MEANS_NOISE = 0.1
+#: Worth at which steps are as good as the sums that they start from, and how fast that turns.
+EVEN_WORTH, FEW_RECORDS, WORTH_POWER = 0.9, 0.7, 4.0
+#: Records times mu, over the root of the number of features, at which the radius times the root of
+#: the number of classes is the worth; the power at which the worth grows with it.
+RECORDS, RECORDS_POWER = 51.0, 0.7
+#: Clipping norm of residuals where steps are worth little, and where they are worth much.
+CLIPS = 0.3, 0.1
+#: Standard deviation, in units of 1 / B, that the noise of all steps together would give one
+#: parameter if nothing pulled it back: what the default step size aims at; likewise.
+ACCUMULATED_NOISE = 0.2, 1.5
+#: Largest total step, in units of 1 / B and for gradients of the clipping norm.
+LONGEST_PATH = 3e4
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a descent that were left to public numbers.
+
+    Parameters
+    ----------
+    share : float
+        Share of mu squared for the steps after a start.
+    clip : float
+        Clipping norm.
+    accumulated_noise : float
+        What the step size aims at, in units of 1 / B.
+    """
+
+    share: float
+    clip: float
+    accumulated_noise: float
+
+
+def settings_of(problem: Problem, mu: float, *, started: bool) -> Settings:
+    """Settings for a budget at the problem's radius, for a descent from a start or from zero."""
+    r = problem.radius / problem.norm_bound
+    counts = np.array(problem.class_counts or ())
+    if problem.labels == "protected":
+        # A label change spans any distance; counts are private.
+        r, counts = 2.0, np.full(problem.n_classes, problem.n_samples / problem.n_classes)
+    worth = 1.0
+    if started:
+        records = problem.n_samples * mu / math.sqrt(problem.n_features)
+        records /= RECORDS
+        relative = r * math.sqrt(problem.n_classes) * records**RECORDS_POWER
+        odds = (EVEN_WORTH / relative) ** WORTH_POWER + (FEW_RECORDS / records) ** WORTH_POWER
+        worth = 1.0 / (1.0 + odds)
+    present = counts[counts > 0]
+    noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / problem.n_samples
+    most = SOME + (MOST - SOME) / (1.0 + noise / HALF_MEANS_NOISE)
+
+    def between(little: float, much: float) -> float:
+        return little + worth * (much - little)
+
+    return Settings(between(LITTLE, most), between(*CLIPS), between(*ACCUMULATED_NOISE))
+
+
+def default_learning_rate(bound: TranscriptBound, alpha: float, accumulated_noise: float) -> float:
+    r"""Step size from public numbers.
+
+    With sensitivity G / n of a step at its largest, T steps and a promise mu, the noise that all
+    steps add to one parameter has standard deviation :math:`\eta T G / ((1 - \beta) n \mu)`, with
+    momentum :math:`\beta`, if nothing pulls it back. The step size makes that
+    ``accumulated_noise`` / B: a longer path fits no better for the noise it gathers, a shorter
+    one stops before the model is fitted. With little noise the path is limited to
+    :data:`LONGEST_PATH`. The regulariser limits the step size to what keeps it stable; without
+    clipping so does the loss, on every dataset.
+    """
+    norm_bound, descent = bound.norm_bound, bound.descent
+    n_steps, momentum, clip = descent.n_steps, descent.momentum, descent.clip
+    augmented = math.hypot(norm_bound, bound.constant)
+    # Half of what makes heavy-ball steps diverge; they grow where centred rows are shorter.
+    curvature = alpha / LEAST_REACH**2 if bound.centred else alpha
+    if clip is None:
+        curvature += bound.kind.curvature * augmented**2
+    rates = [(1.0 + momentum) / curvature] if curvature > 0.0 else []
+    if clip is not None:
+        rates.append(LONGEST_PATH * (1.0 - momentum) / (norm_bound * n_steps * clip))
+    for radius, mu in bound.step_promises:
+        gap = bound.limits(radius).most
+        if math.isfinite(gap):
+            accumulated = n_steps * gap / ((1.0 - momentum) * bound.n_samples * mu)
+            rates.append(accumulated_noise / (norm_bound * accumulated))
+    return min(rates)

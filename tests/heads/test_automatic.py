@@ -1,0 +1,205 @@
+"""What is chosen from public numbers: the mechanism, its alpha, and the settings of a descent."""
+
+import dataclasses
+import math
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    OutputPerturbation,
+    PrivacyAccountant,
+    ReconstructionAuditor,
+    verify,
+)
+from sklearn_balldp.heads import Budget, Problem
+from sklearn_balldp.heads.descent_settings import settings_of
+from sklearn_balldp.heads.output import LEAST_ALPHA, PRECISE
+from sklearn_balldp.privacy import Release
+from sklearn_balldp.privacy.gaussian import mu_from_budget
+from sklearn_balldp.privacy.transcript import MOST_OF_STEPS
+
+HEADS = [BallDPLogisticRegression, BallDPSquaredHingeSVC]
+
+
+@parametrize_with_checks([Head(**p) for Head in HEADS for p in ({}, {"epsilon": 1e8})])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_sklearn_contract(estimator, check):
+    check(estimator)
+
+
+def data(n=600, k=3, d=6, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % k
+    X = rng.standard_normal((n, d)) + 1.5 * rng.standard_normal((k, d))[y]
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+def problem(**given):
+    public = {
+        "n_samples": 5000,
+        "n_features": 384,
+        "classes": np.arange(6),
+        "class_counts": (900, 900, 900, 900, 900, 500),
+        "alpha": math.nan,
+        "norm_bound": 1.0,
+        "radius": 0.3,
+        "metric": "euclidean",
+        "labels": "public",
+        "loss": "softmax",
+        "fit_intercept": True,
+    }
+    return Problem(**{**public, **given})
+
+
+@pytest.mark.parametrize("Head", HEADS)
+@pytest.mark.parametrize("k", [2, 3])
+def test_little_noise_ends_at_the_minimiser(Head, k):
+    X, y = data(k=k)
+    chosen = [Head(epsilon, radius=0.1).fit(X, y).release_ for epsilon in (1.0, 1e8)]
+    assert [release.mechanism for release in chosen] == ["gradient", "output"]
+    assert chosen[0].alpha == 0.0
+    assert chosen[1].alpha == LEAST_ALPHA / len(X)
+    head = Head(1e8, radius=0.1).fit(X, y)
+    peer = LogisticRegression if Head is BallDPLogisticRegression else LinearSVC
+    options = {} if Head is BallDPLogisticRegression else {"dual": False}
+    exact = peer(C=1.0 / LEAST_ALPHA, fit_intercept=False, tol=1e-10, max_iter=5000, **options)
+    rows = np.hstack([X, np.ones((len(X), 1))])
+    exact.fit(rows, y)
+    released = np.hstack([head.coef_, head.intercept_[:, None]])
+    np.testing.assert_allclose(released, exact.coef_, atol=2e-2)
+
+
+@pytest.mark.parametrize("loss", ["softmax", "squared_hinge"])
+@pytest.mark.parametrize("labels", ["public", "protected"])
+def test_default_alpha_keeps_the_noise_small(loss, labels):
+    mechanism, alphas = OutputPerturbation(), []
+    for epsilon in (0.5, 2.0, 8.0, 32.0, 1e3, 1e6):
+        given = problem(loss=loss, labels=labels)
+        if labels == "protected":
+            given = dataclasses.replace(given, class_counts=None)
+        budget = Budget(epsilon, 1e-6)
+        alpha = mechanism.alpha_for(given, budget)
+        own = dataclasses.replace(given, alpha=alpha)
+        sigma = mechanism.promise(own, budget).bound.sigma[0]
+        least = alpha == LEAST_ALPHA / 5000
+        # The tolerance of the solver adds a thousandth.
+        assert sigma <= 1.003 * PRECISE or alpha == 1.0
+        assert least or alpha == 1.0 or sigma >= 0.99 * PRECISE
+        assert mechanism.is_precise(given, budget) == (least and sigma <= 1.003 * PRECISE)
+        alphas.append(alpha)
+    assert (np.diff(alphas) <= 0).all()
+    assert alphas[0] > 10 * alphas[3]
+
+
+def test_scale_of_the_rows_changes_nothing():
+    mechanism, budget = OutputPerturbation(), Budget(4.0, 1e-6)
+    no_intercept = problem(fit_intercept=False)
+    for scale in (1e-3, 50.0):
+        scaled = dataclasses.replace(no_intercept, norm_bound=scale, radius=0.3 * scale)
+        # alpha is in units of squared norm: B theta is what stays.
+        own = dataclasses.replace(no_intercept, alpha=0.01)
+        other = dataclasses.replace(scaled, alpha=0.01 * scale**2)
+        assert mechanism._noise(other, budget) == pytest.approx(mechanism._noise(own, budget))
+        assert settings_of(scaled, 0.4, started=True) == settings_of(
+            no_intercept, 0.4, started=True
+        )
+
+
+@pytest.mark.parametrize("Head", HEADS)
+@pytest.mark.parametrize("epsilon", [2.0, 1e8])
+def test_what_was_chosen_is_recorded_planned_audited_and_verified(Head, epsilon):
+    X, y = data()
+    head = Head(epsilon, radius=0.3)
+    planned = head.plan(len(X), X.shape[1], np.bincount(y)).release
+    with PrivacyAccountant():
+        head.fit(X, y)
+    release = head.release_
+    assert (planned.mechanism, planned.alpha, planned.bound) == (
+        release.mechanism,
+        release.alpha,
+        release.bound,
+    )
+    assert Release.from_dict(release.to_dict()) == release
+    assert pickle.loads(pickle.dumps(head)).release_ == release
+    assert head.mechanism == "auto"
+    assert not verify(head).failed
+    public, labels = data(seed=0)
+    auditor = ReconstructionAuditor(head, n_candidates=3, n_supports=2, random_state=0)
+    auditor.fit(X, y, 0.97 * public, labels)
+    assert auditor.guarantee_holds_
+
+
+def test_an_alpha_that_is_given_is_kept():
+    X, y = data()
+    for epsilon, alpha, expected in ((1.0, 0.5, "output"), (1.0, 1e-3, "gradient")):
+        head = BallDPLogisticRegression(epsilon, radius=0.1, alpha=alpha)
+        head.set_params(epsilon=20.0 if expected == "output" else epsilon).fit(X, y)
+        assert (head.release_.mechanism, head.release_.alpha) == (expected, alpha)
+    assert BallDPLogisticRegression(1e8, alpha=0.0).fit(X, y).release_.mechanism == "gradient"
+    prior = np.ones((3, 6))
+    assert BallDPLogisticRegression(1e8, prior=prior).fit(X, y).release_.mechanism == "gradient"
+
+
+def test_settings_of_a_mechanism_need_its_name():
+    head = BallDPLogisticRegression(mechanism="gradient").set_params(mechanism__n_steps=5)
+    assert isinstance(head.mechanism, GradientPerturbation)
+    with pytest.raises(ValueError, match="n_steps"):
+        BallDPLogisticRegression().set_params(mechanism__n_steps=5)
+    search = GridSearchCV(
+        BallDPLogisticRegression(20.0, radius=0.1),
+        {"mechanism": ["auto", "output", GradientPerturbation(n_steps=5)]},
+        cv=2,
+    ).fit(*data())
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_settings_are_functions_of_public_numbers():
+    """As the documentation states them."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        k = int(rng.integers(2, 200))
+        counts = rng.integers(0, 400, k)
+        counts[:2] += 5
+        n, d = int(counts.sum()), int(rng.integers(2, 1000))
+        mu, r = 10.0 ** rng.uniform(-3, 2), 10.0 ** rng.uniform(-3, 0.3)
+        given = problem(
+            n_samples=n,
+            n_features=d,
+            classes=np.arange(k),
+            class_counts=tuple(counts.tolist()),
+            radius=r,
+        )
+        found = settings_of(given, mu, started=True)
+        m = n * mu / (51.0 * math.sqrt(d))
+        x = r * math.sqrt(k) * m**0.7
+        w = 1.0 / (1.0 + (0.9 / x) ** 4 + (0.7 / m) ** 4)
+        v = d / n * (r / mu) ** 2 * np.sum(1.0 / counts[counts > 0])
+        g = 0.3 + 0.5 / (1.0 + v / 0.1)
+        assert found.share == pytest.approx(0.1 + w * (g - 0.1))
+        assert found.clip == pytest.approx(0.3 - 0.2 * w)
+        assert found.accumulated_noise == pytest.approx(0.2 + 1.3 * w)
+        assert 0.1 <= found.share <= MOST_OF_STEPS
+        zero = settings_of(given, mu, started=False)
+        assert (zero.clip, zero.accumulated_noise) == (pytest.approx(0.1), pytest.approx(1.5))
+        hidden = dataclasses.replace(given, labels="protected", class_counts=None)
+        equal = settings_of(hidden, mu, started=True)
+        assert equal == settings_of(dataclasses.replace(hidden, radius=0.1 * r), mu, started=True)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1e4])
+@pytest.mark.parametrize("radius", [1e-6, 2.0])
+def test_extreme_budgets_and_radii(epsilon, radius):
+    X, y = data()
+    for Head in HEADS:
+        release = Head(epsilon, radius=radius, mechanism="gradient").fit(X, y).release_
+        assert release.bound.mu(radius) <= mu_from_budget(epsilon, 1e-6)
+        assert Release.from_dict(release.to_dict()) == release
