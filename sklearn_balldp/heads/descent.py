@@ -477,12 +477,12 @@ def start_of(
 
 
 def _as_margins(coef: Array, intercept: Array, statistics: Statistics) -> tuple[Array, Array]:
-    """Scores scaled, each by itself, to about 1 on its own class and -1 on the others."""
+    """Scores to about 1 on their own class and -1 on the others, in the same order as before."""
     counts = np.maximum(np.asarray(statistics.counts, dtype=np.float64), 1.0)
     means = statistics.class_sums / counts[:, None]
     scores = means @ coef.T + intercept
     own = np.diag(scores)
     others = (counts @ scores - counts * own) / (counts.sum() - counts)
-    half = 0.5 * (own - others)
-    factor = np.where(half > 1e-3, 1.0 / np.maximum(half, 1e-3), 0.0)
-    return factor[:, None] * coef, factor * (intercept - 0.5 * (own + others))
+    shares = counts / counts.sum()
+    half = max(float(shares @ (0.5 * (own - others))), 1e-3)
+    return coef / half, (intercept - float(shares @ (0.5 * (own + others)))) / half

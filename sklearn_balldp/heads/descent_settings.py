@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..losses import make_loss
 from ..privacy.transcript import LEAST_REACH, MOST_OF_STEPS, TranscriptBound
 from .mechanism import Problem
 
@@ -29,8 +30,10 @@ RECORDS, RECORDS_POWER = 51.0, 0.7
 #: Clipping norm of residuals where steps are worth little, and where they are worth much.
 CLIPS = 0.3, 0.1
 #: Standard deviation, in units of 1 / B, that the noise of all steps together would give one
-#: parameter if nothing pulled it back: what the default step size aims at; likewise.
-ACCUMULATED_NOISE = 0.2, 1.5
+#: parameter if nothing pulled it back: what the default step size aims at; likewise. Margins of the
+#: squared hinge are smaller. From zero the path is longer.
+ACCUMULATED_NOISE = {"squared_hinge": (0.02, 0.5)}
+OTHERWISE, FROM_ZERO = (0.2, 1.5), 1.5
 #: Largest total step, in units of 1 / B and for gradients of the clipping norm.
 LONGEST_PATH = 3e4
 
@@ -63,8 +66,9 @@ def settings_of(problem: Problem, mu: float, *, started: bool) -> Settings:
         r, counts = 2.0, np.full(problem.n_classes, problem.n_samples / problem.n_classes)
     worth = 1.0
     if started:
-        records = problem.n_samples * mu / math.sqrt(problem.n_features)
-        records /= RECORDS
+        # One-versus-rest heads share the clipping norm: each sees less of it.
+        stacked = make_loss(problem.loss, problem.n_classes).n_stacked
+        records = problem.n_samples * mu / math.sqrt(problem.n_features * stacked) / RECORDS
         relative = r * math.sqrt(problem.n_classes) * records**RECORDS_POWER
         odds = (EVEN_WORTH / relative) ** WORTH_POWER + (FEW_RECORDS / records) ** WORTH_POWER
         worth = 1.0 / (1.0 + odds)
@@ -75,7 +79,8 @@ def settings_of(problem: Problem, mu: float, *, started: bool) -> Settings:
     def between(little: float, much: float) -> float:
         return little + worth * (much - little)
 
-    return Settings(between(LITTLE, most), between(*CLIPS), between(*ACCUMULATED_NOISE))
+    aim = between(*ACCUMULATED_NOISE.get(problem.loss, OTHERWISE)) if started else FROM_ZERO
+    return Settings(between(LITTLE, most), between(*CLIPS), aim)
 
 
 def default_learning_rate(bound: TranscriptBound, alpha: float, accumulated_noise: float) -> float:

@@ -188,6 +188,12 @@ def test_settings_are_functions_of_public_numbers():
         assert found.clip == pytest.approx(0.3 - 0.2 * w)
         assert found.accumulated_noise == pytest.approx(0.2 + 1.3 * w)
         assert 0.1 <= found.share <= MOST_OF_STEPS
+        hinge = settings_of(dataclasses.replace(given, loss="squared_hinge"), mu, started=True)
+        m /= math.sqrt(k) if k > 2 else 1.0
+        x = r * math.sqrt(k) * m**0.7
+        w = 1.0 / (1.0 + (0.9 / x) ** 4 + (0.7 / m) ** 4)
+        assert hinge.share == pytest.approx(0.1 + w * (g - 0.1))
+        assert hinge.accumulated_noise == pytest.approx(0.02 + 0.48 * w)
         zero = settings_of(given, mu, started=False)
         assert (zero.clip, zero.accumulated_noise) == (pytest.approx(0.1), pytest.approx(1.5))
         hidden = dataclasses.replace(given, labels="protected", class_counts=None)
