@@ -111,7 +111,7 @@ class LeastSquares(Mechanism):
 # A head takes it as its mechanism. Release, JSON and accountant need nothing more.
 X, y = load_digits(return_X_y=True)
 X, X_test, y, y_test = train_test_split(normalize(X), y, test_size=0.3, stratify=y, random_state=0)
-head = BallDPSquaredHingeSVC(epsilon=4.0, radius=0.1, mechanism=LeastSquares())
+head = BallDPSquaredHingeSVC(epsilon=4.0, radius=0.1, mechanism=LeastSquares(), fit_intercept=False)
 with PrivacyAccountant(radius=0.1) as accountant:
     head.fit(X, y)
 release = head.release_
@@ -124,7 +124,7 @@ print("read back:", Release.from_dict(json.loads(json.dumps(release.to_dict())))
 # The auditor runs it with every candidate in the hidden record's place, with noise that only keeps
 # what it is given, and attacks real noise on those values. Few digits lie within 0.1 of another, so
 # it audits a larger ball.
-wide = BallDPSquaredHingeSVC(epsilon=4.0, radius=0.6, mechanism=LeastSquares())
+wide = BallDPSquaredHingeSVC(epsilon=4.0, radius=0.6, mechanism=LeastSquares(), fit_intercept=False)
 auditor = ReconstructionAuditor(wide, n_draws=20, random_state=0).fit(X, y, X_test, y_test)
 print(auditor.certificate_[["direct", "bayes"]].round(3).to_string())
 print(f"measured {auditor.success_rate_:.3f}; holds: {auditor.guarantee_holds_}")

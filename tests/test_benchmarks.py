@@ -513,10 +513,15 @@ def test_the_radius_claims_hold_in_the_committed_results():
         Path(__file__).parents[1] / "benchmarks" / "results" / "radius_accuracy.csv",
         dtype={"radius": str},
     )
-    found = radius_benchmark.checks(cells).set_index("claim")["below -0.5"]
+    found = radius_benchmark.checks(cells).set_index("claim")
+    below = found["below -0.5"]
     # The docs name the one exception.
     exception = (
-        "discriminant over the best other head, radius up to 0.1 (BANKING77, epsilon 4 and 8)"
+        "discriminant over the simpler heads, radius up to 0.1 (BANKING77, epsilon 4 and 8)"
     )
-    assert found.drop(exception).eq(0).all(), found
-    assert len(found) == 4
+    ours = below.index.str.startswith("logistic")
+    assert below[~ours].drop(exception).eq(0).all(), found
+    # Against the best of all others, chosen with hindsight cell by cell.
+    assert (below[ours] <= 0.1 * found["cells"][ours]).all(), found
+    assert (found["mean (points)"][ours].astype(float) > 0.5).all(), found
+    assert len(found) == 8

@@ -227,7 +227,7 @@ def _above(results, name, policy):
 
 
 def beaten(results):
-    """Sentences on where another library is above this package's untuned logistic head."""
+    """Sentences on where another library is above this package's logistic head."""
     lines = []
     for name, relation in OTHERS.items():
         n_cells, standard = _above(results, name, "labels")

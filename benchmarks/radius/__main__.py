@@ -343,11 +343,11 @@ def figure(cells, path):
     for ax, name in zip(axes[0], names, strict=True):
         ax.set_title(DATASETS[name], fontsize=10)
     for ax, epsilon in zip(axes[:, 0], DRAWN, strict=True):
-        ax.set_ylabel(f"test accuracy, epsilon {epsilon:g}")
+        ax.set_ylabel(f"accuracy, epsilon {epsilon:g}")
     for ax in axes[-1]:
         ax.set_xlabel("radius")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=5)
+    fig.legend(handles, labels, loc="outside lower center", ncols=6)
     fig.savefig(path, dpi=130)
     plt.close(fig)
 

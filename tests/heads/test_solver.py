@@ -151,7 +151,8 @@ def test_stated_tolerance_covers_acceptance_and_rounding(tol, monkeypatch):
         "minimise",
         lambda objective, tol: accepted.append(tol) or minimise(objective, tol=tol),
     )
-    release = BallDPLogisticRegression(mechanism=OutputPerturbation(tol=tol)).fit(X, y).release_
+    head = BallDPLogisticRegression(alpha=0.01, mechanism=OutputPerturbation(tol=tol))
+    release = head.fit(X, y).release_
     rounding = gradient_rounding(
         "logistic",
         n_samples=60,
