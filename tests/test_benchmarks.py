@@ -516,9 +516,7 @@ def test_the_radius_claims_hold_in_the_committed_results():
     found = radius_benchmark.checks(cells).set_index("claim")
     below = found["below -0.5"]
     # The docs name the one exception.
-    exception = (
-        "discriminant over the simpler heads, radius up to 0.1 (BANKING77, epsilon 4 and 8)"
-    )
+    exception = "discriminant over the simpler heads, radius up to 0.1 (BANKING77, epsilon 4 and 8)"
     ours = below.index.str.startswith("logistic")
     assert below[~ours].drop(exception).eq(0).all(), found
     # Against the best of all others, chosen with hindsight cell by cell.

@@ -30,6 +30,7 @@ from sklearn_balldp.heads.statistics import StatisticsPerturbation, statistics_o
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
+from sklearn_balldp.privacy.transcript import LEAST_REACH
 
 N, D = 900, 12
 
@@ -374,6 +375,16 @@ def test_what_the_centre_is_shrunk_by():
     ]
     assert sum(c is not None for c in nothing) <= 2
     assert centre_of(dataclasses.replace(statistics, class_sums=0.0 * values[:3]))[0] is None
+    # However long the mean: what holds before the first step counts on this much being left.
+    for length in (0.9, 0.999, 1.5, 1e9):
+        sums = np.full((3, D), length * 100.0 / math.sqrt(D))
+        reach = centre_of(dataclasses.replace(statistics, class_sums=sums, sigma_sums=1e-9))[1]
+        assert reach == pytest.approx(math.sqrt(max(1.0 - length**2, LEAST_REACH**2)))
+        assert bound.after(reach).limits(0.3).least >= bound._least_gap(0.3)
+        assert bound.after(reach).limits(0.8).most <= bound.limits(0.8).most
+        assert bound.after(reach).descent.learning_rate == pytest.approx(
+            bound.descent.learning_rate / reach**2
+        )
     assert np.isfinite(scale).all()
 
 
