@@ -154,8 +154,8 @@ DIFFERENCES = """\
 - The columns "prototypes", "logistic" and "SVC" are the best this package does: prototypes with a
   noise scale for each class and a decision that knows the noise (with labels protected: one scale,
   and the nearest prototype); logistic regression and the SVM with noise on class sums and
-  on the gradients of a descent from there. They are proved: [prototypes](sensitivity.md#ridge-prototypes-labels-public),
-  [gradients](gradient.md).
+  on the gradients of a descent from there. They are proved:
+  [prototypes](sensitivity.md#ridge-prototypes-labels-public), [gradients](gradient.md).
 - Noise for each class spends the slack that one scale leaves to large classes: the audits show it
   ("noise a class"), and stay below the same certificate.
 """

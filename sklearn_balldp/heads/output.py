@@ -33,7 +33,7 @@ _TOLERANCE = 5e-4
 #: Least default alpha, times the number of records: less fits no better.
 LEAST_ALPHA = 0.3
 #: Standard deviation of the noise in a parameter, in units of 1 / B, that costs little accuracy.
-PRECISE = 0.15
+PRECISE, OTHERWISE = {"squared_hinge": 0.05}, 0.15
 # Gradient norms below this, in units of what the terms of a sum come to, drown in rounding.
 _REACHABLE = 1e-13
 
@@ -78,9 +78,10 @@ class OutputPerturbation(Mechanism):
             check_positive("tol", self.tol, " or None")
 
     def alpha_for(self, problem: Problem, budget: Budget) -> float:
-        """The least regularisation whose noise is no more than :data:`PRECISE` in a parameter.
+        """The least regularisation whose noise has standard deviation 0.15 / B in a parameter.
 
-        Noise falls as alpha grows, and so does the fit. It is ``0.3 / n_samples`` at least, which
+        For the squared hinge, whose margins are smaller, it is 0.05 / B. Noise falls as alpha
+        grows, and so does the fit. Alpha is ``0.3 / n_samples`` at least, which
         is ``C=3.3`` of scikit-learn's ``LogisticRegression``, and 1 at most.
 
         Parameters
@@ -98,7 +99,7 @@ class OutputPerturbation(Mechanism):
 
         def excess(log_alpha: float) -> float:
             own = replace(problem, alpha=math.exp(log_alpha))
-            return math.log(self._noise(own, budget) / PRECISE)
+            return math.log(self._noise(own, budget))
 
         lowest = LEAST_ALPHA / problem.n_samples
         least, most = math.log(lowest), 0.0
@@ -121,16 +122,16 @@ class OutputPerturbation(Mechanism):
         Returns
         -------
         bool
-            Whether a parameter gets noise of standard deviation :data:`PRECISE` at most.
+            Whether a parameter gets no more noise than :meth:`alpha_for` allows.
         """
         alpha = LEAST_ALPHA / problem.n_samples if math.isnan(problem.alpha) else problem.alpha
-        return alpha > 0.0 and self._noise(replace(problem, alpha=alpha), budget) <= PRECISE
+        return alpha > 0.0 and self._noise(replace(problem, alpha=alpha), budget) <= 1.0
 
     def _noise(self, problem: Problem, budget: Budget) -> float:
-        """Noise scale of a parameter, in units of 1 / B, but for the tolerance of the solver."""
+        """Noise scale of a parameter over what costs little accuracy, at an exact minimiser."""
         bound = self._bound(problem)
         moved = bound.gap(problem.radius) / (problem.alpha * problem.n_samples)
-        return moved / budget.mu * problem.norm_bound
+        return moved / budget.mu * problem.norm_bound / PRECISE.get(problem.loss, OTHERWISE)
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
         return Promise(self._certifiable(problem).calibrated(problem.radius, budget.mu))
