@@ -17,10 +17,12 @@ from benchmarks.paper import checks, errata, protocol, published, report, store,
 from benchmarks.paper.__main__ import main as paper
 from benchmarks.paper.plan import TABLES
 from benchmarks.radius import __main__ as radius_benchmark
+from benchmarks.radius import settings as settings_benchmark
 from benchmarks.speed import timing
 from benchmarks.speed.__main__ import main as speed
 from benchmarks.verify import __main__ as verifier
 from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor
+from sklearn_balldp.heads import descent_settings
 from sklearn_balldp.radius import same_label_quantile
 
 
@@ -523,3 +525,32 @@ def test_the_radius_claims_hold_in_the_committed_results():
     assert (below[ours] <= 0.1 * found["cells"][ours]).all(), found
     assert (found["mean (points)"][ours].astype(float) > 0.5).all(), found
     assert len(found) == 8
+
+
+def test_settings_are_changed_one_at_a_time_and_put_back(folder, tmp_path, monkeypatch):
+    usual = {name: getattr(descent_settings, name) for name in settings_benchmark.CONSTANTS}
+    monkeypatch.setattr(settings_benchmark, "CONSTANTS", {"CLIPS": ((0.15, 0.05), (0.6, 0.2))})
+    seen = []
+    measured = settings_benchmark.accuracy
+    monkeypatch.setattr(
+        settings_benchmark,
+        "accuracy",
+        lambda *cell: seen.append(descent_settings.CLIPS) or measured(*cell),
+    )
+    settings_benchmark.main(
+        ["--data", str(folder), "--out", str(tmp_path), "--datasets", "trec6", "digits"]
+    )
+    assert seen == 2 * (3 * [(0.3, 0.1)] + 3 * [(0.15, 0.05)] + 3 * [(0.6, 0.2)])
+    assert {name: getattr(descent_settings, name) for name in usual} == usual
+    cells = pd.read_csv(tmp_path / "settings.csv")
+    assert len(cells) == 18
+    assert cells["mean"].between(0.0, 1.0).all()
+    assert "lost if chosen" in (tmp_path / "settings.md").read_text()
+
+
+def test_the_page_of_the_settings_is_that_of_the_committed_cells():
+    results = Path(__file__).parents[1] / "benchmarks" / "results"
+    shown = settings_benchmark.table(pd.read_csv(results / "settings.csv"))
+    assert settings_benchmark.markdown(shown) == (results / "settings.md").read_text()
+    lost = shown.iloc[-1, 1:].drop("digits").astype(float)
+    assert (lost <= 0.5).all()
