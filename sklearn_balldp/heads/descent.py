@@ -378,14 +378,18 @@ def beginning(table: Array, problem: Problem, bound: TranscriptBound) -> Beginni
 def centre_of(statistics: Statistics) -> tuple[Array | None, float]:
     r"""Mean that rows are moved by, and the norm that is left for them; None where it is short.
 
-    The noisy mean is shrunk by what its noise, of known variance, is expected to add to its
-    square. A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on average.
+    The noisy mean is shrunk by what its noise, of known variance, is expected to add to its square,
+    and to the length that leaves :data:`.LEAST_REACH`.
+
+    A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on average.
     """
     n, norm_bound = statistics.n_samples, statistics.norm_bound
     mean = statistics.class_sums.sum(axis=0) / n
     added = mean.size * len(statistics.class_sums) * (statistics.sigma_sums / n) ** 2
     square = float(mean @ mean)
-    centre = mean * (max(square - added, 0.0) / max(square, 1e-300))
+    longest = norm_bound * math.sqrt(1.0 - LEAST_REACH**2)
+    kept = max(square - added, 0.0) / max(square, 1e-300)
+    centre = mean * min(kept, longest / max(math.sqrt(square), 1e-150))
     share = float(centre @ centre) / norm_bound**2
     if not share > SHORT_MEAN:
         return None, norm_bound

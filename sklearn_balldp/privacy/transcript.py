@@ -195,6 +195,8 @@ class TranscriptBound(Bound):
             raise ValueError("record: bound.start spends all that is promised; nothing is left.")
         if self.centred and self.start is None:
             raise ValueError("record: bound.centred=True needs bound.start, which tells the mean.")
+        if self.centred and not self.constant > 0.0:
+            raise ValueError("record: bound.centred=True needs an intercept: bound.constant > 0.")
         if self.start is not None:
             for name in ("n_samples", "n_features", "n_classes", "norm_bound", "labels"):
                 stated = getattr(self.start, name)

@@ -722,3 +722,14 @@ def test_bounds_of_ones_own_may_hold_words():
     assert Wordy.mechanism == ""
     plain = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
     assert bound_from_dict(plain) == bound
+
+
+def test_rows_are_centred_by_a_start_and_an_intercept_alone():
+    X, y = data()
+    started = GradientPerturbation(n_steps=5)
+    plain = GradientPerturbation(n_steps=5, start="zero")
+    for mechanism, params in ((started, {"fit_intercept": False}), (plain, {})):
+        release = BallDPLogisticRegression(4.0, radius=0.5, mechanism=mechanism, **params)
+        release = release.fit(X, y).release_
+        with pytest.raises(ValueError, match=r"bound\.centred=True needs"):
+            dataclasses.replace(release, bound=dataclasses.replace(release.bound, centred=True))
