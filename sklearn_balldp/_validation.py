@@ -150,6 +150,29 @@ def _forget(estimator: Any) -> None:
         delattr(estimator, name)
 
 
+def checked_priors(priors: Any, n_classes: int, class_masses: Any) -> Any:
+    """Class probabilities; raise a ValueError unless they fit the classes, and those with records.
+
+    ``class_masses`` are public counts or weights, or None.
+    """
+    if priors is None or (isinstance(priors, str) and priors == "uniform"):
+        return priors
+    given = np.asarray(priors)
+    fits = given.shape == (n_classes,) and given.dtype.kind in "iuf"
+    if not (fits and (given >= 0.0).all() and abs(given.sum() - 1.0) < 1e-6):
+        raise ValueError(
+            f"priors must be None, 'uniform', or {n_classes} probabilities that sum to 1; "
+            f"got {priors!r}."
+        )
+    present = given if class_masses is None else given[np.asarray(class_masses) > 0]
+    if len(present) and not present.sum() > 0.0:
+        raise ValueError(
+            f"priors={priors!r} leave nothing for the classes that have records; give them a "
+            "probability."
+        )
+    return priors
+
+
 def checked_prior(prior: Any, n_classes: int, n_features: int) -> NDArray[np.float64] | None:
     """Public vectors of the classes as float64; None where there are none."""
     if prior is None:

@@ -1,4 +1,4 @@
-"""Which substitutions are adjacent: metric, radius, labels, and the domain that rows lie in."""
+"""Which substitutions are adjacent: metric, radius, labels, unit, and the domain of the rows."""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 METRICS = ("euclidean", "manhattan", "chebyshev")
 #: Whether label changes are adjacent: "public" labels may be known, "protected" ones are hidden.
 LABELS = ("public", "protected")
+#: What one substitution replaces: one record, or all records of one person.
+UNITS = ("record", "person")
 #: Where rows lie: in the ball of radius B (longer ones are projected onto it), or all on its
 #: surface (every row is scaled to norm B, and radii are distances between scaled rows).
 DOMAINS = ("ball", "sphere")

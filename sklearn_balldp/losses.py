@@ -89,8 +89,8 @@ class Loss(ABC):
         return self.crude_minimizer_norm(alpha, augmented)
 
     @abstractmethod
-    def evaluate(self, scores: Array, codes: Codes) -> tuple[float, Array, Array]:
-        """Sum of losses, residuals and curvatures; ``scores`` may be overwritten."""
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
+        """Losses, residuals and curvatures of the records; ``scores`` may be overwritten."""
 
     @abstractmethod
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
@@ -121,13 +121,13 @@ class Logistic(Loss):
     def residual_peak(self, reach: float) -> float:
         return float(expit(reach))
 
-    def evaluate(self, scores: Array, codes: Codes) -> tuple[float, Array, Array]:
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
         sign = (2.0 * codes - 1.0)[:, None]
         margins = sign * scores
         # Both logaddexp and expit are exact to rounding for margins of any size.
-        value = float(np.logaddexp(0.0, -margins).sum())
+        values = np.logaddexp(0.0, -margins)[:, 0]
         wrong = expit(-margins)
-        return value, -sign * wrong, wrong * expit(margins)
+        return values, -sign * wrong, wrong * expit(margins)
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
         # -sigmoid(-s) where y = 1, and sigmoid(s) elsewhere.
@@ -182,17 +182,17 @@ class Softmax(Loss):
     def score_residual_limit(self, reach: float) -> float:
         return 1.0
 
-    def evaluate(self, scores: Array, codes: Codes) -> tuple[float, Array, Array]:
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
         rows = np.arange(len(scores))
         scores -= scores.max(axis=1, keepdims=True)
         chosen = scores[rows, codes]
         probabilities = np.exp(scores, out=scores)
         total = probabilities.sum(axis=1, keepdims=True)
         probabilities /= total
-        value = float(np.log(total).sum() - chosen.sum())
+        values = np.log(total[:, 0]) - chosen
         residuals = probabilities.copy()
         residuals[rows, codes] -= 1.0
-        return value, residuals, probabilities
+        return values, residuals, probabilities
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
         scores -= scores.max(axis=2, keepdims=True)
@@ -238,11 +238,11 @@ class SquaredHinge(Loss):
     def paper_minimizer_norm(self, alpha: float, augmented: float) -> float:
         return math.sqrt(2.0 / alpha)
 
-    def evaluate(self, scores: Array, codes: Codes) -> tuple[float, Array, Array]:
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
         sign = self._signs(scores.shape[1], codes)
         hinges = np.maximum(1.0 - sign * scores, 0.0)
         return (
-            float(np.vdot(hinges, hinges)),
+            np.vecdot(hinges, hinges),
             -2.0 * sign * hinges,
             np.where(hinges > 0.0, 2.0, 0.0),
         )

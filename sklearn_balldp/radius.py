@@ -501,7 +501,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         rows, labels = validated(self, rows, labels)
         chosen = self._choose(rows, labels, self.metric, self.norm_bound)
         if self.source == "declared":
-            with charged(Spent("radius", private="conditional", labels="public")):
+            with charged(Spent("radius", private="conditional", labels="public", unit="record")):
                 pass
         return {"radius_": chosen.value, "choice_": chosen}
 
@@ -514,7 +514,14 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         if self.source == "private":
             seeded, epsilon = self.random_state is not None, float(self.epsilon)
             draw = uuid.uuid4().hex
-            spent = Spent("radius", epsilon=epsilon, private=not seeded, labels="public", draw=draw)
+            spent = Spent(
+                "radius",
+                epsilon=epsilon,
+                private=not seeded,
+                labels="public",
+                draw=draw,
+                unit="record",
+            )
             with charged(spent):
                 value = private_quantile(
                     rows,

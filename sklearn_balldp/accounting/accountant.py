@@ -24,7 +24,7 @@ from .ledger import (
     begin,
     charged,
     check_adjacency,
-    check_labels,
+    check_spent,
     end,
     full_radius_of,
     machine_of,
@@ -67,6 +67,8 @@ class Total:
     uncovered : tuple of str
         What was released beside the heads and is **not** in the total: wrappers and pipeline steps
         that let private labels or scores through, as far as they are known.
+    unit : {"record", "person"}
+        What one substitution replaces: a record, or all records of one person.
     """
 
     n_releases: int
@@ -80,6 +82,7 @@ class Total:
     limit: float | None = None
     selection: str | None = None
     uncovered: tuple[str, ...] = ()
+    unit: str = "record"
 
     @property
     def covers(self) -> str:
@@ -102,7 +105,7 @@ class Total:
         limit = "" if self.limit is None else f" of the limit {self.limit:g}"
         return [
             ("releases", str(self.n_releases)),
-            ("hides", f"one record's substitution {within}, in all of them together"),
+            ("hides", f"one {self.unit}'s substitution {within}, in all of them together"),
             ("labels", self.labels),
             (
                 "guarantee",
@@ -147,8 +150,8 @@ def compose_releases(
     ------
     ValueError
         If there is none, one was drawn from a seed, or they differ in metric, norm bound, number
-        of features, label adjacency, declared coordinates or encoder: no common adjacency covers
-        them.
+        of features, label adjacency, unit (records or persons), declared coordinates or encoder: no
+        common adjacency covers them.
 
     Notes
     -----
@@ -182,15 +185,15 @@ def _total(
     records = list(records)
     releases = [record for record in records if isinstance(record, Release)]
     spent = [record for record in records if isinstance(record, Spent)]
-    labels = "public"
+    labels, unit = "public", "record"
     if releases:
         known: list[dict[str, Any]] = []
         for release in releases:
             check_adjacency(known, adjacency_of(release))
             known.append(adjacency_of(release))
-        labels = releases[0].labels
+        labels, unit = releases[0].labels, releases[0].unit
         for item in spent:
-            check_labels(labels, item)
+            check_spent(labels, unit, item)
         if radius is None:
             radius = full_radius_of(releases[0])
     private: bool | str = True
@@ -212,7 +215,7 @@ def _total(
     if private is False:
         # A known seed gives the noise away.
         mu = epsilon = float("inf")
-    return Total(len(records), radius, mu, epsilon, delta, labels, "ex post", private)
+    return Total(len(records), radius, mu, epsilon, delta, labels, "ex post", private, unit=unit)
 
 
 def _drawn_elsewhere(releases: Iterable[Release], spent: Iterable[Spent]) -> dict[str, float]:

@@ -74,6 +74,8 @@ class Spent:
         "public" when it hides feature substitutions only.
     draw : str
         Identifies a private radius, which releases that rest on it name.
+    unit : {"any", "record"}
+        "record" when it hides one record, and not all of one person.
     """
 
     what: str
@@ -82,6 +84,7 @@ class Spent:
     private: bool | str = True
     labels: str = "any"
     draw: str = ""
+    unit: str = "any"
 
 
 Record = Release | Spent
@@ -100,7 +103,7 @@ def full_radius_of(release: Release) -> float:
 
 def adjacency_of(release: Release) -> dict[str, Any]:
     """What two releases must share to be composed at a common radius."""
-    names = ("metric", "norm_bound", "domain", "n_features", "labels", *_DECLARED)
+    names = ("metric", "norm_bound", "domain", "n_features", "labels", "unit", *_DECLARED)
     return {name: getattr(release, name) for name in names}
 
 
@@ -116,7 +119,13 @@ def check_adjacency(known: Iterable[Mapping[str, Any]], other: Mapping[str, Any]
                 )
 
 
-def check_labels(labels: str, spent: Spent) -> None:
+def check_spent(labels: str, unit: str, spent: Spent) -> None:
+    """Raise a ValueError unless what was spent beside a head's release hides as much as that."""
+    if unit == "person" and spent.unit == "record":
+        raise ValueError(
+            f"a private {spent.what} hides one record, beside releases that hide all records of "
+            "one person: no common adjacency covers them; account for each kind apart."
+        )
     if labels == "protected" and spent.labels == "public":
         raise ValueError(
             f"a private {spent.what} was drawn with public labels, beside releases that protect "
@@ -190,13 +199,13 @@ class Ledger:
                 if counted is None:
                     mu = compose([mu, mu_from_pure(record.radius_epsilon)])
             check_adjacency(known, own)
-            for (body,) in base.execute("SELECT body FROM record WHERE labels = 'public' LIMIT 1"):
-                check_labels(record.labels, read_record(body))  # type: ignore[arg-type]
+            for (body,) in base.execute("SELECT body FROM record WHERE adjacency IS NULL"):
+                check_spent(record.labels, record.unit, read_record(body))  # type: ignore[arg-type]
         else:
             labels, draw = record.labels, record.draw or None
             mu = compose([record.mu, mu_from_pure(record.epsilon)])
             if known:
-                check_labels(known[0]["labels"], record)
+                check_spent(known[0]["labels"], known[0]["unit"], record)
         if record.private is False:
             mu = math.inf
         count, total = base.execute(

@@ -34,6 +34,8 @@ _DISJOINT = (
 )
 #: Numbers of a head that its record tells.
 _TOLD = ("epsilon", "delta", "radius", "alpha", "norm_bound")
+#: Those that keep the records of one owner together.
+_BY_GROUP = (GroupKFold, StratifiedGroupKFold, LeaveOneGroupOut)
 _STRATIFIED = (StratifiedKFold, StratifiedGroupKFold)
 _SCORE = "accuracy"
 
@@ -72,7 +74,7 @@ class PrivateAccuracy:
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         """Noisy accuracy, charged to every active accountant before the rows are looked at."""
         n_rows = len(np.asarray(y))
-        with charged(Spent(_SCORE, mu=self.mu, private=self.random_state is None)):
+        with charged(Spent(_SCORE, mu=self.mu, private=self.random_state is None, unit="record")):
             accuracy = accuracy_score(y, estimator.predict(X))
             # Two accuracies and their division by the noise scale are rounded.
             sensitivity = 1.0 / n_rows + 2.0**-50
@@ -102,6 +104,11 @@ def touching_one_record(
             f"search: the folds of cv={given!r} may overlap; total() without search= holds."
         )
     heads = [record for record in records if isinstance(record, Release)]
+    if any(r.unit == "person" for r in heads) and not isinstance(splitter, _BY_GROUP):
+        raise ValueError(
+            f"search: cv={given!r} puts records of one person into several folds, where these "
+            "releases hide all of them: use cv=GroupKFold(...), or total() without search=."
+        )
     if isinstance(splitter, _STRATIFIED) and any(r.labels == "protected" for r in heads):
         raise ValueError(
             f"search: cv={given!r} splits by labels, which these releases protect: a changed label "

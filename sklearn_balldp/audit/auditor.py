@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import joblib
 import numpy as np
@@ -31,7 +31,7 @@ from .certificates import check_prior
 from .displays import ReconstructionDisplay, fitted_auditor, summary_of
 from .preparation import Prepared, anchors_of, prepare, stream_of
 from .residuals import CANNOT, FAIL, FALSE_ALARM, PASS, Check, weight_checks
-from .supports import STRATEGIES, Pool, Support, draw_supports
+from .supports import STRATEGIES, Support, draw_supports
 from .trials import Setting, SupportAudit, audit_support, hidden_records, simulated_trials
 
 _ATTACKS = {
@@ -62,8 +62,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit a Ball-DP head and measure what an informed adversary reconstructs from it.
 
     For each support, one training record (the anchor) is taken out and ``n_candidates`` records
-    near it, public or held out of training, take its place in turn. The adversary knows every
-    other record, the candidates and the law of the noise, and names the candidate of largest
+    near it, public or held out of training, take its place in turn (for a head fitted with
+    ``groups``, all records of one person are taken out together). The adversary knows every other
+    record, the candidates and the law of the noise, and names the candidate of largest
     posterior probability. The success rate over independent noise is compared with blind guessing
     and with every certificate that applies.
 
@@ -127,8 +128,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         the released model alone succeeded. With
         ``noise="mechanism"`` also whether attacks that assume reused noise succeeded.
     supports_ : DataFrame
-        One row per support: anchor (position in ``X``), label, rows in its ball, candidates
-        (positions in the public or, without one, the training rows), kappa, success rate, largest
+        One row per support: anchor (position in ``X``, of the first of a person's ``n_records``),
+        label, rows in its ball, candidates (positions in the public or, without one, the training
+        rows), kappa, success rate, largest
         distance between a candidate's model and the anchor's in units of the noise, and bounds.
     success_rate_ : float
         Share of trials that succeeded.
@@ -211,6 +213,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     True
     """
 
+    # As the heads take it.
+    __metadata_request__fit: ClassVar[dict[str, None]] = {"sample_weight": None}
+
     def __init__(
         self,
         estimator,
@@ -267,6 +272,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         X_public: ArrayLike | None = None,
         y_public: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        **weights: ArrayLike | None,
     ) -> "ReconstructionAuditor":
         """Fit the estimator (unless it is frozen) and audit it.
 
@@ -286,6 +294,11 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             through a search it must differ from ``X`` in length, or scikit-learn slices it.
         y_public : array-like of shape (n_public,), optional
             Their labels.
+        groups : array-like of shape (n_samples,), optional
+            Owner of each record, as the head's ``fit`` takes it. Then all records of one person are
+            hidden together, and candidates are versions of all of them.
+        **weights : dict
+            ``sample_weight``, as the head's ``fit`` takes it.
 
         Returns
         -------
@@ -298,7 +311,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             If a parameter or the data is invalid, the estimator is not a Ball-DP head, or an
             anchor has too few candidates. Nothing is fitted then.
         """
-        fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public))
+        fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public, groups, weights))
         if self.failures_:
             warnings.warn(
                 f"FAILED GUARANTEE: {'; '.join(self.failures_)}. The model does not keep what its "
@@ -310,16 +323,29 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def _fit(
-        self, X: ArrayLike, y: ArrayLike, X_public: ArrayLike | None, y_public: ArrayLike | None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_public: ArrayLike | None,
+        y_public: ArrayLike | None,
+        groups: ArrayLike | None,
+        weights: dict[str, ArrayLike | None],
     ) -> dict[str, Any]:
         self._check_parameters()
         rng = stream_of(self.random_state)
         prepared = prepare(
-            self.estimator, X, y, X_public, y_public, holdout=float(self.holdout), rng=rng
+            self.estimator,
+            X,
+            y,
+            X_public,
+            y_public,
+            {"groups": groups, **weights},
+            holdout=float(self.holdout),
+            rng=rng,
         )
         head = prepared.head
         setting = self._setting(prepared)
-        supports, n_passed_over = self._draw_supports(setting, prepared.pool, rng)
+        supports, n_passed_over = self._draw_supports(setting, prepared, rng)
         results = self._audit(setting, [support for _, support in supports], rng)
 
         summaries, trials = [], []
@@ -329,7 +355,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 "support": i,
                 "anchor": int(prepared.position[support.anchor]),
                 "label": head.classes_[setting.problem.codes[support.anchor]],
-                "candidates": tuple(prepared.pool_position[support.positions].tolist()),
+                "n_records": len(support.places),
+                "candidates": tuple(_positions(prepared.pool_position[support.positions])),
             }
             summaries.append({**place, **result.summary})
             trials.append(_placed(result.trials, repeat, i))
@@ -421,7 +448,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         )
 
     def _draw_supports(
-        self, setting: Setting, pool: Pool, rng: np.random.Generator
+        self, setting: Setting, prepared: Prepared, rng: np.random.Generator
     ) -> tuple[list[tuple[int, Support]], int]:
         """Supports of every repeat, with its number, and how many anchors were passed over."""
         problem = setting.problem
@@ -433,7 +460,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             supports, passed_over = draw_supports(
                 rows,
                 problem.codes,
-                pool,
+                prepared.pool,
                 setting.guarantee.radius,
                 anchors=anchors,
                 n_supports=self.n_supports,
@@ -442,6 +469,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 random_state=rng,
                 metric=setting.head.release_.metric,
                 any_label=self.candidate_labels == "any",
+                owners=prepared.owners,
             )
             drawn += [(repeat, support) for support in supports]
             n_passed_over += passed_over
@@ -646,6 +674,11 @@ def _certificate(supports: pd.DataFrame) -> pd.Series:
     """Mean bounds over supports, from the one that uses least to the one that uses most."""
     bounds = supports.filter(regex="_bound$").mean(skipna=False)
     return bounds.rename(lambda name: name.removesuffix("_bound")).rename("certificate")
+
+
+def _positions(places: NDArray[np.intp]) -> list[Any]:
+    """Positions of the candidates: a number each, or several for the records of a person."""
+    return places[:, 0].tolist() if places.shape[1] == 1 else list(map(tuple, places.tolist()))
 
 
 def _mean(values: pd.Series) -> float:

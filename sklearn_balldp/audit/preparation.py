@@ -49,6 +49,8 @@ class Prepared:
         Their positions in the public rows, or in the rows given where some of those were held out.
     frozen : bool
         Whether the model is audited as it was released.
+    owners : ndarray of shape (n_records,) or None
+        Owner of each training record, where the release hides all records of one person.
     """
 
     head: BaseBallDPClassifier
@@ -59,6 +61,7 @@ class Prepared:
     pool: Pool
     pool_position: NDArray[np.intp]
     frozen: bool = False
+    owners: NDArray[np.intp] | None = None
 
 
 def prepare(
@@ -67,11 +70,15 @@ def prepare(
     y: Any,
     X_public: Any,
     y_public: Any,
+    declared: dict[str, Any],
     *,
     holdout: float,
     rng: np.random.Generator,
 ) -> Prepared:
-    """Fit the estimator, unless it is frozen, and gather what its audit needs."""
+    """Fit the estimator, unless it is frozen, and gather what its audit needs.
+
+    ``declared`` holds what ``fit`` takes beside: groups and sample weights, or None.
+    """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
     y = column_or_1d(y, warn=True)
@@ -81,6 +88,11 @@ def prepare(
     transformers, head, parts = taken_apart(estimator)
     frozen = parts.frozen
     warn_of_pooling(parts)
+    declared = {name: value for name, value in declared.items() if value is not None}
+    for name, value in declared.items():
+        if np.shape(value) != (len(y),):
+            raise ValueError(f"{name} must hold one value for each of the {len(y)} records.")
+        declared[name] = np.asarray(value)
     position, held_out = np.arange(len(y)), None
     if X_public is None:
         if frozen:
@@ -88,9 +100,15 @@ def prepare(
                 "X_public=None: a frozen estimator was fitted on all of X, so candidates must "
                 "come from elsewhere; pass X_public and y_public."
             )
-        position, held_out = _hold_out(y, holdout, not head.protect_labels, rng)
+        if "groups" in declared:
+            position, held_out = _hold_out_owners(
+                declared["groups"], y, holdout, not head.protect_labels, rng
+            )
+        else:
+            position, held_out = _hold_out(y, holdout, not head.protect_labels, rng)
         X_public, y_public = _take(X, held_out), y[held_out]
         X, y = _take(X, position), y[position]
+        declared = {name: value[position] for name, value in declared.items()}
     X_public, y_public = indexable(X_public, column_or_1d(y_public, warn=True))
 
     if frozen:
@@ -105,8 +123,11 @@ def prepare(
         head = clone(head)
         # Rows held out of the private ones are no public reference for a radius policy.
         reference = {} if held_out is not None else {"X_public": X_public, "y_public": y_public}
-        head.fit(X, y, **reference)
-    problem, left_in = completed(head, head._known(X, y))
+        head.fit(X, y, **reference, **declared)
+    problem, left_in = completed(head, head._known(X, y, **declared))
+    owners = None
+    if head.release_.unit == "person":
+        owners = np.unique(declared["groups"], return_inverse=True)[1]
     pool, kept = pool_of(head, X_public, y_public, "X_public" if held_out is None else "holdout")
     return Prepared(
         head=head,
@@ -117,6 +138,7 @@ def prepare(
         pool=pool,
         pool_position=kept if held_out is None else held_out[kept],
         frozen=frozen,
+        owners=owners,
     )
 
 
@@ -205,6 +227,35 @@ def _hold_out(
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
+def _hold_out_owners(
+    groups: NDArray[Any],
+    y: NDArray[Any],
+    share: float,
+    by_class: bool,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """As :func:`_hold_out`, all records of an owner together; every class keeps a record."""
+    try:
+        owners = np.unique(groups, return_inverse=True)[1]
+        codes = np.unique(y, return_inverse=True)[1]
+    except TypeError:
+        owners = None
+    if owners is None:
+        raise ValueError("groups or y mix values of types that cannot be compared; use one type.")
+    left = np.bincount(codes)
+    held = np.zeros(len(y), dtype=bool)
+    order = np.argsort(owners, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(owners))[:-1])
+    for owner in rng.permutation(len(members)).tolist():
+        own = np.bincount(codes[members[owner]], minlength=len(left))
+        if held.sum() + len(members[owner]) > share * len(y):
+            break
+        if not by_class or np.all((left > own) | (own == 0)):
+            held[members[owner]] = True
+            left = left - own
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
 def pool_of(
     head: BaseBallDPClassifier, X_public: Any, y_public: NDArray[Any], name: str
 ) -> tuple[Pool, NDArray[np.intp]]:
@@ -216,10 +267,10 @@ def pool_of(
             "or keep more rows back (holdout)."
         )
     try:
-        public = head._known(_take(X_public, known), y_public[known])
+        rows, codes = head._coded(_take(X_public, known), y_public[known])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    return Pool(head._in_domain(public.X), public.codes, public.norm_bound), known
+    return Pool(head._in_domain(rows), codes, head.release_.norm_bound), known
 
 
 def completed(
@@ -228,6 +279,11 @@ def completed(
     """The problem with as many records as the release; a place to fill when one is missing."""
     expected = head.release_.n_samples
     n_samples = len(problem.X)
+    if head.release_.weights is not None and n_samples != expected:
+        raise ValueError(
+            f"X has {n_samples} records, but the model was fitted on {expected}, with owners or "
+            "weights: pass all of them."
+        )
     if n_samples not in (expected, expected - 1):
         raise ValueError(
             f"X has {n_samples} records, but the model was fitted on {expected}: pass those "

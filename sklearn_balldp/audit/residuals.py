@@ -45,9 +45,11 @@ from ..heads.mechanism import Mechanism, PrivateProblem, Promise
 from ..heads.output import OutputPerturbation
 from ..heads.ridge_prototype import PrototypePerturbation
 from ..heads.statistics import Layout, StatisticsPerturbation, scales_of
+from ..heads.weighing import Weighed
 from ..privacy.bounds import MinimizerBound, PrototypeBound
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
+from ..privacy.weights import total_of
 from ..rows import SINGLE_BLAS_THREAD, row_ranges
 
 Array = NDArray[np.float64]
@@ -170,7 +172,8 @@ def weight_checks(
         known = None
         with contextlib.suppress(Exception):  # whatever another model is, it convicts nobody
             if np.array_equal(other.classes_, head.classes_):
-                known = _residuals(other, other._of_rows(problem.X, problem.codes))
+                weighed = Weighed(problem.row_weights, problem.sums_weights, problem.loss_weights)
+                known = _residuals(other, other._of_rows(problem.X, problem.codes, weighed))
         if isinstance(known, Residuals) and known.blocks.shape[2] == found.blocks.shape[2]:
             others.append(known)
         else:
@@ -266,9 +269,12 @@ def _statistics_sizes(
     """Released sums in units of their noise, and how long they may be without it."""
     layout = Layout.of(bound)
     scale = scales_of(bound)
-    counts: Any = getattr(head, "class_counts_", None)
-    if counts is None:
-        counts = np.full(bound.n_classes, bound.n_samples)
+    total = total_of(bound.weights, bound.n_samples)
+    counts: Any = np.full(bound.n_classes, total)
+    if bound.weights is not None and bound.weights.class_totals is not None:
+        counts = bound.weights.class_totals
+    elif hasattr(head, "class_counts_"):
+        counts = head.class_counts_
     moment = slice(bound.n_classes, bound.n_classes + layout.n_diagonals)
     noisy: Any = scale > 0.0
     z = table / np.where(noisy, scale, 1.0)
@@ -277,10 +283,10 @@ def _statistics_sizes(
     longest = [float(n) * norm_bound / sigma[0] for n in counts]
     if bound.moment:
         blocks.append(z[moment][noisy[moment]])
-        longest.append(bound.n_samples * norm_bound**2 / sigma[1])
+        longest.append(total * norm_bound**2 / sigma[1])
     if layout.n_counts:
         blocks.append(z[moment.stop :][noisy[moment.stop :]])
-        longest.append(bound.n_samples * bound.count_constant / sigma[0])
+        longest.append(total * bound.count_constant / sigma[0])
     return blocks, longest
 
 
@@ -335,6 +341,7 @@ def _scale_fault(
             constant=bound.constant,
             clip=bound.descent.clip,
             dtype=precision,
+            weights=bound.weights,
         )
         needed = bound.step(theta, rounding)[1]
         if not math.isclose(needed, sigma[step], rel_tol=1e-6):
@@ -440,7 +447,7 @@ def _narrowed(problem: PrivateProblem) -> PrivateProblem | None:
         rows = problem.X.astype(np.float32)
     if problem.X.dtype == np.float32 or not np.array_equal(rows, problem.X):
         return None
-    return problem.with_rows(rows, problem.codes)
+    return problem.with_precision(np.float32)
 
 
 def _farther(one: Array, other: Array, released: Array) -> bool:
@@ -477,7 +484,7 @@ def _of_transcript(
     single = np.array_equal(iterates.astype(np.float32), iterates)
     if single and shape[0] > 1 and problem.X.dtype == np.float64:
         # The rows of the fit, which another format has widened.
-        problem = problem.with_rows(problem.X.astype(np.float32), problem.codes)
+        problem = problem.with_precision(np.float32)
     with ThreadPoolExecutor(len(row_ranges(*problem.X.shape))) as pool, SINGLE_BLAS_THREAD:
         mean = mean_gradient(problem, beginning(released, problem, bound), pool)
         # One by one, as the fit did: other products round otherwise, all records alike.

@@ -22,20 +22,22 @@ STRATEGIES = ("farthest", "random", "nearest")
 
 @dataclass(frozen=True)
 class Support:
-    """Candidates for one hidden record.
+    """Candidates for one hidden record, or for all records of one person.
 
     Attributes
     ----------
     anchor : int
-        Position of the training record that they stand in for.
-    rows : ndarray of shape (n_candidates, n_features)
-        Candidates, inside the admissible ball.
-    codes : ndarray of shape (n_candidates,)
+        Position of the training record that they stand in for; the first of several.
+    rows : ndarray of shape (n_candidates, n_changed, n_features)
+        Candidates, inside the admissible ball: a row for each record that changes.
+    codes : ndarray of shape (n_candidates, n_changed)
         Their class codes.
-    positions : ndarray of shape (n_candidates,)
+    positions : ndarray of shape (n_candidates, n_changed)
         Their positions in the pool.
     n_in_ball : int
-        Distinct rows of the pool that could have been candidates.
+        Distinct rows of the pool that could have been candidates, for the record with fewest.
+    places : ndarray of shape (n_changed,)
+        Positions of the training records that they stand in for.
     """
 
     anchor: int
@@ -43,6 +45,7 @@ class Support:
     codes: Codes
     positions: NDArray[np.intp]
     n_in_ball: int
+    places: NDArray[np.intp]
 
 
 class Pool:
@@ -97,6 +100,17 @@ class TooFewCandidates(ValueError):
 def distances(rows: Rows, others: Rows, metric: str) -> Rows:
     """Distances between two sets of rows, in a metric of the package."""
     return cdist(rows, others, SCIPY_NAMES[metric])
+
+
+def gaps_within(support: Support, metric: str) -> Rows:
+    """Distances between candidates: the largest of the records; infinite for unlike labels."""
+    gaps = np.zeros((len(support.rows), len(support.rows)))
+    for rows, codes in zip(support.rows.swapaxes(0, 1), support.codes.T, strict=True):
+        own = distances(rows, rows, metric)
+        # Another label is another record, however near.
+        own[codes[:, None] != codes] = np.inf
+        np.maximum(gaps, own, out=gaps)
+    return gaps
 
 
 def candidates_in_ball(
@@ -225,40 +239,60 @@ def draw_supports(
     random_state: np.random.Generator,
     metric: str = "euclidean",
     any_label: bool = False,
+    owners: Codes | None = None,
 ) -> tuple[list[Support], int]:
-    """Supports around random training records, drawn without replacement.
+    """Supports around random training records, or persons, drawn without replacement.
 
     Anchors with too few candidates are passed over: records far from all public ones are
     audited less.
     """
     supports: list[Support] = []
     passed_over: list[TooFewCandidates] = []
+    if owners is not None:
+        # One record stands for all of its owner's.
+        anchors = anchors[np.unique(owners[anchors], return_index=True)[1]]
+
+    def candidates_of(place: int) -> tuple[Rows, Codes, NDArray[np.intp], int]:
+        row = project_onto_ball(X[place][None].astype(np.float64), pool.norm_bound)[0]
+        code = int(codes[place])
+        positions, rows = pool.stand_ins(None if any_label else code)
+        pool_codes = pool.codes[positions]
+        near, distance = candidates_in_ball(
+            rows,
+            pool_codes,
+            row,
+            code,
+            radius,
+            metric=metric,
+            n_candidates=n_candidates,
+            any_label=any_label,
+        )
+        chosen = select(rows[near], distance, n_candidates, strategy, random_state, metric=metric)
+        inside = near[chosen]
+        return rows[inside], pool_codes[inside], positions[inside], len(near)
+
     order = random_state.permutation(anchors)[: MAX_ANCHORS * n_supports]
     for anchor in order.tolist():
         if len(supports) == n_supports:
             break
-        row = project_onto_ball(X[anchor][None].astype(np.float64), pool.norm_bound)[0]
-        code = int(codes[anchor])
-        positions, rows = pool.stand_ins(None if any_label else code)
-        pool_codes = pool.codes[positions]
+        places = np.array([anchor])
+        if owners is not None:
+            places = np.flatnonzero(owners == owners[anchor])
         try:
-            near, distance = candidates_in_ball(
-                rows,
-                pool_codes,
-                row,
-                code,
-                radius,
-                metric=metric,
-                n_candidates=n_candidates,
-                any_label=any_label,
-            )
+            parts = [candidates_of(place) for place in places.tolist()]
         except TooFewCandidates as error:
             passed_over.append(error)
             continue
-        chosen = select(rows[near], distance, n_candidates, strategy, random_state, metric=metric)
-        inside = near[chosen]
+        rows, own_codes, positions, n_near = zip(*parts, strict=True)
         supports.append(
-            Support(anchor, rows[inside], pool_codes[inside], positions[inside], len(near))
+            Support(
+                anchor,
+                np.stack(rows, axis=1),
+                np.stack(own_codes, axis=1),
+                np.stack(positions, axis=1),
+                min(n_near),
+                places,
+            )
         )
     short = n_supports - len(supports)
     if short > 0:

@@ -20,10 +20,11 @@ from scipy.special import logsumexp
 from ..heads.base import BaseBallDPClassifier
 from ..heads.descent import Beginning, Iterates, beginning, mean_gradient
 from ..heads.gradients import MeanGradient
-from ..heads.mechanism import Neighbours, PrivateProblem, Promise
+from ..heads.mechanism import Neighbours, PrivateProblem, Promise, as_sets
 from ..heads.statistics import StatisticsPerturbation
 from ..losses import clip_residuals
 from ..privacy.noise import Noise
+from ..privacy.weights import total_of
 from ..rows import SINGLE_BLAS_THREAD, project_onto_ball
 from .certificates import check_prior
 
@@ -35,20 +36,22 @@ _RUN_VALUES = 2**22
 
 
 class Suspects:
-    """Records that may be the missing one, and what each adds to a gradient.
+    """Records that may be the missing one (or sets of them), and what each adds to a gradient.
 
     A gradient is residual times augmented row: products with one take a product for each score.
 
     Parameters
     ----------
-    rows : ndarray of shape (n_suspects, n_features)
+    rows : ndarray of shape (n_suspects, n_changed, n_features)
         Rows.
-    codes : ndarray of shape (n_suspects,)
+    codes : ndarray of shape (n_suspects, n_changed)
         Class codes.
     norm_bound : float
         Radius of the ball of rows before they are moved.
     begun : Beginning
         Loss, clipping and shape, and what rows are moved by.
+    weights : ndarray of shape (n_changed,), optional
+        Weights of the records in the loss; 1 by default.
     """
 
     def __init__(
@@ -57,38 +60,54 @@ class Suspects:
         codes: Positions,
         norm_bound: float,
         begun: Beginning,
+        weights: Array | None = None,
     ) -> None:
-        bound = begun.bound
-        inside = project_onto_ball(rows.astype(np.float64), norm_bound)
+        bound, d = begun.bound, rows.shape[-1]
+        inside = project_onto_ball(rows.reshape(-1, d).astype(np.float64), norm_bound)
         if begun.centre is not None:
             inside = project_onto_ball(inside - begun.centre, bound.norm_bound)
-        constants = np.full((len(rows), bound.shape[1] - rows.shape[1]), bound.constant)
-        self.rows = np.hstack([inside, constants])
-        self.squares = np.vecdot(self.rows, self.rows)
+        constants = np.full((len(inside), bound.shape[1] - d), bound.constant)
+        self.rows = np.hstack([inside, constants]).reshape(*rows.shape[:2], -1)
+        self._products = self.rows @ self.rows.swapaxes(1, 2)
+        self._first = np.einsum("imd,nd->imn", self.rows, self.rows[0])
         self._codes, self._clip, self._loss = codes, bound.descent.clip, bound.kind
+        self._weights = weights
 
-    def residuals(self, thetas: Array) -> NDArray[np.floating]:
-        """Residuals, of shape (n_suspects, n_runs, n_scores)."""
-        scores = np.tensordot(self.rows, thetas, axes=(1, 2))
-        residuals = self._loss.residuals(scores, self._codes)
+    def residuals(self, thetas: Array) -> Array:
+        """Weighted residuals, of shape (n_suspects, n_changed, n_runs, n_scores)."""
+        flat = self.rows.reshape(-1, self.rows.shape[-1])
+        scores = np.tensordot(flat, thetas, axes=(1, 2))
+        found = self._loss.residuals(scores, self._codes.ravel())
         if self._clip is not None:
-            clip_residuals(residuals, self._clip)
-        return residuals
+            clip_residuals(found, self._clip)
+        residuals: Any = found.reshape(*self.rows.shape[:2], *found.shape[1:])
+        if self._weights is not None:
+            residuals = residuals * self._weights[:, None, None]
+        return residuals  # type: ignore[no-any-return]
+
+    def gradients(self, residuals: Array, places: Positions) -> Array:
+        """Sums of residual times row of the suspects at ``places``, one for each run."""
+        own = residuals[places, :, np.arange(len(places))]
+        return np.einsum("rmk,rmd->rkd", own, self.rows[places])
 
     def closeness(self, gradients: Array, residuals: Array) -> Array:
-        """Minus half the squared distance of gradients to residual times row, up to a constant.
+        """Minus half the squared distance of gradients to those of suspects, up to a constant.
 
         Of shape (n_runs, n_suspects), for gradients of shape (n_runs, n_scores, n_columns).
         """
-        products = np.tensordot(gradients, self.rows, axes=(2, 1))
-        inner = np.einsum("rki,irk->ri", products, residuals)
-        return inner - 0.5 * np.vecdot(residuals, residuals).T * self.squares
+        products = np.tensordot(gradients, self.rows, axes=(2, 2))
+        inner = np.einsum("rkim,imrk->ri", products, residuals)
+        return inner - 0.5 * self._squares(residuals)
 
     def apart(self, residuals: Array) -> Array:
         """Squared distance of each suspect's gradient from the first's, (n_runs, n_suspects)."""
-        sizes = np.vecdot(residuals, residuals).T
-        inner = np.vecdot(residuals, residuals[:1]).T * (self.rows @ self.rows[0])
-        return sizes * self.squares + (sizes * self.squares)[:, :1] - 2.0 * inner
+        squares = self._squares(residuals)
+        inner = np.einsum("imrk,nrk,imn->ri", residuals, residuals[0], self._first, optimize=True)
+        return squares + squares[:, :1] - 2.0 * inner
+
+    def _squares(self, residuals: Array) -> Array:
+        """Squared norms of the suspects' gradients."""
+        return np.einsum("imrk,inrk,imn->ri", residuals, residuals, self._products, optimize=True)
 
 
 class TranscriptTrials:
@@ -100,31 +119,29 @@ class TranscriptTrials:
         Fitted head with noise on gradients.
     problem : PrivateProblem
         All records, one of which marks the place of the missing one.
-    left_out : int
-        Its position.
-    rows : ndarray of shape (n_suspects, n_features)
-        The anchor, then the candidates.
-    codes : ndarray of shape (n_suspects,)
-        Their class codes.
+    left_out : int or ndarray of shape (n_changed,)
+        Its position, or those of the records of one person.
+    rows, codes : ndarray
+        The anchor, then the candidates, as :class:`.Neighbours` takes them.
     """
 
     def __init__(
         self,
         head: BaseBallDPClassifier,
         problem: PrivateProblem,
-        left_out: int,
+        left_out: Any,
         rows: NDArray[np.floating],
         codes: Positions,
     ) -> None:
         self._head = head
         self._bound: Any = head.release_.bound
-        self._problem, self._left_out = problem, left_out
-        self._rows, self._codes = rows, codes
+        self._problem = problem
+        self._left_out, self._rows, self._codes = as_sets(left_out, rows, codes)
         # Noiseless sums with each suspect, from which the descent starts.
         self._sums: Neighbours | None = None
         if self._bound.start is not None:
             self._sums = StatisticsPerturbation().neighbours(problem, Promise(self._bound.start))
-            self._tables = self._sums.models(left_out, rows, codes)
+            self._tables = self._sums.models(self._left_out, self._rows, self._codes)
         self._shared: _Runs | None = None
 
     @property
@@ -172,7 +189,8 @@ class TranscriptTrials:
         rng: np.random.Generator,
         mechanism: bool,
     ) -> dict[str, Array]:
-        bound, n_samples = self._bound, self._problem.n_samples
+        bound = self._bound
+        total = total_of(bound.weights, self._problem.n_samples)
         places, n_runs = target + 1, len(target)
         streams = [self._head._noise() for _ in target if mechanism]
         with np.errstate(divide="ignore"):
@@ -198,10 +216,9 @@ class TranscriptTrials:
                 noise = rng.standard_normal(noiseless.shape)
                 gradients = noiseless + sigma[:, None, None] * noise
             # What the missing record and the noise added, in units of the noise.
-            own = residuals[places, np.arange(n_runs)]
-            added = own[:, :, None] * suspects.rows[places][:, None, :] / n_samples
+            added = suspects.gradients(residuals, places) / total
             excess = (gradients - noiseless + added) / sigma[:, None, None]
-            shares = residuals / (n_samples * sigma[:, None])
+            shares = residuals / (total * sigma[:, None])
             seen += suspects.closeness(excess, shares)
             apart += suspects.apart(shares)
             noise_square += sigma**2
@@ -257,15 +274,18 @@ class _Runs:
     def __init__(
         self,
         problem: PrivateProblem,
-        left_out: int,
+        left_out: Positions,
         rows: NDArray[np.floating],
         codes: Positions,
         begun: list[Beginning],
     ) -> None:
-        self._alpha, self._n_samples = problem.alpha, problem.n_samples
-        self.known = known_gradients(problem, begun[0], left_out)
-        self.suspects = Suspects(rows, codes, problem.norm_bound, begun[0])
         self.bound = begun[0].bound
+        self._alpha = problem.alpha
+        self._total = total_of(self.bound.weights, problem.n_samples)
+        self.known = known_gradients(problem, begun[0], left_out)
+        weights = problem.loss_row_weights
+        own = None if weights is None else weights[left_out]
+        self.suspects = Suspects(rows, codes, problem.norm_bound, begun[0], own)
 
     def from_here(self, begun: list[Beginning]) -> "_Runs":
         """The same, about to take the first step from here."""
@@ -274,12 +294,10 @@ class _Runs:
         self.iterates = Iterates(len(begun), self.bound, self._alpha, self.known.X.dtype, thetas)
         return self
 
-    def noiseless(self, residuals: NDArray[np.floating], places: Positions) -> Array:
+    def noiseless(self, residuals: Array, places: Positions) -> Array:
         """Mean gradients with the suspects at ``places``, one a run."""
-        share = (self._n_samples - 1) / self._n_samples
-        own = residuals[places, np.arange(len(places))]
-        added = own[:, :, None] * self.suspects.rows[places][:, None, :]
-        return share * self.known(self.iterates.thetas) + added / self._n_samples
+        added = self.suspects.gradients(residuals, places)
+        return self.known(self.iterates.thetas) + added / self._total
 
     def released(self, constant: float) -> Array:
         """Released parameters, for rows where they were, augmented by the constant."""
@@ -323,13 +341,19 @@ def transcript_log_posterior(
     Raises
     ------
     ValueError
-        If the head keeps no transcript, or the records are not one less than it was fitted on.
+        If the head keeps no transcript, was fitted with owners or weights, or the records are not
+        one less than it was fitted on.
     """
     if not hasattr(head, "transcript_"):
         raise ValueError(
             "head keeps no transcript_; fit it with GradientPerturbation(keep_transcript=True)."
         )
-    known, candidates = head._known(X_known, y_known), head._known(X, y)
+    if head.release_.weights is not None:
+        raise ValueError(
+            "head was fitted with owners or weights, which this function does not take; use "
+            "ReconstructionAuditor."
+        )
+    known, (rows, codes) = head._known(X_known, y_known), head._coded(X, y)
     transcript, bound = head.transcript_, head.release_.bound
     n_samples = head.release_.n_samples
     if len(known.X) != n_samples - 1:
@@ -338,8 +362,8 @@ def transcript_log_posterior(
             "of them but one."
         )
     begun = beginning(transcript.start, known, bound)
-    suspects = Suspects(candidates.X, candidates.codes, known.norm_bound, begun)
-    log = np.zeros(len(candidates.X))
+    suspects = Suspects(rows[:, None], codes[:, None], known.norm_bound, begun)
+    log = np.zeros(len(rows))
     if bound.start is not None:
         # The missing record is in the place of a copy of a known one.
         whole = known.with_rows(
@@ -348,17 +372,16 @@ def transcript_log_posterior(
         sums = StatisticsPerturbation().neighbours(whole, Promise(bound.start))
         scale = np.asarray(sums.sigma)
         noisy = scale > 0.0
-        tables = sums.models(n_samples - 1, candidates.X, candidates.codes)
+        tables = sums.models(n_samples - 1, rows, codes)
         z = (transcript.start - tables)[:, noisy] / scale[noisy]
         log -= 0.5 * np.vecdot(z, z)
     size = max(1, _RUN_VALUES // bound.step_values)
     with SINGLE_BLAS_THREAD:
-        gradients = mean_gradient(known, begun)
+        gradients = mean_gradient(known, begun, total=float(n_samples))
         for i in range(0, bound.descent.n_steps, size):
             steps = slice(i, i + size)
             thetas, sigma = transcript.iterates[steps], transcript.sigma[steps, None, None]
-            base = gradients(thetas) * (n_samples - 1) / n_samples
-            excess = (transcript.gradients[steps] - base) / sigma
+            excess = (transcript.gradients[steps] - gradients(thetas)) / sigma
             shares = suspects.residuals(thetas) / (n_samples * sigma[:, :, 0])
             log += suspects.closeness(excess, shares).sum(axis=0)
     with np.errstate(divide="ignore"):
@@ -366,12 +389,10 @@ def transcript_log_posterior(
     return _normalised(log[None])[0]
 
 
-def known_gradients(problem: PrivateProblem, begun: Beginning, left_out: int) -> MeanGradient:
-    """Mean gradients of all records but one."""
-    known = problem.with_rows(
-        np.delete(problem.X, left_out, axis=0), np.delete(problem.codes, left_out)
-    )
-    return mean_gradient(known, begun)
+def known_gradients(problem: PrivateProblem, begun: Beginning, left_out: Any) -> MeanGradient:
+    """What all records but some add to the mean gradients of all."""
+    total = total_of(begun.bound.weights, problem.n_samples)
+    return mean_gradient(problem.without(left_out), begun, total=total)
 
 
 def _normalised(logs: Array) -> Array:

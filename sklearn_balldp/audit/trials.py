@@ -23,7 +23,7 @@ from .certificates import (
     support_bound,
 )
 from .identification import decode, log_posterior
-from .supports import Support, distances
+from .supports import Support, gaps_within
 from .transcripts import TranscriptTrials
 
 Array = NDArray[np.float64]
@@ -99,9 +99,7 @@ def audit_support(setting: Setting, support: Support, rng: np.random.Generator) 
     """Solve the candidate models of one support, bound and attack them."""
     near = gaps = None
     if setting.eta > 0.0:
-        gaps = distances(support.rows, support.rows, setting.head.release_.metric)
-        # Another label is another record, however near.
-        gaps[support.codes[:, None] != support.codes] = np.inf
+        gaps = gaps_within(support, setting.head.release_.metric)
         near = gaps <= setting.eta
     kappa = baseline(setting.weights, distances=gaps, eta=setting.eta)
     n_trials = len(support.codes) * setting.n_draws
@@ -130,14 +128,18 @@ def _power(kappa: float, distance: float) -> float:
     return math.nan if math.isnan(distance) else gaussian_power(kappa, distance)
 
 
-def _suspects(setting: Setting, support: Support) -> tuple[int, Array, Positions]:
-    """Place of the hidden record; the anchor, then the candidates."""
-    problem = setting.problem
-    place = support.anchor if setting.left_in is None else setting.left_in
-    anchor_row = problem.X[support.anchor][None].astype(np.float64)
-    rows = np.concatenate([anchor_row, support.rows])
-    codes = np.concatenate([problem.codes[support.anchor][None], support.codes])
-    return place, rows, codes
+def _suspects(setting: Setting, support: Support) -> tuple[Any, Array, Positions]:
+    """Places of the hidden records; the anchor's, then the candidates."""
+    problem, places = setting.problem, support.places
+    anchor_rows = problem.X[places][None].astype(np.float64)
+    rows = np.concatenate([anchor_rows, support.rows])
+    codes = np.concatenate([problem.codes[places][None], support.codes])
+    if setting.left_in is not None:
+        places = np.array([setting.left_in])
+    if problem.loss_weights is None:
+        # As mechanisms of one's own may take it.
+        return int(places[0]), rows[:, 0], codes[:, 0]
+    return places, rows, codes
 
 
 def _audit_models(

@@ -37,6 +37,7 @@ from ..privacy.digest import parameters_digest
 from ..privacy.gaussian import delta_from_mu
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.release import Release, total_epsilon
+from ..privacy.weights import Weights, units_of
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import (
     SINGLE_BLAS_THREAD,
@@ -50,10 +51,15 @@ from ..rows import (
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
 from .plan import Plan
 from .serving import plain_model
+from .weighing import Weighed, weigh
 
 
 class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Fit template and linear decision rule shared by the heads."""
+
+    # In no signature: scikit-learn takes a named weight for a number of repetitions, which it is
+    # not, as each repetition is another record to hide.
+    __metadata_request__fit: ClassVar[dict[str, None]] = {"sample_weight": None}
 
     #: Fitted attributes that are released parameters, or public counts of records.
     _parameters: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "class_counts_")
@@ -87,6 +93,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         check_option("metric", self.metric, METRICS)
         check_option("calibration", self.calibration, ("analytic", "classic"))
         check_flag("protect_labels", self.protect_labels)
+        if self.max_weight is not None:
+            check_positive("max_weight", self.max_weight, " or None")
         check_random_state(self.random_state)
         if not (self.coordinates is None or isinstance(self.coordinates, str)):
             raise ValueError(f"coordinates must be a string or None, got {self.coordinates!r}.")
@@ -110,12 +118,19 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """The fit's public numbers; linear heads add theirs."""
         return Problem(**public)
 
+    def _class_weight(self) -> Any:
+        """Weights of classes in the loss, where the head has one."""
+        return None
+
     def fit(
         self,
         X: ArrayLike,
         y: ArrayLike,
         X_public: ArrayLike | None = None,
         y_public: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        **weights: ArrayLike | None,
     ) -> "BaseBallDPClassifier":
         """Fit the head and release its noisy parameters.
 
@@ -131,6 +146,14 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             before an edit, for ``source="edits"``; not used otherwise.
         y_public : array-like of shape (n_public,), optional
             Their labels; for edits the rows after it, of shape (n_public, n_features).
+        groups : array-like of shape (n_samples,), optional
+            Owner of each record, public. The release then hides the replacement of **all** records
+            of one owner, each by one of its own label within ``radius``. A record counts for one
+            over the records of its owner, so that the noise is that of as many records as there
+            are owners.
+        **weights : dict
+            ``sample_weight``, of shape (n_samples,): public weights, which ``max_weight`` declares.
+            Only their ratios matter.
 
         Returns
         -------
@@ -142,7 +165,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         ValueError
             If a parameter or the data is invalid; nothing is released then.
         """
-        fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public))
+        fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public, groups, weights))
         return self
 
     def _fit(
@@ -151,14 +174,17 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         y: Any,
         X_public: ArrayLike | None,
         y_public: ArrayLike | None,
+        groups: ArrayLike | None,
+        weights: Mapping[str, ArrayLike | None],
     ) -> dict[str, Any]:
         self._check_parameters()
         self._check_reachable()
         encoder = encoder_of(X)
         X, y = validated(self, X, y)
         X = self._taken(X)
-        self._warn_of_large_delta(len(X))
         classes, codes = self._encode(y)
+        weighed = self._weighed(codes, classes, groups, weights, self._class_weight())
+        self._warn_of_large_delta(weighed.sums, len(X))
         labels = "protected" if self.protect_labels else "public"
         norm_bound = float(self.norm_bound)
         chosen = choose_radius(
@@ -170,14 +196,21 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             labels=labels,
             domain=getattr(self, "domain", "ball"),
         )
+        if chosen.epsilon > 0.0 and weighed.sums is not None and weighed.sums.most_records > 1:
+            raise ValueError(
+                "radius: a private quantile hides one record, and groups= asks for all of one "
+                "person; use source='reference' or 'edits', or a number."
+            )
         counts = np.bincount(codes, minlength=len(classes))
-        declared = self._declared(len(X), X.shape[1], classes, tuple(counts.tolist()), chosen)
+        declared = self._declared(
+            len(X), X.shape[1], classes, tuple(counts.tolist()), chosen, weighed
+        )
         noise = self._noise()
         mechanism, problem, promise, release = self._promised(declared, noise, chosen, encoder)
         # Counted before the rows are touched: everything in the record is public. Neither warnings
         # nor errors of arithmetic may depend on the rows.
         with charged(release), all_finite(), np.errstate(all="ignore"):
-            outcome = mechanism.run(problem.with_rows(X, codes), promise, noise)
+            outcome = mechanism.run(problem.with_rows(X, codes, weighed.rows), promise, noise)
         surplus = [name for name in outcome.attributes if name[-1:] != "_" or name[:1] == "_"]
         if surplus or not np.isfinite(outcome.parameters).all():
             raise ValueError(
@@ -193,6 +226,28 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             "release_": _completed(release, outcome, parameters_digest(self._released(published))),
         }
 
+    def _weighed(
+        self,
+        codes: NDArray[np.intp],
+        classes: NDArray[Any],
+        groups: ArrayLike | None,
+        weights: Mapping[str, ArrayLike | None],
+        class_weight: Any,
+    ) -> Weighed:
+        """Weights of the records, from public things alone."""
+        odd = sorted(set(weights) - {"sample_weight"})
+        if odd:
+            raise TypeError(f"fit() got an unexpected keyword argument {odd[0]!r}.")
+        return weigh(
+            None if self.protect_labels else codes,
+            len(codes),
+            classes,
+            groups=groups,
+            sample_weight=weights.get("sample_weight"),
+            class_weight=class_weight,
+            max_weight=self.max_weight,
+        )
+
     def _declared(
         self,
         n_samples: int,
@@ -200,6 +255,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         classes: NDArray[Any],
         class_counts: tuple[int, ...] | None,
         chosen: ChosenRadius,
+        weighed: Weighed,
     ) -> Problem:
         """The problem of this head's parameters; counts are left out where labels are protected."""
         norm_bound = float(self.norm_bound)
@@ -215,6 +271,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             ),
             metric=self.metric,
             labels="protected" if self.protect_labels else "public",
+            sums_weights=weighed.sums,
+            loss_weights=weighed.loss,
         )
 
     def _promised(
@@ -234,6 +292,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         n_samples: int,
         n_features: int,
         class_counts: Sequence[int] | NDArray[np.integer] | None = None,
+        *,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **weights: ArrayLike | None,
     ) -> Plan:
         """What a fit would release, and how much noise it would add, before any row is touched.
 
@@ -244,6 +306,13 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         class_counts : array-like of int, shape (n_classes,), optional
             Records of each class, in the order of ``classes``. Needed where labels are public;
             where they are protected counts are not used.
+        y : array-like of shape (n_samples,), optional
+            Public labels, in place of ``class_counts``. Needed for ``groups`` or weights where
+            labels are public.
+        groups : array-like of shape (n_samples,), optional
+            Owner of each record, as in :meth:`fit`.
+        **weights : dict
+            ``sample_weight``, as in :meth:`fit`.
 
         Returns
         -------
@@ -261,6 +330,15 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
             check_whole(name, value)
         counts = None
+        codes = None
+        if y is not None and not self.protect_labels:
+            if class_counts is not None or np.shape(y) != (n_samples,):
+                raise ValueError(
+                    f"y must hold one label for each of n_samples={n_samples!r} records, and takes "
+                    "the place of class_counts."
+                )
+            found, codes = self._encode(np.asarray(y))
+            class_counts = np.bincount(codes, minlength=len(found))
         if class_counts is not None:
             counts = tuple(np.asarray(class_counts).tolist())
             for count in counts:
@@ -276,12 +354,25 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 "records of each class."
             )
         classes = np.arange(len(counts or ())) if self.classes is None else np.unique(self.classes)
+        if codes is not None:
+            classes = found
         if len(classes) < 2 or (counts is not None and len(counts) != len(classes)):
             raise ValueError(
                 f"class_counts={counts!r} must hold one count for each of at least 2 classes "
                 f"({len(classes)} declared)."
             )
-        self._warn_of_large_delta(int(n_samples))
+        if codes is None and counts is not None:
+            # Weights of classes need no more than counts.
+            codes = np.repeat(np.arange(len(counts)), counts)
+            if groups is not None or weights.get("sample_weight") is not None:
+                raise ValueError(
+                    "y=None: with public labels the noise follows the classes of each owner; pass "
+                    "y with groups and weights."
+                )
+        if codes is None:
+            codes = np.zeros(int(n_samples), dtype=np.intp)
+        weighed = self._weighed(codes, classes, groups, weights, self._class_weight())
+        self._warn_of_large_delta(weighed.sums, int(n_samples))
         chosen = choose_radius(
             self.radius,
             _no_rows,
@@ -291,15 +382,22 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             labels="protected" if self.protect_labels else "public",
             domain=getattr(self, "domain", "ball"),
         )
-        problem = self._declared(int(n_samples), int(n_features), classes, counts, chosen)
-        _, _, promise, release = self._promised(problem, self._noise(), chosen)
-        return Plan(release, counts, *promise.bound.signal_and_noise(release))
+        problem = self._declared(int(n_samples), int(n_features), classes, counts, chosen, weighed)
+        _, problem, promise, release = self._promised(problem, self._noise(), chosen)
+        masses = problem.class_masses
+        signals: tuple[float, ...] = ()
+        if masses is not None:
+            signals = promise.bound.class_signals(tuple(masses.tolist()))
+        return Plan(release, counts, *promise.bound.signal_and_noise(release), signals)
 
-    def _warn_of_large_delta(self, n_samples: int) -> None:
-        if self.delta >= 1.0 / n_samples:
+    def _warn_of_large_delta(self, weights: Weights | None, n_samples: int) -> None:
+        share = 1.0 / units_of(weights, n_samples)
+        if self.delta >= share:
+            persons = weights is not None and weights.unit == "person"
+            number, units = ("n_persons", "persons") if persons else ("n_samples", "records")
             warnings.warn(
-                f"delta={self.delta!r} is not below 1/n_samples={1.0 / n_samples:.3g}: releasing "
-                "whole records at random would satisfy it; choose a smaller delta.",
+                f"delta={self.delta!r} is not below 1/{number}={share:.3g}: releasing whole "
+                f"{units} at random would satisfy it; choose a smaller delta.",
                 UserWarning,
                 stacklevel=6,
             )
@@ -320,6 +418,12 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             raise ValueError(
                 f"mechanism {mechanism}: its bound keeps labels {bound.labels}, where this head "
                 f"needs them {problem.labels} (protect_labels)."
+            )
+        if bound.weights != problem.loss_weights:
+            raise ValueError(
+                f"mechanism {mechanism}: its bound knows nothing of the weights, or the persons, "
+                "of this fit (groups, class_weight, sample_weight); give it a field weights, or "
+                "leave them out."
             )
         mu = float(bound.mu(problem.radius))
         if not (mu >= 0.0 and delta_from_mu(mu, budget.epsilon) <= budget.delta):
@@ -417,8 +521,24 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             )
         return mechanism
 
-    def _known(self, X: Any, y: Any) -> PrivateProblem:
-        """The fitted head's problem on the records of an audit."""
+    def _known(
+        self,
+        X: Any,
+        y: Any,
+        groups: ArrayLike | None = None,
+        **weights: ArrayLike | None,
+    ) -> PrivateProblem:
+        """The fitted head's problem on the records of an audit, with their owners and weights."""
+        X, codes = self._coded(X, y)
+        # What was released counts, not what the parameters say by now.
+        stated, class_weight = self.release_.weights, None
+        if stated is not None and stated.by_class is not None:
+            class_weight = dict(zip(self.classes_.tolist(), stated.by_class, strict=True))
+        weighed = self._weighed(codes, self.classes_, groups, weights, class_weight)
+        return self._of_rows(X, codes, weighed)
+
+    def _coded(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
+        """Rows as passes take them, and positions of their labels among those of the fit."""
         check_is_fitted(self)
         X, y = validated(self, X, y, reset=False)
         classes = self.classes_
@@ -427,11 +547,19 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             raise ValueError("y holds labels that the released model does not know.")
         # It names no cell; the passes of an audit do not look.
         assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
-        return self._of_rows(self._taken(X), codes)
+        return self._taken(X), codes
 
-    def _of_rows(self, X: NDArray[np.floating], codes: NDArray[np.intp]) -> PrivateProblem:
+    def _of_rows(
+        self, X: NDArray[np.floating], codes: NDArray[np.intp], weighed: Weighed
+    ) -> PrivateProblem:
         """The fitted head's problem on rows that were looked at already."""
-        return self._released_problem().with_rows(X, codes)
+        if weighed.loss != self.release_.weights:
+            raise ValueError(
+                "groups, sample_weight: they are not those of the fit, or not of all of its "
+                "records; pass what it was given, in the order of the rows."
+            )
+        public = replace(self._released_problem(), sums_weights=weighed.sums)
+        return public.with_rows(X, codes, weighed.rows)
 
     def _released_problem(self) -> Problem:
         """The fitted head's problem, as far as it is public."""
@@ -452,7 +580,23 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             ),
             metric=release.metric,
             labels=release.labels,
+            **self._released_weights(),
         )
+
+    def _released_weights(self) -> dict[str, Any]:
+        """Public weights of the fitted head, by the names that a problem gives them."""
+        loss = sums = self.release_.weights
+        if loss is not None and loss.by_class is not None:
+            # Without a start nothing is made of sums.
+            start = getattr(self.release_.bound, "start", None)
+            sums = None if start is None else start.weights
+        return {"sums_weights": sums, "loss_weights": loss}
+
+    def _class_masses(self) -> NDArray[np.float64]:
+        """Total weight of each class, or its records, of a fitted head with public labels."""
+        weights = self.release_.weights
+        totals = None if weights is None else weights.class_totals
+        return np.array(self.class_counts_ if totals is None else totals, dtype=np.float64)
 
     def _validate_public(
         self, X_public: ArrayLike | None, y_public: ArrayLike | None, edits: bool

@@ -15,6 +15,7 @@ from ..privacy.gaussian import LARGEST_EPSILON, compose
 from ..privacy.noise import Noise, grid_slack
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import LEAST_REACH, Descent, TranscriptBound
+from ..privacy.weights import total_of
 from ..rows import SINGLE_BLAS_THREAD, row_ranges
 from .descent_settings import default_learning_rate, settings_of
 from .discriminant_rule import discriminant_rule
@@ -255,6 +256,7 @@ class GradientPerturbation(Mechanism):
                 ),
                 start=start,
                 centred=start is not None and constant > 0.0 and bool(self.centre),
+                weights=problem.loss_weights,
             )
 
         promised = bound(math.nan)
@@ -383,7 +385,7 @@ def centre_of(statistics: Statistics) -> tuple[Array | None, float]:
 
     A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on average.
     """
-    n, norm_bound = statistics.n_samples, statistics.norm_bound
+    n, norm_bound = statistics.total, statistics.norm_bound
     mean = statistics.class_sums.sum(axis=0) / n
     added = mean.size * len(statistics.class_sums) * (statistics.sigma_sums / n) ** 2
     square = float(mean @ mean)
@@ -421,10 +423,15 @@ class Steps:
 
 
 def mean_gradient(
-    problem: PrivateProblem, begun: Beginning, pool: Executor | None = None
+    problem: PrivateProblem,
+    begun: Beginning,
+    pool: Executor | None = None,
+    total: float | None = None,
 ) -> MeanGradient:
-    """Gradients of a problem's records, as a descent takes them."""
+    """Gradients of a problem's records, as a descent takes them; ``total`` divides their sum."""
     bound = begun.bound
+    if total is None:
+        total = total_of(bound.weights, problem.n_samples)
     return MeanGradient(
         bound.loss,
         problem.X,
@@ -434,6 +441,8 @@ def mean_gradient(
         constant=bound.constant,
         clip=bound.descent.clip,
         moved=None if begun.centre is None else (problem.norm_bound, begun.centre),
+        weights=(bound.weights, problem.loss_row_weights),
+        total=total,
         pool=pool,
     )
 
@@ -467,11 +476,16 @@ def start_of(
     statistics: Statistics, problem: Problem, bound: TranscriptBound
 ) -> tuple[Array, Array]:
     """Weights and intercepts of a discriminant of noisy sums, in the units of the loss."""
-    coef, intercept = discriminant_rule(statistics, prior=problem.prior)
+    priors = None
+    if problem.class_weights is not None:
+        # The weights of classes are priors: their sums are not weighted.
+        priors = statistics.counts * np.array(problem.class_weights)
+        priors = priors / priors.sum()
+    coef, intercept = discriminant_rule(statistics, prior=problem.prior, priors=priors)
     known = np.isfinite(intercept)
     intercept = np.where(known, intercept, intercept[known].min(initial=0.0))
     if bound.loss == "squared_hinge":
-        coef, intercept = _as_margins(coef, intercept, statistics)
+        coef, intercept = _as_margins(coef, intercept, statistics, problem.class_weights)
     if bound.loss == "softmax":
         return coef - coef.mean(axis=0), intercept - intercept.mean()
     if len(coef) == 2:
@@ -480,10 +494,20 @@ def start_of(
     return coef, intercept
 
 
-def _as_margins(coef: Array, intercept: Array, statistics: Statistics) -> tuple[Array, Array]:
+def _as_margins(
+    coef: Array,
+    intercept: Array,
+    statistics: Statistics,
+    class_weights: tuple[float, ...] | None,
+) -> tuple[Array, Array]:
     """Scores to about 1 on their own class and -1 on the others, in the same order as before."""
-    counts = np.maximum(np.asarray(statistics.counts, dtype=np.float64), 1.0)
+    counts = np.asarray(statistics.counts, dtype=np.float64)
+    # Private counts are noisy; a public class may have no records.
+    least = 1.0 if statistics.sigma_counts > 0.0 else float(counts[counts > 0.0].min(initial=1.0))
+    counts = np.maximum(counts, least)
     means = statistics.class_sums / counts[:, None]
+    if class_weights is not None:
+        counts = counts * np.array(class_weights)
     scores = means @ coef.T + intercept
     own = np.diag(scores)
     others = (counts @ scores - counts * own) / (counts.sum() - counts)

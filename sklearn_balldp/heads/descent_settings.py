@@ -27,6 +27,8 @@ EVEN_WORTH, FEW_RECORDS, WORTH_POWER = 0.9, 0.7, 4.0
 #: Records times mu, over the root of the number of features, at which the radius times the root of
 #: the number of classes is the worth; the power at which the worth grows with it.
 RECORDS, RECORDS_POWER = 51.0, 0.7
+#: Power at which the worth falls with W / s of the loss over that of the sums.
+WEIGHTED_POWER = 2.0
 #: Clipping norm of residuals where steps are worth little, and where they are worth much.
 CLIPS = 0.3, 0.1
 #: Standard deviation, in units of 1 / B, that the noise of all steps together would give one
@@ -60,20 +62,27 @@ class Settings:
 def settings_of(problem: Problem, mu: float, *, started: bool) -> Settings:
     """Settings for a budget at the problem's radius, for a descent from a start or from zero."""
     r = problem.radius / problem.norm_bound
-    counts = np.array(problem.class_counts or ())
+    n, counts = problem.sums_mass, problem.class_masses
     if problem.labels == "protected":
         # A label change spans any distance; counts are private.
-        r, counts = 2.0, np.full(problem.n_classes, problem.n_samples / problem.n_classes)
+        r, counts = 2.0, np.full(problem.n_classes, n / problem.n_classes)
+    elif counts is None:
+        raise ValueError("class_counts=None: they are public with public labels.")
+    elif problem.sums_weights is not None:
+        # In units of the largest weight that one substitution moves.
+        counts = counts / problem.sums_weights.largest
     worth = 1.0
     if started:
         # One-versus-rest heads share the clipping norm: each sees less of it.
         stacked = make_loss(problem.loss, problem.n_classes).n_stacked
-        records = problem.n_samples * mu / math.sqrt(problem.n_features * stacked) / RECORDS
+        records = problem.mass * mu / math.sqrt(problem.n_features * stacked) / RECORDS
+        # Weights of classes make steps noisier, and leave the sums as they are.
         relative = r * math.sqrt(problem.n_classes) * records**RECORDS_POWER
+        relative *= (problem.mass / n) ** WEIGHTED_POWER
         odds = (EVEN_WORTH / relative) ** WORTH_POWER + (FEW_RECORDS / records) ** WORTH_POWER
         worth = 1.0 / (1.0 + odds)
     present = counts[counts > 0]
-    noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / problem.n_samples
+    noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n
     most = SOME + (MOST - SOME) / (1.0 + noise / HALF_MEANS_NOISE)
 
     def between(little: float, much: float) -> float:
@@ -107,6 +116,6 @@ def default_learning_rate(bound: TranscriptBound, alpha: float, accumulated_nois
     for radius, mu in bound.step_promises:
         gap = bound.limits(radius).most
         if math.isfinite(gap):
-            accumulated = n_steps * gap / ((1.0 - momentum) * bound.n_samples * mu)
+            accumulated = n_steps * gap / ((1.0 - momentum) * bound.mass * mu)
             rates.append(accumulated_noise / (norm_bound * accumulated))
     return min(rates)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy.sensitivity import moment_sensitivity
-from .ridge_prototype import EFFECTIVE_DIMENSION, gaussian_rule
+from .ridge_prototype import EFFECTIVE_DIMENSION, gaussian_rule, log_priors_of
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ _LEAST_MEAN = 0.05
 
 
 def share_of_sums(
-    n_samples: int,
+    n_samples: float,
     n_features: int,
     class_counts: NDArray[Any],
     radius: float,
@@ -51,8 +51,8 @@ def share_of_sums(
 
     Parameters
     ----------
-    n_samples, n_features : int
-        Shape of the rows.
+    n_samples, n_features : float, int
+        Shape of the rows; with weights W / s in place of the number of records.
     class_counts : ndarray of shape (n_classes,)
         Records of each class.
     radius : float
@@ -110,7 +110,7 @@ def discriminant_rule(
     if statistics.sigma_counts > 0.0:
         counts = np.maximum(counts, 1.0)
     here = counts > 0.0
-    counts, log_priors = counts[here], _log_priors(priors, counts)[here]
+    counts, log_priors = counts[here], log_priors_of(priors, counts)[here]
     means = statistics.class_sums[here] / counts[:, None] / scale
     noise = (statistics.sigma_sums / counts / scale) ** 2
     if prior is not None:
@@ -122,24 +122,13 @@ def discriminant_rule(
         )
         offsets = offsets + log_priors - np.log(counts / counts.sum())
     else:
-        n_samples = statistics.n_samples
+        n_samples = statistics.total
         moment = statistics.second_moment / (n_samples * scale**2)
         sigma = statistics.sigma_moment / (n_samples * scale**2)
         weights, offsets = _scores(means, noise, counts, moment, sigma, log_priors, shrinkage)
     coef, intercept = np.zeros(statistics.class_sums.shape), np.full(len(here), -np.inf)
     coef[here], intercept[here] = weights / scale, offsets
     return coef, intercept
-
-
-def _log_priors(priors: Any, counts: Array) -> Array:
-    """Logarithms of the class probabilities; classes without records are left out of them."""
-    if isinstance(priors, str):
-        weights = np.ones(len(counts))
-    else:
-        weights = counts if priors is None else np.asarray(priors, dtype=np.float64)
-    with np.errstate(divide="ignore"):
-        logs: Array = np.log(weights / weights.sum())
-    return logs
 
 
 def shrunk_towards(

@@ -1,4 +1,4 @@
-r"""Mean gradients of records at any parameters, with a bound on what rounding moves.
+r"""Mean gradients of weighted records at any parameters, with a bound on what rounding moves.
 
 Rows keep their precision: float32 is computed in float32, which halves the time of a pass. That is
 accounted for as follows. A computed mean is a sum over small blocks of rows, added up in float64.
@@ -7,6 +7,9 @@ block of that row moves by the distance of the two gradients, plus what rounding
 and to the sum of one block, twice. :meth:`MeanGradient.rounding` bounds both. For the other blocks
 to be the same, nothing but a row itself may decide how it is stored or computed: rows are always
 copied, to C order, from blocks in C order.
+
+Several records of one person may be in as many blocks, each of which errs by itself: their sums are
+made in double precision.
 """
 
 import math
@@ -17,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..losses import Array, Loss, clip_residuals, make_loss
+from ..privacy.weights import Weights, mass_of
 from ..rows import (
     ball_factors,
     map_row_ranges,
@@ -54,6 +58,10 @@ class MeanGradient:
     moved : tuple of (float, ndarray of shape (n_features,)), optional
         Radius of a ball onto which rows are projected first, and a public vector that they are
         moved by then.
+    weights : tuple of (Weights, ndarray of shape (n_samples,)), optional
+        Public numbers of the records' weights, and the weights; 1 by default.
+    total : float, optional
+        What sums are divided by; the number of records by default.
     pool : Executor, optional
         Threads for the passes, beside this one; none by default.
 
@@ -74,9 +82,13 @@ class MeanGradient:
         constant: float,
         clip: float | None,
         moved: tuple[float, Array] | None = None,
+        weights: tuple[Weights | None, Array | None] = (None, None),
+        total: float | None = None,
         pool: Executor | None = None,
     ) -> None:
         self._pool = pool
+        self._public, self._weights = weights
+        self._total = float(len(X)) if total is None else total
         self.loss, self.codes, self.clip = make_loss(loss, n_classes), codes, clip
         self.norm_bound, self.constant = norm_bound, float(constant)
         self.X = self._projected(X, moved)
@@ -88,9 +100,11 @@ class MeanGradient:
         self, X: NDArray[np.floating], moved: tuple[float, Array] | None
     ) -> NDArray[np.floating]:
         """A copy of the rows, in C order whatever they hold, moved and projected onto the ball."""
-        rows = np.empty(
-            X.shape, dtype=working_precision(X.dtype, self.norm_bound, self.clip or 1.0)
-        )
+        several = self._public is not None and self._public.most_records > 1
+        numbers = [self.norm_bound, self.clip or 1.0]
+        numbers += [] if self._public is None else [self._public.largest]
+        precision: DTypeLike = working_precision(X.dtype, *numbers)
+        rows = np.empty(X.shape, dtype=np.float64 if several else precision)
 
         def project(start: int, stop: int) -> None:
             for part, block in row_blocks(X, start, stop):
@@ -135,6 +149,8 @@ class MeanGradient:
                 if self.clip is not None:
                     clip_residuals(residuals, self.clip)
                 residuals = residuals.reshape(len(block), n_columns)
+                if self._weights is not None:
+                    residuals *= self._weights[rows, None].astype(residuals.dtype)
                 total[:, :n_features] += _block_sums(residuals, block)
                 if self.constant > 0.0:
                     total[:, -1] += self.constant * _block_sums(residuals, None)[:, 0]
@@ -142,7 +158,7 @@ class MeanGradient:
 
         parts = self._on_threads(evaluate)
         self._back = not self._back
-        return (sum(parts[1:], parts[0]) / len(self.X)).reshape(thetas.shape)
+        return (sum(parts[1:], parts[0]) / self._total).reshape(thetas.shape)
 
     def _on_threads(self, function: Callable[[int, int], Array]) -> list[Array]:
         """As :func:`.map_row_ranges`, on threads that stay; the first range on this one."""
@@ -163,6 +179,7 @@ class MeanGradient:
             constant=self.constant,
             clip=self.clip,
             dtype=self.X.dtype,
+            weights=self._public,
         )
 
 
@@ -176,6 +193,7 @@ def mean_rounding(
     constant: float,
     clip: float | None,
     dtype: DTypeLike,
+    weights: Weights | None = None,
 ) -> float:
     r"""Half of what rounding adds to the sensitivity of a mean gradient that is computed.
 
@@ -184,6 +202,9 @@ def mean_rounding(
     clipping factors and stored rows likewise, and the sum of m gradients of norm M by
     :math:`m^2 u M`. float64 sums err by their number of terms times :math:`2^{-53} M`, and so
     does the division by the noise scale.
+
+    With weights a record errs by its share of them, and each of the blocks that one person's
+    records may be in by its m terms of the largest weight.
     """
     u = float(np.finfo(dtype).eps)
     norm, offset = float(np.linalg.norm(theta)), 0.0
@@ -203,7 +224,11 @@ def mean_rounding(
     # m sums of at most m terms err by m^2 u / (1 - m u): below 1.01 m^2 u also in float32.
     block = 1.01 * _SUMMED**2 * u * gradient
     sums = (n_samples / _SUMMED + _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
-    return (record + block) / n_samples + sums
+    if weights is not None and not weights.uniform:
+        # Weights are rounded, and so are their products.
+        record += 4.0 * u * gradient
+        block *= 1.02 * weights.most_records * weights.record / weights.largest
+    return (record + block) / mass_of(weights, n_samples) + sums
 
 
 def _block_sums(residuals: NDArray[np.floating], rows: NDArray[np.floating] | None) -> Array:

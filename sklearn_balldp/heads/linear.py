@@ -14,6 +14,7 @@ from .base import BaseBallDPClassifier
 from .descent import GradientPerturbation
 from .mechanism import Mechanism, Problem
 from .output import OutputPerturbation
+from .weighing import check_class_weight
 
 #: What ``mechanism=`` takes by name.
 MECHANISMS: dict[str, type[Mechanism]] = {
@@ -27,6 +28,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     _loss: ClassVar[str]
     mechanism: Any
     prior: Any
+    class_weight: Any
 
     def _mechanism(self) -> Mechanism:
         if isinstance(self.mechanism, Mechanism):
@@ -65,6 +67,12 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     def _check_parameters(self) -> None:
         check_flag("fit_intercept", self.fit_intercept)
+        check_class_weight(self.class_weight)
+        if self.class_weight is not None and self.protect_labels:
+            raise ValueError(
+                f"class_weight={self.class_weight!r} with protect_labels=True: weights that follow "
+                "private labels would show them; use class_weight=None."
+            )
         super()._check_parameters()
 
     def _check_alpha(self, mechanism: Mechanism) -> None:
@@ -74,6 +82,9 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     def _given_alpha(self) -> float:
         return math.nan if self.alpha is None else float(self.alpha)
+
+    def _class_weight(self) -> Any:
+        return self.class_weight
 
     def _loss_name(self, n_classes: int) -> str:
         """Loss of this many classes."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_option, check_share, checked_prior, is_real
+from .._validation import check_option, check_share, checked_prior, checked_priors, is_real
 from ..adjacency import DOMAINS
 from ..privacy.bounds import Bound
 from ..privacy.digest import parameters_digest
@@ -57,12 +57,16 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         number between 0 and 1 mixes it with a multiple of the identity, as scikit-learn's
         ``LinearDiscriminantAnalysis`` does. It costs nothing: see :meth:`from_statistics`.
     priors : array-like of shape (n_classes,), "uniform" or None, default=None
-        Class probabilities that scores assume. None takes the shares of the classes.
+        Class probabilities that scores assume. None takes the shares of the classes; "uniform"
+        keeps rare classes in view.
     prior : array-like of shape (n_classes, n_features) or None, default=None
         Public vector for each class, such as the embedding of its name: noisy class means are
         shrunk towards a fitted multiple of it, instead of to their common mean.
     norm_bound : float, default=1.0
         Norm B of the rows. Declare it; never read it off the rows.
+    max_weight : float or None, default=None
+        Largest ``sample_weight`` that ``fit`` takes: naming it declares that weights are public and
+        bounded. None refuses them.
     protect_labels : bool, default=False
         Hide a change of one record's label as well. Needs ``classes``.
     classes : array-like or None, default=None
@@ -134,6 +138,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         priors=None,
         prior=None,
         norm_bound=1.0,
+        max_weight=None,
         protect_labels=False,
         classes=None,
         calibration="analytic",
@@ -150,6 +155,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         self.priors = priors
         self.prior = prior
         self.norm_bound = norm_bound
+        self.max_weight = max_weight
         self.protect_labels = protect_labels
         self.classes = classes
         self.calibration = calibration
@@ -208,14 +214,15 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         )
         head._check_parameters()
         fitted = {"classes_": statistics.classes, "statistics_": statistics}
-        if release.labels == "public":
+        if release.labels == "public" and (bound.weights is None or bound.weights.uniform):
             fitted["class_counts_"] = statistics.counts
         if parameters_digest(head._released(fitted)) != release.digest:
             raise ValueError(
                 "statistics: they are not those of their record (digest); pass statistics_ as it "
                 "was released."
             )
-        head._check_priors(release.n_classes, release.n_features, fitted.get("class_counts_"))
+        public = statistics.counts if release.labels == "public" else None
+        head._check_priors(release.n_classes, release.n_features, public)
         coef, intercept = head._rule(statistics)
         for name, value in {**fitted, "coef_": coef, "intercept_": intercept}.items():
             setattr(head, name, value)
@@ -246,22 +253,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _check_priors(self, n_classes: int, n_features: int, class_counts: Any) -> None:
         """Raise a ValueError unless priors are of these shapes, and fit the public counts."""
         checked_prior(self.prior, n_classes, n_features)
-        if self.priors is not None and not (
-            isinstance(self.priors, str) and self.priors == "uniform"
-        ):
-            given = np.asarray(self.priors)
-            fits = given.shape == (n_classes,) and given.dtype.kind in "iuf"
-            if not (fits and (given >= 0.0).all() and abs(given.sum() - 1.0) < 1e-6):
-                raise ValueError(
-                    f"priors must be None, 'uniform', or {n_classes} probabilities that sum to 1; "
-                    f"got {self.priors!r}."
-                )
-            present = given if class_counts is None else given[np.asarray(class_counts) > 0]
-            if len(present) and not present.sum() > 0.0:
-                raise ValueError(
-                    f"priors={self.priors!r} leave nothing for the classes that have records; give "
-                    "them a probability."
-                )
+        checked_priors(self.priors, n_classes, class_counts)
 
     def _mechanism(self) -> Mechanism:
         auto = isinstance(self.share, str)
@@ -270,7 +262,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _problem(self, **public: Any) -> Problem:
         counts = public["class_counts"]
         self._check_priors(len(public["classes"]), public["n_features"], counts)
-        return Problem(**public, domain=self.domain)
+        return super()._problem(**public, domain=self.domain)
 
     def _taken(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         # Rows of any length are scaled: none is clipped, which would turn it.
@@ -299,7 +291,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
             "intercept_": intercept,
         }
         if problem.class_counts is not None:
-            fitted["class_counts_"] = statistics.counts
+            fitted["class_counts_"] = np.array(problem.class_counts)
         return fitted
 
     def _rule(self, statistics: Statistics) -> tuple[Array, Array]:
@@ -341,14 +333,16 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         if set(vars(own)) != {item.name for item in fields(Statistics)}:
             return False
         copies = [(own.classes, self.classes_)]
-        copies += [(own.counts, getattr(self, "class_counts_", own.counts))]
+        weights = self.release_.bound.weights
+        if weights is None or weights.uniform:
+            copies += [(own.counts, getattr(self, "class_counts_", own.counts))]
         numbers = (
             "sigma_sums",
             "sigma_moment",
             "sigma_counts",
             "domain",
             "norm_bound",
-            "n_samples",
+            "total",
         )
         same = all(getattr(own, name) == getattr(again, name) for name in numbers)
         same = same and own.release == self.release_

@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import checked_priors
 from ..privacy.bounds import Bound
 from .base import ProbabilitiesMixin, Problem
 from .linear import BaseLinearClassifier
+from .ridge_prototype import log_priors_of
 
 
 class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
@@ -51,6 +53,17 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     fit_intercept : bool, default=True
         Augment rows by a constant (1; on gradients 0.3 times ``norm_bound``), whose weight,
         the intercept, is regularised.
+    class_weight : "balanced", dict or None, default=None
+        Weight of each class in the loss, for public labels. "balanced" is ``n_samples / (n_classes
+        * n_c)``, capped at ``max_weight``. Noise follows the largest weight: it grows by n s / W, s
+        being the largest and W the sum of all weights.
+    max_weight : float or None, default=None
+        Cap of balanced weights (None: 4), and largest ``sample_weight`` that ``fit`` takes: naming
+        it declares that those are public. None refuses them.
+    priors : array-like of shape (n_classes,), "uniform" or None, default=None
+        Class probabilities that predictions assume, for public labels. None takes the shares that
+        the classes have in the loss; "uniform" keeps rare classes in view, as ``class_weight``
+        does, but adds no noise. It can be changed after the fit, at no cost.
     prior : array-like of shape (n_classes, n_features) or None, default=None
         Public vector for each class, such as the embedding of its name: a descent starts from noisy
         class means that are shrunk towards a fitted multiple of it. Not for noise on the minimiser.
@@ -72,7 +85,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Noisy weights; softmax weights are centred over classes, which costs no privacy.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Noisy intercepts; zeros without ``fit_intercept``.
+        Noisy intercepts, as released: without ``priors``; zeros without ``fit_intercept``.
     classes_ : ndarray of shape (n_classes,)
         Labels.
     class_counts_ : ndarray of shape (n_classes,)
@@ -88,9 +101,10 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
 
     References
     ----------
-    Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-    Noise" (output perturbation, "paper" sensitivity); the "tight" gradient gap is proved in this
-    package's documentation.
+    Menon et al. (2021), "Long-tail learning via logit adjustment" (``priors``); Margaryan & Gupta,
+    "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less Noise" (output
+    perturbation, "paper" sensitivity); the "tight" gradient gap is proved in this package's
+    documentation.
 
     Examples
     --------
@@ -115,6 +129,9 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         alpha=None,
         norm_bound=1.0,
         fit_intercept=True,
+        class_weight=None,
+        max_weight=None,
+        priors=None,
         prior=None,
         protect_labels=False,
         classes=None,
@@ -130,12 +147,43 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         self.alpha = alpha
         self.norm_bound = norm_bound
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.max_weight = max_weight
+        self.priors = priors
         self.prior = prior
         self.protect_labels = protect_labels
         self.classes = classes
         self.calibration = calibration
         self.coordinates = coordinates
         self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.priors is not None and self.protect_labels:
+            raise ValueError(
+                f"priors={self.priors!r} with protect_labels=True: the shares that they replace "
+                "are private; use priors=None."
+            )
+
+    def _problem(self, **public: Any) -> Problem:
+        checked_priors(self.priors, len(public["classes"]), public["class_counts"])
+        return super()._problem(**public)
+
+    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        coef, intercept = super()._linear_rule()
+        if self.priors is None:
+            return coef, intercept
+        if self.release_.labels == "protected":
+            raise ValueError(
+                f"priors={self.priors!r}: this release keeps the shares that they replace private; "
+                "use priors=None."
+            )
+        # Scores are log-odds of these shares (logit adjustment: Menon et al., 2021).
+        shares = self._class_masses()
+        priors = checked_priors(self.priors, len(shares), shares)
+        moved = log_priors_of(priors, shares)
+        moved[shares > 0.0] -= log_priors_of(None, shares)[shares > 0.0]
+        return coef, intercept + (moved if len(coef) > 1 else moved[1:] - moved[:1])
 
     def _loss_name(self, n_classes: int) -> str:
         return "logistic" if n_classes == 2 else "softmax"

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from ..privacy.bounds import Blocks, Bound
 from ..privacy.gaussian import classic_mu, mu_from_budget
 from ..privacy.noise import Noise
+from ..privacy.weights import Weights, mass_of, total_of
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.floating]
@@ -91,6 +92,9 @@ class Problem:
         Whether rows are projected onto the ball, or all scaled to norm B.
     prior : ndarray of shape (n_classes, n_features) or None
         Public vector for each class, which noisy class means are shrunk towards.
+    sums_weights, loss_weights : Weights or None
+        Public numbers of the records' weights in sums, and in the loss, where those of their
+        classes join them; None where every record counts once, and is all that its owner has.
     """
 
     n_samples: int
@@ -106,13 +110,45 @@ class Problem:
     fit_intercept: bool = False
     domain: str = "ball"
     prior: Array | None = None
+    sums_weights: Weights | None = None
+    loss_weights: Weights | None = None
 
     @property
     def n_classes(self) -> int:
         """Number of labels."""
         return len(self.classes)
 
-    def with_rows(self, X: Rows, codes: Codes) -> "PrivateProblem":
+    @property
+    def mass(self) -> float:
+        """What takes the place of the number of records in a mean loss."""
+        return mass_of(self.loss_weights, self.n_samples)
+
+    @property
+    def class_weights(self) -> tuple[float, ...] | None:
+        """Weight of each class in the loss; None where all are 1."""
+        return None if self.loss_weights is None else self.loss_weights.by_class
+
+    @property
+    def sums_mass(self) -> float:
+        """What takes the place of the number of records in sums."""
+        return mass_of(self.sums_weights, self.n_samples)
+
+    @property
+    def sums_total(self) -> float:
+        """Total weight in sums; the number of records without weights."""
+        return total_of(self.sums_weights, self.n_samples)
+
+    @property
+    def class_masses(self) -> Array | None:
+        """Total weight of each class in sums; its records without weights."""
+        if self.class_counts is None:
+            return None
+        totals = None if self.sums_weights is None else self.sums_weights.class_totals
+        return np.array(self.class_counts if totals is None else totals, dtype=np.float64)
+
+    def with_rows(
+        self, X: Rows, codes: Codes, row_weights: Array | None = None
+    ) -> "PrivateProblem":
         """The problem with its private records.
 
         Parameters
@@ -121,6 +157,8 @@ class Problem:
             Rows.
         codes : ndarray of shape (n_samples,)
             Positions of their labels among ``classes``.
+        row_weights : ndarray of shape (n_samples,), optional
+            Weight of each record in sums; 1 by default.
 
         Returns
         -------
@@ -128,7 +166,8 @@ class Problem:
             For :meth:`Mechanism.run`.
         """
         public = {item.name: getattr(self, item.name) for item in fields(Problem)}
-        return PrivateProblem(**{**public, "n_samples": len(X)}, X=X, codes=codes)
+        public["n_samples"] = len(X)
+        return PrivateProblem(**public, X=X, codes=codes, row_weights=row_weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,32 +180,63 @@ class PrivateProblem(Problem):
         Rows, not yet projected onto the ball.
     codes : ndarray of shape (n_samples,)
         Positions of the records' labels among ``classes``.
+    row_weights : ndarray of shape (n_samples,) or None
+        Weight of each record in sums; None where all are 1.
     """
 
     X: Rows = field(repr=False)
     codes: Codes = field(repr=False)
+    row_weights: Array | None = field(default=None, repr=False)
 
-    def counts(self) -> Codes:
-        """Class counts: public only while labels are public.
+    def __post_init__(self) -> None:
+        # Weights must not be lost on the way: noise is calibrated to them.
+        weighted = self.sums_weights is not None and not self.sums_weights.uniform
+        if weighted != (self.row_weights is not None):
+            raise RuntimeError("the weights of the records are not those of the problem.")
+
+    def counts(self) -> Array:
+        """Weight of each class in sums: public only while labels are public.
 
         Returns
         -------
         ndarray of shape (n_classes,)
-            Records of each class.
+            Without weights the number of its records.
         """
-        return np.bincount(self.codes, minlength=self.n_classes)
+        counted = np.bincount(self.codes, self.row_weights, self.n_classes)
+        return counted.astype(np.float64)
 
-    def replaced(self, left_out: int, row: Rows, code: int) -> "PrivateProblem":
-        """The neighbour in which one record took another's place.
+    @property
+    def loss_row_weights(self) -> Array | None:
+        """Weight of each record in the loss; None where all are 1."""
+        if self.class_weights is None:
+            return self.row_weights
+        own = np.array(self.class_weights)[self.codes]
+        return own if self.row_weights is None else own * self.row_weights
+
+    def with_precision(self, dtype: Any) -> "PrivateProblem":
+        """The same records in another precision."""
+        return replace(self, X=self.X.astype(dtype))
+
+    def without(self, left_out: Codes) -> "PrivateProblem":
+        """All records but those at some positions, with the public numbers of all of them."""
+        weights = self.row_weights
+        return self.with_rows(
+            np.delete(self.X, left_out, axis=0),
+            np.delete(self.codes, left_out),
+            None if weights is None else np.delete(weights, left_out),
+        )
+
+    def replaced(self, left_out: Any, row: Rows, code: Any) -> "PrivateProblem":
+        """The neighbour in which a record, or several of one person, changed.
 
         Parameters
         ----------
-        left_out : int
-            Position of the record that leaves.
-        row : ndarray of shape (n_features,)
-            Row that takes its place.
-        code : int
-            Its class.
+        left_out : int or ndarray of shape (n_changed,)
+            Position of the record that leaves, or positions of those that do.
+        row : ndarray of shape (n_features,) or (n_changed, n_features)
+            Rows that take their places, with their weights.
+        code : int or ndarray of shape (n_changed,)
+            Their classes.
 
         Returns
         -------
@@ -230,12 +300,34 @@ class Neighbours:
     models : callable
         Takes the position of the record to leave out, and the rows and codes of the records each of
         which takes its place in turn; gives one array of released values before noise for each.
+        For several records of one person positions are an array of shape (n_changed,), rows have
+        shape (n_candidates, n_changed, n_features), codes (n_candidates, n_changed).
     sigma : array-like
         Their noise scales, broadcast against one of them.
     """
 
-    models: Callable[[int, Rows, Codes], Array]
+    models: Callable[[Any, Rows, Codes], Array]
     sigma: ArrayLike
+
+
+def as_sets(left_out: Any, rows: Rows, codes: Codes) -> tuple[Codes, Rows, Codes]:
+    """Positions, rows and codes of :class:`Neighbours`, one record being a set of one.
+
+    Parameters
+    ----------
+    left_out : int or ndarray of shape (n_changed,)
+        Positions of the records that leave.
+    rows, codes : ndarray
+        Of each candidate, with or without an axis for the records that change.
+
+    Returns
+    -------
+    tuple of ndarray
+        Of shapes (n_changed,), (n_candidates, n_changed, n_features), (n_candidates, n_changed).
+    """
+    places = np.atleast_1d(np.asarray(left_out, dtype=np.intp))
+    shape = len(rows), len(places)
+    return places, np.reshape(rows, (*shape, rows.shape[-1])), np.reshape(codes, shape)
 
 
 class Mechanism(BaseEstimator, ABC):
@@ -413,10 +505,10 @@ class Mechanism(BaseEstimator, ABC):
                 )
             return recorder.values
 
-        def models(left_out: int, rows: Rows, codes: Codes) -> Array:
+        def models(left_out: Any, rows: Rows, codes: Codes) -> Array:
             return np.stack(
                 [
-                    values_of(problem.replaced(left_out, row, int(code)))
+                    values_of(problem.replaced(left_out, row, code))
                     for row, code in zip(rows, codes, strict=True)
                 ]
             )

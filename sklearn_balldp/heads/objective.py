@@ -1,10 +1,11 @@
 r"""Regularised mean losses of linear scores, evaluated on row blocks.
 
-.. math:: F(\theta) = \frac1n \sum_i \ell(\theta \tilde x_i; y_i)
+.. math:: F(\theta) = \frac1W \sum_i w_i \ell(\theta \tilde x_i; y_i)
           + \frac{\alpha}{2} \|\theta\|^2
 
-with :math:`\tilde x = (x, 1)` under an intercept (regularised) and :math:`x` without. Rows are
-projected onto the admissible ball by one factor per row, never copied; sums accumulate in float64.
+with public weights of sum W (1 and n where there are none), :math:`\tilde x = (x, 1)` under an
+intercept (regularised) and :math:`x` without. Rows are projected onto the admissible ball by one
+factor per row, never copied; sums accumulate in float64.
 """
 
 import copy
@@ -39,6 +40,10 @@ class LinearObjective:
         Radius of the admissible ball.
     fit_intercept : bool
         Whether rows are augmented by a constant 1.
+    weights : ndarray of shape (n_samples,), optional
+        Weight of each record; 1 by default.
+    total : float, optional
+        What the sum of losses is divided by; the number of records by default.
 
     Raises
     ------
@@ -56,9 +61,12 @@ class LinearObjective:
         alpha: float,
         norm_bound: float,
         fit_intercept: bool,
+        weights: Array | None = None,
+        total: float | None = None,
     ) -> None:
         self.loss = make_loss(loss, n_classes)
         self.X, self.codes, self.alpha = X, codes, float(alpha)
+        self.weights, self.total = weights, float(len(X)) if total is None else float(total)
         self.norm_bound, self.fit_intercept = float(norm_bound), fit_intercept
         self.shape = (self.loss.n_scores, X.shape[1] + int(fit_intercept))
         self._factors = self._projection()
@@ -127,10 +135,13 @@ class LinearObjective:
         def evaluate(start: int, stop: int) -> tuple[float, Array]:
             value, gradient = 0.0, np.zeros(self.shape)
             for rows, block in row_blocks(self.X, start, stop):
-                part, residuals, second = self.loss.evaluate(
+                values, residuals, second = self.loss.evaluate(
                     self._scores(rows, block, theta), self.codes[rows]
                 )
-                value += part
+                if self.weights is not None:
+                    values = values * self.weights[rows]
+                    residuals *= self.weights[rows, None]
+                value += float(values.sum())
                 self._back(rows, block, residuals, gradient)
                 if kept is not None:
                     kept[rows] = second
@@ -139,8 +150,8 @@ class LinearObjective:
         parts = map_row_ranges(evaluate, *self.X.shape)
         if kept is not None:
             self._curvature = kept
-        value = sum(value for value, _ in parts) / len(self.X)
-        gradient = sum(gradient for _, gradient in parts) / len(self.X) + self.alpha * theta
+        value = sum(value for value, _ in parts) / self.total
+        gradient = sum(gradient for _, gradient in parts) / self.total + self.alpha * theta
         return value + 0.5 * self.alpha * float(np.vdot(theta, theta)), gradient
 
     def curvature_product(self, direction: Array) -> Array:
@@ -153,11 +164,14 @@ class LinearObjective:
             product = np.zeros(self.shape)
             for rows, block in row_blocks(self.X, start, stop):
                 scores = self._scores(rows, block, direction)
-                self._back(rows, block, self.loss.curve(curvature[rows], scores), product)
+                curved = self.loss.curve(curvature[rows], scores)
+                if self.weights is not None:
+                    curved = curved * self.weights[rows, None]
+                self._back(rows, block, curved, product)
             return product
 
         parts = map_row_ranges(evaluate, *self.X.shape)
-        return sum(parts[1:], parts[0]) / len(self.X) + self.alpha * direction
+        return sum(parts[1:], parts[0]) / self.total + self.alpha * direction
 
     def hessian(self, theta: Array) -> Array:
         """Hessian at ``theta``, for one score column."""
@@ -173,11 +187,13 @@ class LinearObjective:
                 if self._factors is not None:
                     augmented[:, : block.shape[1]] *= self._factors[rows, None]
                 augmented *= np.sqrt(curvature[rows])
+                if self.weights is not None:
+                    augmented *= np.sqrt(self.weights[rows, None])
                 total += augmented.T @ augmented
             return total
 
         parts = map_row_ranges(accumulate, *self.X.shape)
-        hessian = sum(parts[1:], parts[0]) / len(self.X)
+        hessian = sum(parts[1:], parts[0]) / self.total
         hessian[np.diag_indices(dimension)] += self.alpha
         return hessian
 
@@ -199,60 +215,68 @@ class LinearObjective:
         return moment / len(sample)
 
 
-class ReplacedRecord:
-    """A :class:`LinearObjective` in which one record is replaced, without a copy of the rows.
+class ReplacedRecords:
+    """A :class:`LinearObjective` in which some records are replaced, without a copy of the rows.
 
     Parameters
     ----------
     objective : LinearObjective
         Objective of all records.
-    left_out : int
-        Position of the record that is replaced.
-    row : ndarray of shape (n_features,)
-        Row that takes its place.
-    code : int
-        Its class.
+    left_out : ndarray of shape (n_changed,)
+        Positions of the records that are replaced.
+    rows : ndarray of shape (n_changed, n_features)
+        Rows that take their places, with their weights.
+    codes : ndarray of shape (n_changed,)
+        Their classes.
     """
 
     def __init__(
-        self, objective: LinearObjective, left_out: int, row: NDArray[np.floating], code: int
+        self,
+        objective: LinearObjective,
+        left_out: NDArray[np.intp],
+        rows: NDArray[np.floating],
+        codes: NDArray[np.intp],
     ) -> None:
         # A copy of its own: curvatures are kept on the object, and audits run on threads.
         self._all = copy.copy(objective)
         self.shape, self.alpha = objective.shape, objective.alpha
         self.smoothness, self.value_at_zero = objective.smoothness, objective.value_at_zero
         self.loss = objective.loss
-        self._old = self._single(objective.X[left_out], int(objective.codes[left_out]))
-        self._new = self._single(row, int(code))
+        weights = objective.weights
+        own = None if weights is None else weights[left_out]
+        self._old = self._few(objective.X[left_out], objective.codes[left_out], own)
+        self._new = self._few(rows, codes, own)
 
-    def _single(self, row: NDArray[np.floating], code: int) -> LinearObjective:
+    def _few(
+        self, rows: NDArray[np.floating], codes: NDArray[np.intp], weights: Array | None
+    ) -> LinearObjective:
         return LinearObjective(
             self._all.loss.name,
-            row[None],
-            np.array([code]),
+            rows,
+            codes,
             self._all.loss.n_classes,
             alpha=0.0,
             norm_bound=self._all.norm_bound,
             fit_intercept=self._all.fit_intercept,
+            weights=weights,
+            total=self._all.total,
         )
 
     def gradient_change(self, theta: Array) -> Array:
-        """Gradient at ``theta`` minus that of all records; touches two records."""
-        new, old = self._new.value_and_gradient(theta)[1], self._old.value_and_gradient(theta)[1]
-        return (new - old) / len(self._all.X)
+        """Gradient at ``theta`` minus that of all records; touches those that change."""
+        return self._new.value_and_gradient(theta)[1] - self._old.value_and_gradient(theta)[1]
 
     def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
         """As :meth:`LinearObjective.value_and_gradient`."""
         value, gradient = self._all.value_and_gradient(theta, curvature)
         new, new_gradient = self._new.value_and_gradient(theta, curvature)
         old, old_gradient = self._old.value_and_gradient(theta, curvature)
-        n_samples = len(self._all.X)
-        return value + (new - old) / n_samples, gradient + (new_gradient - old_gradient) / n_samples
+        return value + (new - old), gradient + (new_gradient - old_gradient)
 
     def curvature_product(self, direction: Array) -> Array:
         """As :meth:`LinearObjective.curvature_product`."""
         new = self._new.curvature_product(direction) - self._old.curvature_product(direction)
-        return self._all.curvature_product(direction) + new / len(self._all.X)
+        return self._all.curvature_product(direction) + new
 
     def second_moment(self, n_rows: int) -> Array:
         """As :meth:`LinearObjective.second_moment`, of all records."""
@@ -277,8 +301,8 @@ def gradient_rounding(
     kind = make_loss(loss, n_classes)
     scores = (n_features + 3.0) * norm * row_norm * kind.curvature
     rows = block_rows(n_features)
-    # A row's projection factor errs like a sum of n_features squares.
-    terms = rows + n_samples / rows + n_features + 8.0
+    # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
+    terms = rows + n_samples / rows + n_features + 10.0
     sums = terms * kind.score_residual_limit(norm * row_norm)
     columns = math.sqrt(kind.n_scores)
     return 2.0 * _UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

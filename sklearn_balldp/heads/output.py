@@ -11,6 +11,7 @@ from .._validation import check_option, check_positive
 from ..privacy.bounds import MinimizerBound
 from ..privacy.noise import Noise
 from ..privacy.sensitivity import METHODS
+from ..privacy.weights import total_of
 from .mechanism import (
     Array,
     Budget,
@@ -22,8 +23,9 @@ from .mechanism import (
     Problem,
     Promise,
     Rows,
+    as_sets,
 )
-from .objective import LinearObjective, ReplacedRecord, gradient_rounding
+from .objective import LinearObjective, ReplacedRecords, gradient_rounding
 from .solver import hessian_factor, minimise, newton_step
 
 # Share of the certified gradient norm that the computed one may use; the rest is its rounding.
@@ -43,7 +45,8 @@ class OutputPerturbation(Mechanism):
 
     A minimiser moves by at most :math:`G / (\alpha n)` with one record, G the largest distance
     between two adjacent records' gradients (the *gradient gap*). Its guarantee follows from the
-    sensitivity at every radius.
+    sensitivity at every radius. With weights W / s takes the place of n: their sum over the largest
+    of one record, or person.
 
     Parameters
     ----------
@@ -81,7 +84,7 @@ class OutputPerturbation(Mechanism):
         """The least regularisation whose noise has standard deviation 0.15 / B in a parameter.
 
         For the squared hinge, whose margins are smaller, it is 0.05 / B. Noise falls as alpha
-        grows, and so does the fit. Alpha is ``0.3 / n_samples`` at least, which
+        grows, and so does the fit. Alpha is ``0.3 / n_samples`` (or W / s) at least, which
         is ``C=3.3`` of scikit-learn's ``LogisticRegression``, and 1 at most.
 
         Parameters
@@ -101,7 +104,7 @@ class OutputPerturbation(Mechanism):
             own = replace(problem, alpha=math.exp(log_alpha))
             return math.log(self._noise(own, budget))
 
-        lowest = LEAST_ALPHA / problem.n_samples
+        lowest = LEAST_ALPHA / problem.mass
         least, most = math.log(lowest), 0.0
         if excess(least) <= 0.0:
             return lowest
@@ -124,13 +127,13 @@ class OutputPerturbation(Mechanism):
         bool
             Whether a parameter gets no more noise than :meth:`alpha_for` allows.
         """
-        alpha = LEAST_ALPHA / problem.n_samples if math.isnan(problem.alpha) else problem.alpha
+        alpha = LEAST_ALPHA / problem.mass if math.isnan(problem.alpha) else problem.alpha
         return alpha > 0.0 and self._noise(replace(problem, alpha=alpha), budget) <= 1.0
 
     def _noise(self, problem: Problem, budget: Budget) -> float:
         """Noise scale of a parameter over what costs little accuracy, at an exact minimiser."""
         bound = self._bound(problem)
-        moved = bound.gap(problem.radius) / (problem.alpha * problem.n_samples)
+        moved = bound.gap(problem.radius) / (problem.alpha * problem.mass)
         return moved / budget.mu * problem.norm_bound / PRECISE.get(problem.loss, OTHERWISE)
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
@@ -149,6 +152,7 @@ class OutputPerturbation(Mechanism):
             method=self.sensitivity,
             labels=problem.labels,
             tol=0.0,
+            weights=problem.loss_weights,
         )
 
     def _certifiable(self, problem: Problem) -> MinimizerBound:
@@ -160,7 +164,7 @@ class OutputPerturbation(Mechanism):
             )
         bound = self._bound(problem)
         gap = bound.gap(problem.radius)
-        asked = _TOLERANCE * gap / problem.n_samples if self.tol is None else float(self.tol)
+        asked = _TOLERANCE * gap / problem.mass if self.tol is None else float(self.tol)
         # What rounding leaves within reach, and what it may hide, are public numbers. The certified
         # norm must exceed the accepted, computed one by the rounding: tol >= accepted + rounding.
         reachable, rounding = _rounding(replace(bound, tol=asked))
@@ -189,10 +193,11 @@ class OutputPerturbation(Mechanism):
         gradient = objective.value_and_gradient(theta)[1]
         factor = hessian_factor(objective, theta)
 
-        def models(left_out: int, rows: Rows, codes: Codes) -> Array:
+        def models(left_out: Any, rows: Rows, codes: Codes) -> Array:
             fits = []
+            places, rows, codes = as_sets(left_out, rows, codes)
             for row, code in zip(rows, codes, strict=True):
-                neighbour = ReplacedRecord(objective, left_out, row, code)
+                neighbour = ReplacedRecords(objective, places, row, code)
                 moved = gradient + neighbour.gradient_change(theta)
                 start = newton_step(theta, moved, factor)
                 fits.append(minimise(neighbour, tol=tol, start=start, factor=factor))
@@ -210,6 +215,8 @@ def _objective(problem: PrivateProblem, bound: MinimizerBound) -> LinearObjectiv
         alpha=bound.alpha,
         norm_bound=bound.norm_bound,
         fit_intercept=bound.fit_intercept,
+        weights=problem.loss_row_weights,
+        total=total_of(bound.weights, problem.n_samples),
     )
 
 

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from ..privacy.release import Release
 
+#: Signal to noise of a class below which it is lost: its recall is near zero.
+LOST = 1.0
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -22,12 +25,17 @@ class Plan:
         the start.
     noise : tuple of float
         Expected length of the noise in them. Both are empty for mechanisms of one's own.
+    class_signal_to_noise : tuple of float
+        For each class, what its records can at most move of the released values, over the length of
+        the noise in its share of them; below :data:`LOST` the class is hardly ever predicted.
+        Empty where labels are protected, and for mechanisms of one's own.
     """
 
     release: Release
     class_counts: tuple[int, ...] | None
     signal: tuple[float, ...]
     noise: tuple[float, ...]
+    class_signal_to_noise: tuple[float, ...] = ()
 
     @property
     def signal_to_noise(self) -> tuple[float, ...]:
@@ -43,13 +51,23 @@ class Plan:
             counts = self.class_counts or ("?",) * len(self.noise)
             rows = zip(counts, self.noise, self.signal_to_noise, strict=True)
             for code, (count, noise, ratio) in enumerate(rows):
-                shown.append(f"  {code:>5}   {count:>7}   {noise:<8.3g} {ratio:.3g}")
+                shown.append(f"  {code:>5}   {count:>7}   {noise:<8.3g} {ratio:.3g}{_lost(ratio)}")
             return "\n".join(shown)
         names = (" in the class sums", " in the second moment") if len(self.noise) > 1 else ("",)
         for name, noise, ratio in zip(names, self.noise, self.signal_to_noise, strict=False):
             shown.append(
                 f"  noise of length {noise:.3g}{name}; signal to noise at most {ratio:.3g}"
             )
+        if self.class_signal_to_noise:
+            shown.append("  class   records   signal to noise (at most)")
+            pairs = zip(self.class_counts or (), self.class_signal_to_noise, strict=True)
+            for code, (count, ratio) in enumerate(pairs):
+                shown.append(f"  {code:>5}   {count:>7}   {ratio:.3g}{_lost(ratio)}")
         return "\n".join(shown)
 
     __repr__ = __str__
+
+
+def _lost(ratio: float) -> str:
+    """What a ratio of one class means."""
+    return "   lost in the noise" if ratio < LOST else ""

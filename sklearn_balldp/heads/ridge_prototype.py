@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from .._validation import check_option
+from .._validation import check_option, checked_priors
 from ..privacy.bounds import Bound, PrototypeBound
 from ..privacy.noise import Noise
 from ..privacy.sensitivity import COUNT_MODES
@@ -24,6 +24,7 @@ from .mechanism import (
     Problem,
     Promise,
     Rows,
+    as_sets,
 )
 
 #: Effective dimension of class means and scatter in the "gaussian" rule: embeddings are far from
@@ -63,11 +64,17 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
     counts : {"per_class", "min", "worst"}, default="per_class"
         How the noise uses public class counts: a scale per class, the smallest class's scale for
         all, or counts unused (the paper's Table 1). Not used with ``protect_labels=True``, where
-        counts are private.
+        counts are private; "worst" needs one record of weight 1 a person.
     decision : {"auto", "nearest", "gaussian"}, default="auto"
         "nearest": the closest noisy prototype, as in the paper. "gaussian": a noise-aware
         generative rule with class priors, which offers ``predict_proba``; it needs public labels.
         "auto": "gaussian" where labels are public. It can be changed after the fit, at no cost.
+    priors : array-like of shape (n_classes,), "uniform" or None, default=None
+        Class probabilities that the "gaussian" rule assumes. None takes the shares of the classes;
+        "uniform" keeps rare classes in view. It can be changed after the fit, at no cost.
+    max_weight : float or None, default=None
+        Largest ``sample_weight`` that ``fit`` takes: naming it declares that weights are public and
+        bounded. None refuses them.
     protect_labels : bool, default=False
         Hide a change of one record's label as well. Needs ``classes``.
     classes : array-like or None, default=None
@@ -127,6 +134,8 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         norm_bound=1.0,
         counts="per_class",
         decision="auto",
+        priors=None,
+        max_weight=None,
         protect_labels=False,
         classes=None,
         calibration="analytic",
@@ -141,6 +150,8 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         self.norm_bound = norm_bound
         self.counts = counts
         self.decision = decision
+        self.priors = priors
+        self.max_weight = max_weight
         self.protect_labels = protect_labels
         self.classes = classes
         self.calibration = calibration
@@ -156,6 +167,19 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
                 "decision='gaussian' uses class counts, which protect_labels=True keeps private; "
                 "use decision='nearest'."
             )
+        if self.priors is not None and not self._would_be_gaussian():
+            raise ValueError(
+                f"priors={self.priors!r} go with the 'gaussian' decision, for public labels; use "
+                "priors=None."
+            )
+
+    def _problem(self, **public: Any) -> Problem:
+        checked_priors(self.priors, len(public["classes"]), public["class_counts"])
+        return super()._problem(**public)
+
+    def _would_be_gaussian(self) -> bool:
+        """Whether the rule of a fit to come is the noise-aware one."""
+        return self.decision == "gaussian" or (self.decision == "auto" and not self.protect_labels)
 
     def _mechanism(self) -> Mechanism:
         return PrototypePerturbation(self.counts)
@@ -176,7 +200,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         if self.decision != "auto":
             return self.decision == "gaussian"
         fitted = getattr(self, "release_", None)
-        return fitted.labels == "public" if fitted is not None else not self.protect_labels
+        return fitted.labels == "public" if fitted is not None else self._would_be_gaussian()
 
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self._is_gaussian():
@@ -185,16 +209,28 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
                     "decision='gaussian' uses class counts, which this release keeps private; set "
                     "decision='nearest', or fit with protect_labels=False."
                 )
-            return gaussian_rule(
+            masses = self._class_masses()
+            priors = checked_priors(self.priors, len(self.classes_), masses)
+            coef, intercept = gaussian_rule(
                 self.prototypes_,
-                self.class_counts_,
+                masses,
                 np.broadcast_to(self.release_.sigma, len(self.classes_)),
                 alpha=self.release_.alpha,
                 norm_bound=self.release_.norm_bound,
             )
+            if priors is not None:
+                here = masses > 0.0
+                shares = log_priors_of(None, masses)
+                intercept[here] += log_priors_of(priors, masses)[here] - shares[here]
+            return coef, intercept
+        if self.priors is not None:
+            raise ValueError(
+                f"priors={self.priors!r}: the nearest prototype knows no class probabilities; use "
+                "decision='gaussian', or priors=None."
+            )
         offsets = -0.5 * np.vecdot(self.prototypes_, self.prototypes_)
         if self.release_.labels == "public":
-            offsets[self.class_counts_ == 0] = -np.inf
+            offsets[self._class_masses() == 0] = -np.inf
         return self.prototypes_, offsets
 
     @available_if(lambda self: self._is_gaussian())
@@ -254,6 +290,7 @@ class PrototypePerturbation(Mechanism):
             mode=mode,
             class_counts=None if mode == "worst" else problem.class_counts,
             labels=problem.labels,
+            weights=problem.sums_weights,
         ).calibrated(problem.radius, budget.mu)
         return Promise(bound)
 
@@ -262,34 +299,50 @@ class PrototypePerturbation(Mechanism):
 
     def noiseless(self, problem: PrivateProblem, promise: Promise) -> tuple[Array, Array]:
         bound: Any = promise.bound
-        sums = class_sums(problem.X, problem.codes, problem.n_classes, problem.norm_bound)
-        shrink = 2.0 * problem.counts() + problem.alpha * problem.n_samples
+        shrink = 2.0 * problem.counts() + problem.alpha * problem.sums_total
+        sums = class_sums(
+            problem.X, problem.codes, problem.n_classes, problem.norm_bound, problem.row_weights
+        )
         return 2.0 * sums / shrink[:, None], np.array(bound.sigma)[:, None]
 
     def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
         # In closed form: a record moves the prototype of its class alone.
         bound: Any = promise.bound
-        all_sums = class_sums(problem.X, problem.codes, problem.n_classes, problem.norm_bound)
-        ridge = problem.alpha * len(problem.X)
+        all_sums = class_sums(
+            problem.X, problem.codes, problem.n_classes, problem.norm_bound, problem.row_weights
+        )
+        ridge = problem.alpha * problem.sums_total
 
-        def models(left_out: int, rows: Rows, codes: Codes) -> Array:
-            sums, counts = all_sums.copy(), problem.counts()
-            own = problem.codes[left_out]
-            removed = problem.X[left_out : left_out + 1].astype(np.float64)
-            sums[own] -= project_onto_ball(removed, problem.norm_bound)[0]
-            counts[own] -= 1
-            added = project_onto_ball(rows.astype(np.float64), problem.norm_bound)
-            prototypes = 2.0 * sums / (2.0 * counts + ridge)[:, None]
-            fits = np.repeat(prototypes[None], len(rows), axis=0)
-            shrink = (2.0 * (counts[codes] + 1.0) + ridge)[:, None]
-            fits[np.arange(len(rows)), codes] = 2.0 * (sums[codes] + added) / shrink
-            return fits
+        def models(left_out: Any, rows: Rows, codes: Codes) -> Array:
+            places, rows, codes = as_sets(left_out, rows, codes)
+            weights = np.ones(len(places))
+            if problem.row_weights is not None:
+                weights = problem.row_weights[places]
+
+            def weighed(some: Rows) -> Array:
+                inside = project_onto_ball(some.astype(np.float64), problem.norm_bound)
+                return weights[:, None] * inside
+
+            known, counts = all_sums.copy(), problem.counts()
+            np.subtract.at(known, problem.codes[places], weighed(problem.X[places]))
+            np.subtract.at(counts, problem.codes[places], weights)
+            fits = []
+            for some, code in zip(rows, codes, strict=True):
+                sums, masses = known.copy(), counts.copy()
+                np.add.at(sums, code, weighed(some))
+                np.add.at(masses, code, weights)
+                fits.append(2.0 * sums / (2.0 * masses + ridge)[:, None])
+            return np.stack(fits)
 
         return Neighbours(models, np.array(bound.sigma)[:, None])
 
 
 def class_sums(
-    X: NDArray[np.floating], codes: NDArray[np.intp], n_classes: int, norm_bound: float
+    X: NDArray[np.floating],
+    codes: NDArray[np.intp],
+    n_classes: int,
+    norm_bound: float,
+    row_weights: Array | None = None,
 ) -> NDArray[np.float64]:
     """Class sums of the projected rows, in one pass over row blocks, accumulated in float64."""
 
@@ -299,6 +352,8 @@ def class_sums(
         for rows, block in row_blocks(X, start, stop, size=2 * block_rows(X.shape[1])):
             factors = ball_factors(block, norm_bound)
             weights = np.ones(len(block)) if factors is None else factors
+            if row_weights is not None:
+                weights = weights * row_weights[rows]
             # Column i of the indicator holds row i's weight at its class.
             index = np.arange(len(block) + 1, dtype=np.int32)
             labels = codes[rows].astype(np.int32)
@@ -308,9 +363,20 @@ def class_sums(
     return np.sum(map_row_ranges(sums, *X.shape), axis=0)
 
 
+def log_priors_of(priors: Any, counts: Array) -> Array:
+    """Logarithms of the class probabilities; classes without records are left out of them."""
+    if isinstance(priors, str):
+        weights = np.ones(len(counts))
+    else:
+        weights = counts if priors is None else np.asarray(priors, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        logs: Array = np.log(weights / weights.sum())
+    return logs
+
+
 def gaussian_rule(
     prototypes: NDArray[np.float64],
-    counts: NDArray[np.intp],
+    counts: NDArray[np.float64],
     sigma: NDArray[np.float64],
     *,
     alpha: float,

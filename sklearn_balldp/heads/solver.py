@@ -17,9 +17,9 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from ..losses import Array
 from ..rows import SINGLE_BLAS_THREAD
-from .objective import LinearObjective, ReplacedRecord
+from .objective import LinearObjective, ReplacedRecords
 
-Objective = LinearObjective | ReplacedRecord
+Objective = LinearObjective | ReplacedRecords
 
 # Public caps of each stage; the last one's length is a theorem (:func:`descent_steps`).
 _LBFGS_EVALUATIONS = 2000

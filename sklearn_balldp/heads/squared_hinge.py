@@ -44,6 +44,13 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
     fit_intercept : bool, default=True
         Augment rows by a constant (1; on gradients 0.3 times ``norm_bound``), whose weight,
         the intercept, is regularised. The paper has none.
+    class_weight : "balanced", dict or None, default=None
+        Weight of each class in the loss, for public labels. "balanced" is ``n_samples / (n_classes
+        * n_c)``, capped at ``max_weight``. Noise follows the largest weight: it grows by n s / W, s
+        being the largest and W the sum of all weights.
+    max_weight : float or None, default=None
+        Cap of balanced weights (None: 4), and largest ``sample_weight`` that ``fit`` takes: naming
+        it declares that those are public. None refuses them.
     prior : array-like of shape (n_classes, n_features) or None, default=None
         Public vector for each class, such as the embedding of its name: a descent starts from noisy
         class means that are shrunk towards a fitted multiple of it. Not for noise on the minimiser.
@@ -109,6 +116,8 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         alpha=None,
         norm_bound=1.0,
         fit_intercept=True,
+        class_weight=None,
+        max_weight=None,
         prior=None,
         protect_labels=False,
         classes=None,
@@ -124,6 +133,8 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         self.alpha = alpha
         self.norm_bound = norm_bound
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.max_weight = max_weight
         self.prior = prior
         self.protect_labels = protect_labels
         self.classes = classes

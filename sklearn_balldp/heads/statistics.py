@@ -17,6 +17,7 @@ from ..privacy.bounds import Bound
 from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..privacy.statistics import CHUNK, GROUPS, SUMMED, StatisticsBound, constant_of_counts
+from ..privacy.weights import total_of
 from ..rows import (
     SINGLE_BLAS_THREAD,
     block_rows,
@@ -37,6 +38,7 @@ from .mechanism import (
     Problem,
     Promise,
     Rows,
+    as_sets,
 )
 
 # Columns of the second moment that are multiplied at a time: half of the others need not be.
@@ -55,9 +57,10 @@ class Statistics:
     classes : ndarray of shape (n_classes,)
         Labels.
     counts : ndarray of shape (n_classes,)
-        Records of each class: public numbers, or noisy ones where labels are protected.
+        Records of each class (with weights their total weight): public numbers, or noisy ones where
+        labels are protected.
     class_sums : ndarray of shape (n_classes, n_features)
-        Noisy sums of the rows of each class.
+        Noisy sums of the rows of each class, times their weights.
     second_moment : ndarray of shape (n_features, n_features) or None
         Noisy sum of x x^T over all rows, symmetric; None where it was not worth its noise.
     sigma_sums : float
@@ -71,8 +74,8 @@ class Statistics:
         Whether rows have norm at most ``norm_bound``, or are scaled to it.
     norm_bound : float
         Norm B of the rows.
-    n_samples : int
-        Number of records.
+    total : float
+        Number of records; with weights their sum.
     release : Release
         Public record of the release.
     """
@@ -86,7 +89,7 @@ class Statistics:
     sigma_counts: float
     domain: str
     norm_bound: float
-    n_samples: int
+    total: float
     release: Release | None = field(default=None, repr=False)
 
 
@@ -230,6 +233,7 @@ class StatisticsPerturbation(Mechanism):
             share=share,
             count_constant=constant,
             labels=problem.labels,
+            weights=problem.sums_weights,
         ).calibrated(problem.radius, mu)
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
@@ -241,7 +245,7 @@ class StatisticsPerturbation(Mechanism):
         return self._table(bound, sums, moment, problem.counts()), scales_of(bound)
 
     def _table(
-        self, bound: StatisticsBound, sums: Array, moment: Array | None, counts: Codes
+        self, bound: StatisticsBound, sums: Array, moment: Array | None, counts: Array
     ) -> Array:
         weighed: Any = counts * bound.count_constant if bound.count_constant > 0.0 else None
         return Layout.of(bound).table(sums, moment, weighed)
@@ -251,19 +255,26 @@ class StatisticsPerturbation(Mechanism):
         bound: Any = promise.bound
         all_sums, all_moments = sufficient_statistics(problem, bound)
 
-        def models(left_out: int, rows: Rows, codes: Codes) -> Array:
-            given = np.concatenate([problem.X[left_out : left_out + 1].astype(np.float64), rows])
-            placed = rows_in_domain(given.astype(np.float64), bound.norm_bound, bound.rows)
-            own = problem.codes[left_out]
+        def models(left_out: Any, rows: Rows, codes: Codes) -> Array:
+            places, rows, codes = as_sets(left_out, rows, codes)
+
+            def placed(some: Rows) -> Array:
+                return rows_in_domain(some.astype(np.float64), bound.norm_bound, bound.rows)
+
+            old, own = placed(problem.X[places]), problem.codes[places]
+            weights = np.ones(len(places))
+            if problem.row_weights is not None:
+                weights = problem.row_weights[places]
             found = []
-            for row, code in zip(placed[1:], codes, strict=True):
+            for some, code in zip(rows, codes, strict=True):
+                new = placed(some)
                 sums, counts, moment = all_sums.copy(), problem.counts(), None
-                sums[own] -= placed[0]
-                sums[code] += row
-                counts[own] -= 1
-                counts[code] += 1
+                np.subtract.at(sums, own, weights[:, None] * old)
+                np.add.at(sums, code, weights[:, None] * new)
+                np.subtract.at(counts, own, weights)
+                np.add.at(counts, code, weights)
                 if all_moments is not None:
-                    moment = all_moments + np.outer(row, row) - np.outer(placed[0], placed[0])
+                    moment = all_moments + (new.T * weights) @ new - (old.T * weights) @ old
                 found.append(self._table(bound, sums, moment, counts))
             return np.stack(found)
 
@@ -272,13 +283,17 @@ class StatisticsPerturbation(Mechanism):
 
 def default_share(problem: Problem, mu: float) -> float:
     """Share of the class sums, from public numbers."""
-    radius, counts = problem.radius, np.array(problem.class_counts or ())
-    if problem.class_counts is None:
+    radius, counts = problem.radius, problem.class_masses
+    n = problem.sums_mass
+    if counts is None:
         # Private: as if classes were equally large, at the distance that a label change spans.
         radius = math.sqrt(2.0) * problem.norm_bound
-        counts = np.full(problem.n_classes, problem.n_samples / problem.n_classes)
+        counts = np.full(problem.n_classes, n / problem.n_classes)
+    else:
+        # In units of the largest weight that one substitution moves.
+        counts = counts * (n / problem.sums_total)
     return share_of_sums(
-        problem.n_samples,
+        n,
         problem.n_features,
         counts,
         radius / problem.norm_bound,
@@ -302,6 +317,8 @@ def statistics_of(table: Array, problem: Problem, bound: Bound) -> Statistics:
     counts: Any = np.array(problem.class_counts)
     if weighed is not None:
         counts = weighed / bound.count_constant
+    elif bound.weights is not None and not bound.weights.uniform:
+        counts = problem.class_masses
     return Statistics(
         classes=problem.classes,
         counts=counts,
@@ -312,14 +329,14 @@ def statistics_of(table: Array, problem: Problem, bound: Bound) -> Statistics:
         sigma_counts=sigma,
         domain=bound.rows,
         norm_bound=bound.norm_bound,
-        n_samples=bound.n_samples,
+        total=total_of(bound.weights, bound.n_samples),
     )
 
 
 def sufficient_statistics(
     problem: PrivateProblem, bound: StatisticsBound
 ) -> tuple[Array, Array | None]:
-    """Class sums and the upper half of the second moment, in one pass over blocks of rows.
+    """Weighted class sums and the upper half of the second moment, in one pass over blocks of rows.
 
     Outer products of ``bound.summed`` rows are summed in the precision of the rows, where the bound
     covers that; everything else is in float64.
@@ -342,11 +359,16 @@ def sufficient_statistics(
             weights = np.ones(len(block)) if factors is None else factors
             index = np.arange(len(block) + 1, dtype=np.int32)
             labels = codes[rows].astype(np.int32)
-            chunk += sp.csc_array((weights, labels, index), (n_classes, len(block))) @ block
+            own = None if problem.row_weights is None else problem.row_weights[rows]
+            entries = weights if own is None else weights * own
+            chunk += sp.csc_array((entries, labels, index), (n_classes, len(block))) @ block
+            if own is not None:
+                # Outer products take the root of the weight twice.
+                weights = weights * np.sqrt(own)
             # One place for all rows, moved or not: which of them are must not decide how the others
             # are multiplied.
             part = placed[: len(block)]
-            if factors is None:
+            if factors is None and own is None:
                 np.copyto(part, X[rows] if X.dtype == precision else block, casting="same_kind")
             else:
                 np.multiply(block, weights[:, None], out=part, casting="same_kind")

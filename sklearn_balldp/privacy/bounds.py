@@ -31,6 +31,7 @@ from ..losses import Loss, make_loss
 from .fields import check_follows, check_types, with_floats
 from .noise import grid_slack
 from .sensitivity import gap_over_minimisers, minimizer_norm_bound, prototype_sensitivity
+from .weights import Weights, mass_of, total_of, weights_from
 
 Blocks = float | tuple[float, ...]
 
@@ -60,6 +61,9 @@ class Bound(ABC):
     #: bound of its own, which may derive from one of these.
     mechanism: ClassVar[str] = ""
     labels: str
+    #: Public weights of the records; None where every record counts once, and is all that its
+    #: owner has. A bound of one's own needs the field to be released for persons.
+    weights: Weights | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -148,6 +152,21 @@ class Bound(ABC):
         """
         return (), ()
 
+    def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
+        """What the records of each class can at most move, over the noise where they move it.
+
+        Parameters
+        ----------
+        masses : tuple of float
+            Weight of each class in sums, or its records.
+
+        Returns
+        -------
+        tuple of float
+            One number for each class; empty where the bound does not tell.
+        """
+        return ()
+
     def check(self, record: Any, radius: float, mu: float) -> None:  # noqa: B027
         """Raise a ValueError if a record contradicts this bound; by default nothing can.
 
@@ -186,7 +205,10 @@ class Bound(ABC):
         Bound
             Equal to the one written.
         """
-        return cls(**values)
+        own = dict(values)
+        if own.get("weights") is not None:
+            own["weights"] = weights_from(own["weights"])
+        return cls(**own)
 
 
 def bound_from_dict(record: Mapping[str, Any]) -> Bound:
@@ -299,6 +321,8 @@ class PrototypeBound(ParameterBound):
         Whether label changes are adjacent.
     sigma : tuple of float
         Noise scales, one per class block or one for all.
+    weights : Weights or None
+        Public weights of the records.
 
     Raises
     ------
@@ -318,8 +342,15 @@ class PrototypeBound(ParameterBound):
     class_counts: tuple[int, ...] | None = None
     labels: str = "public"
     sigma: tuple[float, ...] = ()
+    weights: Weights | None = None
 
     def __post_init__(self) -> None:
+        weighted = self.weights is not None and not self.weights.uniform
+        if self.mode == "worst" and self.labels == "public" and weighted:
+            raise ValueError(
+                "counts='worst' is the paper's, for one record of one weight a person; use "
+                "counts='per_class' with groups or weights."
+            )
         if (self.mode == "worst") != (self.class_counts is None):
             raise ValueError(f"mode={self.mode!r} and class_counts do not go together.")
         if self.class_counts is not None:
@@ -340,14 +371,25 @@ class PrototypeBound(ParameterBound):
 
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
         # Without counts any class may hold all records.
-        counts = self.class_counts or (self.n_samples,) * record.n_classes
+        total = total_of(self.weights, self.n_samples)
+        counts = self._masses() if self.class_counts else (total,) * record.n_classes
         sigma = np.broadcast_to(np.asarray(self.sigma), len(counts)).tolist()
-        ridge = self.alpha * self.n_samples
+        ridge = self.alpha * total
         signal = [2.0 * n * self.norm_bound / (2.0 * n + ridge) if n else 0.0 for n in counts]
         return tuple(signal), tuple(s * math.sqrt(record.n_features) for s in sigma)
 
+    def _masses(self) -> tuple[float, ...]:
+        """Weight of each class, or its records."""
+        if self.weights is None or self.weights.class_totals is None:
+            return tuple(map(float, self.class_counts or ()))
+        return self.weights.class_totals
+
     @property
     def theorem(self) -> str:
+        if self.weights is not None and not self.weights.uniform:
+            if self.labels == "protected":
+                return "s max(2r, 2 sqrt(2) B) / (alpha W): prototypes, labels protected"
+            return "q 2r s_c / (2 W_c + alpha W) per class block: weights of one unit"
         if self.labels == "protected":
             return "max(2r, 2 sqrt(2) B) / (2 + alpha n): prototypes, labels protected"
         return {
@@ -366,16 +408,40 @@ class PrototypeBound(ParameterBound):
             mode=self.mode,
             label_change=(labels or self.labels) == "protected",
             norm_bound=domain.norm_bound,
+            weights=self.weights,
         )
-        # Summing n_c rows errs by at most n_c^2 u B on each side, in any order of summation; the
-        # two divisions err by 2 u B more. Label changes move two blocks.
-        sums = 4.0 * counts**2 / (2.0 * counts + self.alpha * self.n_samples)
+        # Summing n_c rows of weight W_c errs by at most (n_c + 1) W_c u B on each side, in any
+        # order of summation; the two divisions err by 2 u B more. Label changes move two blocks.
+        own = self._masses() if self.class_counts else (total_of(self.weights, self.n_samples),)
+        masses = np.asarray(own, dtype=np.float64)
+        ridge = self.alpha * total_of(self.weights, self.n_samples)
+        sums = 4.0 * (counts + 1.0) * masses / (2.0 * masses + ridge)
         rounding = 2.0 * (sums + 4.0) * UNIT_ROUNDOFF * domain.norm_bound
+        several = 1 if self.weights is None else self.weights.most_records
+        if several > 1:
+            return self._with_rounding(np.atleast_1d(exact), rounding)
         if self.mode != "per_class":
             rounding = np.full(1, rounding.max())
         bound = np.atleast_1d(np.asarray(exact + rounding, dtype=np.float64))
         if self.mode == "per_class":
-            bound[counts == 0] = 0.0
+            bound[masses == 0] = 0.0
+        return bound
+
+    def _with_rounding(
+        self, exact: NDArray[np.float64], rounding: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Sensitivities of several records at once, with what rounding moves in each of them.
+
+        Relative to the blocks' own noise rounding adds at most its largest share, for each of the
+        classes that one person's records are in (and for two where each may change its label).
+        """
+        if self.weights is None:
+            raise RuntimeError("several records need weights.")
+        touched = self.weights.most_classes * (2 if self.labels == "protected" else 1)
+        moved = exact > 0.0
+        own = rounding[moved] if self.mode == "per_class" else rounding
+        share = math.sqrt(touched) * float(np.max(own / exact[moved], initial=0.0))
+        bound: NDArray[np.float64] = exact * (1.0 + share)
         return bound
 
 
@@ -401,6 +467,8 @@ class MinimizerBound(ParameterBound):
         Gradient norm, fixed before data, below which every released minimiser was certified.
     sigma : tuple of float
         Noise scale.
+    weights : Weights or None
+        Public weights of the records.
     """
 
     what = "noise on the minimiser"
@@ -417,6 +485,7 @@ class MinimizerBound(ParameterBound):
     labels: str
     tol: float
     sigma: tuple[float, ...] = ()
+    weights: Weights | None = None
 
     def check(self, record: Any, radius: float, mu: float) -> None:
         if not self.tol >= 0.0:
@@ -427,13 +496,22 @@ class MinimizerBound(ParameterBound):
         longest = math.sqrt(self.kind.n_stacked) * self.norm()
         return (longest,), (self.sigma[0] * math.sqrt(self.n_values),)
 
+    def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
+        # A class pulls the minimiser by its share of the mean gradient over alpha.
+        row, loss = self.domain(0.0).augmented, self.kind
+        longest = min(loss.residual_limit(0.0) * row / self.alpha, self.norm())
+        noise = self.sigma[0] * math.sqrt(self.n_features)
+        return tuple(share * longest / noise for share in class_shares(self.weights, masses))
+
     @property
     def theorem(self) -> str:
         gap = {
             "tight": "G the certified gradient gap",
             "paper": "G = L_z r (Margaryan & Gupta)",
         }[self.method]
-        return f"G / (alpha n) + 2 tol / alpha: {self.loss} minimiser, {gap}"
+        weighted = self.weights is not None and not self.weights.uniform
+        n = "alpha W / s" if weighted else "alpha n"
+        return f"G / ({n}) + 2 tol / alpha: {self.loss} minimiser, {gap}"
 
     @property
     def kind(self) -> Loss:
@@ -467,10 +545,18 @@ class MinimizerBound(ParameterBound):
         )
 
     def sensitivity(self, radius: float, labels: str | None = None) -> NDArray[np.float64]:
-        moved = self.gap(radius, labels) / (self.alpha * self.n_samples)
+        moved = self.gap(radius, labels) / (self.alpha * mass_of(self.weights, self.n_samples))
         moved += 2.0 * self.tol / self.alpha
         norm = math.sqrt(self.kind.n_stacked) * self.norm()
         return np.array([moved + 4.0 * UNIT_ROUNDOFF * (norm + self.tol / self.alpha)])
+
+
+def class_shares(weights: Weights | None, masses: tuple[float, ...]) -> tuple[float, ...]:
+    """Share that each class has of the loss."""
+    own = masses
+    if weights is not None and weights.class_totals is not None:
+        own = weights.class_totals
+    return tuple(mass / sum(own) for mass in own)
 
 
 def as_float_or_tuple(values: Sequence[float] | NDArray[np.float64]) -> Blocks:

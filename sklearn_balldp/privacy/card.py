@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .gaussian import epsilon_from_mu
-
 #: Numbers of candidates that certificates are stated for.
 CANDIDATES = (2, 10, 100)
 #: False-positive rates that an attacker's true-positive rate is stated at.
@@ -172,12 +170,30 @@ def _near(release: Any) -> str:
 
 
 def _change(release: Any) -> str:
-    """Which change of one record is hidden."""
+    """Which change of one record, or of each of one person's, is hidden."""
     if release.labels == "protected":
         return (
             f"replaced by any other of another label, or by one of the same label {_near(release)}"
         )
     return f"replaced by another of the same label {_near(release)}"
+
+
+def _subject(release: Any, article: str = "a") -> str:
+    """What is replaced, as the subject of a sentence."""
+    if release.unit == "person":
+        return "each record of one person is"
+    return f"{article} record is"
+
+
+def _trained_on(release: Any) -> str:
+    """Records, and whose they are."""
+    if release.unit == "person":
+        most = release.weights.most_records
+        return (
+            f"{release.n_samples} private records of {release.n_units} persons (at most {most} of "
+            "one person)"
+        )
+    return f"{release.n_samples} private records"
 
 
 def _promise(release: Any) -> Section:
@@ -199,19 +215,27 @@ def _promise(release: Any) -> Section:
     return Section(
         "What is promised",
         (
-            f"This model was trained on {release.n_samples} private records.",
-            "It limits what anyone can learn about one of them.",
-            f"Suppose a record is {_change(release)}.",
+            f"This model was trained on {_trained_on(release)}.",
+            f"It limits what anyone can learn about one {release.unit} among them.",
+            f"Suppose {_subject(release)} {_change(release)}.",
             "Whoever sees the model can hardly tell which of the two was used, even if he knows "
-            "all other records, the method and its settings.",
+            "the records of everybody else, the method and its settings."
+            if release.unit == "person"
+            else "Whoever sees the model can hardly tell which of the two was used, even if he "
+            "knows all other records, the method and its settings.",
             f"His advantage over guessing is at most {_percent(release.guarantee().advantage)} "
             "(0 % is guessing, 100 % is certainty).",
-            f"Now suppose ten records {same}lie that close to a common point, and each is equally "
-            f"likely to be the true one. He names the true one with probability at most "
-            f"{_percent(release.certificate(0.1))}; a blind guess is right in 10 %.",
+            f"Now suppose ten {_versions(release)} {same}lie that close to a common point, and "
+            "each is equally likely to be the true one. He names the true one with probability at "
+            f"most {_percent(release.certificate(0.1))}; a blind guess is right in 10 %.",
             *conditions,
         ),
     )
+
+
+def _versions(release: Any) -> str:
+    """What candidates of an attack are."""
+    return "versions of one person's records" if release.unit == "person" else "records"
 
 
 def _radii(release: Any) -> list[tuple[str, float | None]]:
@@ -276,7 +300,7 @@ def _not_covered(release: Any) -> Section:
             "replacements further away than the distance promised, beyond what the other columns "
             "say",
             *labels,
-            f"several records of one person: for two records epsilon is {_up(_of_two(release))}",
+            _several(release),
             "what is true of the population: a model may reveal that smokers fall ill, whoever "
             "took part",
             "the number of records, the encoder and every setting, which are public",
@@ -288,10 +312,15 @@ def _not_covered(release: Any) -> Section:
     )
 
 
-def _of_two(release: Any) -> float:
-    """Epsilon for two records at once, same delta: group privacy doubles mu."""
-    guarantee = release.guarantee()
-    return epsilon_from_mu(2.0 * guarantee.mu_total, guarantee.delta)
+def _several(release: Any) -> str:
+    """What several units together are promised."""
+    two = _up(release.guarantee(records=2).epsilon)
+    if release.unit == "person":
+        return (
+            f"several persons at once: for two persons epsilon is {two}; and which records belong "
+            "to one person, which the publisher stated"
+        )
+    return f"several records of one person: for two records epsilon is {two}"
 
 
 def _others(release: Any) -> Section:
@@ -356,6 +385,8 @@ def _registry(release: Any) -> dict[str, Any]:
     labels = "" if release.labels == "protected" else "labels and class counts; "
     seeded = "NOT PRIVATE: the noise was drawn from a seed. " if release.private is False else ""
     unit = f"one record, {_change(release)}"
+    if release.unit == "person":
+        unit = f"all records of {release.whose}, each {_change(release)}"
     return {
         "url_slug": f"{_BLANK}: name-curator-year",
         "deployment": {
@@ -385,10 +416,11 @@ def _registry(release: Any) -> dict[str, Any]:
                 "privacy_unit": unit,
                 "privacy_unit_details": seeded
                 + "Ball-DP (Margaryan & Gupta), not standard DP unless every distance and labels "
-                f"are hidden: datasets are adjacent when one record is {_change(release)}. At any "
+                f"are hidden: datasets are adjacent when {_subject(release, 'one')} "
+                f"{_change(release)}. At any "
                 f"distance, labels {release.labels}: epsilon="
                 f"{_up(release.epsilon_full_radius, 6)}, same delta.",
-                "number_of_privacy_units": release.n_samples,
+                "number_of_privacy_units": release.n_units,
                 "privacy_parameters": {
                     "epsilon": guarantee.epsilon,
                     "delta": guarantee.delta,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from .._validation import MOST, check_inside, check_option
+from .._validation import MOST, check_inside, check_option, check_whole
 from .._version import __version__
 from ..adjacency import DOMAINS, LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
 from ..pipelines import parts_of
@@ -28,6 +28,7 @@ from .gaussian import (
     mu_from_pure,
 )
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
+from .weights import Weights, units_of
 
 #: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
 RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
@@ -45,6 +46,8 @@ _DERIVED = (
     "sigma",
     "tol",
     "labels",
+    "unit",
+    "n_units",
     "private",
     "theorem",
     "epsilon_full_radius",
@@ -62,6 +65,9 @@ _RADIUS_ASSUMPTIONS = {
 _LABEL_ASSUMPTIONS = {
     "public": "labels and class counts are public",
     "protected": "label changes are hidden too",
+}
+_UNIT_ASSUMPTIONS = {
+    "person": ("whose each record is, and how many records each person has, are public",),
 }
 _DOMAIN_ASSUMPTIONS = {"sphere": ("radii are distances between rows scaled to one norm",)}
 #: Losses of this package's own heads; mechanisms of one's own need not name theirs.
@@ -102,6 +108,10 @@ class Guarantee:
         "conditional" when the radius was read off private rows and declared public.
     radius_epsilon : float
         Pure differential privacy that choosing the radius spent.
+    unit : {"record", "person"}
+        What one substitution replaces: a record, or all records of one person.
+    records : int
+        Units that are replaced at once.
     """
 
     radius: float
@@ -111,6 +121,8 @@ class Guarantee:
     labels: str
     private: bool | str
     radius_epsilon: float = 0.0
+    unit: str = "record"
+    records: int = 1
 
     @property
     def mu_total(self) -> float:
@@ -344,6 +356,14 @@ class Release:
                 "where they are protected."
             )
 
+        if self.weights is not None:
+            self.weights.check(self.n_samples, self.n_classes, self.labels)
+            if self.weights.most_records > 1 and self.radius_epsilon > 0.0:
+                raise ValueError(
+                    f"record: radius_source={self.radius_source!r} hides one record, where the "
+                    "release hides all of one person."
+                )
+
     def _check_bound(self) -> None:
         """What the bound says of the same numbers, and whether it keeps (epsilon, delta)."""
         if self.bound.mechanism or self.mechanism in _MECHANISMS:
@@ -417,6 +437,29 @@ class Release:
         return self.bound.labels
 
     @property
+    def weights(self) -> Weights | None:
+        """Public weights of the records; None where each counts once, and for one owner."""
+        return self.bound.weights
+
+    @property
+    def unit(self) -> str:
+        """What one substitution replaces: a "record", or all records of one "person"."""
+        return "record" if self.weights is None else self.weights.unit
+
+    @property
+    def n_units(self) -> int:
+        """Number of records, or of persons."""
+        return units_of(self.weights, self.n_samples)
+
+    @property
+    def whose(self) -> str:
+        """The unit in words."""
+        if self.weights is None or self.unit == "record":
+            return "one record"
+        most = self.weights.most_records
+        return f"one person (at most {most} record{'s' if most > 1 else ''})"
+
+    @property
     def domain(self) -> str:
         """Where rows lie: in the "ball" of radius B, or scaled to norm B, on the "sphere"."""
         rows = getattr(self.bound, "rows", None)
@@ -446,10 +489,21 @@ class Release:
         return (
             "the number of records, the label set, the encoder and every parameter are public",
             _LABEL_ASSUMPTIONS[self.labels],
+            *_UNIT_ASSUMPTIONS.get(self.unit, ()),
+            *(("the weights of the records are public",) if self.has_weights else ()),
             "each record is one row, mapped to it without looking at the others",
             *_DOMAIN_ASSUMPTIONS.get(self.domain, ()),
             *_RADIUS_ASSUMPTIONS.get(self.radius_source, ()),
         )
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether records count by other weights than one over those of their owner."""
+        weights = self.weights
+        if weights is None:
+            return False
+        plain = weights.by_class is None and weights.total <= self.n_units * (1.0 + 1e-9)
+        return not (plain and weights.total >= self.n_units * (1.0 - 1e-9))
 
     @property
     def hidden_edits(self) -> str:
@@ -518,8 +572,10 @@ class Release:
             return False
         return None in (self.encoder, parts.encoder) or self.encoder == parts.encoder
 
-    def guarantee(self, radius: float | None = None, labels: str | None = None) -> Guarantee:
-        """Guarantee at any radius, at this release's delta.
+    def guarantee(
+        self, radius: float | None = None, labels: str | None = None, records: int = 1
+    ) -> Guarantee:
+        """Guarantee at any radius, and for any number of records, at this release's delta.
 
         The exact Gaussian profile of the sensitivity there: exact for prototypes, and for
         minimisers that of a proved upper bound. For noisy gradients it is the one that held
@@ -534,6 +590,10 @@ class Release:
         labels : {"public", "protected"}, optional
             The release's own adjacency by default. "public" restricts a label-protecting release
             to same-label substitutions, to compare it with one that keeps labels public.
+        records : int, default=1
+            Records that are replaced at once, each within the radius; persons, where the release
+            hides those (``unit``). Group privacy: mu, and what a private radius spent, count so
+            many times.
 
         Returns
         -------
@@ -543,12 +603,13 @@ class Release:
         Raises
         ------
         ValueError
-            If the radius is not positive, or the release does not protect labels but is asked to.
+            If the radius is not positive, ``records`` is no positive whole number, or the release
+            does not protect labels but is asked to.
 
         References
         ----------
-        Margaryan & Gupta, Proposition 3.6, with the exact Gaussian profile in place of the
-        classic formula.
+        Dong, Roth & Su (2022), Theorem 2.14, for several records. Margaryan & Gupta, Proposition
+        3.6, with the exact Gaussian profile in place of the classic formula.
         """
         labels = self.labels if labels is None else labels
         if labels not in ("public", self.labels):
@@ -556,13 +617,31 @@ class Release:
                 f"labels={labels!r}: this release keeps labels {self.labels}; fit with "
                 "protect_labels=True to hide label changes."
             )
+        check_whole("records", records)
         radius = self.radius if radius is None else float(radius)
-        mu = self.bound.mu(self._euclidean(radius), labels)
-        epsilon = total_epsilon(mu, self.delta, self.radius_epsilon)
-        return Guarantee(radius, mu, epsilon, self.delta, labels, self.private, self.radius_epsilon)
+        mu, pure = self.bound.mu(self._euclidean(radius), labels), self.radius_epsilon
+        if records > 1:
+            mu = math.nextafter(records * mu, math.inf)
+            pure = math.nextafter(records * pure, math.inf) if pure > 0.0 else 0.0
+        epsilon = total_epsilon(mu, self.delta, pure)
+        return Guarantee(
+            radius,
+            mu,
+            epsilon,
+            self.delta,
+            labels,
+            self.private,
+            pure,
+            unit=self.unit,
+            records=int(records),
+        )
 
     def certificate(
-        self, kappa: float, radius: float | None = None, labels: str | None = None
+        self,
+        kappa: float,
+        radius: float | None = None,
+        labels: str | None = None,
+        records: int = 1,
     ) -> float:
         """Largest success probability of an informed reconstruction attack.
 
@@ -575,6 +654,8 @@ class Release:
             Radius in the units of ``metric``; the declared one by default.
         labels : {"public", "protected"}, optional
             As in :meth:`guarantee`; "public" suffices for candidates of one label.
+        records : int, default=1
+            As in :meth:`guarantee`: records that are hidden together.
 
         Returns
         -------
@@ -586,7 +667,7 @@ class Release:
         ValueError
             If ``kappa`` is not a probability.
         """
-        return self.guarantee(radius, labels).certificate(kappa)
+        return self.guarantee(radius, labels, records).certificate(kappa)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types.
@@ -659,7 +740,11 @@ class Release:
         return release
 
     def _rows(self) -> list[tuple[str, str]]:
-        shape = f"{self.n_samples} records, {self.n_features} features, {self.n_classes} classes"
+        persons = f" of {self.n_units} persons" if self.unit == "person" else ""
+        shape = (
+            f"{self.n_samples} records{persons}, {self.n_features} features, "
+            f"{self.n_classes} classes"
+        )
         private = {
             "True": "yes",
             "False": "NO: the "
@@ -685,7 +770,7 @@ class Release:
             ),
             (
                 "hides",
-                f"one record's substitution within {self.radius:g} ({self.metric})"
+                f"{self.whose}: substitution within {self.radius:g} ({self.metric})"
                 + (f": {self.hidden_edits}" if self.hidden_edits else ""),
             ),
             ("labels", self.labels),
@@ -694,6 +779,7 @@ class Release:
                 f"epsilon={self.epsilon:g}, delta={self.delta:g} (mu={self.mu:.4f}, "
                 f"zCDP rho={self.rho:.4f}){spent}",
             ),
+            *self._weight_rows(),
             ("at full radius", f"epsilon={self.epsilon_full_radius:.4g}, labels {self.labels}"),
             ("sensitivity", f"{_range(self.sensitivity, self.bound.parts)}, {self.theorem}"),
             ("noise scale", f"{_range(self.sigma, self.bound.parts)}, {self.sampler}"),
@@ -705,6 +791,18 @@ class Release:
                 f"sklearn_balldp {self.version}, numpy {self.numpy_version}",
             ),
         ]
+
+    def _weight_rows(self) -> list[tuple[str, str]]:
+        """Public weights, where they are not plain."""
+        weights = self.weights
+        if weights is None or weights.uniform:
+            return []
+        classes = ""
+        if weights.by_class is not None:
+            own = [factor for factor in weights.by_class if factor > 0.0]
+            classes = f"; classes by {min(own):.4g} to {max(own):.4g}"
+        mass = f"noise of {weights.mass:.6g} records"
+        return [("weights", f"{mass}, for {self.n_units} {self.unit}s{classes}")]
 
     def __str__(self) -> str:
         rows = self._rows()

@@ -29,6 +29,7 @@ from scipy.special import expit
 from ..adjacency import DOMAINS, Domain
 from ..losses import Loss, make_loss
 from .maximum import certified_maximum
+from .weights import Weights
 
 Array = NDArray[np.float64]
 
@@ -52,8 +53,16 @@ def prototype_sensitivity(
     mode: str = "per_class",
     label_change: bool = False,
     norm_bound: float | None = None,
+    weights: Weights | None = None,
 ) -> float | NDArray[np.float64]:
     r"""L2 sensitivity of ridge prototypes to one substitution within ``radius``.
+
+    With weights :math:`\mu_c = 2 S_c / (2 W_c + \lambda W)`, :math:`S_c` being the weighted sum.
+    One person moves block c by at most :math:`2 r s_{p,c} / (2 W_c + \lambda W)`. Blocks of the
+    scale :math:`q\, 2 r s_c / (2 W_c + \lambda W)` count for one together. A record that changes
+    its label takes its weight w from a block, which moves by w times
+    :math:`2 \|x - \mu_c\| / (2 W_c + \lambda W) \le 2 B / (\lambda W)` at most, and brings it to
+    another: over the records of a person that adds up to :math:`s\, 2 \sqrt2 B / (\lambda W)`.
 
     Parameters
     ----------
@@ -72,6 +81,8 @@ def prototype_sensitivity(
         ``mode`` is not used.
     norm_bound : float, optional
         Radius B of the admissible ball; needed with ``label_change``.
+    weights : Weights, optional
+        Public weights, whose totals take the place of ``counts``.
 
     Returns
     -------
@@ -86,17 +97,39 @@ def prototype_sensitivity(
     # NumPy scalars of few bits would overflow or round below.
     radius, alpha = float(radius), float(alpha)
     counts = np.asarray(counts, dtype=np.float64)
-    ridge = alpha * float(counts.sum())
+    ridge = alpha * float(counts.sum() if weights is None else weights.total)
     worst = 2.0 * radius / (2.0 + ridge)
-    if label_change:
-        if norm_bound is None:
-            raise ValueError("norm_bound is needed when label changes are adjacent.")
+    if label_change and norm_bound is None:
+        raise ValueError("norm_bound is needed when label changes are adjacent.")
+    if weights is not None and not weights.uniform:
+        return _weighted_prototypes(radius, ridge, weights, mode, norm_bound, label_change)
+    if label_change and norm_bound is not None:
         return max(worst, 2.0 * math.sqrt(2.0) * float(norm_bound) / (2.0 + ridge))
     if mode == "worst":
         return worst
     if mode not in COUNT_MODES:
         raise ValueError(f"counts must be one of {', '.join(COUNT_MODES)}; got {mode!r}.")
     blocks = np.where(counts > 0, 2.0 * radius / (2.0 * counts + ridge), 0.0)
+    return blocks if mode == "per_class" else float(blocks.max())
+
+
+def _weighted_prototypes(
+    radius: float,
+    ridge: float,
+    weights: Weights,
+    mode: str,
+    norm_bound: float | None,
+    label_change: bool,
+) -> float | NDArray[np.float64]:
+    """As :func:`prototype_sensitivity`, with weights."""
+    if weights.class_totals is None or weights.class_largest is None:
+        # Counts are private, whether or not label changes count.
+        change = 2.0 * math.sqrt(2.0) * float(norm_bound or 0.0) if label_change else 0.0
+        return weights.largest * max(2.0 * radius, change) / ridge
+    if label_change or mode not in ("per_class", "min"):
+        raise ValueError(f"counts={mode!r}: weights with public labels need 'per_class' or 'min'.")
+    shrink = 2.0 * np.array(weights.class_totals) + ridge
+    blocks = weights.joint * 2.0 * radius * np.array(weights.class_largest) / shrink
     return blocks if mode == "per_class" else float(blocks.max())
 
 

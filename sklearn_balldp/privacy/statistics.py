@@ -6,6 +6,9 @@ One substitution moves the class sums by at most the radius, and the second mome
 .. math:: \mu(t)^2 = (\Delta_S(t) / \sigma_S)^2 + (\Delta_M(t) / \sigma_M)^2.
 
 The noise follows the radius down to zero: no clipping norm, no solver and no iterate is in it.
+
+With weights both are sums of :math:`w_i x_i` and :math:`w_i x_i x_i^T`. The records of one unit, of
+total weight s at most, move the pair of sums by a sum of such moves: by s times as much, at most.
 """
 
 import math
@@ -20,6 +23,7 @@ from .bounds import UNIT_ROUNDOFF, ParameterBound
 from .fields import check_follows
 from .noise import grid_slack
 from .sensitivity import moment_sensitivity
+from .weights import Weights, total_of
 
 #: Rows whose outer products may be summed in one go in single precision: the more, the faster.
 GROUPS = (256, 128)
@@ -53,13 +57,13 @@ def constant_of_counts(norm_bound: float, radius: float) -> float:
     return max(_LEAST_CONSTANT * norm_bound, math.sqrt(max(0.5 * r**2 - norm_bound**2, 0.0)))
 
 
-def _group_error(n_rows: int, roundoff: float) -> float:
+def _group_error(n_rows: int, roundoff: float, factors: float = 4.0) -> float:
     """Error of a sum of so many terms, in any order, in units of the largest term.
 
     Each addition errs by the roundoff times its result: results of all additions are no longer than
-    2 + 3 + ... + n together. Products and factors add a few roundoffs a term.
+    2 + 3 + ... + n together. Products and factors add a few roundoffs a term, weights some more.
     """
-    return 1.01 * (0.5 * n_rows**2 + 4.0 * n_rows) * roundoff
+    return 1.01 * (0.5 * n_rows**2 + factors * n_rows) * roundoff
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ class StatisticsBound(ParameterBound):
     sigma : tuple of float
         Noise scales: of the class sums, and of the second moment (a standard deviation of its
         diagonal; over the square root of two off the diagonal).
+    weights : Weights or None
+        Public weights of the records.
 
     Raises
     ------
@@ -108,6 +114,7 @@ class StatisticsBound(ParameterBound):
     labels: str = "public"
     summed: int = 0
     sigma: tuple[float, ...] = ()
+    weights: Weights | None = None
 
     def __post_init__(self) -> None:
         if self.rows not in DOMAINS:
@@ -137,10 +144,16 @@ class StatisticsBound(ParameterBound):
     @property
     def theorem(self) -> str:
         change = ", label changes included" if self.labels == "protected" else ""
+        times = "" if self.weights is None or self.weights.uniform else "s times "
         if not self.moment:
-            return f"r for class sums{change}"
+            return f"{times}r for class sums{change}"
         where = "in the ball" if self.rows == "ball" else "on the sphere"
-        return f"r for class sums, F(r) for the second moment of rows {where}{change}"
+        return f"{times}r for class sums, {times}F(r) for the second moment of rows {where}{change}"
+
+    @property
+    def largest(self) -> float:
+        """Largest total weight s of one unit."""
+        return 1.0 if self.weights is None else self.weights.largest
 
     def calibrated(self, radius: float, mu: float) -> "StatisticsBound":
         left = (mu - 2.0 * grid_slack(self.n_values)) * (1.0 - 2.0**-50)
@@ -159,11 +172,14 @@ class StatisticsBound(ParameterBound):
 
     def group(self, radius: float) -> int:
         """Largest group whose sums in float32 cost little at the radius of a release; 0 if none."""
+        if self.weights is not None and self.weights.most_records > 1:
+            # Rounding counts once for each record: double precision makes it vanish.
+            return 0
         whole = replace(self, summed=0).sensitivity(radius)
         # Products of extreme rows would over- or underflow in single precision.
         moderate = _LEAST_NORM <= self.norm_bound <= 1.0 / _LEAST_NORM
         for summed in GROUPS if self.moment and moderate else ():
-            added = 2.0 * _group_error(summed, _SINGLE_ROUNDOFF) * self.norm_bound**2
+            added = self.largest * 2.0 * _group_error(summed, _SINGLE_ROUNDOFF) * self.norm_bound**2
             if added <= _SINGLE_SHARE * whole[-1]:
                 return summed
         return 0
@@ -203,7 +219,7 @@ class StatisticsBound(ParameterBound):
             # Orthogonal rows of norm B.
             changed = 2.0 * (1.0 + (self.count_constant / b) ** 2) / sums + 2.0 / moment
             largest = max(largest, changed)
-        return math.sqrt(largest)
+        return self.largest * math.sqrt(largest)
 
     def check(self, record: Any, radius: float, mu: float) -> None:
         # It has no regulariser.
@@ -238,7 +254,7 @@ class StatisticsBound(ParameterBound):
             most = math.sqrt(2.0) * math.hypot(domain.norm_bound, self.count_constant)
             sums = max(sums, most)
         rounding = self._roundings()
-        moved = [sums + rounding[0]]
+        moved = [self.largest * sums + rounding[0]]
         if self.moment:
             moment = moment_sensitivity(
                 domain.radius,
@@ -246,25 +262,37 @@ class StatisticsBound(ParameterBound):
                 domain=self.rows,
                 label_change=change,
             )
-            moved.append(moment + rounding[1])
+            moved.append(self.largest * moment + rounding[1])
         return np.array(moved)
 
     def _roundings(self) -> tuple[float, float]:
         """What rounding adds to the sensitivities of class sums and second moment."""
         b = Domain.of_rounded_rows(self.norm_bound, 0.0).norm_bound
-        sums = _group_error(CHUNK, UNIT_ROUNDOFF) + self._folds()
+        # Terms are as large as the largest weight; records of one unit may be in as many groups.
+        record, several, factors = 1.0, 1, 4.0
+        if self.weights is not None and not self.weights.uniform:
+            record, several, factors = self.weights.record, self.weights.most_records, 8.0
+        sums = several * _group_error(CHUNK, UNIT_ROUNDOFF, factors) + self._folds()
         roundoff = _SINGLE_ROUNDOFF if self.summed else UNIT_ROUNDOFF
         # Rows are rounded too, before they are multiplied: twice in each of two products.
-        moment = _group_error(self.summed or SUMMED, roundoff) + self._folds() + 2.0 * roundoff
-        return 2.0 * sums * math.hypot(b, self.count_constant), 2.0 * moment * b**2
+        moment = several * _group_error(self.summed or SUMMED, roundoff, factors) + self._folds()
+        moment += several * 0.5 * factors * roundoff
+        return (
+            2.0 * record * sums * math.hypot(b, self.count_constant),
+            2.0 * record * moment * b**2,
+        )
 
     def _folds(self) -> float:
         """Error of adding up the sums of groups, in float64, in units of the largest term."""
         n = float(self.n_samples)
         return (2.0 * CHUNK / min(GROUPS) + n / CHUNK + 8.0) * n * UNIT_ROUNDOFF
 
+    def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
+        noise = self.sigma[0] * math.sqrt(self.n_features)
+        return tuple(mass * self.norm_bound / noise for mass in masses)
+
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        n, b = float(self.n_samples), self.norm_bound
+        n, b = total_of(self.weights, self.n_samples), self.norm_bound
         sums = self.n_classes * (self.n_features + int(self.count_constant > 0.0))
         values = [sums, n_triangle(self.n_features)]
         signal = (n * math.hypot(b, self.count_constant), n * b**2)

@@ -15,6 +15,9 @@ noisy mean c: a row becomes the projection of x - c onto the ball of radius
 :math:`\tau = \sqrt{B^2 - \|c\|^2}`, which moves no two rows further apart, and every gap is that of
 the smaller ball. As c is released, the steps may depend on it as they do on iterates.
 
+With weights W / s takes the place of n: the weighted mean gradient moves by s G / W at most,
+clipped or not. Weights of classes are in the steps alone; sums have those of the records.
+
 References
 ----------
 Dong, Roth & Su (2022): composition (Corollary 3.3) and group privacy (Theorem 2.14) of Gaussian
@@ -32,12 +35,13 @@ from numpy.typing import NDArray
 
 from ..adjacency import Domain
 from ..losses import Loss, make_loss
-from .bounds import UNIT_ROUNDOFF, Bound
+from .bounds import UNIT_ROUNDOFF, Bound, class_shares
 from .fields import check_follows, check_types, with_floats
 from .gaussian import epsilon_from_mu
 from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
 from .statistics import StatisticsBound
+from .weights import Weights, mass_of, weights_from
 
 #: Least norm that rows may have once they are moved by their mean, in units of B.
 LEAST_REACH = 0.3
@@ -100,6 +104,8 @@ class TranscriptBound(Bound):
         Noisy sums that the first iterate was made of; None if it is zero.
     centred : bool
         Whether rows are moved by the mean that the start tells.
+    weights : Weights or None
+        Public weights of the records in the loss.
     """
 
     what = "noise on the gradients of a descent"
@@ -117,6 +123,7 @@ class TranscriptBound(Bound):
     descent: Descent
     start: StatisticsBound | None = None
     centred: bool = False
+    weights: Weights | None = None
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
@@ -125,9 +132,17 @@ class TranscriptBound(Bound):
         check_types(descent, "descent")
         start = values["start"]
         if start is not None:
-            start = StatisticsBound(**with_floats(StatisticsBound, start))
+            own = {**start, "weights": weights_from(start["weights"])}
+            start = StatisticsBound(**with_floats(StatisticsBound, own))
             check_types(start, "start")
-        return cls(**{**values, "promises": promises, "descent": descent, "start": start})
+        weights = weights_from(values["weights"])
+        read = {"promises": promises, "descent": descent, "start": start, "weights": weights}
+        return cls(**{**values, **read})
+
+    @property
+    def mass(self) -> float:
+        """W / s, or the number of records."""
+        return mass_of(self.weights, self.n_samples)
 
     @property
     def step_promises(self) -> tuple[tuple[float, float], ...]:
@@ -201,6 +216,7 @@ class TranscriptBound(Bound):
             for name in ("n_samples", "n_features", "n_classes", "norm_bound", "labels"):
                 stated = getattr(self.start, name)
                 check_follows(f"bound.start.{name}", stated, getattr(self, name))
+            self._check_weights(self.start.weights)
             check_follows("bound.start.rows", self.start.rows, "ball")
             # What calibrating takes off for the sampler's grid is twice what mu counts.
             spent = self.start.mu(radii[0]) + grid_slack(self.start.n_values)
@@ -220,20 +236,35 @@ class TranscriptBound(Bound):
                 "descent (positive, shares between 0 and 1)."
             )
 
+    def _check_weights(self, sums: Weights | None) -> None:
+        """Raise a ValueError unless weights in sums and in the loss are of the same units."""
+        if sums is not None:
+            sums.check(self.n_samples, self.n_classes, self.labels)
+        told = [
+            (1, self.n_samples, "record") if w is None else (w.most_records, w.n_units, w.unit)
+            for w in (sums, self.weights)
+        ]
+        if told[0] != told[1]:
+            raise ValueError(
+                f"record: bound.start.weights are of units {told[0]!r}, bound.weights of "
+                f"{told[1]!r}."
+            )
+
     def _check_steps(self, moved: NDArray[np.float64], sigma: NDArray[np.float64]) -> None:
         """Raise a ValueError unless every step's noise keeps every promise, as far as it is known.
 
         The first step starts from zero, where the gap is known; later ones have no less than the
         least gap. What rounding adds to those grows with iterates that a record does not hold.
         """
-        scores, n = self.kind.n_scores, self.n_samples
+        scores, n = self.kind.n_scores, self.mass
         start = np.zeros((scores, 1 + int(self.constant > 0.0)))
         largest = self.kind.score_residual_limit(0.0) * math.sqrt(scores)
         clip = largest if self.descent.clip is None else min(largest, self.descent.clip)
         row = self.domain(0.0).augmented
         # What rounding adds to the first step, in single precision at worst.
+        # Sums of several records of one person are made in double precision.
         rounding = (0.01 * clip + 5e-7 * (scores + 20.0) * largest) * row / n
-        rounding += (n / 64.0 + 600.0) * UNIT_ROUNDOFF * clip * row
+        rounding += (self.n_samples / 64.0 + 600.0) * UNIT_ROUNDOFF * clip * row
 
         def known(radius: float) -> NDArray[np.float64]:
             least = np.full(len(moved), self._least_gap(radius) / n)
@@ -262,13 +293,27 @@ class TranscriptBound(Bound):
         longest = n_steps * residual * self.domain(0.0).augmented
         return (longest,), (sigma * math.sqrt(n_steps * self.step_values),)
 
+    def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
+        # The sum of all steps' gradients, and the sums that they start from, tell the class apart
+        # independently of each other.
+        residual = self.kind.score_residual_limit(0.0) * math.sqrt(self.kind.n_scores)
+        if self.descent.clip is not None:
+            residual = min(residual, self.descent.clip)
+        sigma = self.step(np.zeros(self.shape))[1]
+        pull = residual * self.domain(0.0).augmented * math.sqrt(self.descent.n_steps)
+        pull /= sigma * math.sqrt(self.n_features)
+        own = tuple(share * pull for share in class_shares(self.weights, masses))
+        begun = (0.0,) * len(own) if self.start is None else self.start.class_signals(masses)
+        return tuple(map(math.hypot, own, begun))
+
     @property
     def theorem(self) -> str:
         clipped = "" if self.descent.clip is None else f", clipped at {self.descent.clip:g}"
         change = ", label changes included" if self.labels == "protected" else ""
         begun = "" if self.start is None else f", after {self.start.theorem}"
         begun += ", whose mean the rows are moved by" if self.centred else ""
-        return f"gradient gap at each public iterate / n{clipped}{change}{begun}"
+        n = "n" if self.weights is None or self.weights.uniform else "(W / s)"
+        return f"gradient gap at each public iterate / {n}{clipped}{change}{begun}"
 
     @property
     def kind(self) -> Loss:
@@ -304,7 +349,7 @@ class TranscriptBound(Bound):
             clip=self.descent.clip,
             labels=labels or self.labels,
         )
-        return gap / self.n_samples + 2.0 * rounding
+        return gap / self.mass + 2.0 * rounding
 
     def step_mu(self, mu: float) -> float:
         """Sensitivity over noise scale that each step may spend of a total mu.

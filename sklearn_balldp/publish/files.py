@@ -30,6 +30,7 @@ TRUSTED = tuple(
         "privacy.statistics.StatisticsBound",
         "privacy.transcript.Descent",
         "privacy.transcript.TranscriptBound",
+        "privacy.weights.Weights",
         "radius.ChosenRadius",
         "radius.RadiusPolicy",
     )
@@ -77,12 +78,14 @@ def load_record(path: str | Path) -> dict[str, Any]:
     return record
 
 
-def load_rows(path: str | Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Private records: arrays X and y, or X_train and y_train, of an npz file."""
+def load_rows(path: str | Path) -> dict[str, NDArray[Any]]:
+    """Private records: X and y, or X_train and y_train, of an npz file; with groups and weights."""
     file = _arrays(path, "private")
+    names = "groups", "sample_weight"
+    declared: dict[str, NDArray[Any]] = {name: file[name] for name in names if name in file}
     for rows, labels in (("X", "y"), ("X_train", "y_train")):
         if rows in file and labels in file:
-            return file[rows], file[labels]
+            return {"X": file[rows], "y": file[labels], **declared}
     raise ValueError(
         f"private={str(path)!r} holds {', '.join(file)}; save X and y in it "
         "(numpy.savez(FILE, X=X, y=y))."

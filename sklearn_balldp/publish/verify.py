@@ -108,7 +108,7 @@ def verify(
     model: Any,
     release: Release | Mapping[str, Any] | str | Path | None = None,
     *,
-    private: tuple[Any, Any] | str | Path | None = None,
+    private: tuple[Any, Any] | Mapping[str, Any] | str | Path | None = None,
     transcript: Transcript | str | Path | None = None,
     earlier: Iterable[Any] = (),
     allow_joblib: bool = False,
@@ -123,9 +123,10 @@ def verify(
     release : Release, mapping, str, path-like or None, default=None
         Its public record, as :meth:`.Release.to_dict` or a JSON file of it; the model's own by
         default.
-    private : tuple (X, y), str, path-like or None, default=None
+    private : tuple (X, y), mapping, str, path-like or None, default=None
         The records that the model was fitted on, as it takes them, or an npz file with arrays X and
-        y. What is found then is for their owner.
+        y; for a fit with owners or weights a mapping or a file with X, y, groups and sample_weight.
+        What is found then is for their owner.
     transcript : Transcript, str, path-like or None, default=None
         With noise on gradients: the noisy gradients of all steps, or an npz file of them; the
         model's own by default.
@@ -167,7 +168,9 @@ def verify(
     parts = _parts_of(_model(model, allow_joblib), "model")
     before = [_parts_of(_model(m, allow_joblib), "earlier").last for m in earlier]
     given = load_record(release) if isinstance(release, (str, Path)) else release
-    rows = load_rows(private) if isinstance(private, (str, Path)) else private
+    rows: Any = load_rows(private) if isinstance(private, (str, Path)) else private
+    if rows is not None and not isinstance(rows, Mapping):
+        rows = dict(zip(("X", "y"), rows, strict=True))
     is_file = isinstance(transcript, (str, Path))
     steps: Any = load_transcript(transcript) if is_file else transcript  # type: ignore[arg-type]
     checks, record = _record_checks(parts.last, given)
@@ -398,14 +401,14 @@ def _public_checks(
 
 def _statement_checks(record: Release) -> list[Check]:
     """Delta, labels, radius and sampler: what the record states, and what that is worth."""
-    n = record.n_samples
-    small = record.delta * n < 1.0
+    small = record.delta * record.n_units < 1.0
     checks = [
         Check(
             "delta",
             PASS if small else FAIL,
-            f"{record.delta:g} against 1/n = {1.0 / n:.3g}",
-            "a delta of 1/n allows a random record to be published whole",
+            f"{record.delta:g} against 1/{record.n_units} = {1.0 / record.n_units:.3g}",
+            f"a delta of one over the number of {record.unit}s allows a random one to be published "
+            "whole",
         ),
         Check(
             "labels",
@@ -453,12 +456,13 @@ def _statement_checks(record: Release) -> list[Check]:
 
 def _private_checks(
     parts: Parts,
-    private: tuple[Any, Any],
+    private: Mapping[str, Any],
     transcript: Transcript | None,
     earlier: Sequence[BaseBallDPClassifier],
 ) -> list[Check]:
     """The noise itself, for the owner of the rows."""
-    head, (X, y) = parts.last, private
+    declared = dict(private)
+    head, X, y = parts.last, declared.pop("X"), declared.pop("y")
     for name, step in parts.steps:
         try:
             X = X if step is None or isinstance(step, str) else step.transform(X)
@@ -468,7 +472,7 @@ def _private_checks(
             return [Check("rows", FAIL, found, "the pipeline's own steps", True)]
     try:
         with np.errstate(all="ignore"):
-            problem, left_in = completed(head, head._known(X, np.asarray(y)))
+            problem, left_in = completed(head, head._known(X, np.asarray(y), **declared))
     except (AttributeError, TypeError, ValueError) as error:
         return [Check("rows", FAIL, str(error), "the record's counts", True)]
     if left_in is not None:

@@ -34,6 +34,8 @@ OWN_LABELS = {
     "check_classifiers_classes",
     "check_classifiers_train",
     "check_decision_proba_consistency",
+    # Weights that follow private labels are refused.
+    "check_class_weight_classifiers",
 }
 
 

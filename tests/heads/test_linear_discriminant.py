@@ -319,7 +319,7 @@ def test_from_statistics_refuses_what_was_not_released():
         getattr(other, name)[0] += 1
         with pytest.raises(ValueError, match="not those of their record"):
             BallDPLinearDiscriminant.from_statistics(other)
-    for name in ("sigma_sums", "sigma_moment", "norm_bound", "n_samples"):
+    for name in ("sigma_sums", "sigma_moment", "norm_bound", "total"):
         other = copy.deepcopy(statistics)
         object.__setattr__(other, name, 2 * getattr(other, name))
         with pytest.raises(ValueError, match="not those of its record"):

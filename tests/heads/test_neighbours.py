@@ -11,7 +11,7 @@ from sklearn_balldp import (
     OutputPerturbation,
 )
 from sklearn_balldp.heads import Mechanism, Promise, output
-from sklearn_balldp.heads.objective import LinearObjective, ReplacedRecord
+from sklearn_balldp.heads.objective import LinearObjective, ReplacedRecords
 from sklearn_balldp.heads.solver import hessian_factor, minimise, newton_step
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.statistics import StatisticsBound
@@ -124,7 +124,7 @@ def test_replaced_record_is_the_objective_of_the_replaced_rows():
     theta = np.random.default_rng(0).standard_normal((3, 9))
     common = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True}
     objective = LinearObjective("softmax", X, y, 3, **common)
-    neighbour = ReplacedRecord(objective, 4, X[9] * 3, 2)
+    neighbour = ReplacedRecords(objective, np.array([4]), X[9:10] * 3, np.array([2]))
     changed, labels = X.copy(), y.copy()
     changed[4], labels[4] = X[9] * 3, 2
     direct = LinearObjective("softmax", changed, labels, 3, **common)
@@ -147,7 +147,9 @@ def test_curvatures_of_neighbours_are_not_shared():
     X, y = records(2)
     common = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True}
     objective = LinearObjective("logistic", X, y, 2, **common)
-    first, second = (ReplacedRecord(objective, i, X[5], 1) for i in (0, 1))
+    first, second = (
+        ReplacedRecords(objective, np.array([i]), X[5:6], np.array([1])) for i in (0, 1)
+    )
     theta = np.ones((1, 9))
     first.value_and_gradient(theta, curvature=True)
     alone = first.curvature_product(theta)

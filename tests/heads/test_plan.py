@@ -94,7 +94,7 @@ def test_rare_classes_have_less_left():
     ratios = HEADS[0].plan(N, D, COUNTS).signal_to_noise
     assert ratios[0] > ratios[1] > ratios[2]
     text = str(HEADS[0].plan(N, D, (290, 10, 0)))
-    assert text.splitlines()[-1].split() == ["2", "0", "0", "0"]
+    assert text.splitlines()[-1].split()[:4] == ["2", "0", "0", "0"]
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,8 @@ EDITS = {
     "sigma": (None, HALF),
     "tol": (1.0, None),
     "labels": (None, lambda v: "public" if v == "protected" else "protected"),
+    "unit": (None, lambda v: "person" if v == "record" else "record"),
+    "n_units": (None, lambda v: v - 1),
     "private": (None, lambda v: v is not True),
     "theorem": ("it is private", None),
     "epsilon_full_radius": (None, HALF),
@@ -489,7 +491,7 @@ def test_the_record_knows_its_parameters(name):
             if hasattr(other, attribute):
                 setattr(other, attribute, getattr(other, attribute) * 2)
                 assert not release.matches(other)
-        for attribute in ("sigma_sums", "sigma_moment", "norm_bound", "n_samples"):
+        for attribute in ("sigma_sums", "sigma_moment", "norm_bound", "total"):
             other = copy.deepcopy(head)
             value = getattr(other.statistics_, attribute)
             object.__setattr__(other.statistics_, attribute, 2 * (value or 1.0))

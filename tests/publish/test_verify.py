@@ -391,7 +391,7 @@ def test_arrays_that_are_missing(tmp_path):
         load_rows(tmp_path / "b.npy")
     with pytest.raises(ValueError, match="Object arrays"):
         load_rows(tmp_path / "d.npz")
-    np.testing.assert_array_equal(load_rows(tmp_path / "c.npz")[0], X)
+    np.testing.assert_array_equal(load_rows(tmp_path / "c.npz")["X"], X)
 
 
 def test_a_process_without_the_rows(tmp_path):

@@ -1,0 +1,264 @@
+"""Weights of the records of a fit: from owners, classes and declared numbers, never from rows."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validation import LEAST, MOST, is_real
+from ..privacy.weights import Weights
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+#: Largest weight that ``class_weight="balanced"`` gives, in units of the mean one, where
+#: ``max_weight`` names no other. Noise grows by at most this factor over the share W / n that is
+#: left of the weights.
+MOST_BALANCED = 4.0
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Weights of a fit; each part is None where it has nothing to say.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_samples,) or None
+        Weight of each record in sums, without that of its class; None where all are 1.
+    sums : Weights or None
+        Public numbers of these.
+    loss : Weights or None
+        Public numbers of the weights in the loss: those of the records times those of their class.
+    """
+
+    rows: Array | None = None
+    sums: Weights | None = None
+    loss: Weights | None = None
+
+
+def weigh(
+    codes: Codes | None,
+    n_samples: int,
+    classes: NDArray[Any],
+    *,
+    groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    class_weight: Any = None,
+    max_weight: float | None = None,
+) -> Weighed:
+    """Weights of records from public things alone.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,) or None
+        Public class codes; None where labels are protected.
+    n_samples : int
+        Number of records.
+    classes : ndarray of shape (n_classes,)
+        Labels.
+    groups : array-like of shape (n_samples,), optional
+        Owner of each record. A record counts for one over the records of its owner.
+    sample_weight : array-like of shape (n_samples,), optional
+        Declared weights; only their ratios matter.
+    class_weight : None, "balanced" or mapping
+        Weight of each class in the loss.
+    max_weight : float, optional
+        Largest declared weight; cap of balanced ones.
+
+    Returns
+    -------
+    Weighed
+        Empty parts where nothing was given.
+
+    Raises
+    ------
+    ValueError
+        If anything given is invalid; no message quotes an owner, a label of a record or a weight.
+    """
+    rows, owners = None, None
+    if groups is not None:
+        owners = _owners(groups, n_samples)
+        rows = 1.0 / np.bincount(owners)[owners]
+    if sample_weight is not None:
+        declared = _declared(sample_weight, n_samples, max_weight)
+        rows = declared if rows is None else rows * declared
+    sums = None
+    if rows is not None:
+        sums = weights_of(rows, codes, len(classes), owners)
+        if np.all(rows == 1.0):
+            rows = None
+            # Declared weights that are all one say nothing.
+            sums = None if owners is None else sums
+    if class_weight is None or codes is None:
+        return Weighed(rows, sums, sums)
+    masses = np.bincount(codes, rows, len(classes)).astype(np.float64)
+    factors = _class_weights(class_weight, classes, masses, max_weight)
+    own = factors[codes] if rows is None else rows * factors[codes]
+    if not own.any():
+        raise ValueError(
+            f"class_weight={class_weight!r} leaves no record with a weight; give one to a class "
+            "that has records."
+        )
+    by_class = tuple(factors.tolist())
+    loss = replace(weights_of(own, codes, len(classes), owners), by_class=by_class)
+    return Weighed(rows, sums, loss)
+
+
+def _owners(groups: ArrayLike, n_samples: int) -> Codes:
+    """Owners as whole numbers from 0."""
+    found = None
+    try:
+        given = np.asarray(groups)
+        if given.shape == (n_samples,):
+            missing = given.dtype.kind == "f" and np.isnan(given).any()
+            missing = missing or any(v is None or v != v for v in given if given.dtype == object)
+            found = None if missing else np.unique(given, return_inverse=True)[1]
+    except (TypeError, ValueError):
+        pass
+    if found is None:
+        raise ValueError(
+            f"groups must name one owner for each of the {n_samples} records, by numbers or texts "
+            "of one type; give records without a known owner one of their own."
+        )
+    return found.astype(np.intp)
+
+
+def _declared(sample_weight: ArrayLike, n_samples: int, max_weight: float | None) -> Array:
+    """Declared weights as float64."""
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        weights = np.empty(0)
+    if weights.shape != (n_samples,) or not np.isfinite(weights).all() or (weights < 0.0).any():
+        raise ValueError(
+            f"sample_weight must hold one number for each of the {n_samples} records, none of them "
+            "negative."
+        )
+    if not weights.any():
+        raise ValueError("sample_weight is zero everywhere; give a record a weight.")
+    if max_weight is None:
+        if np.all(weights == weights[0]):
+            return np.ones(n_samples)
+        raise ValueError(
+            "max_weight=None: weights scale what a record can change, so they must be public and "
+            "bounded; if yours were chosen without looking at the rows, declare that by "
+            "max_weight=, the largest one, else leave sample_weight out."
+        )
+    if weights.max() > float(max_weight):
+        raise ValueError(
+            f"sample_weight holds weights above max_weight={max_weight!r}; clip them, or declare a "
+            "larger one."
+        )
+    # Only their ratios matter.
+    weights = weights / weights.max()
+    weights[weights < LEAST] = 0.0
+    return weights
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Raise a ValueError unless this can be a weight for each class."""
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return
+    if isinstance(class_weight, Mapping):
+        values = list(class_weight.values())
+        if all(is_real(v) and (v == 0.0 or LEAST <= v <= MOST) for v in values):
+            return
+    raise ValueError(
+        "class_weight must be None, 'balanced' or a mapping from labels to numbers, none of them "
+        f"negative; got {class_weight!r}."
+    )
+
+
+def _class_weights(
+    class_weight: Any, classes: NDArray[Any], masses: Array, max_weight: float | None
+) -> Array:
+    """Weight of each class."""
+    if isinstance(class_weight, str):
+        cap = MOST_BALANCED if max_weight is None else float(max_weight)
+        present = masses > 0.0
+        mean = masses.sum() / present.sum()
+        return np.where(present, np.minimum(mean / np.where(present, masses, 1.0), cap), 0.0)
+    known = dict(zip(classes.tolist(), range(len(classes)), strict=True))
+    weights = np.ones(len(classes))
+    for label, value in class_weight.items():
+        if label not in known:
+            raise ValueError(
+                f"class_weight names the label {label!r}, which is none of the classes; leave it "
+                "out, or declare it by classes=."
+            )
+        weights[known[label]] = float(value)
+    return weights
+
+
+def weights_of(
+    rows: Array, codes: Codes | None, n_classes: int, owners: Codes | None = None
+) -> Weights:
+    """Public numbers of weights.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_samples,)
+        Weight of each record.
+    codes : ndarray of shape (n_samples,) or None
+        Public class codes; None where labels are protected.
+    n_classes : int
+        Number of classes.
+    owners : ndarray of shape (n_samples,), optional
+        Owners as whole numbers from 0; each record its own by default.
+
+    Returns
+    -------
+    Weights
+        Sums of a unit are rounded up.
+    """
+    n = len(rows)
+    totals = largest_of = None
+    joint, most_classes = 1.0, 1
+    if owners is None:
+        n_units, most, largest = n, 1, float(rows.max())
+        if codes is not None:
+            found = np.zeros(n_classes)
+            np.maximum.at(found, codes, rows)
+            largest_of = found
+    else:
+        sizes = np.bincount(owners)
+        n_units, most = len(sizes), int(sizes.max())
+        # A sum of m terms is short by a share of (m - 1) roundoffs at most.
+        up = 1.0 + (most - 1) * 2.0**-52
+        largest = up * float(np.bincount(owners, rows).max())
+        most_classes = min(most, n_classes)
+        if codes is not None:
+            pairs, inverse = np.unique(owners * n_classes + codes, return_inverse=True)
+            held, kinds = np.bincount(inverse, rows), pairs % n_classes
+            found = np.zeros(n_classes)
+            np.maximum.at(found, kinds, held)
+            shares = held / np.where(found[kinds] > 0.0, found[kinds], 1.0)
+            squares = np.bincount(pairs // n_classes, shares**2)
+            most_classes = int(np.bincount(pairs // n_classes, held > 0.0).max())
+            joint = min(
+                max(1.0, (1.0 + 2.0**-40) * math.sqrt(float(squares.max()))),
+                math.sqrt(most_classes),
+            )
+            if most == 1:
+                joint = 1.0
+            largest_of = up * found
+    if codes is not None and largest_of is not None:
+        totals = np.bincount(codes, rows, n_classes)
+        total = float(totals.sum())
+    else:
+        total = float(rows.sum())
+    return Weights(
+        unit="record" if owners is None else "person",
+        n_units=n_units,
+        most_records=most,
+        most_classes=max(1, most_classes),
+        total=total,
+        largest=largest,
+        record=float(rows.max()),
+        class_totals=None if totals is None else tuple(totals.tolist()),
+        class_largest=None if largest_of is None else tuple(largest_of.tolist()),
+        joint=joint,
+    )

@@ -1,0 +1,160 @@
+r"""Public weights of records, and whose records they are: what takes the place of the number n.
+
+With weights :math:`w_i \ge 0` and :math:`W = \sum_i w_i`, a head minimises
+:math:`\frac1W \sum_i w_i \ell(\theta; z_i) + \frac\alpha2 \|\theta\|^2`. A *unit* is what one
+substitution replaces: one record, or all records of one person, each by one of the same label
+within the radius. With :math:`s_p` the total weight of unit p and :math:`s = \max_p s_p`, means of
+gradients move by at most :math:`s G / W`: the ratio :math:`W / s` takes the place of n. Weights are
+functions of labels, of who owns a record and of declared numbers, never of a row, and public.
+
+Noiseless values of a class block move by what one unit holds of that class. With
+:math:`s_c = \max_p s_{p,c}` all blocks of one unit together count for
+:math:`q = \max_p (\sum_c (s_{p,c} / s_c)^2)^{1/2}` of them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ..adjacency import UNITS
+from .fields import check_follows, check_types, with_floats
+
+# Totals are sums of floats; two ways of adding them up differ by less.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Public numbers of weighted records: all that a sensitivity takes from the weights.
+
+    Parameters
+    ----------
+    unit : {"record", "person"}
+        What one substitution replaces: a record, or all records of one person.
+    n_units : int
+        Number of records, or of persons.
+    most_records : int
+        Records of one unit, at most.
+    most_classes : int
+        Classes that the records of one unit are in, at most.
+    total : float
+        Sum W of all weights.
+    largest : float
+        Largest total weight s of one unit, rounded up.
+    record : float
+        Largest weight of one record.
+    class_totals, class_largest : tuple of float or None
+        Total weight of each class, and the largest that one unit has of it; None where labels are
+        protected.
+    joint : float
+        q: what all class blocks of one unit count for together, at least 1.
+    by_class : tuple of float or None
+        Factor that each class's records have in the loss, where classes are weighted.
+    """
+
+    unit: str
+    n_units: int
+    most_records: int
+    most_classes: int
+    total: float
+    largest: float
+    record: float
+    class_totals: tuple[float, ...] | None
+    class_largest: tuple[float, ...] | None
+    joint: float = 1.0
+    by_class: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self, "weights")
+        if self.unit not in UNITS:
+            raise ValueError(f"unit must be one of {', '.join(UNITS)}; got {self.unit!r}.")
+        if not (self.n_units >= 1 and self.most_records >= self.most_classes >= 1):
+            raise ValueError(
+                f"n_units={self.n_units!r}, most_records={self.most_records!r} and most_classes="
+                f"{self.most_classes!r} must be positive, classes no more than records."
+            )
+        up = 1.0 + _ROUNDING
+        if not (
+            0.0 < self.record <= self.largest * up
+            and self.largest <= self.most_records * self.record * up
+            and self.largest <= self.total * up
+            and self.total <= self.n_units * self.largest * up
+        ):
+            raise ValueError(
+                f"total={self.total!r}, largest={self.largest!r} and record={self.record!r} are no "
+                "weights of these units."
+            )
+        if not 1.0 <= self.joint <= math.sqrt(self.most_classes) * up:
+            raise ValueError(
+                f"joint={self.joint!r} must lie between 1 and the root of most_classes."
+            )
+        if (self.class_totals is None) != (self.class_largest is None):
+            raise ValueError("class_totals and class_largest go together.")
+        if self.by_class is not None:
+            totals = self.class_totals or ()
+            pairs = list(zip(self.by_class, totals, strict=True))
+            if not all(f >= 0.0 and (t == 0.0 or f > 0.0) for f, t in pairs):
+                raise ValueError(f"by_class={self.by_class!r} are no weights of these classes.")
+        if self.class_totals is not None and self.class_largest is not None:
+            pairs = list(zip(self.class_totals, self.class_largest, strict=True))
+            fit = all(0.0 <= s <= t * up and (s > 0.0) == (t > 0.0) for t, s in pairs)
+            largest = max(s for _, s in pairs)
+            reach = self.record <= largest * up and largest <= self.largest * up
+            gap = abs(sum(self.class_totals) - self.total)
+            if not (fit and reach and gap <= _ROUNDING * self.total):
+                raise ValueError(
+                    f"class_totals={self.class_totals!r}, class_largest={self.class_largest!r} are "
+                    "no classes of these weights."
+                )
+
+    @property
+    def mass(self) -> float:
+        """W / s: what takes the place of the number of records."""
+        return self.total / self.largest
+
+    @property
+    def uniform(self) -> bool:
+        """Whether every record has weight 1, and an owner of its own."""
+        whole = self.most_records == 1 and self.record == 1.0 and self.total == self.n_units
+        return whole and self.by_class is None
+
+    def check(self, n_samples: int, n_classes: int, labels: str) -> None:
+        """Raise a ValueError unless so many records can have such weights."""
+        least = n_samples if self.unit == "record" else 1
+        if not max(least, n_samples / self.most_records) <= self.n_units <= n_samples:
+            raise ValueError(
+                f"record: weights.n_units={self.n_units!r} of at most {self.most_records!r} "
+                f"records are not {n_samples!r} records."
+            )
+        if self.unit == "record":
+            check_follows("weights.most_records", self.most_records, 1)
+            check_follows("weights.largest", self.largest, self.record)
+            check_follows("weights.joint", self.joint, 1.0)
+        if (self.class_totals is None) != (labels == "protected"):
+            raise ValueError(
+                "record: weights.class_totals go with public labels, and with no others."
+            )
+        if self.class_totals is not None:
+            check_follows("the length of weights.class_totals", len(self.class_totals), n_classes)
+        if self.most_classes > min(self.most_records, n_classes):
+            raise ValueError(f"record: weights.most_classes={self.most_classes!r} is too large.")
+
+
+def weights_from(value: Any) -> Weights | None:
+    """Weights from the fields that JSON holds; None stays None."""
+    return None if value is None else Weights(**with_floats(Weights, value))
+
+
+def mass_of(weights: Weights | None, n_samples: int) -> float:
+    """What takes the place of the number of records; that number itself without weights."""
+    return float(n_samples) if weights is None else weights.mass
+
+
+def units_of(weights: Weights | None, n_samples: int) -> int:
+    """Number of persons, or of records."""
+    return n_samples if weights is None else weights.n_units
+
+
+def total_of(weights: Weights | None, n_samples: int) -> float:
+    """What sums are divided by: W, or the number of records."""
+    return float(n_samples) if weights is None else weights.total
