@@ -6,6 +6,7 @@ EXAMPLES = (
     "radius_and_epsilon",
     "compare_standard_dp",
     "labels",
+    "rare_classes",
     "search",
     "accounting",
     "audit",

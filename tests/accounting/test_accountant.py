@@ -23,12 +23,14 @@ import joblib
 import numpy as np
 import psutil
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
+    GroupKFold,
     KFold,
     PredefinedSplit,
     ShuffleSplit,
@@ -419,6 +421,22 @@ def test_searches_that_are_not_understood(cv, match):
         accountant.total(search=search())
     with pytest.raises(ValueError, match="scored_on"):
         accountant.total(search=found, scored_on="test")
+
+
+def test_folds_of_a_search_must_keep_persons_together():
+    groups = np.arange(len(Y)) // 3
+    parameters = {"epsilon": [0.5, 1.0]}
+    with sklearn.config_context(enable_metadata_routing=True):
+        head = clone(HEAD).set_fit_request(groups=True)
+        for cv in (KFold(4), GroupKFold(4)):
+            with PrivacyAccountant(radius=0.5) as accountant:
+                found = GridSearchCV(head, parameters, cv=cv).fit(X, Y, groups=groups)
+            if isinstance(cv, GroupKFold):
+                assert accountant.total(search=found).mu < accountant.total().mu
+                assert accountant.total().unit == "person"
+                continue
+            with pytest.raises(ValueError, match="records of one person into several folds"):
+                accountant.total(search=found)
 
 
 def test_different_candidates_drop_the_least_costly():

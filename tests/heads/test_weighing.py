@@ -21,9 +21,11 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.heads.descent import beginning, mean_gradient, start_values
+from sklearn_balldp.heads.gradients import mean_rounding
 from sklearn_balldp.heads.mechanism import Promise
 from sklearn_balldp.heads.output import OutputPerturbation
-from sklearn_balldp.heads.weighing import MOST_BALANCED, weigh
+from sklearn_balldp.heads.weighing import MOST_BALANCED, weigh, weights_of
+from sklearn_balldp.losses import make_loss
 from sklearn_balldp.privacy.release import Release
 
 RADIUS = 0.4
@@ -158,6 +160,25 @@ def test_the_prototypes_bound_is_attained(name, several):
         largest = max(largest, spent(head, problem, neighbour, ()))
     least = 0.99 if name == "prototypes" else 0.5
     assert least * head.release_.mu < largest <= head.release_.mu
+
+
+def test_fractions_of_records_may_leave_classes_all_but_empty():
+    """Labels protected: one person opens ten empty classes, each by a tenth of a record.
+
+    That is more than the bound of one whole record, with one for the weight, would allow.
+    """
+    X = np.eye(12)[np.arange(25) % 12]
+    y, groups = np.zeros(25, int), np.r_[np.zeros(10, int), 1 + np.arange(15)]
+    alpha = 0.05 / 16
+    head = BallDPRidgePrototype(
+        delta=1e-3, radius=0.1, protect_labels=True, classes=range(12), alpha=alpha
+    ).fit(X, y, groups=groups)
+    problem = head._known(X, y, groups=groups)
+    neighbour = problem.replaced(np.arange(10), X[:10], 1 + np.arange(10))
+    moved_by = spent(head, problem, neighbour, ()) * head.release_.sigma
+    whole = 2.0 * np.sqrt(2.0) / (2.0 + alpha * 16)
+    assert 1.5 * whole < moved_by <= head.release_.sensitivity
+    assert head.release_.sensitivity == pytest.approx(2.0 * np.sqrt(2.0) / 0.05, rel=1e-4)
 
 
 @pytest.mark.parametrize("radius", [0.1, 0.5, 1.4, 2.0])
@@ -619,6 +640,27 @@ def test_rounding_with_weights_is_covered():
         gap = np.linalg.norm(found[0](theta[None]) - found[1](theta[None]))
         # One record's rounding counts; all records' together may be no more than so many times it.
         assert gap <= 400 * found[0].rounding(theta)
+
+
+def test_rounding_grows_with_the_records_of_a_person():
+    """Each may be in another block of rows, which errs by itself."""
+    kind, theta = make_loss("softmax", 3), np.ones((3, 6))
+    common = {
+        "n_samples": 1000,
+        "n_features": 5,
+        "norm_bound": 1.0,
+        "constant": 0.3,
+        "clip": 0.1,
+        "dtype": np.float32,
+    }
+    codes = np.arange(1000) % 3
+    block = 1.01 * 128**2 * 2.0**-23 * 0.1 * np.hypot(1.0, 0.3)
+    for most in (1, 2, 10):
+        # The largest owner has so many records; all others have one, of weight 1.
+        owner = np.r_[np.zeros(most, int), 1 + np.arange(1000 - most)]
+        weights = weights_of(1.0 / np.bincount(owner)[owner], codes, 3, owner)
+        rounding = mean_rounding(kind, theta, **common, weights=weights)
+        assert most * block < rounding * weights.mass < 1.5 * most * block + 1e-4
 
 
 def test_no_error_quotes_an_owner():

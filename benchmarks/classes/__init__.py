@@ -1,0 +1,1 @@
+"""Rare classes: what weights and class probabilities cost and bring."""
