@@ -157,7 +157,8 @@ def compose_releases(
     -----
     A radius is a distance between rows as the heads see them. Releases of rows in other coordinates
     (another encoder, rows scaled by 4) do not add up at one radius, and rows do not tell: declare
-    ``coordinates=`` on the heads, and releases that name different ones are refused.
+    ``coordinates=`` on the heads, and releases that name different ones are refused. Nor do records
+    tell whose rows they are: releases that hide persons must have been fitted with the same owners.
 
     References
     ----------

@@ -109,6 +109,12 @@ def touching_one_record(
             f"search: cv={given!r} puts records of one person into several folds, where these "
             "releases hide all of them: use cv=GroupKFold(...), or total() without search=."
         )
+    if any(r.unit == "person" for r in heads) and not _splits_by_owner(search.estimator):
+        raise ValueError(
+            "search: its folds may be by others than the owners, which must reach splitter and "
+            "head as one groups=: request them by set_fit_request(groups=True) with metadata "
+            "routing, or use total() without search=."
+        )
     if isinstance(splitter, _STRATIFIED) and any(r.labels == "protected" for r in heads):
         raise ValueError(
             f"search: cv={given!r} splits by labels, which these releases protect: a changed label "
@@ -160,6 +166,13 @@ def touching_one_record(
         # Each scorer looks at a record once per candidate; the costliest scores bound which.
         scores = scores[expected - n_candidates * n_scorers :]
     return [*kept, *scores, *rest]
+
+
+def _splits_by_owner(estimator: Any) -> bool:
+    """Whether the head is given the same groups as the splitter: by that name."""
+    head = parts_of(estimator).last
+    routing = getattr(head, "get_metadata_routing", None)
+    return routing is not None and routing().fit.requests.get("groups") is True
 
 
 def _check_folds(fits: list[Release], n_candidates: int, n_samples: int) -> None:

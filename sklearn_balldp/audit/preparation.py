@@ -1,5 +1,6 @@
 """What an audit starts from: records split, transformers run, the problem completed, anchors."""
 
+import contextlib
 import math
 import numbers
 import warnings
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..heads.base import BaseBallDPClassifier
 from ..heads.mechanism import PrivateProblem
+from ..heads.weighing import owners_of
 from ..pipelines import Parts, parts_of
 from .supports import Pool
 
@@ -127,7 +129,7 @@ def prepare(
     problem, left_in = completed(head, head._known(X, y, **declared))
     owners = None
     if head.release_.unit == "person":
-        owners = np.unique(declared["groups"], return_inverse=True)[1]
+        owners = owners_of(declared["groups"], len(y))
     pool, kept = pool_of(head, X_public, y_public, "X_public" if held_out is None else "holdout")
     return Prepared(
         head=head,
@@ -235,13 +237,11 @@ def _hold_out_owners(
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """As :func:`_hold_out`, all records of an owner together; every class keeps a record."""
-    try:
-        owners = np.unique(groups, return_inverse=True)[1]
+    owners, codes = owners_of(groups, len(y)), None
+    with contextlib.suppress(TypeError):
         codes = np.unique(y, return_inverse=True)[1]
-    except TypeError:
-        owners = None
-    if owners is None:
-        raise ValueError("groups or y mix values of types that cannot be compared; use one type.")
+    if codes is None:
+        raise ValueError("y mixes labels of types that cannot be compared; use one type.")
     left = np.bincount(codes)
     held = np.zeros(len(y), dtype=bool)
     order = np.argsort(owners, kind="stable")
@@ -249,7 +249,7 @@ def _hold_out_owners(
     for owner in rng.permutation(len(members)).tolist():
         own = np.bincount(codes[members[owner]], minlength=len(left))
         if held.sum() + len(members[owner]) > share * len(y):
-            break
+            continue
         if not by_class or np.all((left > own) | (own == 0)):
             held[members[owner]] = True
             left = left - own

@@ -814,6 +814,13 @@ def projected_scores(
     return scores
 
 
+def masses_of(public: Mapping[str, Any]) -> Any:
+    """Weight of each class in the loss among a problem's public numbers, or its records."""
+    weights = public["loss_weights"]
+    totals = None if weights is None else weights.class_totals
+    return public["class_counts"] if totals is None else totals
+
+
 def _no_rows(*_: Any) -> Any:
     raise ValueError(
         "radius: this policy chooses from rows, and a plan has none; pass a number, or a policy "

@@ -510,7 +510,10 @@ def _as_margins(
         counts = counts * np.array(class_weights)
     scores = means @ coef.T + intercept
     own = np.diag(scores)
-    others = (counts @ scores - counts * own) / (counts.sum() - counts)
+    # Row by row: a sum over all less one of them would cancel where weights are extreme.
+    rest = np.where(np.eye(len(counts), dtype=bool), 0.0, counts)
+    weight = rest.sum(axis=1)
+    others = np.vecdot(rest, scores.T) / np.where(weight > 0.0, weight, 1.0)
     shares = counts / counts.sum()
     half = max(float(shares @ (0.5 * (own - others))), 1e-3)
     return coef / half, (intercept - float(shares @ (0.5 * (own + others)))) / half

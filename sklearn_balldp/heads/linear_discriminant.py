@@ -13,7 +13,7 @@ from ..privacy.bounds import Bound
 from ..privacy.digest import parameters_digest
 from ..privacy.statistics import StatisticsBound
 from ..rows import rows_in_domain
-from .base import BaseBallDPClassifier, ProbabilitiesMixin
+from .base import BaseBallDPClassifier, ProbabilitiesMixin, masses_of
 from .discriminant_rule import discriminant_rule
 from .mechanism import Array, Mechanism, Problem
 from .statistics import Layout, Statistics, StatisticsPerturbation, statistics_of
@@ -260,8 +260,8 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         return StatisticsPerturbation(None if auto else self.share)
 
     def _problem(self, **public: Any) -> Problem:
-        counts = public["class_counts"]
-        self._check_priors(len(public["classes"]), public["n_features"], counts)
+        masses = masses_of(public)
+        self._check_priors(len(public["classes"]), public["n_features"], masses)
         return super()._problem(**public, domain=self.domain)
 
     def _taken(self, X: NDArray[np.floating]) -> NDArray[np.floating]:

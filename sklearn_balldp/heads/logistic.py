@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from .._validation import checked_priors
 from ..privacy.bounds import Bound
-from .base import ProbabilitiesMixin, Problem
+from .base import ProbabilitiesMixin, Problem, masses_of
 from .linear import BaseLinearClassifier
 from .ridge_prototype import log_priors_of
 
@@ -58,8 +58,8 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         * n_c)``, capped at ``max_weight``. Noise follows the largest weight: it grows by n s / W, s
         being the largest and W the sum of all weights.
     max_weight : float or None, default=None
-        Cap of balanced weights (None: 4), and largest ``sample_weight`` that ``fit`` takes: naming
-        it declares that those are public. None refuses them.
+        Largest ``sample_weight`` that ``fit`` takes: naming it declares that those are public. None
+        refuses them. Without them it is the cap of balanced weights (None: 4).
     priors : array-like of shape (n_classes,), "uniform" or None, default=None
         Class probabilities that predictions assume, for public labels. None takes the shares that
         the classes have in the loss; "uniform" keeps rare classes in view, as ``class_weight``
@@ -166,7 +166,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
             )
 
     def _problem(self, **public: Any) -> Problem:
-        checked_priors(self.priors, len(public["classes"]), public["class_counts"])
+        checked_priors(self.priors, len(public["classes"]), masses_of(public))
         return super()._problem(**public)
 
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -214,11 +214,33 @@ class PrivateProblem(Problem):
         return own if self.row_weights is None else own * self.row_weights
 
     def with_precision(self, dtype: Any) -> "PrivateProblem":
-        """The same records in another precision."""
+        """The same records in another precision.
+
+        Parameters
+        ----------
+        dtype : dtype
+            Of the rows.
+
+        Returns
+        -------
+        PrivateProblem
+            With a copy of the rows.
+        """
         return replace(self, X=self.X.astype(dtype))
 
     def without(self, left_out: Codes) -> "PrivateProblem":
-        """All records but those at some positions, with the public numbers of all of them."""
+        """All records but some, with the public numbers of all of them.
+
+        Parameters
+        ----------
+        left_out : ndarray of shape (n_left_out,)
+            Positions of the others.
+
+        Returns
+        -------
+        PrivateProblem
+            Of fewer records.
+        """
         weights = self.row_weights
         return self.with_rows(
             np.delete(self.X, left_out, axis=0),

@@ -12,7 +12,7 @@ from ..privacy.bounds import Bound, PrototypeBound
 from ..privacy.noise import Noise
 from ..privacy.sensitivity import COUNT_MODES
 from ..rows import ball_factors, block_rows, map_row_ranges, project_onto_ball, row_blocks
-from .base import BaseBallDPClassifier, log_probabilities
+from .base import BaseBallDPClassifier, log_probabilities, masses_of
 from .mechanism import (
     Array,
     Budget,
@@ -174,7 +174,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
             )
 
     def _problem(self, **public: Any) -> Problem:
-        checked_priors(self.priors, len(public["classes"]), public["class_counts"])
+        checked_priors(self.priors, len(public["classes"]), masses_of(public))
         return super()._problem(**public)
 
     def _would_be_gaussian(self) -> bool:

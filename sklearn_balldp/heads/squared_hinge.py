@@ -49,8 +49,8 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         * n_c)``, capped at ``max_weight``. Noise follows the largest weight: it grows by n s / W, s
         being the largest and W the sum of all weights.
     max_weight : float or None, default=None
-        Cap of balanced weights (None: 4), and largest ``sample_weight`` that ``fit`` takes: naming
-        it declares that those are public. None refuses them.
+        Largest ``sample_weight`` that ``fit`` takes: naming it declares that those are public. None
+        refuses them. Without them it is the cap of balanced weights (None: 4).
     prior : array-like of shape (n_classes, n_features) or None, default=None
         Public vector for each class, such as the embedding of its name: a descent starts from noisy
         class means that are shrunk towards a fitted multiple of it. Not for noise on the minimiser.

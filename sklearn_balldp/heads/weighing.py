@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -78,24 +78,26 @@ def weigh(
     ValueError
         If anything given is invalid; no message quotes an owner, a label of a record or a weight.
     """
-    rows, owners = None, None
+    rows, owners, k = None, None, len(classes)
     if groups is not None:
-        owners = _owners(groups, n_samples)
+        owners = owners_of(groups, n_samples)
         rows = 1.0 / np.bincount(owners)[owners]
     if sample_weight is not None:
         declared = _declared(sample_weight, n_samples, max_weight)
         rows = declared if rows is None else rows * declared
     sums = None
     if rows is not None:
-        sums = weights_of(rows, codes, len(classes), owners)
-        if np.all(rows == 1.0):
+        sums = weights_of(rows, codes, k, owners)
+        if sums.uniform:
+            # Up to rounding all are one: declared weights then say nothing.
+            sums = None if owners is None else weights_of(np.ones(n_samples), codes, k, owners)
             rows = None
-            # Declared weights that are all one say nothing.
-            sums = None if owners is None else sums
     if class_weight is None or codes is None:
         return Weighed(rows, sums, sums)
-    masses = np.bincount(codes, rows, len(classes)).astype(np.float64)
-    factors = _class_weights(class_weight, classes, masses, max_weight)
+    masses = np.bincount(codes, rows, k).astype(np.float64)
+    # Beside declared weights, which it bounds, max_weight is no cap.
+    cap = MOST_BALANCED if max_weight is None or sample_weight is not None else float(max_weight)
+    factors = _class_weights(class_weight, classes, masses, cap)
     own = factors[codes] if rows is None else rows * factors[codes]
     if not own.any():
         raise ValueError(
@@ -103,19 +105,17 @@ def weigh(
             "that has records."
         )
     by_class = tuple(factors.tolist())
-    loss = replace(weights_of(own, codes, len(classes), owners), by_class=by_class)
+    loss = weights_of(own, codes, k, owners, by_class)
     return Weighed(rows, sums, loss)
 
 
-def _owners(groups: ArrayLike, n_samples: int) -> Codes:
-    """Owners as whole numbers from 0."""
+def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
+    """Owners as whole numbers from 0, for numbers or texts of one type."""
     found = None
     try:
         given = np.asarray(groups)
-        if given.shape == (n_samples,):
-            missing = given.dtype.kind == "f" and np.isnan(given).any()
-            missing = missing or any(v is None or v != v for v in given if given.dtype == object)
-            found = None if missing else np.unique(given, return_inverse=True)[1]
+        if given.shape == (n_samples,) and _is_ordered(given):
+            found = np.unique(given, return_inverse=True)[1]
     except (TypeError, ValueError):
         pass
     if found is None:
@@ -124,6 +124,14 @@ def _owners(groups: ArrayLike, n_samples: int) -> Codes:
             "of one type; give records without a known owner one of their own."
         )
     return found.astype(np.intp)
+
+
+def _is_ordered(owners: NDArray[Any]) -> bool:
+    """Whether equal ones are found by sorting: sets, say, are ordered in part only."""
+    if owners.dtype != object:
+        return owners.dtype.kind in "biufUSmM" and not bool((owners != owners).any())
+    texts = all(isinstance(owner, str) for owner in owners)
+    return texts or all(is_real(owner) and owner == owner for owner in owners)
 
 
 def _declared(sample_weight: ArrayLike, n_samples: int, max_weight: float | None) -> Array:
@@ -172,12 +180,9 @@ def check_class_weight(class_weight: Any) -> None:
     )
 
 
-def _class_weights(
-    class_weight: Any, classes: NDArray[Any], masses: Array, max_weight: float | None
-) -> Array:
+def _class_weights(class_weight: Any, classes: NDArray[Any], masses: Array, cap: float) -> Array:
     """Weight of each class."""
     if isinstance(class_weight, str):
-        cap = MOST_BALANCED if max_weight is None else float(max_weight)
         present = masses > 0.0
         mean = masses.sum() / present.sum()
         return np.where(present, np.minimum(mean / np.where(present, masses, 1.0), cap), 0.0)
@@ -194,7 +199,11 @@ def _class_weights(
 
 
 def weights_of(
-    rows: Array, codes: Codes | None, n_classes: int, owners: Codes | None = None
+    rows: Array,
+    codes: Codes | None,
+    n_classes: int,
+    owners: Codes | None = None,
+    by_class: tuple[float, ...] | None = None,
 ) -> Weights:
     """Public numbers of weights.
 
@@ -208,6 +217,8 @@ def weights_of(
         Number of classes.
     owners : ndarray of shape (n_samples,), optional
         Owners as whole numbers from 0; each record its own by default.
+    by_class : tuple of float, optional
+        Factor of each class that is in the weights already.
 
     Returns
     -------
@@ -215,7 +226,7 @@ def weights_of(
         Sums of a unit are rounded up.
     """
     n = len(rows)
-    totals = largest_of = None
+    totals = largest_of = records = None
     joint, most_classes = 1.0, 1
     if owners is None:
         n_units, most, largest = n, 1, float(rows.max())
@@ -247,6 +258,7 @@ def weights_of(
             largest_of = up * found
     if codes is not None and largest_of is not None:
         totals = np.bincount(codes, rows, n_classes)
+        records = tuple(np.bincount(codes, minlength=n_classes).tolist())
         total = float(totals.sum())
     else:
         total = float(rows.sum())
@@ -258,7 +270,9 @@ def weights_of(
         total=total,
         largest=largest,
         record=float(rows.max()),
+        class_records=records,
         class_totals=None if totals is None else tuple(totals.tolist()),
         class_largest=None if largest_of is None else tuple(largest_of.tolist()),
         joint=joint,
+        by_class=by_class,
     )

@@ -361,6 +361,9 @@ class PrototypeBound(ParameterBound):
 
     def check(self, record: Any, radius: float, mu: float) -> None:
         check_follows("bound.n_values", self.n_values, record.n_classes * record.n_features)
+        if self.weights is not None and self.class_counts is not None:
+            told = self.weights.class_records
+            check_follows("bound.weights.class_records", told, self.class_counts)
         if self.class_counts is not None:
             if not all(isinstance(n, int) and n >= 0 for n in self.class_counts):
                 raise ValueError("record: bound.class_counts must be whole numbers, none negative.")

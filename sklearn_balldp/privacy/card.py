@@ -369,6 +369,7 @@ def _origin(release: Any, model: Any) -> Section:
         f"{release.numpy_version}",
         f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
         f"noise: {release.sampler}",
+        *(f"{name}: {text}" for name, text in release.weight_rows()),
         f"encoder of the records: {release.encoder or release.coordinates or 'not recorded'}",
         f"SHA-256 of the released parameters: {release.digest or 'not recorded'}",
     ]

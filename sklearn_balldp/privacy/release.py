@@ -112,6 +112,8 @@ class Guarantee:
         What one substitution replaces: a record, or all records of one person.
     records : int
         Units that are replaced at once.
+    most_records : int
+        Records of one unit, at most.
     """
 
     radius: float
@@ -123,6 +125,7 @@ class Guarantee:
     radius_epsilon: float = 0.0
     unit: str = "record"
     records: int = 1
+    most_records: int = 1
 
     @property
     def mu_total(self) -> float:
@@ -634,6 +637,7 @@ class Release:
             pure,
             unit=self.unit,
             records=int(records),
+            most_records=1 if self.weights is None else self.weights.most_records,
         )
 
     def certificate(
@@ -779,7 +783,7 @@ class Release:
                 f"epsilon={self.epsilon:g}, delta={self.delta:g} (mu={self.mu:.4f}, "
                 f"zCDP rho={self.rho:.4f}){spent}",
             ),
-            *self._weight_rows(),
+            *self.weight_rows(),
             ("at full radius", f"epsilon={self.epsilon_full_radius:.4g}, labels {self.labels}"),
             ("sensitivity", f"{_range(self.sensitivity, self.bound.parts)}, {self.theorem}"),
             ("noise scale", f"{_range(self.sigma, self.bound.parts)}, {self.sampler}"),
@@ -792,8 +796,14 @@ class Release:
             ),
         ]
 
-    def _weight_rows(self) -> list[tuple[str, str]]:
-        """Public weights, where they are not plain."""
+    def weight_rows(self) -> list[tuple[str, str]]:
+        """Public weights in words, where they are not plain.
+
+        Returns
+        -------
+        list of tuple of str
+            A title and a text; empty where every record counts once.
+        """
         weights = self.weights
         if weights is None or weights.uniform:
             return []

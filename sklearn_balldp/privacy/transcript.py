@@ -249,6 +249,18 @@ class TranscriptBound(Bound):
                 f"record: bound.start.weights are of units {told[0]!r}, bound.weights of "
                 f"{told[1]!r}."
             )
+        if self.weights is None or self.weights.by_class is None:
+            if sums != self.weights:
+                raise ValueError("record: bound.start.weights and bound.weights differ.")
+            return
+        # Weights of classes are factors of those in the sums.
+        records: Any = self.weights.class_records
+        base = tuple(map(float, records)) if sums is None else sums.class_totals
+        pairs = zip(self.weights.by_class, base or (), strict=True)
+        totals = tuple(factor * total for factor, total in pairs)
+        check_follows("bound.weights.class_totals", self.weights.class_totals, totals)
+        if sums is not None:
+            check_follows("bound.start.weights.class_records", sums.class_records, records)
 
     def _check_steps(self, moved: NDArray[np.float64], sigma: NDArray[np.float64]) -> None:
         """Raise a ValueError unless every step's noise keeps every promise, as far as it is known.

@@ -43,9 +43,10 @@ class Weights:
         Largest total weight s of one unit, rounded up.
     record : float
         Largest weight of one record.
+    class_records : tuple of int or None
+        Records of each class; None where labels are protected.
     class_totals, class_largest : tuple of float or None
-        Total weight of each class, and the largest that one unit has of it; None where labels are
-        protected.
+        Total weight of each class, and the largest that one unit has of it; likewise.
     joint : float
         q: what all class blocks of one unit count for together, at least 1.
     by_class : tuple of float or None
@@ -59,6 +60,7 @@ class Weights:
     total: float
     largest: float
     record: float
+    class_records: tuple[int, ...] | None
     class_totals: tuple[float, ...] | None
     class_largest: tuple[float, ...] | None
     joint: float = 1.0
@@ -88,24 +90,47 @@ class Weights:
             raise ValueError(
                 f"joint={self.joint!r} must lie between 1 and the root of most_classes."
             )
-        if (self.class_totals is None) != (self.class_largest is None):
-            raise ValueError("class_totals and class_largest go together.")
-        if self.by_class is not None:
-            totals = self.class_totals or ()
-            pairs = list(zip(self.by_class, totals, strict=True))
-            if not all(f >= 0.0 and (t == 0.0 or f > 0.0) for f, t in pairs):
-                raise ValueError(f"by_class={self.by_class!r} are no weights of these classes.")
-        if self.class_totals is not None and self.class_largest is not None:
-            pairs = list(zip(self.class_totals, self.class_largest, strict=True))
-            fit = all(0.0 <= s <= t * up and (s > 0.0) == (t > 0.0) for t, s in pairs)
-            largest = max(s for _, s in pairs)
-            reach = self.record <= largest * up and largest <= self.largest * up
-            gap = abs(sum(self.class_totals) - self.total)
-            if not (fit and reach and gap <= _ROUNDING * self.total):
+        if self.class_records is None:
+            if not (self.class_totals is self.class_largest is self.by_class is None):
+                raise ValueError("class_totals, class_largest and by_class need class_records.")
+        else:
+            self._check_classes(up)
+
+    def _check_classes(self, up: float) -> None:
+        """Raise a ValueError unless so many records of each class can have these weights.
+
+        A unit has weight 1 at most, before that of its classes; and the largest of some numbers is
+        no less than their mean.
+        """
+        records, totals, largest = self.class_records, self.class_totals, self.class_largest
+        factors = (1.0,) * len(records or ()) if self.by_class is None else self.by_class
+        if records is None or totals is None or largest is None or not records:
+            raise ValueError("class_records, class_totals and class_largest go together.")
+        for n, total, s, factor in zip(records, totals, largest, factors, strict=True):
+            if not (
+                0.0 <= total <= factor * min(n, self.n_units) * up
+                and s <= factor * up
+                and total / max(1, min(n, self.n_units)) <= s * up
+                and s <= total * up
+            ):
                 raise ValueError(
-                    f"class_totals={self.class_totals!r}, class_largest={self.class_largest!r} are "
-                    "no classes of these weights."
+                    f"class_totals={totals!r}, class_largest={largest!r} are no weights of classes "
+                    f"of {records!r} records, by {factors!r}."
                 )
+        most, base = max(largest), self.largest / max(largest)
+        told = zip(totals, factors, strict=True)
+        if not (
+            self.record <= most * up
+            and most <= self.largest * up
+            and self.largest <= sum(largest) * up
+            and base <= self.joint * math.sqrt(self.most_classes) * up
+            and abs(sum(totals) - self.total) <= _ROUNDING * self.total
+            and sum(t / f for t, f in told if t > 0.0) <= self.n_units * up
+        ):
+            raise ValueError(
+                f"class_totals={totals!r}, class_largest={largest!r} and joint={self.joint!r} do "
+                f"not go with total={self.total!r} and largest={self.largest!r}."
+            )
 
     @property
     def mass(self) -> float:
@@ -134,8 +159,9 @@ class Weights:
             raise ValueError(
                 "record: weights.class_totals go with public labels, and with no others."
             )
-        if self.class_totals is not None:
-            check_follows("the length of weights.class_totals", len(self.class_totals), n_classes)
+        if self.class_records is not None:
+            check_follows("the length of weights.class_records", len(self.class_records), n_classes)
+            check_follows("the sum of weights.class_records", sum(self.class_records), n_samples)
         if self.most_classes > min(self.most_records, n_classes):
             raise ValueError(f"record: weights.most_classes={self.most_classes!r} is too large.")
 

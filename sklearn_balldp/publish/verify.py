@@ -330,6 +330,8 @@ def _consistency_checks(record: Release, parts: Parts, surplus: list[str]) -> li
     if counts is not None:
         stated = getattr(record.bound, "class_counts", None)
         differ = stated is not None and tuple(np.asarray(counts).tolist()) != stated
+        if record.weights is not None and record.weights.class_records is not None:
+            differ = differ or tuple(np.asarray(counts).tolist()) != record.weights.class_records
         if differ or int(np.sum(counts)) != record.n_samples:
             faults.append(f"class counts are not those of the record's {record.n_samples} records")
     found = (

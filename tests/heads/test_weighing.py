@@ -23,6 +23,7 @@ from sklearn_balldp import (
 from sklearn_balldp.heads.descent import beginning, mean_gradient, start_values
 from sklearn_balldp.heads.gradients import mean_rounding
 from sklearn_balldp.heads.mechanism import Promise
+from sklearn_balldp.heads.objective import LinearObjective
 from sklearn_balldp.heads.output import OutputPerturbation
 from sklearn_balldp.heads.weighing import MOST_BALANCED, weigh, weights_of
 from sklearn_balldp.losses import make_loss
@@ -455,6 +456,33 @@ def test_class_weights_of_the_loss_are_those_of_repeated_records():
     np.testing.assert_allclose(*exact, atol=1e-4)
 
 
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge"])
+def test_curvature_of_a_weighted_objective(loss):
+    X, y = records(n=60, n_classes=2 if loss == "logistic" else 3)
+    weights = np.random.default_rng(0).random(60)
+    objective = LinearObjective(
+        loss,
+        X,
+        y,
+        int(y.max()) + 1,
+        alpha=0.1,
+        norm_bound=1.0,
+        fit_intercept=True,
+        weights=weights,
+        total=weights.sum(),
+    )
+    rng = np.random.default_rng(1)
+    theta, step = 0.3 * rng.standard_normal((2, *objective.shape))
+    ahead, behind = (objective.value_and_gradient(theta + h * step) for h in (1e-6, -1e-6))
+    gradient = objective.value_and_gradient(theta, curvature=True)[1]
+    slope = (ahead[0] - behind[0]) / 2e-6
+    assert slope == pytest.approx(np.vdot(gradient, step), rel=1e-6)
+    product = objective.curvature_product(step)
+    np.testing.assert_allclose(product, (ahead[1] - behind[1]) / 2e-6, atol=1e-7)
+    if len(theta) == 1:
+        np.testing.assert_allclose(objective.hessian(theta) @ step[0], product[0], atol=1e-10)
+
+
 def test_a_record_with_weights_survives_json_and_pickle():
     X, y = records()
     groups = owners(y)
@@ -466,6 +494,7 @@ def test_a_record_with_weights_survives_json_and_pickle():
         assert again.release_ == release
         assert release.matches(again)
         assert "one person (at most 5 records)" in str(release)
+        assert (release.guarantee().unit, release.guarantee().most_records) == ("person", 5)
         card = release.card().to_markdown()
         assert f"{release.n_units} persons (at most 5 of one person)" in card
         assert "Suppose each record of one person is replaced" in card

@@ -5,15 +5,20 @@ import json
 
 import numpy as np
 import pytest
+import sklearn
+from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
     PrivacyAccountant,
     compose_releases,
+    verify,
 )
 from sklearn_balldp.accounting import PrivateAccuracy
+from sklearn_balldp.heads.mechanism import Budget
 from sklearn_balldp.heads.weighing import weigh, weights_of
 from sklearn_balldp.privacy.digest import record_digest
 from sklearn_balldp.privacy.release import Release
@@ -26,7 +31,7 @@ def test_public_numbers_are_those_of_a_brute_force(seed):
     n, k = 200, 4
     codes, owners = rng.integers(0, k - 1, n), rng.integers(0, 70, n)
     owners = np.unique(owners, return_inverse=True)[1]
-    rows = rng.random(n) + 0.1
+    rows = (0.1 + 0.9 * rng.random(n)) / np.bincount(owners)[owners]
     found = weights_of(rows, codes, k, owners)
     held = np.zeros((owners.max() + 1, k))
     np.add.at(held, (owners, codes), rows)
@@ -70,6 +75,7 @@ VALID = {
     "total": 50.0,
     "largest": 1.0,
     "record": 1.0,
+    "class_records": (60, 40),
     "class_totals": (30.0, 20.0),
     "class_largest": (1.0, 1.0),
     "joint": 1.2,
@@ -94,7 +100,12 @@ VALID = {
         {"class_totals": None},
         {"class_totals": (30.0, 10.0)},
         {"class_totals": (50.0, 0.0)},
-        {"class_largest": (0.5, 0.5)},
+        {"class_largest": (0.4, 0.4)},
+        {"class_largest": (0.6, 0.3), "record": 0.6},
+        {"class_largest": (0.5, 0.5), "record": 0.5, "joint": 1.0},
+        {"class_records": None},
+        {"class_records": (20, 80)},
+        {"class_totals": (49.999, 0.001), "class_largest": (0.9, 0.001)},
         {"class_largest": (1.0, 2.0)},
         {"by_class": (1.0, -1.0)},
         {"by_class": (1.0, 0.0)},
@@ -121,6 +132,7 @@ def forged(release, change):
     return {**record, "checksum": record_digest(record)}
 
 
+@pytest.mark.parametrize("protect", [False, True], ids=["public", "protected"])
 @pytest.mark.parametrize(
     "head",
     [
@@ -130,10 +142,13 @@ def forged(release, change):
         BallDPLogisticRegression(mechanism="gradient"),
     ],
 )
-def test_forged_weights_are_found(head):
+def test_forged_weights_are_found(head, protect):
     """Whoever states other weights, persons or units contradicts the noise, or the counts."""
     X, y, groups = people()
-    release = head.set_params(delta=1e-3, radius=0.4).fit(X, y, groups=groups).release_
+    head = sklearn.clone(head).set_params(delta=1e-3, radius=0.4, protect_labels=protect)
+    if protect:
+        head.set_params(classes=[0, 1, 2])
+    release = head.fit(X, y, groups=groups).release_
 
     def weights_in(record):
         return [
@@ -150,7 +165,8 @@ def test_forged_weights_are_found(head):
             # As if there were twice the persons.
             weights["total"] *= 2
             weights["n_units"] *= 2
-            weights["class_totals"] = [2 * t for t in weights["class_totals"]]
+            if not protect:
+                weights["class_totals"] = [2 * t for t in weights["class_totals"]]
 
     def fewer(record):
         for weights in weights_in(record):
@@ -175,6 +191,122 @@ def test_forged_weights_are_found(head):
     for change in (scaled, fewer, another, without, unit, persons):
         with pytest.raises(ValueError, match=r"record|unit|weights"):
             Release.from_dict(forged(release, change))
+
+
+def noise_follows(release, weights, start=None):
+    """The record with other weights, and the noise that they would ask for."""
+    bound = dataclasses.replace(release.bound, weights=weights)
+    if start is not None:
+        bound = dataclasses.replace(bound, start=start)
+    if hasattr(bound, "calibrated"):
+        bound = bound.calibrated(release.radius, Budget(release.epsilon, release.delta).mu)
+    return dataclasses.replace(release, bound=bound)
+
+
+def test_weights_beyond_the_counts_are_no_record():
+    """Ten thousand times a class of 990 records: the noise would be that of records not there."""
+    X, _, _ = people(1000)
+    y = np.repeat([0, 1], [990, 10])
+    head = BallDPLogisticRegression(
+        mechanism="output", alpha=0.1, delta=1e-4, radius=0.5, class_weight={0: 1.0, 1: 20.0}
+    ).fit(X, y)
+    weights = head.release_.weights
+    more = {"total": 20000.0, "class_totals": (10000.0, 10000.0)}
+    with pytest.raises(ValueError, match="no weights of classes"):
+        dataclasses.replace(weights, **more)
+    # With counts that fit, the model's own published counts tell.
+    evened = dataclasses.replace(
+        weights, total=10500.0, class_records=(500, 500), class_totals=(500.0, 10000.0)
+    )
+    head.release_ = noise_follows(head.release_, evened)
+    failed = [check for check in verify(head).checks if check.verdict == "FAIL"]
+    assert [check.name for check in failed] == ["model"]
+    assert "class counts" in failed[0].found
+
+
+def test_weights_of_steps_are_those_of_the_sums_by_class():
+    X, y, groups = people()
+    head = BallDPLogisticRegression(
+        delta=1e-3, radius=0.5, mechanism="gradient", class_weight={0: 3.0}
+    )
+    for owners in (None, groups):
+        release = head.fit(X, y, groups=owners).release_
+        weights = release.weights
+        fewer = dataclasses.replace(
+            weights,
+            by_class=tuple(0.9 * f for f in weights.by_class),
+            class_totals=tuple(0.8 * t for t in weights.class_totals),
+            total=0.8 * weights.total,
+            largest=0.9 * weights.largest,
+            class_largest=tuple(0.9 * s for s in weights.class_largest),
+            record=0.9 * weights.record,
+        )
+        with pytest.raises(ValueError, match="class_totals"):
+            noise_follows(release, fewer)
+
+
+def test_joint_is_no_less_than_the_largest_person_asks_for():
+    """Half a weight in each of two classes, of a person who weighs one: q is the root of two."""
+    X, _, _ = people()
+    y = np.arange(120) % 2
+    groups = np.arange(120) // 2
+    release = BallDPRidgePrototype(delta=1e-3, radius=0.4).fit(X, y, groups=groups).release_
+    assert release.weights.joint == pytest.approx(np.sqrt(2.0))
+    with pytest.raises(ValueError, match="joint"):
+        dataclasses.replace(release.weights, joint=1.0)
+
+
+def test_owners_that_sorting_does_not_find_are_refused():
+    """Sets are ordered in part: equal ones need not be neighbours."""
+    X, y, _ = people()
+    owners = np.empty(120, dtype=object)
+    owners[:] = [frozenset({i % 7, 7 + i % 3}) for i in range(120)]
+    with pytest.raises(ValueError, match="groups must name one owner"):
+        BallDPRidgePrototype(delta=1e-3).fit(X, y, groups=owners)
+
+
+def test_weights_that_are_one_up_to_rounding_are_one():
+    X, y, _ = people()
+    weight = np.ones(120)
+    weight[3] = 1.0 - 2.0**-53
+    head = BallDPRidgePrototype(delta=1e-3, max_weight=1.0, random_state=0)
+    plain = head.fit(X, y).prototypes_
+    np.testing.assert_array_equal(head.fit(X, y, sample_weight=weight).prototypes_, plain)
+
+
+@pytest.mark.parametrize("weight", [{0: 1.0, 1: 0.0}, {0: 1e12, 1: 1e-12}])
+@pytest.mark.parametrize("kind", [BallDPLogisticRegression, BallDPSquaredHingeSVC])
+def test_extreme_weights_of_classes_give_a_model(kind, weight):
+    X, _, _ = people()
+    y = np.arange(120) % 2
+    for mechanism in ("output", "gradient"):
+        head = kind(delta=1e-3, mechanism=mechanism, class_weight=weight).fit(X, y)
+        assert np.isfinite(head.coef_).all()
+
+
+def test_priors_must_leave_something_for_classes_with_weight():
+    X, _, _ = people()
+    y = np.arange(120) % 2
+    cases = [
+        (BallDPLogisticRegression(class_weight={0: 0.0}, mechanism="output"), {}),
+        (BallDPRidgePrototype(max_weight=1.0), {"sample_weight": y.astype(float)}),
+        (BallDPLinearDiscriminant(max_weight=1.0), {"sample_weight": y.astype(float)}),
+    ]
+    for head, weights in cases:
+        with pytest.raises(ValueError, match="leave nothing"):
+            head.set_params(delta=1e-3, priors=[1.0, 0.0]).fit(X, y, **weights)
+        assert not hasattr(head, "release_")
+
+
+def test_folds_by_others_than_the_owners_are_no_folds():
+    X, y, groups = people()
+    with sklearn.config_context(enable_metadata_routing=True):
+        head = BallDPRidgePrototype(delta=1e-3, radius=0.4).set_fit_request(groups="owner")
+        with PrivacyAccountant(radius=0.4) as accountant:
+            search = GridSearchCV(head, {"alpha": [0.01, 0.1]}, cv=GroupKFold(4))
+            search.fit(X, y, owner=groups, groups=np.arange(120) % 40)
+        with pytest.raises(ValueError, match="others than the owners"):
+            accountant.total(search=search)
 
 
 def test_units_are_not_added_up():
