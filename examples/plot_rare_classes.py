@@ -28,8 +28,8 @@ counts = np.bincount(y)
 print("records of each digit:", *counts)
 
 # %%
-# A plan tells beforehand how little is left of each class. The ratio is a limit: below one nothing
-# can be left.
+# A plan tells beforehand how much of each class stands out from the noise. Below a half a class is
+# lost, below two it is at risk.
 head = BallDPLogisticRegression(epsilon=2.0, radius=0.6)
 print(head.plan(len(X), X.shape[1], counts))
 

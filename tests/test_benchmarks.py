@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import t as student
 from sklearn.base import clone
 
+from benchmarks.classes import __main__ as classes_benchmark
 from benchmarks.paper import checks, errata, protocol, published, report, store, tables
 from benchmarks.paper.__main__ import main as paper
 from benchmarks.paper.plan import TABLES
@@ -491,6 +492,25 @@ def test_radius_cells_tables_and_picture(folder, tmp_path, capsys):
     before = (tmp_path / "radius_accuracy_cells.csv").read_text()
     radius_benchmark.main(options)
     assert (tmp_path / "radius_accuracy_cells.csv").read_text() == before
+
+
+def test_rare_classes_tables_and_picture(folder, tmp_path, capsys):
+    options = ["--data", str(folder), "--out", str(tmp_path), "--quick", "--datasets", "trec6"]
+    classes_benchmark.main(options)
+    assert "lost below a signal to noise of 0.5" in capsys.readouterr().out
+    cells = pd.read_csv(tmp_path / "classes_cells.csv")
+    assert set(cells["head"]) == {*classes_benchmark.HEADS, *classes_benchmark.NOISELESS}
+    assert cells[classes_benchmark.SCORES].stack().between(0.0, 1.0).all()
+    for name in ("classes_trec6.md", "classes_lost.md"):
+        assert (tmp_path / name).read_text().startswith("| ")
+    assert (tmp_path / "classes.png").stat().st_size > 5_000
+    recall = pd.read_csv(tmp_path / "classes_recall.csv")
+    assert set(recall["head"]) == set(classes_benchmark.PLAIN)
+    assert set(recall["class"]) == {0, 1, 2}
+    # A second run measures nothing again.
+    before = (tmp_path / "classes_cells.csv").read_text()
+    classes_benchmark.main(options)
+    assert (tmp_path / "classes_cells.csv").read_text() == before
 
 
 @pytest.mark.usefixtures("unpatched")

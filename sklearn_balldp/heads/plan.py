@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from ..privacy.release import Release
 
-#: Signal to noise of a class below which it is lost: its recall is near zero.
-LOST = 1.0
+#: Signal to noise of a class below which its recall was near zero on benchmark data, and below
+#: which it was less than without noise.
+LOST, AT_RISK = 0.5, 2.0
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class Plan:
         Expected length of the noise in them. Both are empty for mechanisms of one's own.
     class_signal_to_noise : tuple of float
         For each class, what its records can at most move of the released values, over the length of
-        the noise in its share of them; below :data:`LOST` the class is hardly ever predicted.
-        Empty where labels are protected, and for mechanisms of one's own.
+        the noise in its share of them. Below :data:`LOST` classes were hardly ever found on
+        benchmark data, above :data:`AT_RISK` they mostly were. Empty where labels are protected,
+        for prototypes (``signal_to_noise`` has one for each class) and for mechanisms of one's own.
     """
 
     release: Release
@@ -39,7 +41,7 @@ class Plan:
 
     @property
     def signal_to_noise(self) -> tuple[float, ...]:
-        """Largest signal over expected noise; below about one nothing is left of the signal."""
+        """Largest signal over expected length of the noise."""
         pairs = zip(self.signal, self.noise, strict=True)
         return tuple(signal / noise if noise > 0.0 else 0.0 for signal, noise in pairs)
 
@@ -70,4 +72,6 @@ class Plan:
 
 def _lost(ratio: float) -> str:
     """What a ratio of one class means."""
-    return "   lost in the noise" if ratio < LOST else ""
+    if ratio >= AT_RISK:
+        return ""
+    return "   lost in the noise" if ratio < LOST else "   at risk"
