@@ -3,8 +3,8 @@ Rare classes
 ============
 
 Noise hides what few records say, so a rare class may never be predicted. Two settings bring it
-back. ``priors="uniform"`` lets predictions assume that all classes are equally common: it costs
-nothing, and can be set after the fit. ``class_weight="balanced"`` changes what is fitted, and adds
+back. ``priors="uniform"`` lets predictions assume that all classes are equally common: it adds no
+noise, and can be set after the fit. ``class_weight="balanced"`` changes what is fitted, and adds
 noise.
 """
 
@@ -34,7 +34,7 @@ head = BallDPLogisticRegression(epsilon=2.0, radius=0.6)
 print(head.plan(len(X), X.shape[1], counts))
 
 # %%
-# Recall of each digit, the mean of ten releases. The weights of the third head are capped at 4.
+# Recall of each digit, the mean of ten releases.
 settings = {
     "as they are": {},
     "uniform priors": {"priors": "uniform"},

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from .rows.projection import LARGEST_ENTRY
+from .rows.sources import Rows
 
 #: Public lengths and weights lie between these: products of a few of them, and squares of those,
 #: are ordinary doubles.
@@ -71,7 +72,7 @@ _QUOTES_NOTHING = re.compile(
     r"Found (array with|input variables)|X has \d+ features, but|The feature names should match|"
     r"Feature names |(This \w+ estimator )?requires y to be passed|y should be a 1d array|"
     r"Input [Xy] contains |"
-    r"Sparse data was passed|float\(\) argument must be|setting an array element with a sequence|"
+    r"Sparse data was passed|float\(\) argument must be|"
     r"Expected a 2-dimensional container|Input contains NaN$"
 )
 
@@ -79,8 +80,14 @@ _QUOTES_NOTHING = re.compile(
 def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True) -> Any:
     """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
 
-    Finiteness of rows is left to the pass that computes their norms.
+    Finiteness of rows is left to the pass that computes their norms. Rows in a file stay there.
     """
+    _check_kind(X)
+    if isinstance(X, Rows):
+        # All that is asked of an array of this shape and precision, but for the numbers.
+        stand_in = np.broadcast_to(np.zeros((), dtype=X.dtype), X.shape)
+        checked = validated(estimator, stand_in, y, reset=reset)
+        return (X, checked[1]) if isinstance(checked, tuple) else X
     if getattr(X, "dtype", None) == np.longdouble:
         # Finite numbers beyond float64 are clipped, as all huge ones are before their projection.
         with np.errstate(all="ignore"):
@@ -104,10 +111,32 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     raise _quoting_nothing(kind, text)
 
 
+def _check_kind(X: Any) -> None:
+    """Raise a TypeError for rows that would be pulled into memory without a word."""
+    module = type(X).__module__.split(".")[0]
+    remedy = {
+        "dask": "store them (x.to_zarr(PATH)) and pass sklearn_balldp.rows.from_zarr(PATH), or "
+        "pass x.compute() where they fit into memory",
+        "zarr": "pass sklearn_balldp.rows.from_zarr(PATH)",
+        "h5py": "pass sklearn_balldp.rows.from_hdf5(PATH, DATASET)",
+    }.get(module)
+    if remedy is not None:
+        raise TypeError(
+            f"X is a {module} {type(X).__name__}, which would be read into memory as a whole: "
+            f"{remedy}."
+        )
+
+
 def _quoting_nothing(kind: type[Exception], text: str) -> Exception:
     """An error like scikit-learn's, in words that hold no cell."""
     if text.startswith("y holds None") or _QUOTES_NOTHING.match(text):
         return kind(text)
+    if text.startswith("setting an array element with a sequence"):
+        return ValueError(
+            "X holds lists in its cells, such as a column of embeddings: make rows of them "
+            "(numpy.stack(frame[COLUMN]); pyarrow, polars and Hugging Face columns by to_list() "
+            "first), or read them from the file (sklearn_balldp.rows.from_parquet)."
+        )
     if text.startswith("Expected 2D array"):
         return ValueError(
             "Expected 2D array for X, got another shape. Reshape your data: one record per row."

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from ..paper.tables import markdown
 from .timing import Memory, Row
 
-TOPICS = ("ridge", "statistics", "convex", "gradient", "audit", "radius", "predict")
+TOPICS = ("ridge", "statistics", "convex", "gradient", "audit", "radius", "predict", "rows")
 
 
 def processor():

@@ -50,7 +50,7 @@ from ..privacy.bounds import MinimizerBound, PrototypeBound
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
 from ..privacy.weights import total_of
-from ..rows import SINGLE_BLAS_THREAD, row_ranges
+from ..rows import SINGLE_BLAS_THREAD, n_threads
 
 Array = NDArray[np.float64]
 
@@ -485,7 +485,7 @@ def _of_transcript(
     if single and shape[0] > 1 and problem.X.dtype == np.float64:
         # The rows of the fit, which another format has widened.
         problem = problem.with_precision(np.float32)
-    with ThreadPoolExecutor(len(row_ranges(*problem.X.shape))) as pool, SINGLE_BLAS_THREAD:
+    with ThreadPoolExecutor(n_threads(*problem.X.shape)) as pool, SINGLE_BLAS_THREAD:
         mean = mean_gradient(problem, beginning(released, problem, bound), pool)
         # One by one, as the fit did: other products round otherwise, all records alike.
         for step, theta in enumerate(iterates):

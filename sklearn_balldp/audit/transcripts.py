@@ -291,7 +291,7 @@ class _Runs:
         """The same, about to take the first step from here."""
         self._begun = begun
         thetas = np.stack([run.theta for run in begun])
-        self.iterates = Iterates(len(begun), self.bound, self._alpha, self.known.X.dtype, thetas)
+        self.iterates = Iterates(len(begun), self.bound, self._alpha, self.known.dtype, thetas)
         return self
 
     def noiseless(self, residuals: Array, places: Positions) -> Array:

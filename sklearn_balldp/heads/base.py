@@ -41,9 +41,10 @@ from ..privacy.weights import Weights, units_of
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import (
     SINGLE_BLAS_THREAD,
+    Rows,
     clip_entries,
     encoder_of,
-    map_row_ranges,
+    map_shards,
     row_blocks,
     rows_in_domain,
     working_precision,
@@ -52,6 +53,9 @@ from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Prom
 from .plan import Plan
 from .serving import plain_model
 from .weighing import Weighed, weigh
+
+# Scores that a prediction holds at a time.
+_SCORES = 2**22
 
 
 class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
@@ -136,9 +140,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Embeddings, one private record per row. Rows outside the ball of radius ``norm_bound``
-            are projected onto it.
+        X : array-like or Rows of shape (n_samples, n_features)
+            Embeddings, one private record per row: in memory, of a memory map, or of a file
+            (:func:`.from_parquet`). Rows outside the ball of radius ``norm_bound`` are projected
+            onto it.
         y : array-like of shape (n_samples,)
             Class labels.
         X_public : array-like of shape (n_public, n_features), optional
@@ -149,8 +154,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         groups : array-like of shape (n_samples,), optional
             Owner of each record, public. The release then hides the replacement of **all** records
             of one owner, each by one of its own label within ``radius``. A record counts for one
-            over the records of its owner, so that the noise is that of as many records as there
-            are owners.
+            over the records of its owner. But for prototypes, the noise is that of as many
+            records as there are owners.
         **weights : dict
             ``sample_weight``, of shape (n_samples,): public weights, which ``max_weight`` declares.
             Only their ratios matter.
@@ -189,7 +194,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         norm_bound = float(self.norm_bound)
         chosen = choose_radius(
             self.radius,
-            lambda: (self._in_domain(X), y),
+            lambda: (self._in_domain(_in_memory(X)), y),
             lambda edits: self._validate_public(X_public, y_public, edits),
             metric=self.metric,
             norm_bound=norm_bound,
@@ -317,8 +322,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         Returns
         -------
         Plan
-            ``release`` (the record before the run), ``noise``, ``signal_to_noise``; printing it
-            shows all of them.
+            ``release`` (the record before the run), ``noise``, ``signal_to_noise``,
+            ``class_signal_to_noise``; printing it shows all of them.
 
         Raises
         ------
@@ -540,6 +545,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _coded(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
         """Rows as passes take them, and positions of their labels among those of the fit."""
         check_is_fitted(self)
+        # Audits look at single rows: those of a file are read.
+        X = np.asarray(X) if isinstance(X, Rows) else X
         X, y = validated(self, X, y, reset=False)
         classes = self.classes_
         codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
@@ -667,7 +674,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Binary: positive for ``classes_[1]``. Else one score per class.
+            Binary: positive for ``classes_[1]``. Else one score per class, all of them in memory.
         """
         scores = self._scores(X)
         if scores.shape[1] == 2:
@@ -687,8 +694,22 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         ndarray of shape (n_samples,)
             One label of ``classes_`` per row.
         """
-        scores = self.decision_function(X)
-        codes = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        check_is_fitted(self)
+        rows = self._taken(validated(self, X, reset=False))
+        coef, intercept = self._linear_rule()
+        codes = np.empty(len(rows), dtype=np.intp)
+        with all_finite():
+            release = self.release_
+            size = max(1, _SCORES // len(coef))
+            for first in range(0, len(rows), size):
+                part = slice(first, min(first + size, len(rows)))
+                scores = projected_scores(
+                    rows[part], coef, intercept, release.norm_bound, release.domain
+                )
+                if scores.shape[1] == 1:
+                    codes[part] = scores[:, 0] > 0
+                else:
+                    codes[part] = _largest_of(scores)
         return self.classes_[codes]
 
     def to_sklearn(self, *, project: bool = True) -> Any:
@@ -810,8 +831,16 @@ def projected_scores(
             scores[rows] += offsets
 
     with SINGLE_BLAS_THREAD:
-        map_row_ranges(score, *X.shape)
+        for _ in map_shards(score, *X.shape):
+            pass
     return scores
+
+
+def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:
+    """Positions of the largest scores; of two classes as their difference has it."""
+    if scores.shape[1] == 2:
+        return (scores[:, 1] - scores[:, 0] > 0).astype(np.intp)
+    return scores.argmax(axis=1)
 
 
 def masses_of(public: Mapping[str, Any]) -> Any:
@@ -819,6 +848,15 @@ def masses_of(public: Mapping[str, Any]) -> Any:
     weights = public["loss_weights"]
     totals = None if weights is None else weights.class_totals
     return public["class_counts"] if totals is None else totals
+
+
+def _in_memory(X: Any) -> Any:
+    if isinstance(X, Rows):
+        raise ValueError(
+            "radius: a policy that reads the private rows compares pairs of them, and these are "
+            "in a file; pass a number, or a policy with source='reference' or 'edits'."
+        )
+    return X
 
 
 def _no_rows(*_: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
+from tqdm import tqdm
 
 from .._validation import check_flag, check_option, check_positive, check_share, check_whole
 from ..adjacency import euclidean_radius, full_radius
@@ -16,7 +17,7 @@ from ..privacy.noise import Noise, grid_slack
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import LEAST_REACH, Descent, TranscriptBound
 from ..privacy.weights import total_of
-from ..rows import SINGLE_BLAS_THREAD, row_ranges
+from ..rows import SINGLE_BLAS_THREAD, n_threads
 from .descent_settings import default_learning_rate, settings_of
 from .discriminant_rule import discriminant_rule
 from .gradients import MeanGradient
@@ -298,10 +299,18 @@ class GradientPerturbation(Mechanism):
         own = begun.bound
         # The figure ex post is at the largest substitution of the domain.
         largest = full_radius(own.norm_bound)
-        with ThreadPoolExecutor(len(row_ranges(*problem.X.shape))) as pool, SINGLE_BLAS_THREAD:
+        with ThreadPoolExecutor(n_threads(*problem.X.shape)) as pool, SINGLE_BLAS_THREAD:
             mean = mean_gradient(problem, begun, pool)
-            iterates = begun.iterates(problem.alpha, mean.X.dtype)
-            for _ in range(own.descent.n_steps):
+            iterates = begun.iterates(problem.alpha, mean.dtype)
+            # Shown on a terminal, and only for descents of more than a few seconds.
+            for _ in tqdm(
+                range(own.descent.n_steps),
+                desc="descent",
+                unit="step",
+                delay=3.0,
+                disable=None,
+                leave=False,
+            ):
                 theta = iterates.thetas[0]
                 rounding = mean.rounding(theta)
                 sensitivity, sigma = own.step(theta, rounding)

@@ -13,8 +13,9 @@ made in double precision.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import Executor
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,16 +24,19 @@ from ..losses import Array, Loss, clip_residuals, make_loss
 from ..privacy.weights import Weights, mass_of
 from ..rows import (
     ball_factors,
-    map_row_ranges,
+    map_shards,
     project_onto_ball,
     row_blocks,
-    row_ranges,
+    shards_of,
+    total_of_shards,
     working_precision,
 )
 from ..rows.passes import BLOCK_VALUES
 
 # Rows that are added up in the rows' own precision.
 _SUMMED = 128
+#: Bytes of moved and projected rows that are kept between passes; more are made again in each.
+KEPT_BYTES = 2**27
 _FLOAT64_ROUNDOFF = 2.0**-53
 
 
@@ -44,7 +48,7 @@ class MeanGradient:
     loss : {"logistic", "softmax", "squared_hinge"}
         Loss of one record.
     X : ndarray of shape (n_samples, n_features)
-        Rows; copied.
+        Rows, or a file of them.
     codes : ndarray of shape (n_samples,)
         Class codes.
     n_classes : int
@@ -74,7 +78,7 @@ class MeanGradient:
     def __init__(
         self,
         loss: str,
-        X: NDArray[np.floating],
+        X: Any,
         codes: NDArray[np.intp],
         n_classes: int,
         *,
@@ -91,55 +95,88 @@ class MeanGradient:
         self._total = float(len(X)) if total is None else total
         self.loss, self.codes, self.clip = make_loss(loss, n_classes), codes, clip
         self.norm_bound, self.constant = norm_bound, float(constant)
-        self.X = self._projected(X, moved)
-        self._back = False
-        self._ranges = row_ranges(*X.shape)
-        self.shape = (self.loss.n_scores, X.shape[1] + int(constant > 0.0))
-
-    def _projected(
-        self, X: NDArray[np.floating], moved: tuple[float, Array] | None
-    ) -> NDArray[np.floating]:
-        """A copy of the rows, in C order whatever they hold, moved and projected onto the ball."""
         several = self._public is not None and self._public.most_records > 1
         numbers = [self.norm_bound, self.clip or 1.0]
         numbers += [] if self._public is None else [self._public.largest]
-        precision: DTypeLike = working_precision(X.dtype, *numbers)
-        rows = np.empty(X.shape, dtype=np.float64 if several else precision)
+        precision: Any = np.float64 if several else working_precision(X.dtype, *numbers)
+        #: Precision that rows are computed in.
+        self.dtype: np.dtype = np.dtype(precision)
+        self._source, self._moved = X, moved
+        self._n, self._d = X.shape
+        #: Rows as they are computed with, where they are kept; else what each is multiplied by.
+        self.X: Any = None
+        self._factors: list[Array | None] = [None, None]
+        self._back = False
+        self.shape = (self.loss.n_scores, self._d + int(constant > 0.0))
+        self._prepare()
 
-        def project(start: int, stop: int) -> None:
-            for part, block in row_blocks(X, start, stop):
+    def _prepare(self) -> None:
+        """Keep the rows, moved and projected; or only what moves and projects them."""
+        keep = self._n * self._d * self.dtype.itemsize <= KEPT_BYTES
+        rows = np.empty((self._n, self._d), dtype=self.dtype) if keep else None
+        moved = self._moved
+        first = np.ones(self._n) if moved is not None and not keep else None
+        second = None if keep else np.ones(self._n)
+
+        def project(start: int, stop: int) -> tuple[bool, bool]:
+            outside = [False, False]
+            for part, block in row_blocks(self._source, start, stop):
                 if moved is not None:
-                    block = project_onto_ball(block, moved[0]) - moved[1]
+                    inside = project_onto_ball(block, moved[0])
+                    if first is not None and inside is not block:
+                        factors = ball_factors(block, moved[0])
+                        if factors is not None:
+                            first[part], outside[0] = factors, True
+                    block = inside - moved[1]
                 factors = ball_factors(block, self.norm_bound)
-                if factors is None:
-                    rows[part] = block
-                else:
+                if factors is not None:
+                    outside[1] = True
+                    if second is not None:
+                        second[part] = factors
+                if rows is not None:
                     # A factor of one changes nothing, so that a row is stored alike in any block.
-                    rows[part] = block * factors[:, None]
+                    rows[part] = block if factors is None else block * factors[:, None]
+            return outside[0], outside[1]
 
-        map_row_ranges(project, *X.shape)
-        return rows
+        outside = list(map_shards(project, self._n, self._d))
+        self.X = rows
+        if any(one for one, _ in outside):
+            self._factors[0] = first
+        if any(other for _, other in outside):
+            self._factors[1] = second
 
-    @property
-    def _chunk(self) -> int:
-        """Rows that are evaluated at once: a few megabytes, in whole summed blocks."""
+    def _chunks(self, start: int, stop: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
         # Twice the bytes of a float64 block: residuals of a chunk stay in the cache with it.
-        return max(1, 4 * BLOCK_VALUES // (_SUMMED * self.X.shape[1])) * _SUMMED
+        size = max(1, 4 * BLOCK_VALUES // (_SUMMED * self._d)) * _SUMMED
+        if self.X is not None:
+            # To and fro: a pass starts with the rows that the last one left in the cache.
+            for first in range(start, stop, size)[:: -1 if self._back else 1]:
+                rows = slice(first, min(first + size, stop))
+                yield rows, self.X[rows]
+            return
+        before, after = self._factors
+        exact = self._moved is None and after is None
+        kind: Any = self.dtype if exact else np.float64
+        for rows, block in row_blocks(self._source, start, stop, size=size, dtype=kind):
+            if before is not None:
+                block = block * before[rows, None]
+            if self._moved is not None:
+                block = block - self._moved[1]
+            if after is not None:
+                block = block * after[rows, None]
+            yield rows, block.astype(self.dtype, copy=False)
 
     def __call__(self, thetas: Array) -> Array:
         """Mean gradients at several parameters, in one pass over the rows."""
-        n_features, n_columns = self.X.shape[1], thetas.shape[0] * thetas.shape[1]
-        columns = thetas.reshape(n_columns, -1).astype(self.X.dtype)
+        n_features, n_columns = self._d, thetas.shape[0] * thetas.shape[1]
+        columns = thetas.reshape(n_columns, -1).astype(self.dtype)
         weights = np.ascontiguousarray(columns[:, :n_features].T)
-        chunk = self._chunk
-        offsets = (self.constant * columns[:, -1]).astype(self.X.dtype).reshape(thetas.shape[:2])
+        offsets = (self.constant * columns[:, -1]).astype(self.dtype).reshape(thetas.shape[:2])
 
         def evaluate(start: int, stop: int) -> Array:
             total = np.zeros((n_columns, thetas.shape[2]))
-            # To and fro: a pass starts with the rows that the last one left in the cache.
-            for first in range(start, stop, chunk)[:: -1 if self._back else 1]:
-                rows = slice(first, min(first + chunk, stop))
-                block = self.X[rows]
+            for rows, block in self._chunks(start, stop):
                 # One column is a matrix-vector product, which BLAS runs faster as such.
                 scores = block @ (weights[:, 0] if n_columns == 1 else weights)
                 scores = scores.reshape(len(block), *thetas.shape[:2])
@@ -156,29 +193,26 @@ class MeanGradient:
                     total[:, -1] += self.constant * _block_sums(residuals, None)[:, 0]
             return total
 
-        parts = self._on_threads(evaluate)
-        self._back = not self._back
-        return (sum(parts[1:], parts[0]) / self._total).reshape(thetas.shape)
-
-    def _on_threads(self, function: Callable[[int, int], Array]) -> list[Array]:
-        """As :func:`.map_row_ranges`, on threads that stay; the first range on this one."""
-        first, *rest = self._ranges
+        parts: Iterator[Array]
         if self._pool is None:
-            return [function(*rows) for rows in self._ranges]
-        waiting = [self._pool.submit(function, *rows) for rows in rest]
-        return [function(*first), *(future.result() for future in waiting)]
+            parts = (evaluate(*shard) for shard in shards_of(self._n, n_features))
+        else:
+            parts = map_shards(evaluate, self._n, n_features, self._pool, back=self._back)
+        total = total_of_shards(parts)
+        self._back = self.X is not None and not self._back
+        return (total / self._total).reshape(thetas.shape)
 
     def rounding(self, theta: Array) -> float:
         """Half of what rounding adds to the sensitivity of a computed mean."""
         return mean_rounding(
             self.loss,
             theta,
-            n_samples=len(self.X),
-            n_features=self.X.shape[1],
+            n_samples=self._n,
+            n_features=self._d,
             norm_bound=self.norm_bound,
             constant=self.constant,
             clip=self.clip,
-            dtype=self.X.dtype,
+            dtype=self.dtype,
             weights=self._public,
         )
 

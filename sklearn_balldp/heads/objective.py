@@ -10,15 +10,16 @@ factor per row, never copied; sums accumulate in float64.
 
 import copy
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..losses import Array, make_loss
-from ..rows import ball_factors, block_rows, map_row_ranges, row_blocks
+from ..rows import ball_factors, block_rows, map_shards, row_blocks, total_of_shards
 
 _UNIT_ROUNDOFF = 2.0**-53
+# Second derivatives of so many scores are kept between passes; of more they are computed again.
+_KEPT = 2**23
 
 
 class LinearObjective:
@@ -100,7 +101,7 @@ class LinearObjective:
                     outside = True
             return outside
 
-        return factors if any(map_row_ranges(project, *self.X.shape)) else None
+        return factors if any(list(map_shards(project, *self.X.shape))) else None
 
     def _scores(self, rows: slice, block: Array, theta: Array) -> Array:
         n_features = self.X.shape[1]
@@ -130,7 +131,8 @@ class LinearObjective:
 
         With ``curvature`` the second derivatives are kept for :meth:`curvature_product`.
         """
-        kept = np.empty((len(self.X), self.shape[0])) if curvature else None
+        keep = curvature and len(self.X) * self.shape[0] <= _KEPT
+        kept = np.empty((len(self.X), self.shape[0])) if keep else None
 
         def evaluate(start: int, stop: int) -> tuple[float, Array]:
             value, gradient = 0.0, np.zeros(self.shape)
@@ -147,36 +149,42 @@ class LinearObjective:
                     kept[rows] = second
             return value, gradient
 
-        parts = map_row_ranges(evaluate, *self.X.shape)
-        if kept is not None:
-            self._curvature = kept
-        value = sum(value for value, _ in parts) / self.total
-        gradient = sum(gradient for _, gradient in parts) / self.total + self.alpha * theta
+        value, gradient = 0.0, np.zeros(self.shape)
+        for part, own in map_shards(evaluate, *self.X.shape):
+            value += part
+            gradient += own
+        if curvature:
+            self._curvature = theta.copy() if kept is None else kept
+        value, gradient = value / self.total, gradient / self.total + self.alpha * theta
         return value + 0.5 * self.alpha * float(np.vdot(theta, theta)), gradient
 
     def curvature_product(self, direction: Array) -> Array:
         """Hessian at the last point evaluated with ``curvature=True``, times ``direction``."""
-        curvature = self._curvature
-        if curvature is None:
+        known = self._curvature
+        if known is None:
             raise RuntimeError("evaluate with curvature=True first.")
+        again = len(self.X) * self.shape[0] > _KEPT
 
         def evaluate(start: int, stop: int) -> Array:
             product = np.zeros(self.shape)
             for rows, block in row_blocks(self.X, start, stop):
                 scores = self._scores(rows, block, direction)
-                curved = self.loss.curve(curvature[rows], scores)
+                curvature = known[rows] if not again else self._curved(rows, block, known)
+                curved = self.loss.curve(curvature, scores)
                 if self.weights is not None:
                     curved = curved * self.weights[rows, None]
                 self._back(rows, block, curved, product)
             return product
 
-        parts = map_row_ranges(evaluate, *self.X.shape)
-        return sum(parts[1:], parts[0]) / self.total + self.alpha * direction
+        product = total_of_shards(map_shards(evaluate, *self.X.shape))
+        return product / self.total + self.alpha * direction
+
+    def _curved(self, rows: slice, block: Array, theta: Array) -> Array:
+        """Second derivatives of a block's records at some parameters."""
+        return self.loss.evaluate(self._scores(rows, block, theta), self.codes[rows])[2]
 
     def hessian(self, theta: Array) -> Array:
         """Hessian at ``theta``, for one score column."""
-        self.value_and_gradient(theta, curvature=True)
-        curvature: Any = self._curvature
         dimension = self.shape[1]
 
         def accumulate(start: int, stop: int) -> Array:
@@ -186,14 +194,13 @@ class LinearObjective:
                 augmented[:, : block.shape[1]] = block
                 if self._factors is not None:
                     augmented[:, : block.shape[1]] *= self._factors[rows, None]
-                augmented *= np.sqrt(curvature[rows])
+                augmented *= np.sqrt(self._curved(rows, block, theta))
                 if self.weights is not None:
                     augmented *= np.sqrt(self.weights[rows, None])
                 total += augmented.T @ augmented
             return total
 
-        parts = map_row_ranges(accumulate, *self.X.shape)
-        hessian = sum(parts[1:], parts[0]) / self.total
+        hessian = total_of_shards(map_shards(accumulate, *self.X.shape)) / self.total
         hessian[np.diag_indices(dimension)] += self.alpha
         return hessian
 
@@ -302,7 +309,8 @@ def gradient_rounding(
     scores = (n_features + 3.0) * norm * row_norm * kind.curvature
     rows = block_rows(n_features)
     # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
-    terms = rows + n_samples / rows + n_features + 10.0
+    # Blocks are added up in shards, and shards in order: at most eight of them are no longer.
+    terms = rows + n_samples / rows + n_features + 18.0
     sums = terms * kind.score_residual_limit(norm * row_norm)
     columns = math.sqrt(kind.n_scores)
     return 2.0 * _UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

@@ -11,7 +11,14 @@ from .._validation import check_option, checked_priors
 from ..privacy.bounds import Bound, PrototypeBound
 from ..privacy.noise import Noise
 from ..privacy.sensitivity import COUNT_MODES
-from ..rows import ball_factors, block_rows, map_row_ranges, project_onto_ball, row_blocks
+from ..rows import (
+    ball_factors,
+    block_rows,
+    map_shards,
+    project_onto_ball,
+    row_blocks,
+    total_of_shards,
+)
 from .base import BaseBallDPClassifier, log_probabilities, masses_of
 from .mechanism import (
     Array,
@@ -360,7 +367,7 @@ def class_sums(
             total += sp.csc_array((weights, labels, index), (n_classes, len(block))) @ block
         return total
 
-    return np.sum(map_row_ranges(sums, *X.shape), axis=0)
+    return total_of_shards(map_shards(sums, *X.shape))
 
 
 def log_priors_of(priors: Any, counts: Array) -> Array:

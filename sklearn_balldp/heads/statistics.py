@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from ..privacy.bounds import Bound
 from ..privacy.noise import Noise
 from ..privacy.release import Release
-from ..privacy.statistics import CHUNK, GROUPS, SUMMED, StatisticsBound, constant_of_counts
+from ..privacy.statistics import CHUNK, SUMMED, StatisticsBound, constant_of_counts
 from ..privacy.weights import total_of
 from ..rows import (
     SINGLE_BLAS_THREAD,
     block_rows,
     factors_into_domain,
-    map_row_ranges,
+    map_shards,
     row_blocks,
     rows_in_domain,
 )
@@ -369,7 +369,7 @@ def sufficient_statistics(
             # are multiplied.
             part = placed[: len(block)]
             if factors is None and own is None:
-                np.copyto(part, X[rows] if X.dtype == precision else block, casting="same_kind")
+                np.copyto(part, block, casting="same_kind")
             else:
                 np.multiply(block, weights[:, None], out=part, casting="same_kind")
             moments.add(part)
@@ -381,15 +381,13 @@ def sufficient_statistics(
         return total + chunk, moments.total
 
     # Blocks of few rows are multiplied: one thread for each range is faster than several for each.
+    class_sums, upper = np.zeros((n_classes, d)), np.zeros((d, d) if bound.moment else (0, 0))
     with SINGLE_BLAS_THREAD:
-        parts = map_row_ranges(sums, len(X), d, max(GROUPS))
-    class_sums = np.sum([part for part, _ in parts], axis=0)
-    if not bound.moment:
-        return class_sums, None
-    upper = np.zeros((d, d))
-    for place, start in enumerate(range(0, d, _PANEL)):
-        upper[start : start + _PANEL, start:] = sum(panels[place] for _, panels in parts)
-    return class_sums, upper
+        for part, panels in map_shards(sums, len(X), d):
+            class_sums += part
+            for start, panel in zip(range(0, d, _PANEL), panels, strict=False):
+                upper[start : start + _PANEL, start:] += panel
+    return class_sums, upper if bound.moment else None
 
 
 class _Moments:

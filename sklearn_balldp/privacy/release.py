@@ -97,10 +97,11 @@ class Guarantee:
     radius : float
         Radius in the units of the release's metric.
     mu : float
-        Gaussian differential privacy parameter of the parameters at that radius.
+        Gaussian differential privacy parameter of the parameters at that radius, for all
+        ``records`` together.
     epsilon, delta : float
-        The release is (epsilon, delta)-private for substitutions within ``radius``, a private
-        radius included.
+        The release is (epsilon, delta)-private for substitutions of ``records`` units within
+        ``radius``, a private radius included.
     labels : {"public", "protected"}
         Whether label changes are part of the adjacency.
     private : bool or str
@@ -580,8 +581,8 @@ class Release:
     ) -> Guarantee:
         """Guarantee at any radius, and for any number of records, at this release's delta.
 
-        The exact Gaussian profile of the sensitivity there: exact for prototypes, and for
-        minimisers that of a proved upper bound. For noisy gradients it is the one that held
+        The exact Gaussian profile of the sensitivity there: exact for prototypes (of one record),
+        and for minimisers that of a proved upper bound. For noisy gradients it is the one that held
         before the first step: what was promised, at other radii by group privacy and the limits
         of the gap. With a private radius the noise follows from that draw: figures at a fixed
         other radius are then ex post.

@@ -283,9 +283,13 @@ class StatisticsBound(ParameterBound):
         )
 
     def _folds(self) -> float:
-        """Error of adding up the sums of groups, in float64, in units of the largest term."""
+        """Error of adding up the sums of groups, in float64, in units of the largest term.
+
+        Groups are added up in chunks, chunks in shards, shards in order: of all shards none is
+        shorter than a chunk, but where there are eight of them.
+        """
         n = float(self.n_samples)
-        return (2.0 * CHUNK / min(GROUPS) + n / CHUNK + 8.0) * n * UNIT_ROUNDOFF
+        return (2.0 * CHUNK / min(GROUPS) + n / CHUNK + 16.0) * n * UNIT_ROUNDOFF
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         noise = self.sigma[0] * math.sqrt(self.n_features)

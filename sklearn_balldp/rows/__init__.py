@@ -1,12 +1,14 @@
-"""Rows: passes over them in blocks, and their projection onto the admissible ball."""
+"""Rows: in memory or in files, passes over them, and their projection onto the ball."""
 
 from .encoded import EncodedRows, encoded, encoder_of
 from .passes import (
     SINGLE_BLAS_THREAD,
     block_rows,
-    map_row_ranges,
+    map_shards,
+    n_threads,
     row_blocks,
-    row_ranges,
+    shards_of,
+    total_of_shards,
     working_precision,
 )
 from .projection import (
@@ -16,20 +18,27 @@ from .projection import (
     project_onto_ball,
     rows_in_domain,
 )
+from .sources import Rows, from_hdf5, from_parquet, from_zarr
 
 __all__ = [
     "SINGLE_BLAS_THREAD",
     "EncodedRows",
+    "Rows",
     "ball_factors",
     "block_rows",
     "clip_entries",
     "encoded",
     "encoder_of",
     "factors_into_domain",
-    "map_row_ranges",
+    "from_hdf5",
+    "from_parquet",
+    "from_zarr",
+    "map_shards",
+    "n_threads",
     "project_onto_ball",
     "row_blocks",
-    "row_ranges",
     "rows_in_domain",
+    "shards_of",
+    "total_of_shards",
     "working_precision",
 ]

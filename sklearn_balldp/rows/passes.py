@@ -1,8 +1,13 @@
-"""Passes over rows: fixed blocks in C order, on threads."""
+"""Passes over rows: fixed shards and blocks in C order, on threads.
+
+Rows are cut into shards by their number and that of features alone. What a shard gives does not
+depend on the machine, and shards are added up in order: the number of cores decides how long a pass
+takes, and no bit of what it gives.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -11,10 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from .sources import Rows
+
 T = TypeVar("T")
 
 #: Values of a block: it stays in the processor's cache.
 BLOCK_VALUES = 2**18
+#: Values of rows that are one shard.
+SMALL = 4_000_000
+#: Rows of a shard of many, at most; where they are short it has as many as :data:`SMALL` values.
+SHARD_ROWS = 8192
+#: Shards that there are at least of more rows, so that threads share them evenly.
+LEAST_SHARDS = 8
+#: Values of a file that are read at once.
+_READ_VALUES = 2**21
 
 
 def working_precision(dtype: np.dtype, *numbers: float) -> type[np.float32] | type[np.float64]:
@@ -30,7 +45,7 @@ def block_rows(n_features: int) -> int:
 
 
 def row_blocks(
-    X: NDArray[np.floating],
+    X: Any,
     start: int = 0,
     stop: int | None = None,
     size: int | None = None,
@@ -42,10 +57,17 @@ def row_blocks(
     so that no other row can decide, by way of the layout, what is computed from this one.
 
     A block is a view of ``X`` where that is in C order and of this precision (do not write), else a
-    buffer that the next step overwrites.
+    buffer that the next step overwrites. Of a file several blocks are read at once.
     """
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size
+    if isinstance(X, Rows):
+        held = max(1, _READ_VALUES // (size * X.shape[1])) * size
+        for first in range(start, stop, held):
+            part = X.read(first, min(first + held, stop))
+            for rows, block in row_blocks(part, size=size, dtype=dtype):
+                yield slice(first + rows.start, first + rows.stop), block
+        return
     if X.dtype == dtype and X.flags.c_contiguous and X.flags.aligned:
         for first in range(start, stop, size):
             rows = slice(first, min(first + size, stop))
@@ -59,26 +81,66 @@ def row_blocks(
         yield rows, block
 
 
-def row_ranges(n_rows: int, n_features: int, multiple: int = 1) -> list[tuple[int, int]]:
-    """Contiguous ranges of rows, one for each thread that a pass over the rows pays for.
+def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:
+    """Contiguous ranges of rows that passes take one by one: a function of the shape alone.
 
-    They begin at multiples of ``multiple``, so that groups of so many rows are the same on machines
-    of more or fewer cores.
+    They begin at multiples of 256, so that groups of so many rows are whole.
     """
-    workers = min(4, joblib.effective_n_jobs(-1)) if n_rows * n_features > 4_000_000 else 1
-    inner = np.linspace(0, n_rows, workers + 1).astype(int)[1:-1] // multiple * multiple
-    return list(pairwise([0, *inner.tolist(), n_rows]))
+    if n_rows * n_features <= SMALL:
+        return [(0, n_rows)]
+    most = max(SHARD_ROWS, SMALL // n_features)
+    size = -(-min(most, -(-n_rows // LEAST_SHARDS)) // 256) * 256
+    return list(pairwise([*range(0, n_rows, size), n_rows]))
 
 
-def map_row_ranges(
-    function: Callable[[int, int], T], n_rows: int, n_features: int, multiple: int = 1
-) -> list[T]:
-    """Apply ``function(start, stop)`` to contiguous row ranges, on threads when it pays."""
-    ranges = row_ranges(n_rows, n_features, multiple)
-    if len(ranges) == 1:
-        return [function(0, n_rows)]
-    with ThreadPoolExecutor(len(ranges)) as pool:
-        return list(pool.map(function, *zip(*ranges, strict=True)))
+def n_threads(n_rows: int, n_features: int) -> int:
+    """Threads that a pass over rows pays for."""
+    return min(4, joblib.effective_n_jobs(-1), len(shards_of(n_rows, n_features)))
+
+
+def map_shards(
+    function: Callable[[int, int], T],
+    n_rows: int,
+    n_features: int,
+    pool: Executor | None = None,
+    *,
+    back: bool = False,
+) -> Iterator[T]:
+    """What ``function(start, stop)`` gives for each shard, in their order, on threads if it pays.
+
+    Few results wait at a time. With ``back`` the last shards are computed first (all results then
+    wait), as they may still be in the cache.
+    """
+    shards = shards_of(n_rows, n_features)
+    threads = n_threads(n_rows, n_features)
+    if threads == 1 and not back:
+        yield from (function(*shard) for shard in shards)
+        return
+    if threads == 1:
+        yield from [function(*shard) for shard in reversed(shards)][::-1]
+        return
+    if pool is None:
+        with ThreadPoolExecutor(threads) as own:
+            yield from map_shards(function, n_rows, n_features, own, back=back)
+        return
+    if back:
+        waiting = [pool.submit(function, *shard) for shard in reversed(shards)]
+        yield from (future.result() for future in reversed(waiting))
+        return
+    window = [pool.submit(function, *shard) for shard in shards[: 2 * threads]]
+    for place in range(len(shards)):
+        yield window[place].result()
+        window[place] = None  # type: ignore[call-overload]
+        if place + 2 * threads < len(shards):
+            window.append(pool.submit(function, *shards[place + 2 * threads]))
+
+
+def total_of_shards(parts: Iterator[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Sum of what shards gave, in their order."""
+    total = next(parts).copy()
+    for part in parts:
+        total += part
+    return total
 
 
 class _SingleBlasThread:

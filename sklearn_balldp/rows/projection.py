@@ -1,9 +1,12 @@
 """Projection of rows onto the admissible ball: each row by itself, 1-Lipschitz."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .passes import row_blocks
+from .sources import Rows
 
 #: Entries are clipped to this size, a 1-Lipschitz map of each row that keeps squares finite.
 LARGEST_ENTRY = 1e140
@@ -65,8 +68,25 @@ def factors_into_domain(
         return rows, norm_bound / np.sqrt(squares)
 
 
-def clip_entries(X: NDArray[np.floating]) -> NDArray[np.floating]:
-    """``X`` itself, or a C-ordered copy with entries clipped to :data:`LARGEST_ENTRY`."""
+class ClippedRows(Rows):
+    """Rows of a file, with finite entries clipped to :data:`LARGEST_ENTRY`."""
+
+    def __init__(self, source: Rows) -> None:
+        self.source, self.shape, self.dtype = source, source.shape, source.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        rows = self.source.read(start, stop)
+        with np.errstate(all="ignore"):
+            huge = (np.abs(rows) > LARGEST_ENTRY) & np.isfinite(rows)
+        if huge.any():
+            rows = np.where(huge, np.copysign(LARGEST_ENTRY, rows), rows)
+        return rows
+
+
+def clip_entries(X: Any) -> Any:
+    """``X`` itself, or with entries clipped to :data:`LARGEST_ENTRY`: then a copy in C order."""
+    if isinstance(X, Rows):
+        return ClippedRows(X) if X.dtype == np.float64 else X
     wide = X.dtype.itemsize > 8
     if (X.dtype != np.float64 and not wide) or X.size == 0:
         return X
@@ -84,24 +104,25 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     change. It rounds to that precision: declare a radius in these coordinates, or cast to float64
     before. Raises ValueError if a row holds NaN or infinity.
     """
-    X = np.asarray(X)
-    if not np.issubdtype(X.dtype, np.floating):
-        X = X.astype(np.float64)
-    X = clip_entries(X.astype(X.dtype.newbyteorder("="), copy=False))
-    X = np.ascontiguousarray(X, dtype=np.promote_types(X.dtype, np.float32))
-    projected = X
+    given: Any = np.asarray(X)
+    if not np.issubdtype(given.dtype, np.floating):
+        given = given.astype(np.float64)
+    given = clip_entries(given.astype(given.dtype.newbyteorder("="), copy=False))
+    given = np.ascontiguousarray(given, dtype=np.promote_types(given.dtype, np.float32))
+    projected: Any = given
     finite = True
-    for rows, block in row_blocks(X):
+    for rows, block in row_blocks(given):
         try:
             factors = ball_factors(block, norm_bound)
         except FloatingPointError:
             finite = False
             break
         if factors is not None:
-            if projected is X:
-                projected = X.copy()
+            if projected is given:
+                projected = given.copy()
             outside = factors < 1.0
             projected[rows][outside] = block[outside] * factors[outside, None]
     if not finite:
         raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.")
-    return projected
+    found: NDArray[np.floating] = projected
+    return found

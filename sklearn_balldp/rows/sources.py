@@ -1,0 +1,347 @@
+"""Rows that lie in a file: their shape, and how to read some of them.
+
+Passes take an array or a source alike, so a fit never holds more of a file than its threads read at
+a time. A source keeps a path and opens the file where it is used: it may be copied to another
+process.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+#: Precisions that rows may have.
+PRECISIONS = ("float16", "float32", "float64")
+# Decoded row groups of a Parquet file that are kept: threads read neighbouring parts.
+_KEPT_GROUPS = 4
+
+
+class Rows(ABC):
+    """Rows of embeddings somewhere else than in memory; derive from it for a store of your own.
+
+    A subclass sets ``shape`` and ``dtype``, and reads ranges. It must be safe to read from several
+    threads, and give the same numbers every time.
+
+    Attributes
+    ----------
+    shape : tuple of (int, int)
+        Number of rows and of features.
+    dtype : dtype
+        float16, float32 or float64.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    ndim = 2
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        """Rows of a range, in memory.
+
+        Parameters
+        ----------
+        start, stop : int
+            First row, and the one after the last.
+
+        Returns
+        -------
+        ndarray of shape (stop - start, n_features)
+            In the precision of the source.
+        """
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return self.shape[0] * self.shape[1]
+
+    def __getitem__(self, rows: Any) -> NDArray[np.floating]:
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            # As scikit-learn's folds ask for them.
+            rows = rows[0]
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return self.read(start, max(start, stop))
+            return self._taken(np.arange(start, stop, step))
+        places = np.asarray(rows)
+        if places.dtype == bool:
+            places = np.flatnonzero(places)
+        if places.ndim == 0:
+            return self._taken(places[None])[0]
+        return self._taken(places)
+
+    def _taken(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
+        """Rows at some positions, by one pass over the parts that hold any."""
+        places = np.where(places < 0, places + len(self), places)
+        if len(places) and not (places.min() >= 0 and places.max() < len(self)):
+            raise IndexError(f"rows: positions must lie below {len(self)}.")
+        taken = np.empty((len(places), self.shape[1]), dtype=self.dtype)
+        size = max(1, 2**20 // self.shape[1])
+        order = np.argsort(places, kind="stable")
+        parts = np.searchsorted(places[order], np.arange(0, len(self) + size, size))
+        for part in np.flatnonzero(np.diff(parts)).tolist():
+            own = order[parts[part] : parts[part + 1]]
+            first, last = int(places[own].min()), int(places[own].max())
+            taken[own] = self.read(first, last + 1)[places[own] - first]
+        return taken
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        whole = self.read(0, len(self))
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+
+class _File(Rows):
+    """Rows of a file that is opened once in each process, and found again where it is sent."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self._lock, self._opened = threading.Lock(), None  # type: tuple[Any, Any]
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """What is read from."""
+
+    @property
+    def _handle(self) -> Any:
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def _declare(self, shape: Sequence[int], dtype: Any) -> None:
+        """Take on shape and precision; a ValueError if these are no rows."""
+        if len(shape) != 2 or str(np.dtype(dtype)) not in PRECISIONS:
+            raise ValueError(
+                f"path={self.path!r} holds an array of shape {tuple(shape)} and type {dtype}; rows "
+                f"are two-dimensional and of type {', '.join(PRECISIONS)}: convert them first."
+            )
+        self.shape, self.dtype = (int(shape[0]), int(shape[1])), np.dtype(dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_lock": None, "_opened": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.Lock()
+
+
+class _Array(_File):
+    """Rows of an array that slices itself out of a file."""
+
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        return np.asarray(self._handle[start:stop])
+
+
+class ZarrRows(_Array):
+    """Rows of a Zarr array; see :func:`from_zarr`."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self._declare(self._handle.shape, self._handle.dtype)
+
+    def _open(self) -> Any:
+        import zarr
+
+        array = zarr.open(self.path, mode="r")
+        if not hasattr(array, "dtype"):
+            raise ValueError(f"path={self.path!r} is a Zarr group; name the path of its array.")
+        return array
+
+
+class HDF5Rows(_Array):
+    """Rows of a dataset in an HDF5 file; see :func:`from_hdf5`."""
+
+    def __init__(self, path: str | Path, dataset: str) -> None:
+        super().__init__(path)
+        self.dataset = dataset
+        self._declare(self._handle.shape, self._handle.dtype)
+
+    def _open(self) -> Any:
+        import h5py
+
+        file = h5py.File(self.path, mode="r")
+        if not isinstance(file.get(self.dataset), h5py.Dataset):
+            raise ValueError(
+                f"dataset={self.dataset!r} is none of {self.path!r}, which holds "
+                f"{', '.join(file)}; name one of those."
+            )
+        return file[self.dataset]
+
+
+class ParquetRows(_File):
+    """Rows of a column of lists in Parquet files; see :func:`from_parquet`."""
+
+    def __init__(self, paths: Sequence[str | Path], column: str) -> None:
+        super().__init__(", ".join(map(str, paths)))
+        self.paths, self.column = [str(path) for path in paths], column
+        self._groups: dict[int, NDArray[np.floating]] = {}
+        sizes = []
+        for file in self._handle:
+            meta = file.metadata
+            sizes += [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+        self._starts = np.r_[0, np.cumsum(sizes)]
+        first = self._decoded(0) if sizes else np.empty((0, 0))
+        self._declare((int(self._starts[-1]), first.shape[1]), first.dtype)
+
+    def _open(self) -> Any:
+        from pyarrow import parquet
+
+        files = [parquet.ParquetFile(path) for path in self.paths]
+        for path, file in zip(self.paths, files, strict=True):
+            if self.column not in file.schema_arrow.names:
+                names = ", ".join(file.schema_arrow.names)
+                raise ValueError(f"column={self.column!r} is none of {path!r}: {names}.")
+        return files
+
+    def _decoded(self, group: int) -> NDArray[np.floating]:
+        """Rows of one row group."""
+        files = self._handle
+        with self._lock:
+            if group not in self._groups:
+                inside = group
+                for file in files:
+                    if inside < file.metadata.num_row_groups:
+                        break
+                    inside -= file.metadata.num_row_groups
+                column = file.read_row_group(inside, columns=[self.column]).column(0)
+                rows = _lists(column.combine_chunks(), self.column)
+                if hasattr(self, "shape") and rows.shape[1:] != self.shape[1:]:
+                    raise ValueError(f"column={self.column!r}: its lists differ in length.")
+                while len(self._groups) >= _KEPT_GROUPS:
+                    self._groups.pop(next(iter(self._groups)))
+                self._groups[group] = rows
+            return self._groups[group]
+
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        rows = np.empty((stop - start, self.shape[1]), dtype=self.dtype)
+        group = int(np.searchsorted(self._starts, start, side="right")) - 1
+        while start < stop:
+            first, last = int(self._starts[group]), min(stop, int(self._starts[group + 1]))
+            part = self._decoded(group)[start - first : last - first]
+            rows[len(rows) - (stop - start) : len(rows) - (stop - last)] = part
+            start, group = last, group + 1
+        return rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_groups": {}}
+
+
+def _lists(column: Any, name: str) -> NDArray[np.floating]:
+    """Rows from an Arrow array of lists of one length."""
+    import pyarrow as pa
+
+    kind = column.type
+    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)
+    lists = lists or pa.types.is_large_list(kind)
+    if not lists or str(kind.value_type) not in ("halffloat", "float", "double"):
+        raise ValueError(
+            f"column={name!r} is of type {kind}; rows are lists of halffloat, float or double."
+        )
+    values = column.flatten()
+    length = len(values) // max(1, len(column))
+    even = pa.types.is_fixed_size_list(kind) or bool(
+        len(values) == length * len(column)
+        and np.all(np.diff(np.asarray(column.offsets)) == length)
+    )
+    if column.null_count or values.null_count or not even:
+        raise ValueError(
+            f"column={name!r}: its lists differ in length or have gaps; drop those records, or "
+            "repair them."
+        )
+    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(column), length)
+
+
+def from_zarr(path: str | Path) -> Rows:
+    """Rows of a Zarr array.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The array, of shape (n_samples, n_features) and type float16, float32 or float64.
+
+    Returns
+    -------
+    Rows
+        For ``fit`` and ``predict``.
+
+    Raises
+    ------
+    ValueError
+        If there are no such rows.
+    ImportError
+        If zarr is missing: ``pip install 'sklearn_balldp[files]'``.
+    """
+    return _found(lambda: ZarrRows(path), "zarr")
+
+
+def from_hdf5(path: str | Path, dataset: str) -> Rows:
+    """Rows of a dataset in an HDF5 file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    dataset : str
+        Name of the dataset, of shape (n_samples, n_features) and type float16, float32 or float64.
+
+    Returns
+    -------
+    Rows
+        For ``fit`` and ``predict``.
+
+    Raises
+    ------
+    ValueError
+        If there are no such rows.
+    ImportError
+        If h5py is missing: ``pip install 'sklearn_balldp[files]'``.
+    """
+    return _found(lambda: HDF5Rows(path, dataset), "h5py")
+
+
+def from_parquet(path: str | Path | Sequence[str | Path], column: str) -> Rows:
+    """Rows of a column of lists, in one Parquet file or several.
+
+    Row groups are read whole: write them small (tens of megabytes).
+
+    Parameters
+    ----------
+    path : str, path-like or sequence of these
+        The file, or files in the order of the labels.
+    column : str
+        Name of the column: lists of one length, of halffloat, float or double.
+
+    Returns
+    -------
+    Rows
+        For ``fit`` and ``predict``.
+
+    Raises
+    ------
+    ValueError
+        If there are no such rows.
+    ImportError
+        If pyarrow is missing: ``pip install 'sklearn_balldp[files]'``.
+    """
+    paths = [path] if isinstance(path, (str, Path)) else list(path)
+    return _found(lambda: ParquetRows(paths, column), "pyarrow")
+
+
+def _found(open_rows: Any, package: str) -> Rows:
+    try:
+        rows: Rows = open_rows()
+    except ImportError as error:
+        raise ImportError(
+            f"these rows need {package}; pip install 'sklearn_balldp[files]'."
+        ) from error
+    return rows

@@ -1,0 +1,375 @@
+"""Rows in files: the same models, bit for bit, in little memory; and what is refused."""
+
+import itertools
+import pickle
+import tracemalloc
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold, cross_val_score
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    RadiusPolicy,
+    ReconstructionAuditor,
+    verify,
+)
+from sklearn_balldp.heads import base, gradients, objective
+from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.rows import Rows, from_hdf5, from_parquet, from_zarr, passes, shards_of
+
+h5py = pytest.importorskip("h5py")
+zarr = pytest.importorskip("zarr")
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+N, D = 3000, 16
+FORMATS = ("memmap", "zarr", "hdf5", "parquet", "two parquet files")
+HEADS = {
+    "prototypes": BallDPRidgePrototype(),
+    "discriminant": BallDPLinearDiscriminant(),
+    "sphere": BallDPLinearDiscriminant(domain="sphere"),
+    "descent": BallDPLogisticRegression(),
+    "SVC": BallDPSquaredHingeSVC(mechanism=GradientPerturbation(start="zero", n_steps=20)),
+    "minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01),
+}
+
+
+def records(dtype=np.float32, n=N):
+    """Rows around a long mean, some of them outside of the ball."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n)
+    X = 0.3 * rng.standard_normal((n, D)) + 0.4 * np.eye(3, D)[y] + 0.2
+    return X.astype(dtype), y
+
+
+def lists(X):
+    return pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
+
+
+def stored(X, kind, folder):
+    """The rows in a file of some format."""
+    path = folder / "rows"
+    if kind == "memmap":
+        np.save(path.with_suffix(".npy"), X)
+        return np.load(path.with_suffix(".npy"), mmap_mode="r")
+    if kind == "zarr":
+        zarr.save(str(path), X)
+        return from_zarr(path)
+    if kind == "hdf5":
+        with h5py.File(path, "w") as file:
+            file["train/rows"] = X
+        return from_hdf5(path, "train/rows")
+    paths = [path.with_suffix(".a"), path.with_suffix(".b")]
+    if kind == "parquet":
+        parquet.write_table(pa.table({"e": lists(X)}), paths[0], row_group_size=700)
+        return from_parquet(paths[0], "e")
+    for part, own in zip((X[:1234], X[1234:]), paths, strict=True):
+        uneven = pa.array(part.tolist(), type=pa.list_(pa.from_numpy_dtype(X.dtype)))
+        parquet.write_table(pa.table({"e": uneven}), own, row_group_size=500)
+    return from_parquet(paths, "e")
+
+
+@pytest.fixture
+def many_shards(monkeypatch):
+    """Shards and blocks as of many more rows."""
+    monkeypatch.setattr(passes, "SMALL", 8000)
+    monkeypatch.setattr(passes, "SHARD_ROWS", 512)
+    monkeypatch.setattr(passes, "_READ_VALUES", 4096)
+    monkeypatch.setattr(passes, "BLOCK_VALUES", 2048)
+
+
+def released(head, X, y):
+    fitted = clone(head).set_params(delta=1e-4, radius=0.3, random_state=0).fit(X, y)
+    return fitted, {**fitted.released_parameters(), "predicted": fitted.predict(X)}
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", HEADS)
+def test_every_source_gives_the_model_of_the_array(name, kind, dtype, tmp_path):
+    if kind == "two parquet files" and dtype == np.float16:
+        pytest.skip("lists of half precision are written from arrays")
+    X, y = records(dtype)
+    assert len(shards_of(*X.shape)) > 4
+    source = stored(X, kind, tmp_path)
+    assert source.shape == X.shape
+    assert source.dtype == dtype
+    head, expected = released(HEADS[name], X, y)
+    other, found = released(HEADS[name], source, y)
+    for key, values in expected.items():
+        np.testing.assert_array_equal(found[key], values, key)
+    assert other.release_.sigma == head.release_.sigma
+    assert other.n_features_in_ == D
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("name", HEADS)
+def test_cores_decide_no_bit(name, monkeypatch):
+    X, y = records()
+    found = []
+    for cores in (1, 2, 4):
+        monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs, cores=cores: cores)
+        assert passes.n_threads(*X.shape) == cores
+        found.append(released(HEADS[name], X, y)[1])
+    for other in found[1:]:
+        for key, values in found[0].items():
+            np.testing.assert_array_equal(other[key], values, key)
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("name", HEADS)
+def test_rows_that_are_not_kept_give_the_same_bits(name, monkeypatch):
+    """Moved and projected again in each pass, and second derivatives computed again."""
+    for dtype in (np.float16, np.float32, np.float64):
+        X, y = records(dtype)
+        expected = released(HEADS[name], X, y)[1]
+        with monkeypatch.context() as patch:
+            patch.setattr(gradients, "KEPT_BYTES", 0)
+            patch.setattr(objective, "_KEPT", 0)
+            patch.setattr(base, "_SCORES", 1000)
+            found = released(HEADS[name], X, y)[1]
+        for key, values in expected.items():
+            if key not in ("coef_", "intercept_") or name in ("prototypes", "discriminant"):
+                np.testing.assert_array_equal(found[key], values, key)
+            else:
+                # Kept rows are added up to and fro.
+                np.testing.assert_allclose(found[key], values, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("moved", [None, (0.9, 0.2 * np.ones(D))])
+@pytest.mark.parametrize("norm_bound", [0.5, 3.0])
+def test_a_mean_gradient_of_rows_that_are_not_kept(norm_bound, moved, monkeypatch):
+    X, y = records()
+    means = []
+    for kept in (2**30, 0):
+        monkeypatch.setattr(gradients, "KEPT_BYTES", kept)
+        means.append(
+            MeanGradient(
+                "softmax", X, y, 3, norm_bound=norm_bound, constant=0.3, clip=0.1, moved=moved
+            )
+        )
+    theta = np.random.default_rng(1).standard_normal((1, *means[0].shape))
+    assert means[0].X is not None
+    assert means[1].X is None
+    np.testing.assert_array_equal(means[0](theta), means[1](theta))
+
+
+def test_shards_are_a_function_of_the_shape():
+    assert shards_of(1000, 10) == [(0, 1000)]
+    for n, d in [(20_000, 384), (10**6, 384), (10**7, 64), (10**5, 4096), (70_001, 100)]:
+        shards = shards_of(n, d)
+        assert shards[0][0] == 0
+        assert shards[-1][1] == n
+        assert all(a[1] == b[0] and b[0] % 256 == 0 for a, b in itertools.pairwise(shards))
+        assert len(shards) >= min(8, n * d // passes.SMALL + 1) - 1
+        longest = max(stop - start for start, stop in shards)
+        assert longest <= max(passes.SHARD_ROWS, passes.SMALL // d) + 256
+        # What the proofs of rounding count on: no more shards than these.
+        assert len(shards) <= 8 + n / passes.SHARD_ROWS
+
+
+@pytest.mark.parametrize("name", ["prototypes", "discriminant", "descent", "minimiser"])
+def test_little_memory_above_the_file(name, tmp_path, monkeypatch):
+    """80 MB of rows in half precision: a fit and a prediction take a fraction of it."""
+    n, d = 320_000, 128
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 2**20)
+    monkeypatch.setattr(objective, "_KEPT", 2**10)
+    monkeypatch.setattr(base, "_SCORES", 2**16)
+    monkeypatch.setattr(passes, "_READ_VALUES", 2**18)
+    rng = np.random.default_rng(0)
+    X = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float16, shape=(n, d))
+    y = np.arange(n) % 2
+    for start in range(0, n, 10_000):
+        X[start : start + 10_000] = 0.05 * rng.standard_normal((10_000, d)) + 0.02
+    X.flush()
+    source = np.load(tmp_path / "x.npy", mmap_mode="r")
+    head = clone(HEADS[name])
+    if name == "descent":
+        head.set_params(mechanism=GradientPerturbation(n_steps=2))
+    tracemalloc.start()
+    head.fit(source, y).predict(source)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # Labels, codes and predictions take 8 bytes a row each; blocks some megabytes a thread.
+    assert peak < 64e6
+
+
+def test_a_source_reads_what_is_asked_for(tmp_path):
+    X, _ = records()
+    for kind in FORMATS[1:]:
+        (tmp_path / kind).mkdir()
+        source = stored(X, kind, tmp_path / kind)
+        np.testing.assert_array_equal(source[5:1300], X[5:1300])
+        np.testing.assert_array_equal(source[::7], X[::7])
+        np.testing.assert_array_equal(
+            source[[2999, 0, 1234, 1233, -1]], X[[2999, 0, 1234, 1233, -1]]
+        )
+        np.testing.assert_array_equal(source[X[:, 0] > 0.5], X[X[:, 0] > 0.5])
+        np.testing.assert_array_equal(source[17], X[17])
+        np.testing.assert_array_equal(np.asarray(source), X)
+        assert source[10:5].shape == (0, D)
+        assert (len(source), source.size, source.ndim) == (N, N * D, 2)
+        again = pickle.loads(pickle.dumps(source))
+        np.testing.assert_array_equal(again[100:200], X[100:200])
+        with pytest.raises(IndexError):
+            source[[N]]
+        # A pickle holds the path, and no row.
+        assert len(pickle.dumps(source)) < 2000
+
+
+def test_searches_cut_a_source_into_folds(tmp_path):
+    X, y = records()
+    source = stored(X, "hdf5", tmp_path)
+    head = BallDPRidgePrototype(delta=1e-4, radius=0.3, random_state=0)
+    expected = cross_val_score(head, X, y, cv=KFold(3))
+    np.testing.assert_array_equal(cross_val_score(head, source, y, cv=KFold(3)), expected)
+
+
+def test_audits_and_checks_read_a_source(tmp_path):
+    X, y = records(n=600)
+    source = stored(X, "zarr", tmp_path)
+    head = BallDPRidgePrototype(delta=1e-4, radius=1.0).fit(source, y)
+    assert not verify(head, private=(source, y)).failed
+    auditor = ReconstructionAuditor(clone(head), n_candidates=3, random_state=0).fit(source, y)
+    assert auditor.guarantee_holds_
+
+
+def test_huge_entries_are_clipped_as_in_an_array(tmp_path):
+    X, y = records(np.float64)
+    X[7, 3], X[8] = 1e200, -1e300
+    source = stored(X, "zarr", tmp_path)
+    expected, found = (released(HEADS["prototypes"], rows, y)[1] for rows in (X, source))
+    np.testing.assert_array_equal(found["prototypes_"], expected["prototypes_"])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("name", HEADS)
+def test_rows_that_are_not_finite_are_refused(name, bad, tmp_path):
+    X, y = records(np.float64)
+    X[2500, 3] = bad
+    head = clone(HEADS[name]).set_params(delta=1e-4, radius=0.3)
+    with pytest.raises(ValueError, match=r"NaN or infinity"):
+        head.fit(stored(X, "hdf5", tmp_path), y)
+    assert not hasattr(head, "release_")
+
+
+def test_what_would_be_pulled_into_memory_is_refused(tmp_path):
+    X, y = records()
+    stored(X, "zarr", tmp_path)
+    with pytest.raises(TypeError, match="from_zarr"):
+        BallDPRidgePrototype().fit(zarr.open(str(tmp_path / "rows"), mode="r"), y)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["e"] = X
+        with pytest.raises(TypeError, match="from_hdf5"):
+            BallDPRidgePrototype().fit(file["e"], y)
+
+    class Array:
+        shape = X.shape
+
+    Array.__module__ = "dask.array.core"
+    with pytest.raises(TypeError, match=r"to_zarr\(PATH\)"):
+        BallDPRidgePrototype().fit(Array(), y)
+
+
+def test_columns_of_lists_say_what_to_do():
+    pd = pytest.importorskip("pandas")
+    X, y = records(n=50)
+    frame = pd.DataFrame({"e": list(X)})
+    with pytest.raises(ValueError, match=r"numpy\.stack"):
+        BallDPRidgePrototype(delta=1e-3).fit(frame, y)
+    BallDPRidgePrototype(delta=1e-3).fit(np.stack(frame["e"]), y)
+
+
+def test_labels_must_be_as_many(tmp_path):
+    X, y = records()
+    source = stored(X, "zarr", tmp_path)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        BallDPRidgePrototype(delta=1e-4).fit(source, y[:-1])
+    head = BallDPRidgePrototype(delta=1e-4).fit(source, y)
+    with pytest.raises(ValueError, match="features"):
+        head.predict(X[:, :3])
+
+
+def test_a_radius_read_off_private_rows_needs_them_in_memory(tmp_path):
+    X, y = records()
+    source = stored(X, "zarr", tmp_path)
+    head = BallDPRidgePrototype(delta=1e-4, radius=RadiusPolicy(source="declared"))
+    with pytest.raises(ValueError, match="compares pairs"):
+        head.fit(source, y)
+    head.set_params(radius=RadiusPolicy(source="reference"))
+    assert head.fit(source, y, X_public=X[:100], y_public=y[:100]).release_.radius > 0.0
+
+
+def test_files_that_hold_no_rows(tmp_path):
+    X, _ = records(n=20)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["flat"], file["whole"], file["rows"] = X[:, 0], np.arange(6).reshape(2, 3), X
+    for name, message in (
+        ("flat", "two-dimensional"),
+        ("whole", "of type"),
+        ("none", "is none of"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            from_hdf5(tmp_path / "x.h5", name)
+    zarr.open_group(str(tmp_path / "g"), mode="w").create_array("a", data=X)
+    with pytest.raises(ValueError, match="Zarr group"):
+        from_zarr(tmp_path / "g")
+    uneven = pa.array([[1.0, 2.0], [3.0]])
+    gaps = pa.array([[1.0, 2.0], None, [3.0, 4.0]])
+    words = pa.array(["a", "b"])
+    for column, message in ((uneven, "differ in length"), (gaps, "gaps"), (words, "type string")):
+        parquet.write_table(pa.table({"e": column}), tmp_path / "x.parquet")
+        with pytest.raises(ValueError, match=message):
+            from_parquet(tmp_path / "x.parquet", "e")
+    with pytest.raises(ValueError, match="'f' is none"):
+        from_parquet(tmp_path / "x.parquet", "f")
+    # A later group of other lists is found when it is read.
+    table = pa.table({"e": pa.array([[1.0, 2.0]] * 3 + [[1.0, 2.0, 3.0]] * 3)})
+    parquet.write_table(table, tmp_path / "x.parquet", row_group_size=3)
+    source = from_parquet(tmp_path / "x.parquet", "e")
+    with pytest.raises(ValueError, match="differ in length"):
+        source.read(0, 6)
+
+
+def test_a_missing_package_is_named(monkeypatch, tmp_path):
+    import builtins
+
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "zarr":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"sklearn_balldp\[files\]"):
+        from_zarr(tmp_path)
+
+
+class Computed(Rows):
+    """Rows of one's own: no file at all."""
+
+    def __init__(self, X):
+        self.X, self.shape, self.dtype = X, X.shape, X.dtype
+
+    def read(self, start, stop):
+        return self.X[start:stop]
+
+
+def test_a_source_of_ones_own():
+    X, y = records()
+    expected, found = (released(HEADS["descent"], rows, y)[1] for rows in (X, Computed(X)))
+    np.testing.assert_array_equal(found["coef_"], expected["coef_"])
+    assert repr(Computed(X)) == "Computed(shape=(3000, 16), dtype=float32)"
+    exact = LogisticRegression().fit(np.asarray(Computed(X)), y)
+    assert exact.score(X, y) > 0.5
