@@ -216,7 +216,9 @@ def _promise(release: Any) -> Section:
         "What is promised",
         (
             f"This model was trained on {_trained_on(release)}.",
-            f"It limits what anyone can learn about one {release.unit} among them.",
+            "It limits what anyone can learn about one person among them."
+            if release.unit == "person"
+            else "It limits what anyone can learn about one of them.",
             f"Suppose {_subject(release)} {_change(release)}.",
             "Whoever sees the model can hardly tell which of the two was used, even if he knows "
             "the records of everybody else, the method and its settings."

@@ -775,7 +775,8 @@ class Release:
             ),
             (
                 "hides",
-                f"{self.whose}: substitution within {self.radius:g} ({self.metric})"
+                ("one record's" if self.unit == "record" else f"{self.whose}:")
+                + f" substitution within {self.radius:g} ({self.metric})"
                 + (f": {self.hidden_edits}" if self.hidden_edits else ""),
             ),
             ("labels", self.labels),
