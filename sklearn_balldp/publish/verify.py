@@ -404,13 +404,13 @@ def _public_checks(
 def _statement_checks(record: Release) -> list[Check]:
     """Delta, labels, radius and sampler: what the record states, and what that is worth."""
     small = record.delta * record.n_units < 1.0
+    persons = " of persons" if record.unit == "person" else ""
     checks = [
         Check(
             "delta",
             PASS if small else FAIL,
-            f"{record.delta:g} against 1/{record.n_units} = {1.0 / record.n_units:.3g}",
-            f"a delta of one over the number of {record.unit}s allows a random one to be published "
-            "whole",
+            f"{record.delta:g} against 1/n{persons} = {1.0 / record.n_units:.3g}",
+            f"a delta of 1/n allows a random {record.unit} to be published whole",
         ),
         Check(
             "labels",
