@@ -37,6 +37,7 @@ from ..rows.passes import BLOCK_VALUES
 _SUMMED = 128
 #: Bytes of moved and projected rows that are kept between passes; more are made again in each.
 KEPT_BYTES = 2**27
+_PLACED_VALUES = 2**15
 _FLOAT64_ROUNDOFF = 2.0**-53
 
 
@@ -155,17 +156,31 @@ class MeanGradient:
                 rows = slice(first, min(first + size, stop))
                 yield rows, self.X[rows]
             return
+        if self._moved is None and self._factors[1] is None:
+            yield from row_blocks(self._source, start, stop, size=size, dtype=self.dtype.type)
+            return
+        placed = np.empty((min(size, stop - start), self._d), dtype=self.dtype)
+        # A few rows at a time: what is made of them in double precision stays in the cache.
+        few = max(1, _PLACED_VALUES // self._d)
+        scratch = np.empty((few, self._d))
+        source: Any = self._source.dtype.newbyteorder("=").type
+        for rows, block in row_blocks(self._source, start, stop, size=size, dtype=source):
+            for first in range(0, len(block), few):
+                part = block[first : first + few]
+                self._place(rows.start + first, part, scratch[: len(part)])
+                placed[first : first + len(part)] = scratch[: len(part)]
+            yield rows, placed[: len(block)]
+
+    def _place(self, start: int, rows: NDArray[np.floating], out: Array) -> None:
+        """Rows from position ``start`` on, moved and projected, in double precision."""
         before, after = self._factors
-        exact = self._moved is None and after is None
-        kind: Any = self.dtype if exact else np.float64
-        for rows, block in row_blocks(self._source, start, stop, size=size, dtype=kind):
-            if before is not None:
-                block = block * before[rows, None]
-            if self._moved is not None:
-                block = block - self._moved[1]
-            if after is not None:
-                block = block * after[rows, None]
-            yield rows, block.astype(self.dtype, copy=False)
+        np.copyto(out, rows)
+        if before is not None:
+            out *= before[start : start + len(rows), None]
+        if self._moved is not None:
+            out -= self._moved[1]
+        if after is not None:
+            out *= after[start : start + len(rows), None]
 
     def __call__(self, thetas: Array) -> Array:
         """Mean gradients at several parameters, in one pass over the rows."""

@@ -1,0 +1,106 @@
+"""``python -m benchmarks.speed.large --folder DIR``: rows that do not fit into memory.
+
+Makes a file of seeded float16 rows once (10 million of 384 features are 7.7 GB), caps the memory
+that this process may allocate at 2 GB, and fits heads on the mapped file. Seconds are set against
+those of one bare pass over the file, of a sum of its rows.
+"""
+
+import argparse
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    GradientPerturbation,
+)
+
+from ..paper.tables import markdown
+
+CLASSES = 10
+CAP = 2 * 2**30
+STEPS = 30
+HEADS = {
+    "prototypes": BallDPRidgePrototype(radius=0.5),
+    "discriminant": BallDPLinearDiscriminant(radius=0.1),
+    f"logistic regression, {STEPS} steps from sums": BallDPLogisticRegression(
+        radius=0.5, mechanism=GradientPerturbation(n_steps=STEPS)
+    ),
+}
+
+
+def labels(n):
+    """Public labels of so many records."""
+    return np.random.default_rng(1).integers(0, CLASSES, n)
+
+
+def make(path, n, d):
+    """Rows of norm about 1 around a mean for each class."""
+    rng, y = np.random.default_rng(0), labels(n)
+    means = 0.4 * rng.standard_normal((CLASSES, d), dtype=np.float32) / np.sqrt(d)
+    file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(n, d))
+    for start in range(0, n, 100_000):
+        part = y[start : start + 100_000]
+        rows = rng.standard_normal((len(part), d), dtype=np.float32) * (0.9 / np.sqrt(d))
+        file[start : start + 100_000] = rows + means[part]
+    file.flush()
+
+
+def bare(X):
+    """One pass: the sum of all rows, in single precision by blocks."""
+    total = np.zeros(X.shape[1])
+    for start in range(0, len(X), 8192):
+        total += np.add.reduce(X[start : start + 8192], axis=0, dtype=np.float32)
+    return total
+
+
+def main():
+    """Make the file, cap the memory, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--features", type=int, default=384)
+    parser.add_argument("--out", type=Path, default=Path("paper-results"))
+    options = parser.parse_args()
+    path = options.folder / f"rows_{options.rows}_{options.features}.npy"
+    if not path.exists():
+        make(path, options.rows, options.features)
+    resource.setrlimit(resource.RLIMIT_DATA, (CAP, CAP))
+    X, y = np.load(path, mmap_mode="r"), labels(options.rows)
+    start = time.perf_counter()
+    bare(X)
+    alone = time.perf_counter() - start
+    found = []
+    for name, head in HEADS.items():
+        start = time.perf_counter()
+        head.fit(X, y)
+        seconds = time.perf_counter() - start
+        start = time.perf_counter()
+        accuracy = head.score(X[-100_000:], y[-100_000:])
+        found.append(
+            {
+                "job": f"{name}, {options.rows} x {options.features} float16",
+                "seconds": f"{seconds:.0f}",
+                "one bare pass": f"{alone:.0f}",
+                "ratio": f"{seconds / alone:.1f}",
+                "accuracy": f"{accuracy:.3f}",
+            }
+        )
+        print(found[-1], flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    text = markdown(pd.DataFrame(found))
+    text += (
+        f"\n\nMemory that could be allocated: {CAP / 2**30:g} GB; rows: {X.nbytes / 2**30:.1f} GB"
+    )
+    print(text, f"(resident with mapped pages: {peak / 2**30:.1f} GB)")
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "large.md").write_text(text + ".\n")
+
+
+if __name__ == "__main__":
+    main()
