@@ -84,6 +84,11 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     """
     _check_kind(X)
     if isinstance(X, Rows):
+        if X.dtype not in DTYPES:
+            raise ValueError(
+                f"X: rows of type {X.dtype} are not read from a source; give it the type float16, "
+                "float32 or float64, in this machine's order of bytes."
+            )
         # All that is asked of an array of this shape and precision, but for the numbers.
         stand_in = np.broadcast_to(np.zeros((), dtype=X.dtype), X.shape)
         checked = validated(estimator, stand_in, y, reset=reset)

@@ -31,7 +31,7 @@ from ._validation import (
 from .accounting.ledger import CountedMixin, Spent, charged
 from .adjacency import METRICS, full_radius_in
 from .privacy.noise import RandomState, check_random_state, permute_and_flip
-from .rows import encoded, encoder_of, project_onto_ball
+from .rows import Rows, encoded, encoder_of, project_onto_ball
 
 #: Names of the metrics in scipy.spatial.distance.
 SCIPY_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
@@ -484,6 +484,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         y_public: ArrayLike | None,
     ) -> dict[str, Any]:
         self._check_parameters()
+        X, y, X_public, y_public = (
+            np.asarray(v) if isinstance(v, Rows) else v for v in (X, y, X_public, y_public)
+        )
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
             chosen = self._read_edits(*checked_edits(self, *pair), self.metric, self.norm_bound)

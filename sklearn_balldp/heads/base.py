@@ -54,9 +54,6 @@ from .plan import Plan
 from .serving import plain_model
 from .weighing import Weighed, weigh
 
-# Scores that a prediction holds at a time.
-_SCORES = 2**22
-
 
 class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Fit template and linear decision rule shared by the heads."""
@@ -613,6 +610,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             return None
         if X_public is None or y_public is None:
             raise ValueError("X_public and y_public go together: pass both or neither.")
+        X_public, y_public = (
+            np.asarray(v) if isinstance(v, Rows) else v for v in (X_public, y_public)
+        )
         if edits:
             before, after = checked_edits(self, X_public, y_public, reset=False)
             return self._in_domain(before), self._in_domain(after)
@@ -697,19 +697,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         check_is_fitted(self)
         rows = self._taken(validated(self, X, reset=False))
         coef, intercept = self._linear_rule()
-        codes = np.empty(len(rows), dtype=np.intp)
         with all_finite():
             release = self.release_
-            size = max(1, _SCORES // len(coef))
-            for first in range(0, len(rows), size):
-                part = slice(first, min(first + size, len(rows)))
-                scores = projected_scores(
-                    rows[part], coef, intercept, release.norm_bound, release.domain
-                )
-                if scores.shape[1] == 1:
-                    codes[part] = scores[:, 0] > 0
-                else:
-                    codes[part] = _largest_of(scores)
+            codes = projected_scores(
+                rows, coef, intercept, release.norm_bound, release.domain, largest=True
+            )
         return self.classes_[codes]
 
     def to_sklearn(self, *, project: bool = True) -> Any:
@@ -793,8 +785,12 @@ def projected_scores(
     intercept: NDArray[np.float64],
     norm_bound: float,
     domain: str = "ball",
+    *,
+    largest: bool = False,
 ) -> NDArray[Any]:
     """Scores of rows in the domain, in the rows' own precision where it can hold them.
+
+    With ``largest`` only the position of the largest score of each row, block by block.
 
     Raises
     ------
@@ -805,13 +801,15 @@ def projected_scores(
     moderate = bool((np.abs(coef) < 1e18).all() and (intercept < 1e18).all())
     precision: Any = working_precision(X.dtype, norm_bound) if moderate else np.float64
     weights = np.ascontiguousarray(coef.T, dtype=precision)
-    scores = np.empty((len(X), len(coef)), dtype=precision)
+    found = np.empty(len(X), dtype=np.intp) if largest else None
+    kept = None if largest else np.empty((len(X), len(coef)), dtype=precision)
     bound, offsets = precision(norm_bound) ** 2, intercept.astype(precision)
 
     def score(start: int, stop: int) -> None:
         for rows, block in row_blocks(X, start, stop, dtype=precision):
+            scores = np.empty((len(block), len(coef)), precision) if kept is None else kept[rows]
             with np.errstate(all="ignore"):
-                np.matmul(block, weights, out=scores[rows])
+                np.matmul(block, weights, out=scores)
                 squares = np.vecdot(block, block)
             longest, shortest = squares.max(initial=0.0), np.inf
             if domain == "sphere":
@@ -820,24 +818,28 @@ def projected_scores(
             if np.finfo(precision).tiny < shortest and longest < np.inf:
                 if longest > bound or domain == "sphere":
                     reach = squares if domain == "sphere" else np.maximum(squares, bound)
-                    scores[rows] *= (norm_bound / np.sqrt(reach))[:, None]
+                    scores *= (norm_bound / np.sqrt(reach))[:, None]
             else:
                 # NaN, infinity, or a square that only float64 can hold.
                 far = block.astype(np.float64)
                 if domain == "ball":
                     far = np.asarray(clip_entries(far), dtype=np.float64)
                 inside = rows_in_domain(far, norm_bound, domain)
-                scores[rows] = inside.astype(precision) @ weights
-            scores[rows] += offsets
+                scores[:] = inside.astype(precision) @ weights
+            scores += offsets
+            if found is not None:
+                found[rows] = _largest_of(scores)
 
     with SINGLE_BLAS_THREAD:
         for _ in map_shards(score, *X.shape):
             pass
-    return scores
+    return found if kept is None else kept  # type: ignore[return-value]
 
 
 def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:
     """Positions of the largest scores; of two classes as their difference has it."""
+    if scores.shape[1] == 1:
+        return (scores[:, 0] > 0).astype(np.intp)
     if scores.shape[1] == 2:
         return (scores[:, 1] - scores[:, 0] > 0).astype(np.intp)
     return scores.argmax(axis=1)

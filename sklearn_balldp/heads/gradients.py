@@ -6,7 +6,7 @@ Between two datasets that differ in one row the other blocks are the same number
 block of that row moves by the distance of the two gradients, plus what rounding does to one record
 and to the sum of one block, twice. :meth:`MeanGradient.rounding` bounds both. For the other blocks
 to be the same, nothing but a row itself may decide how it is stored or computed: rows are always
-copied, to C order, from blocks in C order.
+taken from blocks in C order, as copies or as they are.
 
 Several records of one person may be in as many blocks, each of which errs by itself: their sums are
 made in double precision.
@@ -23,7 +23,9 @@ from numpy.typing import DTypeLike, NDArray
 from ..losses import Array, Loss, clip_residuals, make_loss
 from ..privacy.weights import Weights, mass_of
 from ..rows import (
+    Rows,
     ball_factors,
+    check_unchanged,
     map_shards,
     project_onto_ball,
     row_blocks,
@@ -157,7 +159,11 @@ class MeanGradient:
                 yield rows, self.X[rows]
             return
         if self._moved is None and self._factors[1] is None:
-            yield from row_blocks(self._source, start, stop, size=size, dtype=self.dtype.type)
+            kind = self.dtype.type
+            for rows, block in row_blocks(self._source, start, stop, size=size, dtype=kind):
+                if isinstance(self._source, Rows):
+                    check_unchanged(block, self.norm_bound)
+                yield rows, block
             return
         placed = np.empty((min(size, stop - start), self._d), dtype=self.dtype)
         # A few rows at a time: what is made of them in double precision stays in the cache.
@@ -181,6 +187,8 @@ class MeanGradient:
             out -= self._moved[1]
         if after is not None:
             out *= after[start : start + len(rows), None]
+        if isinstance(self._source, Rows):
+            check_unchanged(out, self.norm_bound)
 
     def __call__(self, thetas: Array) -> Array:
         """Mean gradients at several parameters, in one pass over the rows."""

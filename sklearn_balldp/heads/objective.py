@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..losses import Array, make_loss
-from ..rows import ball_factors, block_rows, map_shards, row_blocks, total_of_shards
+from ..rows import (
+    Rows,
+    ball_factors,
+    block_rows,
+    check_unchanged,
+    map_shards,
+    row_blocks,
+    total_of_shards,
+)
 
 _UNIT_ROUNDOFF = 2.0**-53
 # Second derivatives of so many scores are kept between passes; of more they are computed again.
@@ -105,6 +113,9 @@ class LinearObjective:
 
     def _scores(self, rows: slice, block: Array, theta: Array) -> Array:
         n_features = self.X.shape[1]
+        if isinstance(self.X, Rows):
+            factors = 1.0 if self._factors is None else self._factors[rows, None]
+            check_unchanged(block * factors, self.norm_bound)
         # One column is a matrix-vector product, which BLAS runs faster as such.
         weights = theta[0, :n_features] if len(theta) == 1 else theta[:, :n_features].T
         scores = (block @ weights).reshape(len(block), len(theta))

@@ -13,6 +13,7 @@ from .passes import (
 )
 from .projection import (
     ball_factors,
+    check_unchanged,
     clip_entries,
     factors_into_domain,
     project_onto_ball,
@@ -26,6 +27,7 @@ __all__ = [
     "Rows",
     "ball_factors",
     "block_rows",
+    "check_unchanged",
     "clip_entries",
     "encoded",
     "encoder_of",

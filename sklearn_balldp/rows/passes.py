@@ -6,6 +6,7 @@ takes, and no bit of what it gives.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import pairwise
@@ -64,7 +65,7 @@ def row_blocks(
     if isinstance(X, Rows):
         held = max(1, _READ_VALUES // (size * X.shape[1])) * size
         for first in range(start, stop, held):
-            part = X.read(first, min(first + held, stop))
+            part = X.part(first, min(first + held, stop))
             for rows, block in row_blocks(part, size=size, dtype=dtype):
                 yield slice(first + rows.start, first + rows.stop), block
         return
@@ -111,6 +112,18 @@ def map_shards(
     Few results wait at a time. With ``back`` the last shards are computed first (all results then
     wait), as they may still be in the cache.
     """
+    # BLAS sums long rows on as many threads as there are cores.
+    with SINGLE_BLAS_THREAD:
+        yield from _mapped(function, n_rows, n_features, pool, back)
+
+
+def _mapped(
+    function: Callable[[int, int], T],
+    n_rows: int,
+    n_features: int,
+    pool: Executor | None,
+    back: bool,
+) -> Iterator[T]:
     shards = shards_of(n_rows, n_features)
     threads = n_threads(n_rows, n_features)
     if threads == 1 and not back:
@@ -121,18 +134,20 @@ def map_shards(
         return
     if pool is None:
         with ThreadPoolExecutor(threads) as own:
-            yield from map_shards(function, n_rows, n_features, own, back=back)
+            yield from _mapped(function, n_rows, n_features, own, back)
         return
-    if back:
-        waiting = [pool.submit(function, *shard) for shard in reversed(shards)]
-        yield from (future.result() for future in reversed(waiting))
-        return
-    window = [pool.submit(function, *shard) for shard in shards[: 2 * threads]]
-    for place in range(len(shards)):
-        yield window[place].result()
-        window[place] = None  # type: ignore[call-overload]
-        if place + 2 * threads < len(shards):
-            window.append(pool.submit(function, *shards[place + 2 * threads]))
+    ahead = len(shards) if back else 2 * threads
+    first = shards[:ahead][:: -1 if back else 1]
+    waiting = deque([pool.submit(function, *shard) for shard in first][:: -1 if back else 1])
+    try:
+        for place in range(len(shards)):
+            yield waiting.popleft().result()
+            if place + ahead < len(shards):
+                waiting.append(pool.submit(function, *shards[place + ahead]))
+    finally:
+        # After an error in one shard the others are not worth their time.
+        for future in waiting:
+            future.cancel()
 
 
 def total_of_shards(parts: Iterator[NDArray[np.float64]]) -> NDArray[np.float64]:

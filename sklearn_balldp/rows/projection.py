@@ -31,6 +31,18 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
         return np.where(inside, 1.0, norm_bound / np.sqrt(np.where(inside, 1.0, squares)))
 
 
+def check_unchanged(rows: NDArray[np.floating], norm_bound: float) -> None:
+    """Raise a ValueError where a row that was projected before has left the ball since."""
+    with np.errstate(all="ignore"):
+        longest = float(np.vecdot(rows, rows).max(initial=0.0))
+    # Rows of single precision are rounded, and so are their squares.
+    if not longest <= (norm_bound * (1.0 + 1e-4)) ** 2:
+        raise ValueError(
+            "X: rows changed while they were read; nothing was released. Use a file that nobody "
+            "writes to."
+        )
+
+
 def rows_in_domain(
     rows: NDArray[np.float64], norm_bound: float, domain: str
 ) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ a time. A source keeps a path and opens the file where it is used: it may be cop
 process.
 """
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -38,6 +39,34 @@ class Rows(ABC):
     dtype: np.dtype
     ndim = 2
 
+    def part(self, start: int, stop: int) -> NDArray[np.floating]:
+        """As :meth:`read`, checked: passes must not take anything else for rows.
+
+        Parameters
+        ----------
+        start, stop : int
+            First row, and the one after the last.
+
+        Returns
+        -------
+        ndarray of shape (stop - start, n_features)
+            In the precision of the source.
+
+        Raises
+        ------
+        ValueError
+            If what was read is not of this shape and precision.
+        """
+        rows = self.read(start, stop)
+        shape = stop - start, self.shape[1]
+        if not (isinstance(rows, np.ndarray) and rows.shape == shape and rows.dtype == self.dtype):
+            kind = getattr(rows, "dtype", type(rows).__name__)
+            raise ValueError(
+                f"rows: reading {start} to {stop} gave an array of shape {np.shape(rows)} and type "
+                f"{kind}, where the source states {shape} and {self.dtype}; has the file changed?"
+            )
+        return rows
+
     @abstractmethod
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         """Rows of a range, in memory.
@@ -68,10 +97,12 @@ class Rows(ABC):
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
-                return self.read(start, max(start, stop))
+                return self.part(start, max(start, stop))
             return self._taken(np.arange(start, stop, step))
         places = np.asarray(rows)
         if places.dtype == bool:
+            if places.shape != (len(self),):
+                raise IndexError(f"rows: a mask must have {len(self)} entries.")
             places = np.flatnonzero(places)
         if places.ndim == 0:
             return self._taken(places[None])[0]
@@ -89,11 +120,13 @@ class Rows(ABC):
         for part in np.flatnonzero(np.diff(parts)).tolist():
             own = order[parts[part] : parts[part + 1]]
             first, last = int(places[own].min()), int(places[own].max())
-            taken[own] = self.read(first, last + 1)[places[own] - first]
+            taken[own] = self.part(first, last + 1)[places[own] - first]
         return taken
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        whole = self.read(0, len(self))
+        if copy is False:
+            raise ValueError("rows: those of a file cannot be had without a copy.")
+        whole = self.part(0, len(self))
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __repr__(self) -> str:
@@ -104,7 +137,7 @@ class _File(Rows):
     """Rows of a file that is opened once in each process, and found again where it is sent."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = str(path)
+        self.path = _absolute(path)
         self._lock, self._opened = threading.Lock(), None  # type: tuple[Any, Any]
 
     @abstractmethod
@@ -133,6 +166,11 @@ class _File(Rows):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._lock = threading.Lock()
+
+
+def _absolute(path: str | Path) -> str:
+    """A path that leads to the file from every folder; an address stays as it is."""
+    return str(path) if "://" in str(path) else os.path.abspath(path)
 
 
 class _Array(_File):
@@ -183,14 +221,20 @@ class ParquetRows(_File):
 
     def __init__(self, paths: Sequence[str | Path], column: str) -> None:
         super().__init__(", ".join(map(str, paths)))
-        self.paths, self.column = [str(path) for path in paths], column
+        self.paths, self.column = [_absolute(path) for path in paths], column
         self._groups: dict[int, NDArray[np.floating]] = {}
-        sizes = []
-        for file in self._handle:
-            meta = file.metadata
-            sizes += [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+        # Row groups that hold any rows: their file, their place in it, and their first row.
+        self._places, sizes = [], []
+        for number, file in enumerate(self._handle):
+            for group in range(file.metadata.num_row_groups):
+                n_rows = file.metadata.row_group(group).num_rows
+                if n_rows:
+                    self._places.append((number, group))
+                    sizes.append(n_rows)
+        if not sizes:
+            raise ValueError(f"path={self.path!r} holds no rows; name files that do.")
         self._starts = np.r_[0, np.cumsum(sizes)]
-        first = self._decoded(0) if sizes else np.empty((0, 0))
+        first = self._decoded(0)
         self._declare((int(self._starts[-1]), first.shape[1]), first.dtype)
 
     def _open(self) -> Any:
@@ -201,19 +245,20 @@ class ParquetRows(_File):
             if self.column not in file.schema_arrow.names:
                 names = ", ".join(file.schema_arrow.names)
                 raise ValueError(f"column={self.column!r} is none of {path!r}: {names}.")
+        kinds = {str(file.schema_arrow.field(self.column).type) for file in files}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"column={self.column!r} is of several types ({', '.join(sorted(kinds))}); write "
+                "all files with one."
+            )
         return files
 
     def _decoded(self, group: int) -> NDArray[np.floating]:
         """Rows of one row group."""
-        files = self._handle
+        files, (number, inside) = self._handle, self._places[group]
         with self._lock:
             if group not in self._groups:
-                inside = group
-                for file in files:
-                    if inside < file.metadata.num_row_groups:
-                        break
-                    inside -= file.metadata.num_row_groups
-                column = file.read_row_group(inside, columns=[self.column]).column(0)
+                column = files[number].read_row_group(inside, columns=[self.column]).column(0)
                 rows = _lists(column.combine_chunks(), self.column)
                 if hasattr(self, "shape") and rows.shape[1:] != self.shape[1:]:
                     raise ValueError(f"column={self.column!r}: its lists differ in length.")

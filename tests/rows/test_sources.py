@@ -21,7 +21,7 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     verify,
 )
-from sklearn_balldp.heads import base, gradients, objective
+from sklearn_balldp.heads import gradients, objective
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.rows import Rows, from_hdf5, from_parquet, from_zarr, passes, shards_of
 
@@ -135,7 +135,6 @@ def test_rows_that_are_not_kept_give_the_same_bits(name, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(gradients, "KEPT_BYTES", 0)
             patch.setattr(objective, "_KEPT", 0)
-            patch.setattr(base, "_SCORES", 1000)
             found = released(HEADS[name], X, y)[1]
         for key, values in expected.items():
             if key not in ("coef_", "intercept_") or name in ("prototypes", "discriminant"):
@@ -184,7 +183,6 @@ def test_little_memory_above_the_file(name, tmp_path, monkeypatch):
     n, d = 320_000, 128
     monkeypatch.setattr(gradients, "KEPT_BYTES", 2**20)
     monkeypatch.setattr(objective, "_KEPT", 2**10)
-    monkeypatch.setattr(base, "_SCORES", 2**16)
     monkeypatch.setattr(passes, "_READ_VALUES", 2**18)
     rng = np.random.default_rng(0)
     X = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float16, shape=(n, d))
@@ -223,6 +221,10 @@ def test_a_source_reads_what_is_asked_for(tmp_path):
         np.testing.assert_array_equal(again[100:200], X[100:200])
         with pytest.raises(IndexError):
             source[[N]]
+        with pytest.raises(IndexError, match="mask"):
+            source[[True, False]]
+        with pytest.raises(ValueError, match="copy"):
+            np.asarray(source, copy=False)
         # A pickle holds the path, and no row.
         assert len(pickle.dumps(source)) < 2000
 
@@ -327,12 +329,23 @@ def test_files_that_hold_no_rows(tmp_path):
     uneven = pa.array([[1.0, 2.0], [3.0]])
     gaps = pa.array([[1.0, 2.0], None, [3.0, 4.0]])
     words = pa.array(["a", "b"])
+    with pytest.raises(ValueError, match="no rows"):
+        from_parquet([], "e")
     for column, message in ((uneven, "differ in length"), (gaps, "gaps"), (words, "type string")):
         parquet.write_table(pa.table({"e": column}), tmp_path / "x.parquet")
         with pytest.raises(ValueError, match=message):
             from_parquet(tmp_path / "x.parquet", "e")
     with pytest.raises(ValueError, match="'f' is none"):
         from_parquet(tmp_path / "x.parquet", "f")
+    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for path, kind in zip(paths, (pa.float32(), pa.float64()), strict=True):
+        parquet.write_table(pa.table({"e": pa.array([[1.0, 2.0]], pa.list_(kind))}), path)
+    with pytest.raises(ValueError, match="several types"):
+        from_parquet(paths, "e")
+    # Groups and files without rows are passed over.
+    none = pa.table({"e": pa.array([], pa.list_(pa.float64()))})
+    parquet.write_table(none, paths[0])
+    assert from_parquet(paths[::-1], "e").shape == from_parquet(paths, "e").shape == (1, 2)
     # A later group of other lists is found when it is read.
     table = pa.table({"e": pa.array([[1.0, 2.0]] * 3 + [[1.0, 2.0, 3.0]] * 3)})
     parquet.write_table(table, tmp_path / "x.parquet", row_group_size=3)
@@ -364,6 +377,104 @@ class Computed(Rows):
 
     def read(self, start, stop):
         return self.X[start:stop]
+
+
+class Broken(Computed):
+    """A source that does not give what it states."""
+
+    def __init__(self, X, read):
+        super().__init__(X)
+        self._read = read
+
+    def read(self, start, stop):
+        return self._read(self.X, start, stop)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda X, a, b: X[a : min(b, 1000)],
+        lambda X, a, b: X[a : a + 1],
+        lambda X, a, b: np.vstack([X[a:b], X[:1]]),
+        lambda X, a, b: X[a:b, :1],
+        lambda X, a, b: X[a:b].astype(np.float64),
+        lambda X, a, b: X[a:b].tolist(),
+    ],
+)
+@pytest.mark.parametrize("name", HEADS)
+def test_a_read_of_another_shape_is_refused(name, read):
+    """What is read short would leave old memory among the rows."""
+    X, y = records()
+    head = clone(HEADS[name]).set_params(delta=1e-4, radius=0.3)
+    with pytest.raises(ValueError, match="has the file changed"):
+        head.fit(Broken(X, read), y)
+    assert not hasattr(head, "release_")
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("name", ["descent", "SVC", "minimiser"])
+def test_rows_that_change_between_passes_are_noticed(name, monkeypatch):
+    """What was projected at first would no longer be."""
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
+    X, y = records()
+    passes_made = []
+
+    def read(X, start, stop):
+        passes_made.append(start == 0)
+        rows = X[start:stop].copy()
+        if sum(passes_made) > 6 and start == 0:
+            rows[0] = 1000.0
+        return rows
+
+    head = clone(HEADS[name]).set_params(delta=1e-4, radius=0.3)
+    with pytest.raises(ValueError, match="changed while they were read"):
+        head.fit(Broken(X, read), y)
+    assert not hasattr(head, "release_")
+
+
+def test_predictions_read_a_few_rows_at_a_time():
+    X = np.zeros((60_000, 200), dtype=np.float32)
+    X[:, 0] = np.linspace(-1, 1, 60_000)
+    y = (X[:, 0] > 0).astype(int)
+    head = BallDPRidgePrototype(epsilon=1000.0, delta=1e-6).fit(X, y)
+    read = []
+
+    def counted(X, start, stop):
+        read.append(stop - start)
+        return X[start:stop]
+
+    predicted = head.predict(Broken(X, counted))
+    assert max(read) < 12_000
+    np.testing.assert_array_equal(predicted, head.predict(X))
+    codes = (head.decision_function(X) > 0).astype(int)
+    np.testing.assert_array_equal(predicted, head.classes_[codes])
+
+
+@pytest.mark.parametrize("dtype", [">f4", "int32", "longdouble"])
+def test_sources_of_other_types_are_refused(dtype):
+    X, y = records()
+    with pytest.raises(ValueError, match="order of bytes"):
+        BallDPRidgePrototype(delta=1e-4).fit(Computed(X.astype(dtype)), y)
+
+
+def test_after_an_error_the_other_shards_are_left():
+    done = []
+
+    def function(start, stop):
+        done.append(start)
+        raise RuntimeError("first")
+
+    with passes.ThreadPoolExecutor(2) as pool, pytest.raises(RuntimeError):
+        list(passes.map_shards(function, 2_000_000, 100, pool))
+    assert len(done) < 20
+
+
+def test_public_rows_of_a_policy_may_be_in_a_file():
+    X, y = records(np.float64)
+    head = BallDPRidgePrototype(delta=1e-4, radius=RadiusPolicy(source="edits"))
+    before, after = Computed(X[:50]), Computed(X[:50] + 0.01)
+    assert head.fit(X, y, X_public=before, y_public=after).release_.radius_edits == 50
+    assert RadiusPolicy(source="edits").fit(before, after).radius_ > 0.0
 
 
 def test_a_source_of_ones_own():
