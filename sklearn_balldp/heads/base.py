@@ -189,6 +189,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         self._warn_of_large_delta(weighed.sums, len(X))
         labels = "protected" if self.protect_labels else "public"
         norm_bound = float(self.norm_bound)
+        if weighed.sums is not None and weighed.sums.most_records > 1:
+            self._check_radius_of_persons()
         chosen = choose_radius(
             self.radius,
             lambda: (self._in_domain(_in_memory(X)), y),
@@ -198,11 +200,6 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             labels=labels,
             domain=getattr(self, "domain", "ball"),
         )
-        if chosen.epsilon > 0.0 and weighed.sums is not None and weighed.sums.most_records > 1:
-            raise ValueError(
-                "radius: a private quantile hides one record, and groups= asks for all of one "
-                "person; use source='reference' or 'edits', or a number."
-            )
         counts = np.bincount(codes, minlength=len(classes))
         declared = self._declared(
             len(X), X.shape[1], classes, tuple(counts.tolist()), chosen, weighed
@@ -227,6 +224,18 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             **published,
             "release_": _completed(release, outcome, parameters_digest(self._released(published))),
         }
+
+    def _check_radius_of_persons(self) -> None:
+        """Raise a ValueError for a private radius, before it is drawn."""
+        frozen = isinstance(self.radius, FrozenEstimator)
+        policy = self.radius.estimator if frozen else self.radius
+        if isinstance(policy, RadiusPolicy):
+            source = policy.choice_.source if frozen else policy.source
+            if source == "private":
+                raise ValueError(
+                    "radius: a private quantile hides one record, and groups= asks for all of one "
+                    "person; use source='reference' or 'edits', or a number."
+                )
 
     def _weighed(
         self,

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import sklearn
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
@@ -17,6 +18,7 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
+    PrivacyAccountant,
     RadiusPolicy,
     verify,
 )
@@ -403,9 +405,15 @@ def test_a_private_radius_hides_a_record_not_a_person():
     head = BallDPRidgePrototype(
         delta=1e-3, radius=RadiusPolicy(source="private", epsilon=1.0, random_state=0)
     )
-    with pytest.raises(ValueError, match="hides one record"):
-        head.fit(X, y, groups=owners(y))
-    assert not hasattr(head, "release_")
+    frozen = FrozenEstimator(RadiusPolicy(source="private", epsilon=1.0, random_state=0).fit(X, y))
+    for radius in (head.radius, frozen):
+        head.set_params(radius=radius)
+        with PrivacyAccountant() as accountant:
+            with pytest.raises(ValueError, match="hides one record"):
+                head.fit(X, y, groups=owners(y))
+            # Nothing was drawn, and nothing is charged.
+            assert not accountant.records
+        assert not hasattr(head, "release_")
 
 
 def test_delta_is_compared_with_the_number_of_persons():
