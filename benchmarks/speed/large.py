@@ -22,14 +22,14 @@ from sklearn_balldp import (
 
 from ..paper.tables import markdown
 
-CLASSES = 10
+CLASSES, DELTA = 10, 1e-8
 CAP = 2 * 2**30
 STEPS = 30
 HEADS = {
-    "prototypes": BallDPRidgePrototype(radius=0.5),
-    "discriminant": BallDPLinearDiscriminant(radius=0.1),
+    "prototypes": BallDPRidgePrototype(delta=DELTA, radius=0.5),
+    "discriminant": BallDPLinearDiscriminant(delta=DELTA, radius=0.1),
     f"logistic regression, {STEPS} steps from sums": BallDPLogisticRegression(
-        radius=0.5, mechanism=GradientPerturbation(n_steps=STEPS)
+        delta=DELTA, radius=0.5, mechanism=GradientPerturbation(n_steps=STEPS)
     ),
 }
 
