@@ -190,7 +190,7 @@ def test_the_bound_of_sums_is_attained(radius):
     X, y = records()
     first, second = np.eye(5)[0], np.eye(5)[1]
     pairs = [(first, (1.0 - min(radius, u)) * first) for u in (2.0 / 3.0, 1.0)]
-    for chord in np.linspace(0.5, 1.0, 11) * radius:
+    for chord in np.linspace(0.5, 1.0, 21) * radius:
         angle = 2.0 * np.arcsin(0.5 * chord)
         pairs.append((first, np.cos(angle) * first + np.sin(angle) * second))
     places = [0, 3, 6]
@@ -204,7 +204,7 @@ def test_the_bound_of_sums_is_attained(radius):
         problem = head._known(X, y, groups=groups)
         neighbour = problem.replaced(np.array(places), np.tile(other, (3, 1)), np.zeros(3, int))
         largest = max(largest, spent(head, problem, neighbour, ()))
-    assert 0.98 * head.release_.mu < largest <= head.release_.mu
+    assert 0.99 * head.release_.mu < largest <= head.release_.mu
 
 
 @pytest.mark.parametrize("weight", [None, {0: 5.0, 2: 0.1}], ids=["plain", "classes weighted"])
