@@ -421,6 +421,11 @@ def _statement_checks(record: Release) -> list[Check]:
             "the record's adjacency",
         ),
     ]
+    if record.weights is not None:
+        found = f"it hides {record.whose}, {record.n_units} in all"
+        found += ", with weights" if record.has_weights else ""
+        why = "whose a record is, and what it weighs, only the publisher knows"
+        checks.append(Check("unit", CANNOT, found, why))
     radius = {
         "number": (
             CANNOT,

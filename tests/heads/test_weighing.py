@@ -331,6 +331,8 @@ def test_the_released_noise_passes_the_owners_checks(name):
     head.fit(X, y, groups=groups)
     verdict = verify(head, private={"X": X, "y": y, "groups": groups})
     assert not verdict.failed, verdict
+    unit = next(check for check in verdict.checks if check.name == "unit")
+    assert "hides one person (at most 5 records)" in unit.found
     assert "noise in the weights" not in [check.name for check in verdict.checks]
     wrong = verify(head, private={"X": X, "y": y, "groups": np.roll(groups, 1)})
     assert wrong.failed
