@@ -117,7 +117,7 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
 
 
 def _check_kind(X: Any) -> None:
-    """Raise a TypeError for rows that would be pulled into memory without a word."""
+    """Raise a TypeError for rows that would be pulled into memory without a word, or cannot be."""
     module = type(X).__module__.split(".")[0]
     remedy = {
         "dask": "store them (x.to_zarr(PATH)) and pass sklearn_balldp.rows.from_zarr(PATH), or "
@@ -125,6 +125,12 @@ def _check_kind(X: Any) -> None:
         "zarr": "pass sklearn_balldp.rows.from_zarr(PATH)",
         "h5py": "pass sklearn_balldp.rows.from_hdf5(PATH, DATASET)",
     }.get(module)
+    device = str(getattr(X, "device", "cpu"))
+    if not device.startswith("cpu"):
+        raise TypeError(
+            f"X lies on the device {device}, where passes are not made: copy it to the host "
+            "(X.cpu() in PyTorch)."
+        )
     if remedy is not None:
         raise TypeError(
             f"X is a {module} {type(X).__name__}, which would be read into memory as a whole: "

@@ -283,6 +283,25 @@ def test_what_would_be_pulled_into_memory_is_refused(tmp_path):
         BallDPRidgePrototype().fit(Array(), y)
 
 
+def test_arrays_on_a_device_are_refused():
+    X, y = records()
+
+    class Tensor:
+        shape, device = X.shape, "cuda:0"
+
+    with pytest.raises(TypeError, match=r"cuda:0.*X\.cpu"):
+        BallDPRidgePrototype().fit(Tensor(), y)
+
+
+def test_tensors_on_the_host_are_arrays():
+    torch = pytest.importorskip("torch")
+    X, y = records()
+    expected, found = (
+        released(HEADS["prototypes"], rows, y)[1] for rows in (X, torch.from_numpy(X))
+    )
+    np.testing.assert_array_equal(found["prototypes_"], expected["prototypes_"])
+
+
 def test_columns_of_lists_say_what_to_do():
     pd = pytest.importorskip("pandas")
     X, y = records(n=50)
