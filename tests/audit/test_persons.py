@@ -66,7 +66,7 @@ def test_posteriors_are_calibrated(name):
     X, y, groups = people()
     head = sklearn.clone(HEADS[name]).set_params(epsilon=100.0, delta=1e-4, radius=1.8)
     auditor = ReconstructionAuditor(
-        head, n_candidates=3, n_supports=10, n_draws=20, noise="mechanism", random_state=1
+        head, n_candidates=3, n_supports=6, n_draws=14, noise="mechanism", random_state=1
     ).fit(X, y, groups=groups)
     report = auditor.report_
     # The mean posterior of the truth is the mean of the squared posteriors: above a third where
