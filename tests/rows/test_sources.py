@@ -163,6 +163,21 @@ def test_a_mean_gradient_of_rows_that_are_not_kept(norm_bound, moved, monkeypatc
     np.testing.assert_array_equal(means[0](theta), means[1](theta))
 
 
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge"])
+def test_second_derivatives_that_are_not_kept_are_the_same(loss, monkeypatch):
+    X, y = records()
+    y = y % 2 if loss == "logistic" else y
+    common = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True}
+    n_classes, found = int(y.max()) + 1, []
+    for kept in (2**30, 0):
+        monkeypatch.setattr(objective, "_KEPT", kept)
+        whole = objective.LinearObjective(loss, X, y, n_classes, **common)
+        theta, step = np.random.default_rng(2).standard_normal((2, *whole.shape))
+        whole.value_and_gradient(theta, curvature=True)
+        found.append(whole.curvature_product(step))
+    np.testing.assert_array_equal(*found)
+
+
 def test_shards_are_a_function_of_the_shape():
     assert shards_of(1000, 10) == [(0, 1000)]
     for n, d in [(20_000, 384), (10**6, 384), (10**7, 64), (10**5, 4096), (70_001, 100)]:
