@@ -20,7 +20,7 @@ from sklearn_balldp.rows import from_hdf5, from_parquet, from_zarr
 
 from .timing import Memory, embeddings, interleaved, peak, row
 
-SHAPE = (120_000, 384, 6)
+SHAPE = (60_000, 384, 6)
 HEADS = {
     "prototypes": BallDPRidgePrototype(radius=0.5),
     "discriminant": BallDPLinearDiscriminant(radius=0.1),
