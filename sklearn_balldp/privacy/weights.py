@@ -108,7 +108,7 @@ class Weights:
             raise ValueError("class_records, class_totals and class_largest go together.")
         for n, total, s, factor in zip(records, totals, largest, factors, strict=True):
             if not (
-                0.0 <= total <= factor * min(n, self.n_units) * up
+                total >= 0.0
                 and s <= factor * up
                 and total / max(1, min(n, self.n_units)) <= s * up
                 and s <= total * up

@@ -103,6 +103,7 @@ VALID = {
         {"class_largest": (0.4, 0.4)},
         {"class_largest": (0.6, 0.3), "record": 0.6},
         {"class_largest": (0.5, 0.5), "record": 0.5, "joint": 1.0},
+        {"class_totals": (49.5, 0.5), "class_largest": (1.0, 0.01)},
         {"class_records": None},
         {"class_records": (20, 80)},
         {"class_totals": (49.999, 0.001), "class_largest": (0.9, 0.001)},
@@ -116,6 +117,24 @@ def test_impossible_weights_are_refused(change):
     assert Weights(**VALID).mass == 50.0
     with pytest.raises(ValueError, match=r"unit|total|joint|class|argument"):
         Weights(**{**VALID, **change})
+
+
+def test_weights_are_of_so_many_records():
+    private = {"class_records": None, "class_totals": None, "class_largest": None}
+    weights = Weights(**{**VALID, **private})
+    for n_samples in (50, 100, 200):
+        weights.check(n_samples, 2, "protected")
+    for n_samples in (49, 201):
+        with pytest.raises(ValueError, match="n_units"):
+            weights.check(n_samples, 2, "protected")
+    Weights(**VALID).check(100, 2, "public")
+    for n_samples, n_classes, labels in (
+        (101, 2, "public"),
+        (100, 3, "public"),
+        (100, 2, "protected"),
+    ):
+        with pytest.raises(ValueError, match="weights"):
+            Weights(**VALID).check(n_samples, n_classes, labels)
 
 
 def people(n=120):
