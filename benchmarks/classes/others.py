@@ -76,6 +76,7 @@ def main():
     parser.add_argument("--name", required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
+    # Both libraries warn of their own deprecations and of solvers that stop early.
     warnings.simplefilter("ignore")
     import torch
 

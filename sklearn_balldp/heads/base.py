@@ -842,6 +842,7 @@ def projected_scores(
     with SINGLE_BLAS_THREAD:
         for _ in map_shards(score, *X.shape):
             pass
+    # One of the two is there.
     return found if kept is None else kept  # type: ignore[return-value]
 
 

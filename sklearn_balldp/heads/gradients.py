@@ -6,7 +6,7 @@ Between two datasets that differ in one row the other blocks are the same number
 block of that row moves by the distance of the two gradients, plus what rounding does to one record
 and to the sum of one block, twice. :meth:`MeanGradient.rounding` bounds both. For the other blocks
 to be the same, nothing but a row itself may decide how it is stored or computed: rows are always
-taken from blocks in C order, as copies or as they are.
+copied, to C order, from blocks in C order: where they lie in memory may decide bits of a product.
 
 Several records of one person may be in as many blocks, each of which errs by itself: their sums are
 made in double precision.
@@ -158,24 +158,24 @@ class MeanGradient:
                 rows = slice(first, min(first + size, stop))
                 yield rows, self.X[rows]
             return
-        if self._moved is None and self._factors[1] is None:
-            kind = self.dtype.type
-            for rows, block in row_blocks(self._source, start, stop, size=size, dtype=kind):
-                if isinstance(self._source, Rows):
-                    check_unchanged(block, self.norm_bound)
-                yield rows, block
-            return
+        exact = self._moved is None and self._factors[1] is None
         placed = np.empty((min(size, stop - start), self._d), dtype=self.dtype)
         # A few rows at a time: what is made of them in double precision stays in the cache.
         few = max(1, _PLACED_VALUES // self._d)
         scratch = np.empty((few, self._d))
         source: Any = self._source.dtype.newbyteorder("=").type
         for rows, block in row_blocks(self._source, start, stop, size=size, dtype=source):
-            for first in range(0, len(block), few):
-                part = block[first : first + few]
-                self._place(rows.start + first, part, scratch[: len(part)])
-                placed[first : first + len(part)] = scratch[: len(part)]
-            yield rows, placed[: len(block)]
+            whole = placed[: len(block)]
+            if exact:
+                # Copied all the same: that a row is projected must not decide where others lie.
+                whole[:] = block
+                self._check(whole)
+            else:
+                for first in range(0, len(block), few):
+                    part = block[first : first + few]
+                    self._place(rows.start + first, part, scratch[: len(part)])
+                    whole[first : first + len(part)] = scratch[: len(part)]
+            yield rows, whole
 
     def _place(self, start: int, rows: NDArray[np.floating], out: Array) -> None:
         """Rows from position ``start`` on, moved and projected, in double precision."""
@@ -187,8 +187,12 @@ class MeanGradient:
             out -= self._moved[1]
         if after is not None:
             out *= after[start : start + len(rows), None]
+        self._check(out)
+
+    def _check(self, rows: NDArray[np.floating]) -> None:
+        """Raise a ValueError where rows of a file are not those that were projected."""
         if isinstance(self._source, Rows):
-            check_unchanged(out, self.norm_bound)
+            check_unchanged(rows, self.norm_bound)
 
     def __call__(self, thetas: Array) -> Array:
         """Mean gradients at several parameters, in one pass over the rows."""

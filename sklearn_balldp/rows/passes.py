@@ -65,7 +65,7 @@ def row_blocks(
     if isinstance(X, Rows):
         held = max(1, _READ_VALUES // (size * X.shape[1])) * size
         for first in range(start, stop, held):
-            part = X.part(first, min(first + held, stop))
+            part = X._part(first, min(first + held, stop))
             for rows, block in row_blocks(part, size=size, dtype=dtype):
                 yield slice(first + rows.start, first + rows.stop), block
         return

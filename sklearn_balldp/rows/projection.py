@@ -87,7 +87,7 @@ class ClippedRows(Rows):
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        rows = self.source.read(start, stop)
+        rows = self.source._part(start, stop)
         with np.errstate(all="ignore"):
             huge = (np.abs(rows) > LARGEST_ENTRY) & np.isfinite(rows)
         if huge.any():

@@ -39,24 +39,8 @@ class Rows(ABC):
     dtype: np.dtype
     ndim = 2
 
-    def part(self, start: int, stop: int) -> NDArray[np.floating]:
-        """As :meth:`read`, checked: passes must not take anything else for rows.
-
-        Parameters
-        ----------
-        start, stop : int
-            First row, and the one after the last.
-
-        Returns
-        -------
-        ndarray of shape (stop - start, n_features)
-            In the precision of the source.
-
-        Raises
-        ------
-        ValueError
-            If what was read is not of this shape and precision.
-        """
+    def _part(self, start: int, stop: int) -> NDArray[np.floating]:
+        """As :meth:`read`, checked: passes must not take anything else for rows."""
         rows = self.read(start, stop)
         shape = stop - start, self.shape[1]
         if not (isinstance(rows, np.ndarray) and rows.shape == shape and rows.dtype == self.dtype):
@@ -97,7 +81,7 @@ class Rows(ABC):
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
-                return self.part(start, max(start, stop))
+                return self._part(start, max(start, stop))
             return self._taken(np.arange(start, stop, step))
         places = np.asarray(rows)
         if places.dtype == bool:
@@ -120,13 +104,13 @@ class Rows(ABC):
         for part in np.flatnonzero(np.diff(parts)).tolist():
             own = order[parts[part] : parts[part + 1]]
             first, last = int(places[own].min()), int(places[own].max())
-            taken[own] = self.part(first, last + 1)[places[own] - first]
+            taken[own] = self._part(first, last + 1)[places[own] - first]
         return taken
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("rows: those of a file cannot be had without a copy.")
-        whole = self.part(0, len(self))
+        whole = self._part(0, len(self))
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __repr__(self) -> str:
