@@ -40,13 +40,12 @@ from ..privacy.release import Release, total_epsilon
 from ..privacy.weights import Weights, units_of
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import (
-    SINGLE_BLAS_THREAD,
+    Part,
     Rows,
     clip_entries,
     encoder_of,
-    map_shards,
-    row_blocks,
     rows_in_domain,
+    table_of,
     working_precision,
 )
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
@@ -810,40 +809,50 @@ def projected_scores(
     moderate = bool((np.abs(coef) < 1e18).all() and (intercept < 1e18).all())
     precision: Any = working_precision(X.dtype, norm_bound) if moderate else np.float64
     weights = np.ascontiguousarray(coef.T, dtype=precision)
-    found = np.empty(len(X), dtype=np.intp) if largest else None
-    kept = None if largest else np.empty((len(X), len(coef)), dtype=precision)
-    bound, offsets = precision(norm_bound) ** 2, intercept.astype(precision)
+    kind = (len(X),) if largest else (len(X), len(coef))
+    found: NDArray[Any] = np.empty(kind, dtype=np.intp if largest else precision)
+    start = 0
+    for part in table_of(X).each(
+        _scores_of, weights, intercept.astype(precision), norm_bound, domain, largest
+    ):
+        found[start : start + len(part)] = part
+        start += len(part)
+    return found
 
-    def score(start: int, stop: int) -> None:
-        for rows, block in row_blocks(X, start, stop, dtype=precision):
-            scores = np.empty((len(block), len(coef)), precision) if kept is None else kept[rows]
-            with np.errstate(all="ignore"):
-                np.matmul(block, weights, out=scores)
-                squares = np.vecdot(block, block)
-            longest, shortest = squares.max(initial=0.0), np.inf
-            if domain == "sphere":
-                # Every row is scaled; the least normal square is for rows that are all but zero.
-                shortest = squares.min(initial=np.inf)
-            if np.finfo(precision).tiny < shortest and longest < np.inf:
-                if longest > bound or domain == "sphere":
-                    reach = squares if domain == "sphere" else np.maximum(squares, bound)
-                    scores *= (norm_bound / np.sqrt(reach))[:, None]
-            else:
-                # NaN, infinity, or a square that only float64 can hold.
-                far = block.astype(np.float64)
-                if domain == "ball":
-                    far = np.asarray(clip_entries(far), dtype=np.float64)
-                inside = rows_in_domain(far, norm_bound, domain)
-                scores[:] = inside.astype(precision) @ weights
-            scores += offsets
-            if found is not None:
-                found[rows] = _largest_of(scores)
 
-    with SINGLE_BLAS_THREAD:
-        for _ in map_shards(score, *X.shape):
-            pass
-    # One of the two is there.
-    return found if kept is None else kept  # type: ignore[return-value]
+def _scores_of(
+    part: Part,
+    weights: NDArray[Any],
+    offsets: NDArray[Any],
+    norm_bound: float,
+    domain: str,
+    largest: bool,
+) -> NDArray[Any]:
+    """Scores of one shard's rows in the precision of the weights, or where they are largest."""
+    precision: Any = weights.dtype.type
+    bound, kept = precision(norm_bound) ** 2, []
+    for _, block in part.blocks(dtype=precision):
+        with np.errstate(all="ignore"):
+            scores = block @ weights
+            squares = np.vecdot(block, block)
+        longest, shortest = squares.max(initial=0.0), np.inf
+        if domain == "sphere":
+            # Every row is scaled; the least normal square is for rows that are all but zero.
+            shortest = squares.min(initial=np.inf)
+        if np.finfo(precision).tiny < shortest and longest < np.inf:
+            if longest > bound or domain == "sphere":
+                reach = squares if domain == "sphere" else np.maximum(squares, bound)
+                scores *= (norm_bound / np.sqrt(reach))[:, None]
+        else:
+            # NaN, infinity, or a square that only float64 can hold.
+            far = block.astype(np.float64)
+            if domain == "ball":
+                far = np.asarray(clip_entries(far), dtype=np.float64)
+            inside = rows_in_domain(far, norm_bound, domain)
+            scores[:] = inside.astype(precision) @ weights
+        scores += offsets
+        kept.append(_largest_of(scores) if largest else scores)
+    return np.concatenate(kept)
 
 
 def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:

@@ -1,6 +1,9 @@
 r"""Mean gradients of weighted records at any parameters, with a bound on what rounding moves.
 
-Rows keep their precision: float32 is computed in float32, which halves the time of a pass. That is
+In double precision each computed mean is close to the exact one, whichever machines make it, in
+whatever order: two means are no further apart than the exact ones, but for twice that error.
+
+float32 rows are computed in float32, which halves the time of a pass, on one machine. That is
 accounted for as follows. A computed mean is a sum over small blocks of rows, added up in float64.
 Between two datasets that differ in one row the other blocks are the same numbers, bit by bit; the
 block of that row moves by the distance of the two gradients, plus what rounding does to one record
@@ -15,6 +18,7 @@ made in double precision.
 import math
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,14 +27,12 @@ from numpy.typing import DTypeLike, NDArray
 from ..losses import Array, Loss, clip_residuals, make_loss
 from ..privacy.weights import Weights, mass_of
 from ..rows import (
-    Rows,
+    Part,
     ball_factors,
     check_unchanged,
-    map_shards,
     project_onto_ball,
-    row_blocks,
     shards_of,
-    total_of_shards,
+    table_of,
     working_precision,
 )
 from ..rows.passes import BLOCK_VALUES
@@ -93,141 +95,46 @@ class MeanGradient:
         total: float | None = None,
         pool: Executor | None = None,
     ) -> None:
-        self._pool = pool
-        self._public, self._weights = weights
+        self._public = weights[0]
         self._total = float(len(X)) if total is None else total
-        self.loss, self.codes, self.clip = make_loss(loss, n_classes), codes, clip
+        self.loss, self.clip = make_loss(loss, n_classes), clip
         self.norm_bound, self.constant = norm_bound, float(constant)
         several = self._public is not None and self._public.most_records > 1
         numbers = [self.norm_bound, self.clip or 1.0]
         numbers += [] if self._public is None else [self._public.largest]
-        precision: Any = np.float64 if several else working_precision(X.dtype, *numbers)
+        table = table_of(X, codes=codes, weights=weights[1])
+        # Other machines' sums may differ in any of their bits: double precision makes that vanish.
+        exact = several or not table.local
+        precision: Any = np.float64 if exact else working_precision(X.dtype, *numbers)
         #: Precision that rows are computed in.
         self.dtype: np.dtype = np.dtype(precision)
-        self._source, self._moved = X, moved
         self._n, self._d = X.shape
-        #: Rows as they are computed with, where they are kept; else what each is multiplied by.
-        self.X: Any = None
-        self._factors: list[Array | None] = [None, None]
-        self._back = False
         self.shape = (self.loss.n_scores, self._d + int(constant > 0.0))
-        self._prepare()
-
-    def _prepare(self) -> None:
-        """Keep the rows, moved and projected; or only what moves and projects them."""
-        keep = self._n * self._d * self.dtype.itemsize <= KEPT_BYTES
-        rows = np.empty((self._n, self._d), dtype=self.dtype) if keep else None
-        moved = self._moved
-        first = np.ones(self._n) if moved is not None and not keep else None
-        second = None if keep else np.ones(self._n)
-
-        def project(start: int, stop: int) -> tuple[bool, bool]:
-            outside = [False, False]
-            for part, block in row_blocks(self._source, start, stop):
-                if moved is not None:
-                    inside = project_onto_ball(block, moved[0])
-                    if first is not None and inside is not block:
-                        factors = ball_factors(block, moved[0])
-                        if factors is not None:
-                            first[part], outside[0] = factors, True
-                    block = inside - moved[1]
-                factors = ball_factors(block, self.norm_bound)
-                if factors is not None:
-                    outside[1] = True
-                    if second is not None:
-                        second[part] = factors
-                if rows is not None:
-                    # A factor of one changes nothing, so that a row is stored alike in any block.
-                    rows[part] = block if factors is None else block * factors[:, None]
-            return outside[0], outside[1]
-
-        outside = list(map_shards(project, self._n, self._d))
-        self.X = rows
-        if any(one for one, _ in outside):
-            self._factors[0] = first
-        if any(other for _, other in outside):
-            self._factors[1] = second
-
-    def _chunks(self, start: int, stop: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-        """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
-        # Twice the bytes of a float64 block: residuals of a chunk stay in the cache with it.
-        size = max(1, 4 * BLOCK_VALUES // (_SUMMED * self._d)) * _SUMMED
-        if self.X is not None:
-            # To and fro: a pass starts with the rows that the last one left in the cache.
-            for first in range(start, stop, size)[:: -1 if self._back else 1]:
-                rows = slice(first, min(first + size, stop))
-                yield rows, self.X[rows]
-            return
-        exact = self._moved is None and self._factors[1] is None
-        placed = np.empty((min(size, stop - start), self._d), dtype=self.dtype)
-        # A few rows at a time: what is made of them in double precision stays in the cache.
-        few = max(1, _PLACED_VALUES // self._d)
-        scratch = np.empty((few, self._d))
-        source: Any = self._source.dtype.newbyteorder("=").type
-        for rows, block in row_blocks(self._source, start, stop, size=size, dtype=source):
-            whole = placed[: len(block)]
-            if exact:
-                # Copied all the same: that a row is projected must not decide where others lie.
-                whole[:] = block
-                self._check(whole)
-            else:
-                for first in range(0, len(block), few):
-                    part = block[first : first + few]
-                    self._place(rows.start + first, part, scratch[: len(part)])
-                    whole[first : first + len(part)] = scratch[: len(part)]
-            yield rows, whole
-
-    def _place(self, start: int, rows: NDArray[np.floating], out: Array) -> None:
-        """Rows from position ``start`` on, moved and projected, in double precision."""
-        before, after = self._factors
-        np.copyto(out, rows)
-        if before is not None:
-            out *= before[start : start + len(rows), None]
-        if self._moved is not None:
-            out -= self._moved[1]
-        if after is not None:
-            out *= after[start : start + len(rows), None]
-        self._check(out)
-
-    def _check(self, rows: NDArray[np.floating]) -> None:
-        """Raise a ValueError where rows of a file are not those that were projected."""
-        if isinstance(self._source, Rows):
-            check_unchanged(rows, self.norm_bound)
+        self._back = False
+        placing = _Placing(self.norm_bound, moved, self.dtype)
+        #: Rows as they are computed with, where they are kept; else what each is multiplied by.
+        self.X: NDArray[np.floating] | None = None
+        if table.local and self._n * self._d * self.dtype.itemsize <= KEPT_BYTES:
+            self.X = np.empty((self._n, self._d), dtype=self.dtype)
+            for _ in table.each(placing.fill, self.X):
+                pass
+            table = table_of(self.X, codes=codes, weights=weights[1])
+        else:
+            table = table.with_columns(placing.factors)
+        if table.local:
+            table.run_on(pool)
+        self._table = table
+        self._pass = _GradientPass(
+            self.loss, clip, self.constant, None if self.X is not None else placing
+        )
 
     def __call__(self, thetas: Array) -> Array:
         """Mean gradients at several parameters, in one pass over the rows."""
-        n_features, n_columns = self._d, thetas.shape[0] * thetas.shape[1]
-        columns = thetas.reshape(n_columns, -1).astype(self.dtype)
-        weights = np.ascontiguousarray(columns[:, :n_features].T)
-        offsets = (self.constant * columns[:, -1]).astype(self.dtype).reshape(thetas.shape[:2])
-
-        def evaluate(start: int, stop: int) -> Array:
-            total = np.zeros((n_columns, thetas.shape[2]))
-            for rows, block in self._chunks(start, stop):
-                # One column is a matrix-vector product, which BLAS runs faster as such.
-                scores = block @ (weights[:, 0] if n_columns == 1 else weights)
-                scores = scores.reshape(len(block), *thetas.shape[:2])
-                if self.constant > 0.0:
-                    scores += offsets
-                residuals = self.loss.residuals(scores, self.codes[rows])
-                if self.clip is not None:
-                    clip_residuals(residuals, self.clip)
-                residuals = residuals.reshape(len(block), n_columns)
-                if self._weights is not None:
-                    residuals *= self._weights[rows, None].astype(residuals.dtype)
-                total[:, :n_features] += _block_sums(residuals, block)
-                if self.constant > 0.0:
-                    total[:, -1] += self.constant * _block_sums(residuals, None)[:, 0]
-            return total
-
-        parts: Iterator[Array]
-        if self._pool is None:
-            parts = (evaluate(*shard) for shard in shards_of(self._n, n_features))
-        else:
-            parts = map_shards(evaluate, self._n, n_features, self._pool, back=self._back)
-        total = total_of_shards(parts)
+        total = self._table.total(
+            self._pass, thetas.astype(self.dtype), self._back, back=self._back
+        )
         self._back = self.X is not None and not self._back
-        return (total / self._total).reshape(thetas.shape)
+        return (total[0] / self._total).reshape(thetas.shape)
 
     def rounding(self, theta: Array) -> float:
         """Half of what rounding adds to the sensitivity of a computed mean."""
@@ -242,6 +149,145 @@ class MeanGradient:
             dtype=self.dtype,
             weights=self._public,
         )
+
+
+@dataclass(frozen=True)
+class _Placing:
+    """How rows are moved and projected before they are computed with.
+
+    Parameters
+    ----------
+    norm_bound : float
+        Radius of the ball that they end up in.
+    moved : tuple of (float, ndarray) or None
+        As in :class:`MeanGradient`.
+    dtype : dtype
+        Precision that they are computed in.
+    """
+
+    norm_bound: float
+    moved: tuple[float, Array] | None
+    dtype: np.dtype
+
+    def fill(self, part: Part, rows: NDArray[np.floating]) -> None:
+        """Write the rows of a shard, as they are computed with."""
+        for places, block, factors, _ in self._projections(part):
+            own = rows[part.start + places.start : part.start + places.stop]
+            # A factor of one changes nothing, so that a row is stored alike in any block.
+            own[:] = block if factors is None else block * factors[:, None]
+
+    def factors(self, part: Part) -> dict[str, Array]:
+        """What rows of a shard are multiplied by before and after they are moved, if anything."""
+        found: dict[str, Array] = {}
+        for places, _, after, before in self._projections(part):
+            for name, factors in (("before", before), ("after", after)):
+                if factors is not None:
+                    found.setdefault(name, np.ones(len(part)))[places] = factors
+        return found
+
+    def _projections(self, part: Part) -> Iterator[tuple[slice, Array, Array | None, Array | None]]:
+        """Moved rows, block by block, with the factors that project them at last, and at first."""
+        for places, block in part.blocks():
+            before = None
+            if self.moved is not None:
+                inside = project_onto_ball(block, self.moved[0])
+                if inside is not block:
+                    before = ball_factors(block, self.moved[0])
+                block = inside - self.moved[1]
+            yield places, block, ball_factors(block, self.norm_bound), before
+
+    def chunks(self, part: Part, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        """Rows of a shard as they are computed with, moved and projected again."""
+        before, after = part.column("before"), part.column("after")
+        n_features = part.shape[1]
+        placed = np.empty((min(size, len(part)), n_features), dtype=self.dtype)
+        # A few rows at a time: what is made of them in double precision stays in the cache.
+        few = max(1, _PLACED_VALUES // n_features)
+        scratch = np.empty((few, n_features))
+        for rows, block in part.blocks(size, part.dtype.type):
+            whole = placed[: len(block)]
+            if self.moved is None and after is None:
+                # Copied all the same: that a row is projected must not decide where others lie.
+                whole[:] = block
+                self._check(part, whole)
+            else:
+                for first in range(0, len(block), few):
+                    some = block[first : first + few]
+                    out = scratch[: len(some)]
+                    own = slice(rows.start + first, rows.start + first + len(some))
+                    np.copyto(out, some)
+                    if before is not None:
+                        out *= before[own, None]
+                    if self.moved is not None:
+                        out -= self.moved[1]
+                    if after is not None:
+                        out *= after[own, None]
+                    self._check(part, out)
+                    whole[first : first + len(some)] = out
+            yield rows, whole
+
+    def _check(self, part: Part, rows: NDArray[np.floating]) -> None:
+        """Raise a ValueError where rows that are read again are not those that were projected."""
+        if part.watched:
+            check_unchanged(rows, self.norm_bound)
+
+
+@dataclass(frozen=True)
+class _GradientPass:
+    """Sum of the gradients of one shard's records.
+
+    Parameters
+    ----------
+    loss : Loss
+        Loss of one record.
+    clip : float or None
+        Norm to which residuals are clipped.
+    constant : float
+        Constant that rows are augmented by; 0 for no intercept.
+    placing : _Placing or None
+        How rows are placed; None where they have been.
+    """
+
+    loss: Loss
+    clip: float | None
+    constant: float
+    placing: _Placing | None
+
+    def __call__(self, part: Part, thetas: NDArray[np.floating], back: bool) -> tuple[Array]:
+        n_features, n_columns = part.shape[1], thetas.shape[0] * thetas.shape[1]
+        columns = thetas.reshape(n_columns, -1)
+        weights = np.ascontiguousarray(columns[:, :n_features].T)
+        offsets = (self.constant * columns[:, -1]).astype(thetas.dtype).reshape(thetas.shape[:2])
+        codes, own_weights = part.column("codes"), part.column("weights")
+        total = np.zeros((n_columns, thetas.shape[2]))
+        for rows, block in self._chunks(part, back):
+            # One column is a matrix-vector product, which BLAS runs faster as such.
+            scores = block @ (weights[:, 0] if n_columns == 1 else weights)
+            scores = scores.reshape(len(block), *thetas.shape[:2])
+            if self.constant > 0.0:
+                scores += offsets
+            residuals = self.loss.residuals(scores, codes[rows])
+            if self.clip is not None:
+                clip_residuals(residuals, self.clip)
+            residuals = residuals.reshape(len(block), n_columns)
+            if own_weights is not None:
+                residuals *= own_weights[rows, None].astype(residuals.dtype)
+            total[:, :n_features] += _block_sums(residuals, block)
+            if self.constant > 0.0:
+                total[:, -1] += self.constant * _block_sums(residuals, None)[:, 0]
+        return (total,)
+
+    def _chunks(self, part: Part, back: bool) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
+        # Twice the bytes of a float64 block: residuals of a chunk stay in the cache with it.
+        size = max(1, 4 * BLOCK_VALUES // (_SUMMED * part.shape[1])) * _SUMMED
+        if self.placing is not None:
+            yield from self.placing.chunks(part, size)
+            return
+        # To and fro: a pass starts with the rows that the last one left in the cache.
+        for first in range(0, len(part), size)[:: -1 if back else 1]:
+            rows = slice(first, min(first + size, len(part)))
+            yield rows, part.rows[rows]
 
 
 def mean_rounding(
@@ -264,8 +310,11 @@ def mean_rounding(
     :math:`m^2 u M`. float64 sums err by their number of terms times :math:`2^{-53} M`, and so
     does the division by the noise scale.
 
-    With weights a record errs by its share of them, and each of the blocks that one person's
-    records may be in by its m terms of the largest weight.
+    In double precision no sum needs to have the same bits in both datasets: whatever machines make
+    them, in whatever order, each mean is within half of this of the exact one. With S the rows of
+    the longest shard, and P the number of shards, a term passes through S + P additions at most.
+
+    With weights a record errs by its share of them.
     """
     u = float(np.finfo(dtype).eps)
     norm, offset = float(np.linalg.norm(theta)), 0.0
@@ -282,13 +331,20 @@ def mean_rounding(
         largest = min(largest, clip)
     gradient = largest * augmented
     record = residual * augmented + evaluation * gradient
-    # m sums of at most m terms err by m^2 u / (1 - m u): below 1.01 m^2 u also in float32.
-    block = 1.01 * _SUMMED**2 * u * gradient
-    sums = (n_samples / _SUMMED + _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
     if weights is not None and not weights.uniform:
         # Weights are rounded, and so are their products.
         record += 4.0 * u * gradient
-        block *= 1.02 * weights.most_records * weights.record / weights.largest
+    if np.dtype(dtype) == np.float64:
+        shards = shards_of(n_samples, n_features)
+        terms = max(stop - start for start, stop in shards) + len(shards) + 8.0
+        # Every record errs, but a mean of errors is no larger than the largest of them.
+        return record + 1.01 * terms * u * gradient
+    # m sums of at most m terms err by m^2 u / (1 - m u): below 1.02 m^2 u also in float32.
+    block = 1.02 * _SUMMED**2 * u * gradient
+    if weights is not None:
+        # Each of the blocks that one person's records may be in.
+        block *= weights.most_records * weights.record / weights.largest
+    sums = (n_samples / _SUMMED + _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
     return (record + block) / mass_of(weights, n_samples) + sums
 
 

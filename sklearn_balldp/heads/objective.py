@@ -10,20 +10,13 @@ factor per row, never copied; sums accumulate in float64.
 
 import copy
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..losses import Array, make_loss
-from ..rows import (
-    Rows,
-    ball_factors,
-    block_rows,
-    check_unchanged,
-    map_shards,
-    row_blocks,
-    total_of_shards,
-)
+from ..losses import Array, Loss, make_loss
+from ..rows import Part, ball_factors, block_rows, check_unchanged, row_blocks, table_of
 
 _UNIT_ROUNDOFF = 2.0**-53
 # Second derivatives of so many scores are kept between passes; of more they are computed again.
@@ -78,8 +71,11 @@ class LinearObjective:
         self.weights, self.total = weights, float(len(X)) if total is None else float(total)
         self.norm_bound, self.fit_intercept = float(norm_bound), fit_intercept
         self.shape = (self.loss.n_scores, X.shape[1] + int(fit_intercept))
-        self._factors = self._projection()
-        self._curvature: Array | None = None
+        self._passes = _Passes(self.loss, self.norm_bound, fit_intercept)
+        table = table_of(X, codes=codes, weights=weights)
+        self._table = table.with_columns(self._passes.factors)
+        # Where second derivatives were taken, and themselves if there are few.
+        self._curvature: tuple[Array, Array | None] | None = None
 
     @property
     def row_norm(self) -> float:
@@ -96,76 +92,16 @@ class LinearObjective:
         """Objective at zero: the same for every dataset."""
         return self.loss.value_at_zero
 
-    def _projection(self) -> Array | None:
-        """One factor per row, or None when every row lies inside the ball."""
-        factors = np.ones(len(self.X))
-
-        def project(start: int, stop: int) -> bool:
-            outside = False
-            for rows, block in row_blocks(self.X, start, stop):
-                part = ball_factors(block, self.norm_bound)
-                if part is not None:
-                    factors[rows] = part
-                    outside = True
-            return outside
-
-        return factors if any(list(map_shards(project, *self.X.shape))) else None
-
-    def _scores(self, rows: slice, block: Array, theta: Array) -> Array:
-        n_features = self.X.shape[1]
-        if isinstance(self.X, Rows):
-            factors = 1.0 if self._factors is None else self._factors[rows, None]
-            check_unchanged(block * factors, self.norm_bound)
-        # One column is a matrix-vector product, which BLAS runs faster as such.
-        weights = theta[0, :n_features] if len(theta) == 1 else theta[:, :n_features].T
-        scores = (block @ weights).reshape(len(block), len(theta))
-        if self._factors is not None:
-            scores *= self._factors[rows, None]
-        if self.fit_intercept:
-            scores += theta[:, -1]
-        return scores
-
-    def _back(self, rows: slice, block: Array, residuals: Array, out: Array) -> None:
-        n_features = self.X.shape[1]
-        if self.fit_intercept:
-            # Along contiguous columns NumPy sums pairwise: many equal terms must not drift.
-            out[:, -1] += np.ascontiguousarray(residuals.T).sum(axis=1)
-        if self._factors is not None:
-            residuals = residuals * self._factors[rows, None]
-        if len(out) == 1:
-            out[0, :n_features] += residuals[:, 0] @ block
-        else:
-            out[:, :n_features] += residuals.T @ block
-
     def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
         """Objective and gradient at ``theta`` (shape ``self.shape``), in one pass.
 
         With ``curvature`` the second derivatives are kept for :meth:`curvature_product`.
         """
-        keep = curvature and len(self.X) * self.shape[0] <= _KEPT
-        kept = np.empty((len(self.X), self.shape[0])) if keep else None
-
-        def evaluate(start: int, stop: int) -> tuple[float, Array]:
-            value, gradient = 0.0, np.zeros(self.shape)
-            for rows, block in row_blocks(self.X, start, stop):
-                values, residuals, second = self.loss.evaluate(
-                    self._scores(rows, block, theta), self.codes[rows]
-                )
-                if self.weights is not None:
-                    values = values * self.weights[rows]
-                    residuals *= self.weights[rows, None]
-                value += float(values.sum())
-                self._back(rows, block, residuals, gradient)
-                if kept is not None:
-                    kept[rows] = second
-            return value, gradient
-
-        value, gradient = 0.0, np.zeros(self.shape)
-        for part, own in map_shards(evaluate, *self.X.shape):
-            value += part
-            gradient += own
+        few = self._table.local and len(self.X) * self.shape[0] <= _KEPT
+        kept = np.empty((len(self.X), self.shape[0])) if curvature and few else None
+        value, gradient = self._table.total(self._passes.evaluate, theta, kept)
         if curvature:
-            self._curvature = theta.copy() if kept is None else kept
+            self._curvature = theta.copy(), kept
         value, gradient = value / self.total, gradient / self.total + self.alpha * theta
         return value + 0.5 * self.alpha * float(np.vdot(theta, theta)), gradient
 
@@ -174,63 +110,145 @@ class LinearObjective:
         known = self._curvature
         if known is None:
             raise RuntimeError("evaluate with curvature=True first.")
-        again = len(self.X) * self.shape[0] > _KEPT
-
-        def evaluate(start: int, stop: int) -> Array:
-            product = np.zeros(self.shape)
-            for rows, block in row_blocks(self.X, start, stop):
-                scores = self._scores(rows, block, direction)
-                curvature = known[rows] if not again else self._curved(rows, block, known)
-                curved = self.loss.curve(curvature, scores)
-                if self.weights is not None:
-                    curved = curved * self.weights[rows, None]
-                self._back(rows, block, curved, product)
-            return product
-
-        product = total_of_shards(map_shards(evaluate, *self.X.shape))
+        (product,) = self._table.total(self._passes.product, direction, *known)
         return product / self.total + self.alpha * direction
-
-    def _curved(self, rows: slice, block: Array, theta: Array) -> Array:
-        """Second derivatives of a block's records at some parameters."""
-        return self.loss.evaluate(self._scores(rows, block, theta), self.codes[rows])[2]
 
     def hessian(self, theta: Array) -> Array:
         """Hessian at ``theta``, for one score column."""
-        dimension = self.shape[1]
-
-        def accumulate(start: int, stop: int) -> Array:
-            total = np.zeros((dimension, dimension))
-            for rows, block in row_blocks(self.X, start, stop):
-                augmented = np.ones((len(block), dimension))
-                augmented[:, : block.shape[1]] = block
-                if self._factors is not None:
-                    augmented[:, : block.shape[1]] *= self._factors[rows, None]
-                augmented *= np.sqrt(self._curved(rows, block, theta))
-                if self.weights is not None:
-                    augmented *= np.sqrt(self.weights[rows, None])
-                total += augmented.T @ augmented
-            return total
-
-        hessian = total_of_shards(map_shards(accumulate, *self.X.shape)) / self.total
-        hessian[np.diag_indices(dimension)] += self.alpha
+        hessian: Array = self._table.total(self._passes.hessian, theta)[0] / self.total
+        hessian[np.diag_indices(self.shape[1])] += self.alpha
         return hessian
 
     def second_moment(self, n_rows: int) -> Array:
         """Second moment of about ``n_rows`` augmented rows, evenly spread: a preconditioner."""
         step = max(1, len(self.X) // n_rows)
-        sample = self.X[::step]
-        factors = None if self._factors is None else self._factors[::step]
-        n_features, dimension = sample.shape[1], self.shape[1]
+        moment, sample = self._table.total(self._passes.moment, step)
+        found: Array = moment / sample
+        return found
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """What an objective asks of one shard.
+
+    Parameters
+    ----------
+    loss : Loss
+        Loss of one record.
+    norm_bound : float
+        Radius of the admissible ball.
+    fit_intercept : bool
+        Whether rows are augmented by a constant 1.
+    """
+
+    loss: Loss
+    norm_bound: float
+    fit_intercept: bool
+
+    def factors(self, part: Part) -> dict[str, Array]:
+        """What projects each row, if any lies outside of the ball."""
+        found: dict[str, Array] = {}
+        for rows, block in part.blocks():
+            factors = ball_factors(block, self.norm_bound)
+            if factors is not None:
+                found.setdefault("factors", np.ones(len(part)))[rows] = factors
+        return found
+
+    def evaluate(self, part: Part, theta: Array, kept: Array | None) -> tuple[float, Array]:
+        """Sums of losses and of gradients; second derivatives are kept if there is a place."""
+        codes, weights = part.column("codes"), part.column("weights")
+        value, gradient = 0.0, np.zeros(theta.shape)
+        for rows, block in part.blocks():
+            scores = self._scores(part, rows, block, theta)
+            values, residuals, second = self.loss.evaluate(scores, codes[rows])
+            if weights is not None:
+                values = values * weights[rows]
+                residuals *= weights[rows, None]
+            value += float(values.sum())
+            self._back(part, rows, block, residuals, gradient)
+            if kept is not None:
+                kept[part.start + rows.start : part.start + rows.stop] = second
+        return value, gradient
+
+    def product(
+        self, part: Part, direction: Array, theta: Array, kept: Array | None
+    ) -> tuple[Array]:
+        """Sum of Hessians at ``theta``, times ``direction``."""
+        weights, product = part.column("weights"), np.zeros(direction.shape)
+        for rows, block in part.blocks():
+            scores = self._scores(part, rows, block, direction)
+            if kept is None:
+                curvature = self._curved(part, rows, block, theta)
+            else:
+                curvature = kept[part.start + rows.start : part.start + rows.stop]
+            curved = self.loss.curve(curvature, scores)
+            if weights is not None:
+                curved = curved * weights[rows, None]
+            self._back(part, rows, block, curved, product)
+        return (product,)
+
+    def hessian(self, part: Part, theta: Array) -> tuple[Array]:
+        """Sum of Hessians, for one score column."""
+        weights, dimension = part.column("weights"), theta.shape[1]
+        factors, total = part.column("factors"), np.zeros((dimension, dimension))
+        for rows, block in part.blocks():
+            augmented = np.ones((len(block), dimension))
+            augmented[:, : block.shape[1]] = block
+            if factors is not None:
+                augmented[:, : block.shape[1]] *= factors[rows, None]
+            augmented *= np.sqrt(self._curved(part, rows, block, theta))
+            if weights is not None:
+                augmented *= np.sqrt(weights[rows, None])
+            total += augmented.T @ augmented
+        return (total,)
+
+    def moment(self, part: Part, step: int) -> tuple[Array, int]:
+        """Sum of outer products of every ``step``-th augmented row, and how many there are."""
+        factors, sample = part.column("factors"), part.spread(step)
+        n_features = sample.shape[1]
+        dimension = n_features + int(self.fit_intercept)
         moment = np.zeros((dimension, dimension))
+        own = None if factors is None else factors[-part.start % step :: step]
         for rows, block in row_blocks(sample):
-            block = block if factors is None else block * factors[rows, None]
+            block = block if own is None else block * own[rows, None]
             moment[:n_features, :n_features] += block.T @ block
             if self.fit_intercept:
                 moment[-1, :-1] += block.sum(axis=0)
         if self.fit_intercept:
             moment[:-1, -1] = moment[-1, :-1]
             moment[-1, -1] = len(sample)
-        return moment / len(sample)
+        return moment, len(sample)
+
+    def _curved(self, part: Part, rows: slice, block: Array, theta: Array) -> Array:
+        """Second derivatives of a block's records at some parameters."""
+        scores = self._scores(part, rows, block, theta)
+        return self.loss.evaluate(scores, part.column("codes")[rows])[2]
+
+    def _scores(self, part: Part, rows: slice, block: Array, theta: Array) -> Array:
+        n_features, factors = block.shape[1], part.column("factors")
+        if part.watched:
+            own = 1.0 if factors is None else factors[rows, None]
+            check_unchanged(block * own, self.norm_bound)
+        # One column is a matrix-vector product, which BLAS runs faster as such.
+        weights = theta[0, :n_features] if len(theta) == 1 else theta[:, :n_features].T
+        scores = (block @ weights).reshape(len(block), len(theta))
+        if factors is not None:
+            scores *= factors[rows, None]
+        if self.fit_intercept:
+            scores += theta[:, -1]
+        return scores
+
+    def _back(self, part: Part, rows: slice, block: Array, residuals: Array, out: Array) -> None:
+        n_features, factors = block.shape[1], part.column("factors")
+        if self.fit_intercept:
+            # Along contiguous columns NumPy sums pairwise: many equal terms must not drift.
+            out[:, -1] += np.ascontiguousarray(residuals.T).sum(axis=1)
+        if factors is not None:
+            residuals = residuals * factors[rows, None]
+        if len(out) == 1:
+            out[0, :n_features] += residuals[:, 0] @ block
+        else:
+            out[:, :n_features] += residuals.T @ block
 
 
 class ReplacedRecords:

@@ -11,14 +11,7 @@ from .._validation import check_option, checked_priors
 from ..privacy.bounds import Bound, PrototypeBound
 from ..privacy.noise import Noise
 from ..privacy.sensitivity import COUNT_MODES
-from ..rows import (
-    ball_factors,
-    block_rows,
-    map_shards,
-    project_onto_ball,
-    row_blocks,
-    total_of_shards,
-)
+from ..rows import Part, ball_factors, block_rows, project_onto_ball, table_of
 from .base import BaseBallDPClassifier, log_probabilities, masses_of
 from .mechanism import (
     Array,
@@ -352,22 +345,26 @@ def class_sums(
     row_weights: Array | None = None,
 ) -> NDArray[np.float64]:
     """Class sums of the projected rows, in one pass over row blocks, accumulated in float64."""
+    table = table_of(X, codes=codes, weights=row_weights)
+    sums: Array = table.total(_class_sums, n_classes, norm_bound)[0]
+    return sums
 
-    def sums(start: int, stop: int) -> NDArray[np.float64]:
-        total = np.zeros((n_classes, X.shape[1]))
-        # One pass only: larger blocks spend less time between them.
-        for rows, block in row_blocks(X, start, stop, size=2 * block_rows(X.shape[1])):
-            factors = ball_factors(block, norm_bound)
-            weights = np.ones(len(block)) if factors is None else factors
-            if row_weights is not None:
-                weights = weights * row_weights[rows]
-            # Column i of the indicator holds row i's weight at its class.
-            index = np.arange(len(block) + 1, dtype=np.int32)
-            labels = codes[rows].astype(np.int32)
-            total += sp.csc_array((weights, labels, index), (n_classes, len(block))) @ block
-        return total
 
-    return total_of_shards(map_shards(sums, *X.shape))
+def _class_sums(part: Part, n_classes: int, norm_bound: float) -> tuple[Array]:
+    """Class sums of one shard."""
+    codes, weights = part.column("codes"), part.column("weights")
+    total = np.zeros((n_classes, part.shape[1]))
+    # One pass only: larger blocks spend less time between them.
+    for rows, block in part.blocks(2 * block_rows(part.shape[1])):
+        factors = ball_factors(block, norm_bound)
+        entries = np.ones(len(block)) if factors is None else factors
+        if weights is not None:
+            entries = entries * weights[rows]
+        # Column i of the indicator holds row i's weight at its class.
+        index = np.arange(len(block) + 1, dtype=np.int32)
+        labels = codes[rows].astype(np.int32)
+        total += sp.csc_array((entries, labels, index), (n_classes, len(block))) @ block
+    return (total,)
 
 
 def log_priors_of(priors: Any, counts: Array) -> Array:

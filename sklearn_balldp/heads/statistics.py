@@ -18,14 +18,7 @@ from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..privacy.statistics import CHUNK, SUMMED, StatisticsBound, constant_of_counts
 from ..privacy.weights import total_of
-from ..rows import (
-    SINGLE_BLAS_THREAD,
-    block_rows,
-    factors_into_domain,
-    map_shards,
-    row_blocks,
-    rows_in_domain,
-)
+from ..rows import Part, block_rows, factors_into_domain, rows_in_domain, table_of
 from .discriminant_rule import share_of_sums
 from .mechanism import (
     Array,
@@ -341,53 +334,56 @@ def sufficient_statistics(
     Outer products of ``bound.summed`` rows are summed in the precision of the rows, where the bound
     covers that; everything else is in float64.
     """
-    X, codes = problem.X, problem.codes
-    d, n_classes = problem.n_features, problem.n_classes
-    # The bound covers single precision in sums of this many rows; in double any number would do.
-    single = bound.summed > 0 and X.dtype.itemsize <= 4
+    X, d = problem.X, problem.n_features
+    table = table_of(X, codes=problem.codes, weights=problem.row_weights)
+    # The bound covers single precision in sums of this many rows, on one machine; in double any
+    # number would do.
+    single = table.local and bound.summed > 0 and X.dtype.itemsize <= 4
     precision: Any = np.float32 if single else np.float64
+    class_sums, *panels = table.total(_sums_of, bound, precision)
+    if not bound.moment:
+        return class_sums, None
+    upper = np.zeros((d, d))
+    for start, panel in zip(range(0, d, _PANEL), panels, strict=True):
+        upper[start : start + _PANEL, start:] = panel
+    return class_sums, upper
+
+
+def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array, ...]:
+    """Class sums of one shard, and the panels of its second moment."""
+    n_classes, d = bound.n_classes, bound.n_features
+    codes, row_weights = part.column("codes"), part.column("weights")
     summed = bound.summed or SUMMED
     size = max(1, block_rows(d) // summed) * summed
-
-    def sums(start: int, stop: int) -> tuple[Array, list[Array]]:
-        total, chunk = np.zeros((n_classes, d)), np.zeros((n_classes, d))
-        moments = _Moments(d if bound.moment else 0, precision, summed)
-        placed = np.empty((size, d), dtype=precision)
-        for rows, block in row_blocks(X, start, stop, size=size):
-            block, factors = factors_into_domain(block, bound.norm_bound, bound.rows)
-            # Column i of the indicator holds row i's factor at its class.
-            weights = np.ones(len(block)) if factors is None else factors
-            index = np.arange(len(block) + 1, dtype=np.int32)
-            labels = codes[rows].astype(np.int32)
-            own = None if problem.row_weights is None else problem.row_weights[rows]
-            entries = weights if own is None else weights * own
-            chunk += sp.csc_array((entries, labels, index), (n_classes, len(block))) @ block
-            if own is not None:
-                # Outer products take the root of the weight twice.
-                weights = weights * np.sqrt(own)
-            # One place for all rows, moved or not: which of them are must not decide how the others
-            # are multiplied.
-            part = placed[: len(block)]
-            if factors is None and own is None:
-                np.copyto(part, block, casting="same_kind")
-            else:
-                np.multiply(block, weights[:, None], out=part, casting="same_kind")
-            moments.add(part)
-            if (rows.stop - start) // CHUNK > (rows.start - start) // CHUNK:
-                total += chunk
-                chunk[:] = 0.0
-                moments.fold()
-        moments.fold()
-        return total + chunk, moments.total
-
-    # Blocks of few rows are multiplied: one thread for each range is faster than several for each.
-    class_sums, upper = np.zeros((n_classes, d)), np.zeros((d, d) if bound.moment else (0, 0))
-    with SINGLE_BLAS_THREAD:
-        for part, panels in map_shards(sums, len(X), d):
-            class_sums += part
-            for start, panel in zip(range(0, d, _PANEL), panels, strict=False):
-                upper[start : start + _PANEL, start:] += panel
-    return class_sums, upper if bound.moment else None
+    total, chunk = np.zeros((n_classes, d)), np.zeros((n_classes, d))
+    moments = _Moments(d if bound.moment else 0, precision, summed)
+    placed = np.empty((size, d), dtype=precision)
+    for rows, block in part.blocks(size):
+        block, factors = factors_into_domain(block, bound.norm_bound, bound.rows)
+        # Column i of the indicator holds row i's factor at its class.
+        weights = np.ones(len(block)) if factors is None else factors
+        index = np.arange(len(block) + 1, dtype=np.int32)
+        labels = codes[rows].astype(np.int32)
+        own = None if row_weights is None else row_weights[rows]
+        entries = weights if own is None else weights * own
+        chunk += sp.csc_array((entries, labels, index), (n_classes, len(block))) @ block
+        if own is not None:
+            # Outer products take the root of the weight twice.
+            weights = weights * np.sqrt(own)
+        # One place for all rows, moved or not: which of them are must not decide how the others
+        # are multiplied.
+        out = placed[: len(block)]
+        if factors is None and own is None:
+            np.copyto(out, block, casting="same_kind")
+        else:
+            np.multiply(block, weights[:, None], out=out, casting="same_kind")
+        moments.add(out)
+        if rows.stop // CHUNK > rows.start // CHUNK:
+            total += chunk
+            chunk[:] = 0.0
+            moments.fold()
+    moments.fold()
+    return total + chunk, *moments.total
 
 
 class _Moments:

@@ -283,13 +283,14 @@ class StatisticsBound(ParameterBound):
         )
 
     def _folds(self) -> float:
-        """Error of adding up the sums of groups, in float64, in units of the largest term.
+        """Error of sums in float64, whichever machines make them, in units of the largest term.
 
-        Groups are added up in chunks, chunks in shards, shards in order: of all shards none is
-        shorter than a chunk, but where there are eight of them.
+        A term passes through the additions of its chunk (a block may lie across its end), those of
+        chunks in a shard and those of shards: of all shards none is shorter than a chunk, but where
+        there are eight of them. Products, factors and weights add a few roundoffs to each.
         """
         n = float(self.n_samples)
-        return (2.0 * CHUNK / min(GROUPS) + n / CHUNK + 16.0) * n * UNIT_ROUNDOFF
+        return 1.01 * (2.0 * CHUNK + n / CHUNK + 32.0) * n * UNIT_ROUNDOFF
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         noise = self.sigma[0] * math.sqrt(self.n_features)

@@ -8,7 +8,6 @@ from .passes import (
     n_threads,
     row_blocks,
     shards_of,
-    total_of_shards,
     working_precision,
 )
 from .projection import (
@@ -20,10 +19,12 @@ from .projection import (
     rows_in_domain,
 )
 from .sources import Rows, from_hdf5, from_parquet, from_zarr
+from .table import Part, table_of
 
 __all__ = [
     "SINGLE_BLAS_THREAD",
     "EncodedRows",
+    "Part",
     "Rows",
     "ball_factors",
     "block_rows",
@@ -41,6 +42,6 @@ __all__ = [
     "row_blocks",
     "rows_in_domain",
     "shards_of",
-    "total_of_shards",
+    "table_of",
     "working_precision",
 ]

@@ -150,14 +150,6 @@ def _mapped(
             future.cancel()
 
 
-def total_of_shards(parts: Iterator[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Sum of what shards gave, in their order."""
-    total = next(parts).copy()
-    for part in parts:
-        total += part
-    return total
-
-
 class _SingleBlasThread:
     """Limits BLAS to one thread while any solve runs, on any thread of this process.
 

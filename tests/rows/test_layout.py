@@ -35,7 +35,7 @@ def stored(rows):
     objective = LinearObjective(
         "logistic", given, labels, 2, alpha=0.1, norm_bound=1.0, fit_intercept=False
     )
-    factors = objective._factors
+    (factors,) = objective._table.each(lambda part: part.column("factors"))
     return {
         "transformed": given,
         "descent": mean.X,

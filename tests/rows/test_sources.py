@@ -172,9 +172,12 @@ def test_whether_rows_are_projected_decides_not_where_others_lie(dtype, monkeypa
     chunks = []
     for rows in (X, other):
         mean = MeanGradient("softmax", rows, y, 3, norm_bound=1.0, constant=0.3, clip=0.1)
-        assert (mean._factors[1] is None) == (rows is X)
-        found = [block.copy() for _, block in mean._chunks(0, N)]
-        assert not any(np.shares_memory(block, rows) for _, block in mean._chunks(0, N))
+        (part,) = mean._table.each(lambda part: part)
+        assert (part.column("after") is None) == (rows is X)
+        found = [block.copy() for _, block in mean._pass._chunks(part, False)]
+        assert not any(
+            np.shares_memory(block, rows) for _, block in mean._pass._chunks(part, False)
+        )
         chunks.append(np.delete(np.concatenate(found), 7, axis=0))
     np.testing.assert_array_equal(*chunks)
 

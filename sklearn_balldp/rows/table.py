@@ -1,0 +1,195 @@
+"""Tables: rows with what belongs to each of them, and passes over their shards.
+
+A pass is a function of a :class:`Part`, one shard of a table. It sees the shard's rows block by
+block, and the columns beside them. Rows that are on a cluster bring their own table.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .passes import map_shards, row_blocks, shards_of
+from .sources import Rows
+
+Array = NDArray[np.float64]
+#: What a pass gives for each shard: arrays, or numbers.
+Result = tuple[Any, ...]
+
+#: Groups of neighbouring shards whose sums are added up, at most: as many sums are sent around.
+GROUPS = 256
+
+
+class Part:
+    """One shard of a table.
+
+    Parameters
+    ----------
+    X : ndarray or Rows
+        Where the rows are.
+    first, stop : int
+        The shard's range among them.
+    start : int
+        Position of its first row in the table.
+    columns : mapping of str to ndarray
+        Values for each of its rows.
+    watched : bool
+        Whether the rows are read again in each pass, and may have changed.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        first: int,
+        stop: int,
+        start: int,
+        columns: Mapping[str, NDArray[Any]],
+        watched: bool,
+    ) -> None:
+        self._X, self._first, self._stop = X, first, stop
+        self._columns = columns
+        self.start, self.watched = start, watched
+        #: Precision of the rows, in this machine's order of bytes.
+        self.dtype: np.dtype = X.dtype.newbyteorder("=")
+        self.shape: tuple[int, int] = (stop - first, X.shape[1])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        # Engines write the arguments of tasks into their logs.
+        return f"Part(shape={self.shape})"
+
+    def column(self, name: str) -> Any:
+        """Values of a column; None where the table has none."""
+        return self._columns.get(name)
+
+    @property
+    def rows(self) -> NDArray[np.floating]:
+        """All rows at once, a view where they are an array."""
+        rows: NDArray[np.floating] = self._X[self._first : self._stop]
+        return rows
+
+    def blocks(
+        self, size: int | None = None, dtype: type[np.floating] = np.float64
+    ) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """As :func:`.row_blocks`; positions count from the first row of the shard."""
+        for rows, block in row_blocks(self._X, self._first, self._stop, size, dtype):
+            yield slice(rows.start - self._first, rows.stop - self._first), block
+
+    def spread(self, step: int) -> NDArray[np.floating]:
+        """Those of the shard among every ``step``-th row of the table."""
+        rows: NDArray[np.floating] = self._X[self._first + -self.start % step : self._stop : step]
+        return rows
+
+    def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> "Part":
+        """The shard with more columns."""
+        both = {**self._columns, **columns}
+        return Part(self._X, self._first, self._stop, self.start, both, self.watched)
+
+
+class Table:
+    """Rows of this process, in memory or in a file, with columns beside them.
+
+    Parameters
+    ----------
+    X : ndarray or Rows of shape (n_samples, n_features)
+        Rows.
+    columns : mapping of str to (ndarray of shape (n_samples, ...) or None)
+        Values for each row; those that are None are left out.
+    """
+
+    #: Whether passes see the memory of this process.
+    local = True
+
+    def __init__(
+        self,
+        X: Any,
+        columns: Mapping[str, NDArray[Any] | None],
+    ) -> None:
+        self.shape = X.shape
+        self._pool: Executor | None = None
+        self._alone = False
+        self._parts = {
+            start: Part(X, start, stop, start, cut(columns, start, stop), isinstance(X, Rows))
+            for start, stop in shards_of(*X.shape)
+        }
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def run_on(self, pool: Executor | None) -> None:
+        """Make all passes on these threads from here on; None for the thread that asks for them.
+
+        Without this a pass has threads of its own.
+        """
+        self._pool, self._alone = pool, pool is None
+
+    def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
+        """What ``function(part, *numbers)`` gives for each shard, in their order.
+
+        With ``back`` the last shards are computed first, as they may still be in the cache.
+        """
+        if self._alone:
+            yield from (function(part, *numbers) for part in self._parts.values())
+            return
+        n_rows, n_features = self.shape
+
+        def shard(start: int, _: int) -> Any:
+            return function(self._parts[start], *numbers)
+
+        yield from map_shards(shard, n_rows, n_features, self._pool, back=back)
+
+    def total(self, function: Callable[..., Result], *numbers: Any, back: bool = False) -> Result:
+        """Sums of what a function gives for each shard, in their order.
+
+        Neighbouring shards are added up in groups, and these in order.
+        """
+        size = group_size(len(self._parts))
+        total: list[Any] | None = None
+        group: list[Any] | None = None
+        for place, result in enumerate(self.each(function, *numbers, back=back)):
+            group = added(group, result)
+            if (place + 1) % size == 0:
+                total, group = added(total, group), None
+        return tuple(total if group is None else added(total, group))  # type: ignore[arg-type]
+
+    def with_columns(self, function: Callable[..., Mapping[str, Any]], *numbers: Any) -> "Table":
+        """The table with columns that a function gives for each shard; a shard may have none."""
+        found = list(self.each(function, *numbers))
+        table = Table.__new__(Table)
+        vars(table).update(vars(self))
+        table._parts = {
+            start: part.with_columns(columns)
+            for (start, part), columns in zip(self._parts.items(), found, strict=True)
+        }
+        return table
+
+
+def cut(
+    columns: Mapping[str, NDArray[Any] | None], start: int, stop: int
+) -> dict[str, NDArray[Any]]:
+    """Columns of a range of rows, without those that are None."""
+    return {name: values[start:stop] for name, values in columns.items() if values is not None}
+
+
+def group_size(n_shards: int) -> int:
+    """Shards in a group: at most :data:`GROUPS` groups of neighbours, from their number alone."""
+    return -(-n_shards // GROUPS)
+
+
+def added(total: list[Any] | None, result: Sequence[Any]) -> list[Any]:
+    """Sums and one more result; ``total``, which may be overwritten, is None before the first."""
+    if total is None:
+        return list(result)
+    for place, value in enumerate(result):
+        total[place] += value
+    return total
+
+
+def table_of(X: Any, **columns: NDArray[Any] | None) -> Any:
+    """The table of rows and columns, where the rows are."""
+    own = getattr(X, "_table", None)
+    return Table(X, columns) if own is None else own(columns)
