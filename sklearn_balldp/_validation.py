@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from .rows.projection import LARGEST_ENTRY
-from .rows.sources import Rows
+from .rows import Rows, computed, is_dask, on_cluster
+from .rows.sources import LARGEST_ENTRY
 
 #: Public lengths and weights lie between these: products of a few of them, and squares of those,
 #: are ordinary doubles.
@@ -83,6 +83,7 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     Finiteness of rows is left to the pass that computes their norms. Rows in a file stay there.
     """
     _check_kind(X)
+    X, y = on_cluster(X) if is_dask(X) else X, computed(y)
     if isinstance(X, Rows):
         if X.dtype not in DTYPES:
             raise ValueError(
@@ -120,8 +121,6 @@ def _check_kind(X: Any) -> None:
     """Raise a TypeError for rows that would be pulled into memory without a word, or cannot be."""
     module = type(X).__module__.split(".")[0]
     remedy = {
-        "dask": "store them (x.to_zarr(PATH)) and pass sklearn_balldp.rows.from_zarr(PATH), or "
-        "pass x.compute() where they fit into memory",
         "zarr": "pass sklearn_balldp.rows.from_zarr(PATH)",
         "h5py": "pass sklearn_balldp.rows.from_hdf5(PATH, DATASET)",
     }.get(module)

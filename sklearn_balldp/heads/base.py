@@ -550,9 +550,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _coded(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
         """Rows as passes take them, and positions of their labels among those of the fit."""
         check_is_fitted(self)
+        X, y = validated(self, X, y, reset=False)
         # Audits look at single rows: those of a file are read.
         X = np.asarray(X) if isinstance(X, Rows) else X
-        X, y = validated(self, X, y, reset=False)
         classes = self.classes_
         codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
         if not np.all(classes[codes] == y):
@@ -875,7 +875,7 @@ def _in_memory(X: Any) -> Any:
     if isinstance(X, Rows):
         raise ValueError(
             "radius: a policy that reads the private rows compares pairs of them, and these are "
-            "in a file; pass a number, or a policy with source='reference' or 'edits'."
+            "not in memory; pass a number, or a policy with source='reference' or 'edits'."
         )
     return X
 

@@ -1,5 +1,6 @@
 """Rows: in memory or in files, passes over them, and their projection onto the ball."""
 
+from .cluster import computed, is_dask, on_cluster
 from .encoded import EncodedRows, encoded, encoder_of
 from .passes import (
     SINGLE_BLAS_THREAD,
@@ -30,14 +31,17 @@ __all__ = [
     "block_rows",
     "check_unchanged",
     "clip_entries",
+    "computed",
     "encoded",
     "encoder_of",
     "factors_into_domain",
     "from_hdf5",
     "from_parquet",
     "from_zarr",
+    "is_dask",
     "map_shards",
     "n_threads",
+    "on_cluster",
     "project_onto_ball",
     "row_blocks",
     "rows_in_domain",

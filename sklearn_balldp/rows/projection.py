@@ -6,10 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .passes import row_blocks
-from .sources import Rows
+from .sources import LARGEST_ENTRY, Rows
 
-#: Entries are clipped to this size, a 1-Lipschitz map of each row that keeps squares finite.
-LARGEST_ENTRY = 1e140
 # Squares of norms between these lose nothing.
 _TINY, _HUGE = 1e-200, 1e280
 
@@ -80,25 +78,10 @@ def factors_into_domain(
         return rows, norm_bound / np.sqrt(squares)
 
 
-class ClippedRows(Rows):
-    """Rows of a file, with finite entries clipped to :data:`LARGEST_ENTRY`."""
-
-    def __init__(self, source: Rows) -> None:
-        self.source, self.shape, self.dtype = source, source.shape, source.dtype
-
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        rows = self.source._part(start, stop)
-        with np.errstate(all="ignore"):
-            huge = (np.abs(rows) > LARGEST_ENTRY) & np.isfinite(rows)
-        if huge.any():
-            rows = np.where(huge, np.copysign(LARGEST_ENTRY, rows), rows)
-        return rows
-
-
 def clip_entries(X: Any) -> Any:
     """``X`` itself, or with entries clipped to :data:`LARGEST_ENTRY`: then a copy in C order."""
     if isinstance(X, Rows):
-        return ClippedRows(X) if X.dtype == np.float64 else X
+        return X._clipped() if X.dtype == np.float64 else X
     wide = X.dtype.itemsize > 8
     if (X.dtype != np.float64 and not wide) or X.size == 0:
         return X

@@ -17,6 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 
 #: Precisions that rows may have.
 PRECISIONS = ("float16", "float32", "float64")
+#: Entries are clipped to this size, a 1-Lipschitz map of each row that keeps squares finite.
+LARGEST_ENTRY = 1e140
 # Decoded row groups of a Parquet file that are kept: threads read neighbouring parts.
 _KEPT_GROUPS = 4
 
@@ -65,6 +67,10 @@ class Rows(ABC):
         ndarray of shape (stop - start, n_features)
             In the precision of the source.
         """
+
+    def _clipped(self) -> "Rows":
+        """The same rows, with entries clipped to :data:`LARGEST_ENTRY`."""
+        return ClippedRows(self)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -115,6 +121,21 @@ class Rows(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+
+class ClippedRows(Rows):
+    """Rows of a file, with finite entries clipped to :data:`LARGEST_ENTRY`."""
+
+    def __init__(self, source: Rows) -> None:
+        self.source, self.shape, self.dtype = source, source.shape, source.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        rows = self.source._part(start, stop)
+        with np.errstate(all="ignore"):
+            huge = (np.abs(rows) > LARGEST_ENTRY) & np.isfinite(rows)
+        if huge.any():
+            rows = np.where(huge, np.copysign(LARGEST_ENTRY, rows), rows)
+        return rows
 
 
 class _File(Rows):

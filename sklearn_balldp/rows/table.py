@@ -67,6 +67,12 @@ class Part:
         return self._columns.get(name)
 
     @property
+    def nbytes(self) -> int:
+        """Memory that the rows and columns of the shard take."""
+        own = 0 if isinstance(self._X, Rows) else len(self) * self._X.itemsize * self.shape[1]
+        return own + sum(column.nbytes for column in self._columns.values())
+
+    @property
     def rows(self) -> NDArray[np.floating]:
         """All rows at once, a view where they are an array."""
         rows: NDArray[np.floating] = self._X[self._first : self._stop]

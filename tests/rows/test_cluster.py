@@ -1,0 +1,371 @@
+"""Rows on a Dask cluster: the models of one process, and nothing private in logs or keys."""
+
+import os
+import signal
+import threading
+import time
+import warnings
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from distributed import Client, LocalCluster
+from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_score
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    RadiusPolicy,
+    verify,
+)
+from sklearn_balldp.rows import Rows, from_zarr, on_cluster, passes, shards_of
+
+N, D = 6000, 16
+STAYS_IN_MEMORY = {
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+}
+HEADS = {
+    "prototypes": BallDPRidgePrototype(),
+    "discriminant": BallDPLinearDiscriminant(),
+    "sphere": BallDPLinearDiscriminant(domain="sphere"),
+    "descent": BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=10)),
+    "SVC": BallDPSquaredHingeSVC(mechanism=GradientPerturbation(start="zero", n_steps=10)),
+    "minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01),
+}
+
+
+def records(dtype=np.float64, n=N):
+    """Rows around a long mean, some of them outside of the ball."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n)
+    X = 0.3 * rng.standard_normal((n, D)) + 0.4 * np.eye(3, D)[y] + 0.2
+    return X.astype(dtype), y
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        dask.config.set(STAYS_IN_MEMORY),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as connected,
+    ):
+        yield connected
+
+
+@pytest.fixture
+def many_shards(monkeypatch):
+    """Shards as of many more rows; blocks stay as workers have them."""
+    monkeypatch.setattr(passes, "SMALL", 8000)
+    monkeypatch.setattr(passes, "SHARD_ROWS", 512)
+
+
+def fitted(head, X, y, **sides):
+    return clone(head).set_params(delta=1e-5, radius=0.3, random_state=0).fit(X, y, **sides)
+
+
+def assert_same(head, other):
+    assert other.release_.sigma == head.release_.sigma
+    for key, values in head.released_parameters().items():
+        np.testing.assert_array_equal(other.released_parameters()[key], values, key)
+
+
+@pytest.mark.usefixtures("client", "many_shards")
+@pytest.mark.parametrize("name", HEADS)
+def test_a_cluster_gives_the_model_of_one_process(name, tmp_path):
+    X, y = records()
+    assert len(shards_of(*X.shape)) > 10
+    head = fitted(HEADS[name], X, y)
+    # Chunks of the array are not the shards, and may cut features.
+    given = da.from_array(X, chunks=(1234, 9))
+    other = fitted(HEADS[name], given, da.from_array(y))
+    assert_same(head, other)
+    assert other.n_features_in_ == D
+    np.testing.assert_array_equal(other.predict(given), head.predict(X))
+    np.testing.assert_array_equal(other.decision_function(given), head.decision_function(X))
+    assert other.score(given, y) == head.score(X, y)
+    # A file that every worker sees, of which none is held.
+    zarr.save(str(tmp_path / "rows"), X)
+    source = on_cluster(from_zarr(tmp_path / "rows"))
+    assert_same(head, fitted(HEADS[name], source, y))
+    np.testing.assert_array_equal(other.predict(source), head.predict(X))
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("name", HEADS)
+def test_the_number_of_workers_decides_no_bit(client, name, dtype):
+    """Rows of less precision are computed with in double precision, as machines may differ."""
+    X, y = records(dtype)
+    given = da.from_array(X, chunks=(700, D))
+    found = [fitted(HEADS[name], given, y) for _ in range(2)]
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as single,
+    ):
+        found.append(fitted(HEADS[name], on_cluster(given, single), y))
+    for other in found[1:]:
+        assert_same(found[0], other)
+    if name not in ("prototypes", "minimiser"):
+        wide = fitted(HEADS[name], X.astype(np.float64), y)
+        assert np.allclose(found[0].decision_function(X), wide.decision_function(X), atol=0.05)
+
+
+@pytest.mark.usefixtures("client", "many_shards")
+@pytest.mark.parametrize("name", ["prototypes", "discriminant", "descent", "minimiser"])
+def test_persons_and_weights_on_a_cluster(name):
+    X, y = records()
+    rng = np.random.default_rng(1)
+    sides = {"groups": rng.integers(0, 3000, N), "sample_weight": rng.uniform(0.5, 1.0, N)}
+    head = HEADS[name]
+    head = clone(head).set_params(max_weight=1.0)
+    given = {key: da.from_array(values) for key, values in sides.items()}
+    other = fitted(head, da.from_array(X, chunks=(900, D)), y, **given)
+    assert_same(fitted(head, X, y, **sides), other)
+    assert other.release_.unit == "person"
+
+
+def forbid_noise():
+    """On a worker: whoever draws noise there fails."""
+    from sklearn_balldp.privacy import noise
+
+    def refuse(*_, **__):
+        raise AssertionError("noise was drawn on a worker")
+
+    noise._kept_for_the_test = noise.Noise.__call__, noise.Noise._deviates
+    noise.Noise.__call__ = noise.Noise._deviates = refuse
+
+
+def allow_noise():
+    from sklearn_balldp.privacy import noise
+
+    noise.Noise.__call__, noise.Noise._deviates = noise._kept_for_the_test
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_workers_draw_no_noise(client, name):
+    X, y = records(n=2000)
+    client.run(forbid_noise)
+    try:
+        head = fitted(HEADS[name], da.from_array(X), y)
+    finally:
+        client.run(allow_noise)
+    assert head.release_.sampler
+
+
+SECRET = 0.7351942688
+
+
+class Talkative(Rows):
+    """A source whose errors quote rows."""
+
+    def __init__(self, X, good):
+        self.X, self.shape, self.dtype, self.good = X, X.shape, X.dtype, good
+
+    def read(self, start, stop):
+        if start >= self.good:
+            raise ValueError(f"bad rows: {self.X[start:stop].tolist()}")
+        return self.X[start:stop]
+
+
+def _traces(dask_scheduler):
+    """Keys of all tasks, and what the scheduler remembers of errors."""
+    log = [str(entry) for entry in dask_scheduler.transition_log]
+    return [*log, str(dask_scheduler.get_events())]
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("good", [0, 3000])
+def test_logs_keys_and_errors_hold_no_row(client, good, capfd):
+    X, y = records()
+    X[4000:] = SECRET
+    digits = str(SECRET)[2:8]
+    head = clone(HEADS["descent"]).set_params(delta=1e-5, radius=0.3)
+    with pytest.raises(RuntimeError, match="a worker could not read") as caught:
+        head.fit(on_cluster(Talkative(X, good)), y)
+    assert not hasattr(head, "release_")
+    error = caught.value
+    while error is not None:
+        assert digits not in str(error)
+        error = error.__cause__ or error.__context__
+    bad = X.copy()
+    bad[5000, 3] = np.nan
+    for rows in (da.from_array(bad), on_cluster(Talkative(bad, N))):
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            head.fit(rows, y)
+    # A block that is not what the array states.
+    lying = da.from_array(X).map_blocks(
+        lambda block: block[:-1], dtype=X.dtype, chunks=((N,), (D,))
+    )
+    with pytest.raises(ValueError, match="right meta"):
+        head.fit(lying, y)
+    head.fit(da.from_array(X), y)
+    said = [str(client.get_worker_logs()), str(client.get_scheduler_logs())]
+    said += client.run_on_scheduler(_traces)
+    said += list(capfd.readouterr())
+    assert "balldp-pass" in "".join(said)
+    assert digits not in "".join(said)
+
+
+def test_keys_of_tasks_are_drawn_by_chance(client):
+    """A key that was a digest of its arguments would be the same again, and tell of rows."""
+    X, y = records(n=500)
+
+    def keys():
+        log = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.transition_log))
+        return {entry[0] for entry in log if str(entry[0]).startswith("balldp")}
+
+    rows, seen = da.from_array(X), []
+    for _ in range(2):
+        before = keys()
+        fitted(HEADS["prototypes"], rows, y)
+        seen.append(keys() - before)
+    assert min(map(len, seen)) >= 2
+    assert not seen[0] & seen[1]
+
+
+@pytest.mark.parametrize("kind", ["array", "file"])
+def test_a_worker_that_is_killed_changes_nothing(kind, tmp_path):
+    """Its shards are loaded again by another worker."""
+    X, y = records(n=30_000)
+    head = BallDPLogisticRegression(
+        mechanism=GradientPerturbation(n_steps=150), delta=1e-6, radius=0.3, random_state=0
+    )
+    zarr.save(str(tmp_path / "rows"), X)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set(STAYS_IN_MEMORY),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as connected,
+    ):
+        patch.setattr(passes, "SMALL", 8000)
+        patch.setattr(passes, "SHARD_ROWS", 2048)
+        expected = clone(head).fit(X, y)
+        given = da.from_zarr(str(tmp_path / "rows"))
+        given = given if kind == "array" else on_cluster(from_zarr(tmp_path / "rows"))
+        running = threading.Thread(target=head.fit, args=(given, y))
+        running.start()
+        before = connected.run(os.getpid)
+        time.sleep(1.0)
+        assert running.is_alive()
+        os.kill(next(iter(before.values())), signal.SIGKILL)
+        running.join(120)
+        assert not running.is_alive()
+        assert set(connected.run(os.getpid).values()) != set(before.values())
+    assert_same(expected, head)
+
+
+def test_what_a_cluster_cannot_take_is_refused(client, monkeypatch):
+    X, y = records(n=500)
+    head, given = BallDPRidgePrototype(delta=1e-4), da.from_array(X, chunks=(100, D))
+    with pytest.raises(ValueError, match=r"compute_chunk_sizes"):
+        head.fit(given[given[:, 0] > 0], y)
+    with pytest.raises(ValueError, match=r"X\.astype"):
+        head.fit(given.astype(int), y)
+    with pytest.raises(ValueError, match="n_samples, n_features"):
+        head.fit(given[:, 0], y)
+    with pytest.raises(TypeError, match="to_dask_array"):
+        head.fit(dd.from_pandas(pd.DataFrame(X), npartitions=2), y)
+    for rows in (X, on_cluster(given)):
+        with pytest.raises(TypeError, match="cannot go to a cluster"):
+            on_cluster(rows)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        head.fit(given, y[:-1])
+    with pytest.raises(TypeError, match="belong to this process"):
+        on_cluster(given).__getstate__()
+    with pytest.raises(ValueError, match="not in memory"):
+        clone(head).set_params(radius=RadiusPolicy(source="declared")).fit(given, y)
+    monkeypatch.setattr(type(client), "asynchronous", True)
+    with pytest.raises(ValueError, match="asynchronous=False"):
+        on_cluster(given)
+    monkeypatch.undo()
+    monkeypatch.setattr(type(client), "nthreads", lambda self: {})
+    with pytest.raises(ValueError, match="wait_for_workers"):
+        head.fit(given, y)
+
+
+def test_without_a_cluster_the_remedy_is_named(monkeypatch):
+    import distributed
+
+    def none():
+        raise ValueError("No global client found and no address provided")
+
+    monkeypatch.setattr(distributed, "get_client", none)
+    X, y = records(n=100)
+    with pytest.raises(ValueError, match=r"with distributed\.Client"):
+        BallDPRidgePrototype(delta=1e-3).fit(da.from_array(X), y)
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(ImportError, match=r"sklearn_balldp\[dask\]"):
+        BallDPRidgePrototype(delta=1e-3).fit(da.from_array(X), y)
+
+
+def test_rows_that_may_be_written_to_disks_are_warned_of():
+    X, y = records(n=500)
+    with (
+        dask.config.set({"distributed.worker.memory.target": 0.6}),
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=":0",
+            memory_limit="1GiB",
+        ) as cluster,
+        Client(cluster),
+    ):
+        with pytest.warns(UserWarning, match=r"memory\.target and \.spill to False"):
+            fitted(HEADS["prototypes"], da.from_array(X), y)
+        # Of a file workers hold nothing.
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fitted(HEADS["prototypes"], on_cluster(Talkative(X, N)), y)
+
+
+def test_a_failing_task_of_the_array_is_told_without_its_words(client):
+    X, y = records(n=500)
+
+    def fails(block):
+        raise ValueError(f"{SECRET}")
+
+    given = da.from_array(X).map_blocks(fails, dtype=X.dtype, meta=X[:0])
+    head = BallDPRidgePrototype(delta=1e-4)
+    with pytest.raises(RuntimeError, match=r"did not finish a pass \(ValueError\)") as caught:
+        head.fit(given, y)
+    assert str(SECRET) not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert not hasattr(head, "release_")
+
+
+@pytest.mark.usefixtures("client")
+def test_folds_audits_and_checks_of_a_dask_array():
+    X, y = records(n=600)
+    given = da.from_array(X, chunks=(100, D))
+    head = BallDPRidgePrototype(delta=1e-4, radius=0.3, random_state=0)
+    expected = cross_val_score(head, X, y, cv=KFold(3))
+    np.testing.assert_array_equal(cross_val_score(head, given, y, cv=KFold(3)), expected)
+    head = clone(head).set_params(random_state=None).fit(given, y)
+    assert not verify(head, private=(given, y)).failed
+    source = on_cluster(given)
+    np.testing.assert_array_equal(source[[5, 599, 17]], X[[5, 599, 17]])
+    np.testing.assert_array_equal(np.asarray(source), X)
+
+
+@pytest.mark.usefixtures("client")
+def test_huge_entries_are_clipped_on_workers():
+    X, y = records()
+    X[7, 3], X[8] = 1e200, -1e300
+    for name in ("prototypes", "sphere", "descent"):
+        assert_same(fitted(HEADS[name], X, y), fitted(HEADS[name], da.from_array(X), y))
