@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from .rows import Rows, computed, is_dask, on_cluster
+from .rows import Rows, computed, is_dask, is_on_device, on_cluster, on_device
 from .rows.sources import LARGEST_ENTRY
 
 #: Public lengths and weights lie between these: products of a few of them, and squares of those,
@@ -83,7 +83,9 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     Finiteness of rows is left to the pass that computes their norms. Rows in a file stay there.
     """
     _check_kind(X)
-    X, y = on_cluster(X) if is_dask(X) else X, computed(y)
+    if is_dask(X) or is_on_device(X):
+        X = on_cluster(X) if is_dask(X) else on_device(X)
+    y = computed(y)
     if isinstance(X, Rows):
         if X.dtype not in DTYPES:
             raise ValueError(
@@ -124,12 +126,6 @@ def _check_kind(X: Any) -> None:
         "zarr": "pass sklearn_balldp.rows.from_zarr(PATH)",
         "h5py": "pass sklearn_balldp.rows.from_hdf5(PATH, DATASET)",
     }.get(module)
-    device = str(getattr(X, "device", "cpu"))
-    if not device.startswith("cpu"):
-        raise TypeError(
-            f"X lies on the device {device}, where passes are not made: copy it to the host "
-            "(X.cpu() in PyTorch)."
-        )
     if remedy is not None:
         raise TypeError(
             f"X is a {module} {type(X).__name__}, which would be read into memory as a whole: "

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, lambertw
 
+from .arrays import exponential, indicator, less_labels, namespace, of_labels, sigmoid
+
 Array = NDArray[np.float64]
 Scores = NDArray[np.floating]
 Codes = NDArray[np.intp]
@@ -122,18 +124,19 @@ class Logistic(Loss):
         return float(expit(reach))
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
-        sign = (2.0 * codes - 1.0)[:, None]
+        xp = namespace(scores)
+        sign = xp.astype(2 * codes - 1, scores.dtype)[:, None]
         margins = sign * scores
-        # Both logaddexp and expit are exact to rounding for margins of any size.
-        values = np.logaddexp(0.0, -margins)[:, 0]
-        wrong = expit(-margins)
-        return values, -sign * wrong, wrong * expit(margins)
+        # Both logaddexp and the sigmoid are exact to rounding for margins of any size.
+        values = xp.logaddexp(xp.zeros_like(margins), -margins)[:, 0]
+        wrong = sigmoid(-margins)
+        return values, -sign * wrong, wrong * sigmoid(margins)
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
         # -sigmoid(-s) where y = 1, and sigmoid(s) elsewhere.
-        sign = (1 - 2 * codes).astype(scores.dtype)[:, None, None]
+        sign = namespace(scores).astype(1 - 2 * codes, scores.dtype)[:, None, None]
         scores *= sign
-        expit(scores, out=scores)
+        scores = sigmoid(scores)
         scores *= sign
         return scores
 
@@ -183,27 +186,26 @@ class Softmax(Loss):
         return 1.0
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
-        rows = np.arange(len(scores))
-        scores -= scores.max(axis=1, keepdims=True)
-        chosen = scores[rows, codes]
-        probabilities = np.exp(scores, out=scores)
-        total = probabilities.sum(axis=1, keepdims=True)
+        xp = namespace(scores)
+        scores -= xp.max(scores, axis=1, keepdims=True)
+        chosen = of_labels(scores, codes)
+        probabilities = exponential(scores)
+        total = xp.sum(probabilities, axis=1, keepdims=True)
         probabilities /= total
-        values = np.log(total[:, 0]) - chosen
-        residuals = probabilities.copy()
-        residuals[rows, codes] -= 1.0
+        values = xp.log(total[:, 0]) - chosen
+        residuals = less_labels(xp.asarray(probabilities, copy=True), codes)
         return values, residuals, probabilities
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
-        scores -= scores.max(axis=2, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=2, keepdims=True)
-        scores[np.arange(len(scores)), :, codes] -= 1.0
-        return scores
+        xp = namespace(scores)
+        scores -= xp.max(scores, axis=2, keepdims=True)
+        scores = exponential(scores)
+        scores /= xp.sum(scores, axis=2, keepdims=True)
+        return less_labels(scores, codes)
 
     def curve(self, curvature: Array, direction: Array) -> Array:
         weighted = curvature * direction
-        return weighted - curvature * weighted.sum(axis=1, keepdims=True)
+        return weighted - curvature * namespace(weighted).sum(weighted, axis=1, keepdims=True)
 
 
 class SquaredHinge(Loss):
@@ -239,29 +241,30 @@ class SquaredHinge(Loss):
         return math.sqrt(2.0 / alpha)
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
-        sign = self._signs(scores.shape[1], codes)
-        hinges = np.maximum(1.0 - sign * scores, 0.0)
+        xp, sign = namespace(scores), self._signs(scores, codes)
+        hinges = 1.0 - sign * scores
+        hinges = xp.where(hinges < 0.0, 0.0, hinges)
         return (
-            np.vecdot(hinges, hinges),
+            xp.vecdot(hinges, hinges),
             -2.0 * sign * hinges,
-            np.where(hinges > 0.0, 2.0, 0.0),
+            xp.where(hinges > 0.0, xp.full_like(hinges, 2.0), 0.0),
         )
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
-        sign = self._signs(scores.shape[2], codes).astype(scores.dtype)[:, None, :]
+        xp, sign = namespace(scores), self._signs(scores, codes)[:, None, :]
         scores *= sign
-        np.subtract(1, scores, out=scores)
-        np.maximum(scores, 0, out=scores)
+        scores -= 1.0
+        # -2 times the hinge, which is minus this where it is active.
+        scores = xp.where(scores > 0.0, 0.0, scores)
         scores *= sign
-        scores *= -2
+        scores *= 2.0
         return scores
 
-    def _signs(self, n_scores: int, codes: Codes) -> NDArray[Any]:
+    def _signs(self, scores: Any, codes: Codes) -> Any:
+        n_scores = scores.shape[-1]
         if n_scores == 1:
-            return (2.0 * codes - 1.0)[:, None]
-        sign = np.full((len(codes), n_scores), -1.0)
-        sign[np.arange(len(codes)), codes] = 1.0
-        return sign
+            return namespace(scores).astype(2 * codes - 1, scores.dtype)[:, None]
+        return 2.0 * indicator(codes, n_scores, scores.dtype) - 1.0
 
 
 #: Losses by name.
@@ -275,11 +278,11 @@ def make_loss(name: str, n_classes: int) -> Loss:
     return LOSSES[name](n_classes)
 
 
-def clip_residuals(residuals: NDArray[np.floating], clip: float) -> None:
-    """Clip residual vectors, the last axis, to norm ``clip``; in place."""
-    limit = residuals.dtype.type(clip)
+def clip_residuals(residuals: Any, clip: float) -> Any:
+    """Residual vectors, the last axis, clipped to norm ``clip``; they may be overwritten."""
+    xp = namespace(residuals)
     if residuals.shape[-1] == 1:
-        np.clip(residuals, -limit, limit, out=residuals)
-        return
-    size = np.sqrt(np.vecdot(residuals, residuals))
-    residuals *= (limit / np.maximum(size, limit, out=size))[..., None]
+        return xp.clip(residuals, -clip, clip)
+    size = xp.sqrt(xp.vecdot(residuals, residuals))
+    residuals *= (clip / xp.where(size < clip, clip, size))[..., None]
+    return residuals

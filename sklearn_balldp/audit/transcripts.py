@@ -79,7 +79,7 @@ class Suspects:
         scores = np.tensordot(flat, thetas, axes=(1, 2))
         found = self._loss.residuals(scores, self._codes.ravel())
         if self._clip is not None:
-            clip_residuals(found, self._clip)
+            found = clip_residuals(found, self._clip)
         residuals: Any = found.reshape(*self.rows.shape[:2], *found.shape[1:])
         if self._weights is not None:
             residuals = residuals * self._weights[:, None, None]

@@ -32,6 +32,7 @@ from .._validation import (
 from .._version import __version__
 from ..accounting.ledger import CountedMixin, charged
 from ..adjacency import METRICS, euclidean_radius, full_radius_in
+from ..arrays import namespace
 from ..privacy.bounds import Bound, as_float_or_tuple
 from ..privacy.digest import parameters_digest
 from ..privacy.gaussian import delta_from_mu
@@ -807,12 +808,14 @@ def projected_scores(
     """
     # Products of rows in the ball, and of few that are not yet, with such weights are finite.
     moderate = bool((np.abs(coef) < 1e18).all() and (intercept < 1e18).all())
-    precision: Any = working_precision(X.dtype, norm_bound) if moderate else np.float64
+    table = table_of(X)
+    single = moderate and not table.on_device
+    precision: Any = working_precision(X.dtype, norm_bound) if single else np.float64
     weights = np.ascontiguousarray(coef.T, dtype=precision)
     kind = (len(X),) if largest else (len(X), len(coef))
     found: NDArray[Any] = np.empty(kind, dtype=np.intp if largest else precision)
     start = 0
-    for part in table_of(X).each(
+    for part in table.each(
         _scores_of, weights, intercept.astype(precision), norm_bound, domain, largest
     ):
         found[start : start + len(part)] = part
@@ -829,39 +832,44 @@ def _scores_of(
     largest: bool,
 ) -> NDArray[Any]:
     """Scores of one shard's rows in the precision of the weights, or where they are largest."""
-    precision: Any = weights.dtype.type
-    bound, kept = precision(norm_bound) ** 2, []
+    xp = namespace(weights)
+    precision: Any = np.float64 if part.on_device else weights.dtype.type
+    # As a number of the same precision.
+    bound, kept = float(precision(norm_bound) ** 2), []
     for _, block in part.blocks(dtype=precision):
         with np.errstate(all="ignore"):
             scores = block @ weights
-            squares = np.vecdot(block, block)
-        longest, shortest = squares.max(initial=0.0), np.inf
+            squares = xp.vecdot(block, block)
+        longest, shortest = float(xp.max(squares)), np.inf
         if domain == "sphere":
             # Every row is scaled; the least normal square is for rows that are all but zero.
-            shortest = squares.min(initial=np.inf)
+            shortest = float(xp.min(squares))
         if np.finfo(precision).tiny < shortest and longest < np.inf:
             if longest > bound or domain == "sphere":
-                reach = squares if domain == "sphere" else np.maximum(squares, bound)
-                scores *= (norm_bound / np.sqrt(reach))[:, None]
+                reach = squares
+                if domain == "ball":
+                    reach = xp.where(squares < bound, bound, squares)
+                scores *= (norm_bound / xp.sqrt(reach))[:, None]
         else:
             # NaN, infinity, or a square that only float64 can hold.
-            far = block.astype(np.float64)
-            if domain == "ball":
+            far = xp.astype(block, xp.float64)
+            if domain == "ball" and not part.on_device:
                 far = np.asarray(clip_entries(far), dtype=np.float64)
             inside = rows_in_domain(far, norm_bound, domain)
-            scores[:] = inside.astype(precision) @ weights
+            scores = xp.astype(inside, weights.dtype) @ weights
         scores += offsets
         kept.append(_largest_of(scores) if largest else scores)
-    return np.concatenate(kept)
+    return xp.concat(kept)
 
 
 def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:
     """Positions of the largest scores; of two classes as their difference has it."""
+    xp = namespace(scores)
     if scores.shape[1] == 1:
-        return (scores[:, 0] > 0).astype(np.intp)
+        return xp.astype(scores[:, 0] > 0.0, xp.int64)
     if scores.shape[1] == 2:
-        return (scores[:, 1] - scores[:, 0] > 0).astype(np.intp)
-    return scores.argmax(axis=1)
+        return xp.astype(scores[:, 1] - scores[:, 0] > 0.0, xp.int64)
+    return xp.argmax(scores, axis=1)
 
 
 def masses_of(public: Mapping[str, Any]) -> Any:

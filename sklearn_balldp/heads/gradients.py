@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..arrays import namespace
 from ..losses import Array, Loss, clip_residuals, make_loss
 from ..privacy.weights import Weights, mass_of
 from ..rows import (
     Part,
     ball_factors,
     check_unchanged,
-    project_onto_ball,
     shards_of,
     table_of,
     working_precision,
@@ -130,9 +130,10 @@ class MeanGradient:
 
     def __call__(self, thetas: Array) -> Array:
         """Mean gradients at several parameters, in one pass over the rows."""
-        total = self._table.total(
-            self._pass, thetas.astype(self.dtype), self._back, back=self._back
-        )
+        columns = thetas.reshape(-1, thetas.shape[2]).astype(self.dtype)
+        weights = np.ascontiguousarray(columns[:, : self._d].T)
+        offsets = (self.constant * columns[:, -1]).astype(self.dtype).reshape(thetas.shape[:2])
+        total = self._table.total(self._pass, weights, offsets, self._back, back=self._back)
         self._back = self.X is not None and not self._back
         return (total[0] / self._total).reshape(thetas.shape)
 
@@ -182,7 +183,9 @@ class _Placing:
         for places, _, after, before in self._projections(part):
             for name, factors in (("before", before), ("after", after)):
                 if factors is not None:
-                    found.setdefault(name, np.ones(len(part)))[places] = factors
+                    if name not in found:
+                        found[name] = part.put(np.ones(len(part)))
+                    found[name][places] = factors
         return found
 
     def _projections(self, part: Part) -> Iterator[tuple[slice, Array, Array | None, Array | None]]:
@@ -190,15 +193,22 @@ class _Placing:
         for places, block in part.blocks():
             before = None
             if self.moved is not None:
-                inside = project_onto_ball(block, self.moved[0])
-                if inside is not block:
-                    before = ball_factors(block, self.moved[0])
-                block = inside - self.moved[1]
+                before = ball_factors(block, self.moved[0])
+                inside = block if before is None else block * before[:, None]
+                block = inside - part.put(self.moved[1])
             yield places, block, ball_factors(block, self.norm_bound), before
 
     def chunks(self, part: Part, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows of a shard as they are computed with, moved and projected again."""
         before, after = part.column("before"), part.column("after")
+        if part.on_device:
+            for rows, block in part.blocks():
+                if before is not None:
+                    block = block * before[rows][:, None]
+                if self.moved is not None:
+                    block = block - part.put(self.moved[1])
+                yield rows, block if after is None else block * after[rows][:, None]
+            return
         n_features = part.shape[1]
         placed = np.empty((min(size, len(part)), n_features), dtype=self.dtype)
         # A few rows at a time: what is made of them in double precision stays in the cache.
@@ -253,25 +263,24 @@ class _GradientPass:
     constant: float
     placing: _Placing | None
 
-    def __call__(self, part: Part, thetas: NDArray[np.floating], back: bool) -> tuple[Array]:
-        n_features, n_columns = part.shape[1], thetas.shape[0] * thetas.shape[1]
-        columns = thetas.reshape(n_columns, -1)
-        weights = np.ascontiguousarray(columns[:, :n_features].T)
-        offsets = (self.constant * columns[:, -1]).astype(thetas.dtype).reshape(thetas.shape[:2])
+    def __call__(self, part: Part, weights: Any, offsets: Any, back: bool) -> tuple[Array]:
+        """From weights of shape (n_features, n_columns), and offsets of the columns."""
+        n_features, n_columns = weights.shape
         codes, own_weights = part.column("codes"), part.column("weights")
-        total = np.zeros((n_columns, thetas.shape[2]))
+        total = part.put(np.zeros((n_columns, n_features + int(self.constant > 0.0))))
         for rows, block in self._chunks(part, back):
+            xp = namespace(block)
             # One column is a matrix-vector product, which BLAS runs faster as such.
             scores = block @ (weights[:, 0] if n_columns == 1 else weights)
-            scores = scores.reshape(len(block), *thetas.shape[:2])
+            scores = xp.reshape(scores, (block.shape[0], *offsets.shape))
             if self.constant > 0.0:
                 scores += offsets
             residuals = self.loss.residuals(scores, codes[rows])
             if self.clip is not None:
-                clip_residuals(residuals, self.clip)
-            residuals = residuals.reshape(len(block), n_columns)
+                residuals = clip_residuals(residuals, self.clip)
+            residuals = xp.reshape(residuals, (block.shape[0], n_columns))
             if own_weights is not None:
-                residuals *= own_weights[rows, None].astype(residuals.dtype)
+                residuals *= xp.astype(own_weights[rows], residuals.dtype)[:, None]
             total[:, :n_features] += _block_sums(residuals, block)
             if self.constant > 0.0:
                 total[:, -1] += self.constant * _block_sums(residuals, None)[:, 0]
@@ -351,6 +360,9 @@ def mean_rounding(
 def _block_sums(residuals: NDArray[np.floating], rows: NDArray[np.floating] | None) -> Array:
     """Residuals times rows (or times one): blocks in their own precision, added up in float64."""
     n_rows, n_columns = residuals.shape
+    if not isinstance(residuals, np.ndarray):
+        sums = namespace(residuals).sum(residuals, axis=0)[:, None]
+        return sums if rows is None else residuals.T @ rows  # type: ignore[no-any-return]
     whole = n_rows // _SUMMED * _SUMMED
     total = np.zeros((n_columns, 1 if rows is None else rows.shape[1]))
     for part in (slice(0, whole), slice(whole, None)):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import namespace
 from ..losses import Array, Loss, make_loss
 from ..rows import Part, ball_factors, block_rows, check_unchanged, row_blocks, table_of
 
@@ -151,20 +152,22 @@ class _Passes:
         for rows, block in part.blocks():
             factors = ball_factors(block, self.norm_bound)
             if factors is not None:
-                found.setdefault("factors", np.ones(len(part)))[rows] = factors
+                if not found:
+                    found["factors"] = part.put(np.ones(len(part)))
+                found["factors"][rows] = factors
         return found
 
     def evaluate(self, part: Part, theta: Array, kept: Array | None) -> tuple[float, Array]:
         """Sums of losses and of gradients; second derivatives are kept if there is a place."""
         codes, weights = part.column("codes"), part.column("weights")
-        value, gradient = 0.0, np.zeros(theta.shape)
+        value, gradient = 0.0, part.put(np.zeros(theta.shape))
         for rows, block in part.blocks():
             scores = self._scores(part, rows, block, theta)
             values, residuals, second = self.loss.evaluate(scores, codes[rows])
             if weights is not None:
                 values = values * weights[rows]
-                residuals *= weights[rows, None]
-            value += float(values.sum())
+                residuals *= weights[rows][:, None]
+            value += float(namespace(values).sum(values))
             self._back(part, rows, block, residuals, gradient)
             if kept is not None:
                 kept[part.start + rows.start : part.start + rows.stop] = second
@@ -174,7 +177,7 @@ class _Passes:
         self, part: Part, direction: Array, theta: Array, kept: Array | None
     ) -> tuple[Array]:
         """Sum of Hessians at ``theta``, times ``direction``."""
-        weights, product = part.column("weights"), np.zeros(direction.shape)
+        weights, product = part.column("weights"), part.put(np.zeros(direction.shape))
         for rows, block in part.blocks():
             scores = self._scores(part, rows, block, direction)
             if kept is None:
@@ -183,22 +186,23 @@ class _Passes:
                 curvature = kept[part.start + rows.start : part.start + rows.stop]
             curved = self.loss.curve(curvature, scores)
             if weights is not None:
-                curved = curved * weights[rows, None]
+                curved = curved * weights[rows][:, None]
             self._back(part, rows, block, curved, product)
         return (product,)
 
     def hessian(self, part: Part, theta: Array) -> tuple[Array]:
         """Sum of Hessians, for one score column."""
         weights, dimension = part.column("weights"), theta.shape[1]
-        factors, total = part.column("factors"), np.zeros((dimension, dimension))
+        factors, total = part.column("factors"), part.put(np.zeros((dimension, dimension)))
         for rows, block in part.blocks():
-            augmented = np.ones((len(block), dimension))
+            xp = namespace(block)
+            augmented = part.put(np.ones((block.shape[0], dimension)))
             augmented[:, : block.shape[1]] = block
             if factors is not None:
-                augmented[:, : block.shape[1]] *= factors[rows, None]
-            augmented *= np.sqrt(self._curved(part, rows, block, theta))
+                augmented[:, : block.shape[1]] *= factors[rows][:, None]
+            augmented *= xp.sqrt(self._curved(part, rows, block, theta))
             if weights is not None:
-                augmented *= np.sqrt(weights[rows, None])
+                augmented *= xp.sqrt(weights[rows])[:, None]
             total += augmented.T @ augmented
         return (total,)
 
@@ -207,17 +211,18 @@ class _Passes:
         factors, sample = part.column("factors"), part.spread(step)
         n_features = sample.shape[1]
         dimension = n_features + int(self.fit_intercept)
-        moment = np.zeros((dimension, dimension))
+        moment = part.put(np.zeros((dimension, dimension)))
         own = None if factors is None else factors[-part.start % step :: step]
-        for rows, block in row_blocks(sample):
-            block = block if own is None else block * own[rows, None]
+        blocks = [(slice(None), sample)] if part.on_device else row_blocks(sample)
+        for rows, block in blocks:
+            block = block if own is None else block * own[rows][:, None]
             moment[:n_features, :n_features] += block.T @ block
             if self.fit_intercept:
-                moment[-1, :-1] += block.sum(axis=0)
+                moment[-1, :-1] += namespace(block).sum(block, axis=0)
         if self.fit_intercept:
             moment[:-1, -1] = moment[-1, :-1]
-            moment[-1, -1] = len(sample)
-        return moment, len(sample)
+            moment[-1, -1] = float(sample.shape[0])
+        return moment, sample.shape[0]
 
     def _curved(self, part: Part, rows: slice, block: Array, theta: Array) -> Array:
         """Second derivatives of a block's records at some parameters."""
@@ -227,13 +232,13 @@ class _Passes:
     def _scores(self, part: Part, rows: slice, block: Array, theta: Array) -> Array:
         n_features, factors = block.shape[1], part.column("factors")
         if part.watched:
-            own = 1.0 if factors is None else factors[rows, None]
+            own = 1.0 if factors is None else factors[rows][:, None]
             check_unchanged(block * own, self.norm_bound)
         # One column is a matrix-vector product, which BLAS runs faster as such.
-        weights = theta[0, :n_features] if len(theta) == 1 else theta[:, :n_features].T
-        scores = (block @ weights).reshape(len(block), len(theta))
+        weights = theta[0, :n_features] if theta.shape[0] == 1 else theta[:, :n_features].T
+        scores = namespace(block).reshape(block @ weights, (block.shape[0], theta.shape[0]))
         if factors is not None:
-            scores *= factors[rows, None]
+            scores *= factors[rows][:, None]
         if self.fit_intercept:
             scores += theta[:, -1]
         return scores
@@ -242,10 +247,11 @@ class _Passes:
         n_features, factors = block.shape[1], part.column("factors")
         if self.fit_intercept:
             # Along contiguous columns NumPy sums pairwise: many equal terms must not drift.
-            out[:, -1] += np.ascontiguousarray(residuals.T).sum(axis=1)
+            columns = residuals.T if part.on_device else np.ascontiguousarray(residuals.T)
+            out[:, -1] += namespace(columns).sum(columns, axis=1)
         if factors is not None:
-            residuals = residuals * factors[rows, None]
-        if len(out) == 1:
+            residuals = residuals * factors[rows][:, None]
+        if out.shape[0] == 1:
             out[0, :n_features] += residuals[:, 0] @ block
         else:
             out[:, :n_features] += residuals.T @ block

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
@@ -353,17 +352,14 @@ def class_sums(
 def _class_sums(part: Part, n_classes: int, norm_bound: float) -> tuple[Array]:
     """Class sums of one shard."""
     codes, weights = part.column("codes"), part.column("weights")
-    total = np.zeros((n_classes, part.shape[1]))
+    total = part.put(np.zeros((n_classes, part.shape[1])))
     # One pass only: larger blocks spend less time between them.
     for rows, block in part.blocks(2 * block_rows(part.shape[1])):
         factors = ball_factors(block, norm_bound)
-        entries = np.ones(len(block)) if factors is None else factors
+        entries = part.put(np.ones(block.shape[0])) if factors is None else factors
         if weights is not None:
             entries = entries * weights[rows]
-        # Column i of the indicator holds row i's weight at its class.
-        index = np.arange(len(block) + 1, dtype=np.int32)
-        labels = codes[rows].astype(np.int32)
-        total += sp.csc_array((entries, labels, index), (n_classes, len(block))) @ block
+        total += part.sums_by_class(block, codes[rows], entries, n_classes)
     return (total,)
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ..arrays import namespace
 from ..privacy.bounds import Bound
 from ..privacy.noise import Noise
 from ..privacy.release import Release
@@ -355,28 +355,30 @@ def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array,
     codes, row_weights = part.column("codes"), part.column("weights")
     summed = bound.summed or SUMMED
     size = max(1, block_rows(d) // summed) * summed
-    total, chunk = np.zeros((n_classes, d)), np.zeros((n_classes, d))
-    moments = _Moments(d if bound.moment else 0, precision, summed)
-    placed = np.empty((size, d), dtype=precision)
+    total, chunk = (part.put(np.zeros((n_classes, d))) for _ in range(2))
+    n_moments = d if bound.moment else 0
+    moments: Any = _WholeMoments(n_moments, part) if part.on_device else None
+    moments = moments or _Moments(n_moments, precision, summed)
+    placed = None if part.on_device else np.empty((size, d), dtype=precision)
     for rows, block in part.blocks(size):
         block, factors = factors_into_domain(block, bound.norm_bound, bound.rows)
-        # Column i of the indicator holds row i's factor at its class.
-        weights = np.ones(len(block)) if factors is None else factors
-        index = np.arange(len(block) + 1, dtype=np.int32)
-        labels = codes[rows].astype(np.int32)
+        weights = part.put(np.ones(block.shape[0])) if factors is None else factors
         own = None if row_weights is None else row_weights[rows]
         entries = weights if own is None else weights * own
-        chunk += sp.csc_array((entries, labels, index), (n_classes, len(block))) @ block
+        chunk += part.sums_by_class(block, codes[rows], entries, n_classes)
         if own is not None:
             # Outer products take the root of the weight twice.
-            weights = weights * np.sqrt(own)
+            weights = weights * namespace(own).sqrt(own)
         # One place for all rows, moved or not: which of them are must not decide how the others
         # are multiplied.
-        out = placed[: len(block)]
-        if factors is None and own is None:
-            np.copyto(out, block, casting="same_kind")
+        if placed is None:
+            out = block * weights[:, None]
         else:
-            np.multiply(block, weights[:, None], out=out, casting="same_kind")
+            out = placed[: len(block)]
+            if factors is None and own is None:
+                np.copyto(out, block, casting="same_kind")
+            else:
+                np.multiply(block, weights[:, None], out=out, casting="same_kind")
         moments.add(out)
         if rows.stop // CHUNK > rows.start // CHUNK:
             total += chunk
@@ -411,3 +413,22 @@ class _Moments:
         for total, chunk in zip(self.total, self._chunk, strict=True):
             total += chunk
             chunk[:] = 0.0
+
+
+class _WholeMoments:
+    """As :class:`_Moments`, on a device: all of the products, in double precision."""
+
+    def __init__(self, n_features: int, part: Part) -> None:
+        self._sum = part.put(np.zeros((n_features, n_features)))
+
+    def add(self, rows: Any) -> None:
+        if self._sum.shape[0]:
+            self._sum += rows.T @ rows
+
+    def fold(self) -> None:
+        """Sums are of few rows as they are."""
+
+    @property
+    def total(self) -> list[Any]:
+        d = self._sum.shape[0]
+        return [self._sum[a : min(a + _PANEL, d), a:] for a in range(0, d, _PANEL)]

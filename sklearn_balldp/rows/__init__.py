@@ -1,6 +1,7 @@
 """Rows: in memory or in files, passes over them, and their projection onto the ball."""
 
 from .cluster import computed, is_dask, on_cluster
+from .device import is_on_device, on_device
 from .encoded import EncodedRows, encoded, encoder_of
 from .passes import (
     SINGLE_BLAS_THREAD,
@@ -39,9 +40,11 @@ __all__ = [
     "from_parquet",
     "from_zarr",
     "is_dask",
+    "is_on_device",
     "map_shards",
     "n_threads",
     "on_cluster",
+    "on_device",
     "project_onto_ball",
     "row_blocks",
     "rows_in_domain",

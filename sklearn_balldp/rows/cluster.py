@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import on_host
 from .passes import SINGLE_BLAS_THREAD, shards_of
 from .projection import clip_entries
 from .sources import PRECISIONS, Rows
@@ -35,7 +36,7 @@ def is_dask(values: Any) -> bool:
 
 def computed(values: Any) -> Any:
     """Labels, owners or weights as an array of this process."""
-    return values.compute() if is_dask(values) else values
+    return values.compute() if is_dask(values) else on_host(values)
 
 
 def on_cluster(X: Any, client: Any = None) -> Rows:
@@ -179,6 +180,7 @@ class ClusterTable:
     """
 
     local = False
+    on_device = False
 
     def __init__(self, client: Any, shape: tuple[int, int], portions: Sequence[Any]) -> None:
         self._client, self.shape, self._portions = client, shape, portions

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..arrays import namespace
 from .passes import row_blocks
 from .sources import LARGEST_ENTRY, Rows
 
@@ -18,15 +19,18 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
     Raises FloatingPointError if a row holds NaN or infinity.
     """
     # A NumPy scalar of few bits would square to something else.
-    norm_bound = float(norm_bound)
+    norm_bound, xp = float(norm_bound), namespace(rows)
     with np.errstate(all="ignore"):
-        squares = np.vecdot(rows, rows)
+        squares = xp.vecdot(rows, rows)
         inside = squares <= norm_bound * norm_bound
-        if inside.all():
+        if xp.all(inside):
             return None
-        if not np.isfinite(squares).all():
+        if not xp.all(xp.isfinite(squares)):
             raise FloatingPointError("rows hold NaN or infinity.")
-        return np.where(inside, 1.0, norm_bound / np.sqrt(np.where(inside, 1.0, squares)))
+        factors: NDArray[np.float64] = xp.where(
+            inside, 1.0, norm_bound / xp.sqrt(xp.where(inside, 1.0, squares))
+        )
+        return factors
 
 
 def check_unchanged(rows: NDArray[np.floating], norm_bound: float) -> None:
@@ -63,19 +67,19 @@ def factors_into_domain(
     norm_bound = float(norm_bound)
     if domain == "ball":
         return rows, ball_factors(rows, norm_bound)
+    xp = namespace(rows)
     with np.errstate(all="ignore"):
-        squares = np.vecdot(rows, rows)
+        squares = xp.vecdot(rows, rows)
         odd = ~((squares > _TINY) & (squares < _HUGE))
-        if odd.any():
-            if not np.isfinite(rows).all():
+        if xp.any(odd):
+            if not xp.all(xp.isfinite(rows)):
                 raise FloatingPointError("rows hold NaN or infinity.")
             # Squares of these over- or underflow: the largest entry goes first. No other row may
             # change by a bit.
-            peak = np.abs(rows[odd]).max(axis=1, initial=0.0)
-            rows = rows.copy()
-            rows[odd] /= np.where(peak > 0.0, peak, 1.0)[:, None]
-            squares[odd] = np.where(peak > 0.0, np.vecdot(rows[odd], rows[odd]), 1.0)
-        return rows, norm_bound / np.sqrt(squares)
+            peak = xp.max(xp.abs(rows), axis=1)
+            rows = xp.where((odd & (peak > 0.0))[:, None], rows / peak[:, None], rows)
+            squares = xp.where(odd, xp.where(peak > 0.0, xp.vecdot(rows, rows), 1.0), squares)
+        return rows, norm_bound / xp.sqrt(squares)
 
 
 def clip_entries(X: Any) -> Any:

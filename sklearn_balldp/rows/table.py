@@ -4,11 +4,13 @@ A pass is a function of a :class:`Part`, one shard of a table. It sees the shard
 block, and the columns beside them. Rows that are on a cluster bring their own table.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .passes import map_shards, row_blocks, shards_of
@@ -51,12 +53,23 @@ class Part:
         self._X, self._first, self._stop = X, first, stop
         self._columns = columns
         self.start, self.watched = start, watched
-        #: Precision of the rows, in this machine's order of bytes.
-        self.dtype: np.dtype = X.dtype.newbyteorder("=")
         self.shape: tuple[int, int] = (stop - first, X.shape[1])
+
+    #: Whether the rows are arrays of another library than NumPy.
+    on_device = False
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Precision of the rows, in this machine's order of bytes."""
+        kind: np.dtype = self._X.dtype
+        return kind.newbyteorder("=")
+
+    def put(self, array: NDArray[Any]) -> Any:
+        """An array of NumPy where the rows are."""
+        return array
 
     def __repr__(self) -> str:
         # Engines write the arguments of tasks into their logs.
@@ -78,6 +91,16 @@ class Part:
         rows: NDArray[np.floating] = self._X[self._first : self._stop]
         return rows
 
+    def sums_by_class(
+        self, block: Any, codes: Any, factors: Any, n_classes: int
+    ) -> NDArray[np.float64]:
+        """Sum of the rows of each class, times their factors."""
+        # Column i of the indicator holds row i's factor at its class.
+        index = np.arange(len(block) + 1, dtype=np.int32)
+        entries = factors, codes.astype(np.int32), index
+        sums: NDArray[np.float64] = sp.csc_array(entries, (n_classes, len(block))) @ block
+        return sums
+
     def blocks(
         self, size: int | None = None, dtype: type[np.floating] = np.float64
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
@@ -92,8 +115,9 @@ class Part:
 
     def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> "Part":
         """The shard with more columns."""
-        both = {**self._columns, **columns}
-        return Part(self._X, self._first, self._stop, self.start, both, self.watched)
+        more = copy.copy(self)
+        more._columns = {**self._columns, **columns}
+        return more
 
 
 class Table:
@@ -107,8 +131,10 @@ class Table:
         Values for each row; those that are None are left out.
     """
 
-    #: Whether passes see the memory of this process.
+    #: Whether passes see the memory of this process, and sums have the same bits every time.
     local = True
+    #: Whether rows are arrays of another library than NumPy.
+    on_device = False
 
     def __init__(
         self,
@@ -138,6 +164,10 @@ class Table:
 
         With ``back`` the last shards are computed first, as they may still be in the cache.
         """
+        return self._each(function, *numbers, back=back)
+
+    def _each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
+        """As :meth:`each`, where the rows are."""
         if self._alone:
             yield from (function(part, *numbers) for part in self._parts.values())
             return
@@ -153,10 +183,14 @@ class Table:
 
         Neighbouring shards are added up in groups, and these in order.
         """
+        return self._added(self.each(function, *numbers, back=back))
+
+    def _added(self, results: Iterator[Result]) -> Result:
+        """Sums of what all shards gave."""
         size = group_size(len(self._parts))
         total: list[Any] | None = None
         group: list[Any] | None = None
-        for place, result in enumerate(self.each(function, *numbers, back=back)):
+        for place, result in enumerate(results):
             group = added(group, result)
             if (place + 1) % size == 0:
                 total, group = added(total, group), None
@@ -164,9 +198,8 @@ class Table:
 
     def with_columns(self, function: Callable[..., Mapping[str, Any]], *numbers: Any) -> "Table":
         """The table with columns that a function gives for each shard; a shard may have none."""
-        found = list(self.each(function, *numbers))
-        table = Table.__new__(Table)
-        vars(table).update(vars(self))
+        found = list(self._each(function, *numbers))
+        table = copy.copy(self)
         table._parts = {
             start: part.with_columns(columns)
             for (start, part), columns in zip(self._parts.items(), found, strict=True)
@@ -174,9 +207,7 @@ class Table:
         return table
 
 
-def cut(
-    columns: Mapping[str, NDArray[Any] | None], start: int, stop: int
-) -> dict[str, NDArray[Any]]:
+def cut(columns: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
     """Columns of a range of rows, without those that are None."""
     return {name: values[start:stop] for name, values in columns.items() if values is not None}
 

@@ -1,0 +1,66 @@
+"""Arrays of NumPy, or of another library on a device; what each does in a way of its own."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+
+def namespace(array: Any) -> Any:
+    """Functions of the array API standard for this array."""
+    if isinstance(array, np.ndarray):
+        return np
+    from array_api_compat import array_namespace
+
+    return array_namespace(array)
+
+
+def on_host(array: Any) -> Any:
+    """An array of another library as one of NumPy; all else as it is."""
+    if isinstance(array, (np.ndarray, np.generic, int, float)) or not hasattr(array, "device"):
+        return array
+    for copied in ("cpu", "get"):
+        # PyTorch's way, and that of CuPy.
+        if hasattr(array, copied):
+            array = getattr(array, copied)()
+    return np.asarray(array)
+
+
+def indicator(codes: Any, n_classes: int, dtype: Any) -> Any:
+    """One in the column of each record's class, and zero elsewhere."""
+    xp = namespace(codes)
+    columns = xp.arange(n_classes, dtype=codes.dtype, device=codes.device)
+    return xp.astype(codes[:, None] == columns[None, :], dtype)
+
+
+def sigmoid(values: Any) -> Any:
+    """1 / (1 + exp(-x)), exact to rounding; values may be overwritten."""
+    if isinstance(values, np.ndarray):
+        return expit(values, out=values)
+    xp = namespace(values)
+    small = xp.exp(-xp.abs(values))
+    return xp.where(values >= 0.0, 1.0 / (1.0 + small), small / (1.0 + small))
+
+
+def exponential(values: Any) -> Any:
+    """exp(x); values may be overwritten."""
+    if isinstance(values, np.ndarray):
+        return np.exp(values, out=values)
+    return namespace(values).exp(values)
+
+
+def less_labels(values: Any, codes: Any) -> Any:
+    """Values less one where the last axis has the record's class; they may be overwritten."""
+    if isinstance(values, np.ndarray):
+        values[np.arange(len(values)), ..., codes] -= 1.0
+        return values
+    own = indicator(codes, values.shape[-1], values.dtype)
+    return values - (own if values.ndim == 2 else own[:, None, :])
+
+
+def of_labels(values: Any, codes: Any) -> Any:
+    """The value in each record's class."""
+    if isinstance(values, np.ndarray):
+        return values[np.arange(len(values)), codes]
+    xp = namespace(values)
+    return xp.sum(values * indicator(codes, values.shape[1], values.dtype), axis=1)

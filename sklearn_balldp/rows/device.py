@@ -1,0 +1,158 @@
+"""Rows on a device: arrays of another library (PyTorch, CuPy) that passes are made with there.
+
+All is computed in double precision: on devices no order of additions is promised, and shortened
+formats of single precision (TF32) would err by more than a proof allows. Sums come to the host,
+where the noise is drawn.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import indicator, namespace, on_host
+from .passes import SHARD_ROWS, shards_of
+from .sources import LARGEST_ENTRY, PRECISIONS, Rows
+from .table import Part, Table, cut
+
+
+def is_on_device(values: Any) -> bool:
+    """Whether these are elsewhere than in this machine's memory."""
+    return not str(getattr(values, "device", "cpu")).startswith("cpu")
+
+
+def on_device(X: Any) -> Rows:
+    """Rows that are computed with where they are, by their own library.
+
+    Tensors on a GPU need no call of this function: ``fit`` and ``predict`` make one. Those in this
+    machine's memory are taken as NumPy arrays without it, which is faster.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Array of a library that follows the array API standard (PyTorch, CuPy, array-api-strict), of
+        float16, float32 or float64. It is computed with in double precision.
+
+    Returns
+    -------
+    Rows
+        For ``fit`` and ``predict``.
+
+    Raises
+    ------
+    ImportError
+        If array-api-compat is missing: ``pip install 'sklearn_balldp[device]'``.
+    TypeError
+        If their library does not follow the standard.
+    ValueError
+        If the rows are of another type or shape.
+    """
+    return DeviceRows(X)
+
+
+class DeviceRows(Rows):
+    """Rows in an array of another library; see :func:`on_device`."""
+
+    def __init__(self, X: Any) -> None:
+        try:
+            namespace(X)
+        except ImportError as error:
+            raise ImportError(
+                "rows on a device need array-api-compat; pip install 'sklearn_balldp[device]'."
+            ) from error
+        except TypeError as error:
+            raise TypeError(
+                f"X: a {type(X).__module__}.{type(X).__name__} on the device "
+                f"{getattr(X, 'device', None)} is of no library that follows the array API "
+                "standard; copy it to the host."
+            ) from error
+        precision = str(X.dtype).split(".")[-1]
+        if len(X.shape) != 2 or precision not in PRECISIONS:
+            raise ValueError(
+                f"X: an array of shape {tuple(X.shape)} and type {X.dtype}; rows are "
+                f"two-dimensional and of type {', '.join(PRECISIONS)}: convert them first."
+            )
+        # A model needs no derivatives of its rows.
+        self._X = X.detach() if hasattr(X, "detach") else X
+        self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(precision)
+
+    def _clipped(self) -> Rows:
+        xp = namespace(self._X)
+        peak = float(xp.max(xp.abs(self._X)))
+        if not LARGEST_ENTRY < peak < np.inf:
+            return self
+        return DeviceRows(xp.clip(self._X, -LARGEST_ENTRY, LARGEST_ENTRY))
+
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        rows: NDArray[np.floating] = on_host(self._X[start:stop, :])
+        return rows
+
+    def _table(self, columns: Mapping[str, NDArray[Any] | None]) -> "DeviceTable":
+        return DeviceTable(self._X, columns)
+
+
+class DevicePart(Part):
+    """One shard of rows on a device."""
+
+    on_device = True
+
+    def put(self, array: NDArray[Any]) -> Any:
+        return placed(array, self._X)
+
+    @property
+    def rows(self) -> Any:
+        return self.blocks_of(self._first, self._stop)
+
+    def blocks_of(self, first: int, stop: int, step: int = 1) -> Any:
+        """Rows of a range, in double precision."""
+        xp = namespace(self._X)
+        return xp.astype(self._X[first:stop:step, :], xp.float64)
+
+    def blocks(
+        self, size: int | None = None, dtype: type[np.floating] = np.float64
+    ) -> Iterator[tuple[slice, Any]]:
+        # Few large products keep a device busy; of no more rows than what proofs count.
+        for first in range(self._first, self._stop, SHARD_ROWS):
+            stop = min(first + SHARD_ROWS, self._stop)
+            yield slice(first - self._first, stop - self._first), self.blocks_of(first, stop)
+
+    def spread(self, step: int) -> Any:
+        first = min(self._first + -self.start % step, self._stop)
+        return self.blocks_of(first, self._stop, step)
+
+    def sums_by_class(self, block: Any, codes: Any, factors: Any, n_classes: int) -> Any:
+        return (indicator(codes, n_classes, block.dtype) * factors[:, None]).T @ block
+
+
+class DeviceTable(Table):
+    """Passes over rows on a device, as those of :class:`.Table`."""
+
+    local = False
+    on_device = True
+
+    def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
+        self.shape = int(X.shape[0]), int(X.shape[1])
+        self._X = X
+        there = {name: placed(v, X) for name, v in columns.items() if v is not None}
+        self._parts = {
+            start: DevicePart(X, start, stop, start, cut(there, start, stop), False)
+            for start, stop in shards_of(*self.shape)
+        }
+
+    def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
+        for result in self._each(function, *numbers):
+            yield on_host(result)
+
+    def _each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
+        own = [placed(v, self._X) if isinstance(v, np.ndarray) else v for v in numbers]
+        yield from (function(part, *own) for part in self._parts.values())
+
+    def total(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Any:
+        # Sums are added up on the device, and come to the host at the end.
+        return tuple(on_host(value) for value in self._added(self._each(function, *numbers)))
+
+
+def placed(array: NDArray[Any], X: Any) -> Any:
+    """An array of NumPy as one of the library, and on the device, of the rows."""
+    return namespace(X).asarray(np.ascontiguousarray(array), device=X.device)
