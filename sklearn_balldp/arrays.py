@@ -33,6 +33,17 @@ def indicator(codes: Any, n_classes: int, dtype: Any) -> Any:
     return xp.astype(codes[:, None] == columns[None, :], dtype)
 
 
+def signs(codes: Any, n_columns: int, dtype: Any) -> Any:
+    """1 in the column of each record's class and -1 elsewhere; of one column, 1 for class 1."""
+    if n_columns == 1:
+        return namespace(codes).astype(2 * codes - 1, dtype)[:, None]
+    if isinstance(codes, np.ndarray):
+        sign = np.full((len(codes), n_columns), -1.0, dtype=dtype)
+        sign[np.arange(len(codes)), codes] = 1.0
+        return sign
+    return 2.0 * indicator(codes, n_columns, dtype) - 1.0
+
+
 def sigmoid(values: Any) -> Any:
     """1 / (1 + exp(-x)), exact to rounding; values may be overwritten."""
     if isinstance(values, np.ndarray):
@@ -40,6 +51,21 @@ def sigmoid(values: Any) -> Any:
     xp = namespace(values)
     small = xp.exp(-xp.abs(values))
     return xp.where(values >= 0.0, 1.0 / (1.0 + small), small / (1.0 + small))
+
+
+def softplus(values: Any) -> Any:
+    """log(1 + exp(x)), exact to rounding."""
+    if isinstance(values, np.ndarray):
+        return np.logaddexp(0.0, values)
+    xp = namespace(values)
+    return xp.logaddexp(xp.zeros_like(values), values)
+
+
+def positive(values: Any) -> Any:
+    """The larger of x and 0, NaN where x is; values may be overwritten."""
+    if isinstance(values, np.ndarray):
+        return np.maximum(values, 0.0, out=values)
+    return namespace(values).where(values < 0.0, 0.0, values)
 
 
 def exponential(values: Any) -> Any:

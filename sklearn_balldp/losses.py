@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, lambertw
 
-from .arrays import exponential, indicator, less_labels, namespace, of_labels, sigmoid
+from .arrays import (
+    exponential,
+    less_labels,
+    namespace,
+    of_labels,
+    positive,
+    sigmoid,
+    signs,
+    softplus,
+)
 
 Array = NDArray[np.float64]
 Scores = NDArray[np.floating]
@@ -128,7 +137,7 @@ class Logistic(Loss):
         sign = xp.astype(2 * codes - 1, scores.dtype)[:, None]
         margins = sign * scores
         # Both logaddexp and the sigmoid are exact to rounding for margins of any size.
-        values = xp.logaddexp(xp.zeros_like(margins), -margins)[:, 0]
+        values = softplus(-margins)[:, 0]
         wrong = sigmoid(-margins)
         return values, -sign * wrong, wrong * sigmoid(margins)
 
@@ -241,9 +250,8 @@ class SquaredHinge(Loss):
         return math.sqrt(2.0 / alpha)
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
-        xp, sign = namespace(scores), self._signs(scores, codes)
-        hinges = 1.0 - sign * scores
-        hinges = xp.where(hinges < 0.0, 0.0, hinges)
+        xp, sign = namespace(scores), signs(codes, self.n_scores, scores.dtype)
+        hinges = positive(1.0 - sign * scores)
         return (
             xp.vecdot(hinges, hinges),
             -2.0 * sign * hinges,
@@ -251,20 +259,13 @@ class SquaredHinge(Loss):
         )
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
-        xp, sign = namespace(scores), self._signs(scores, codes)[:, None, :]
-        scores *= sign
-        scores -= 1.0
-        # -2 times the hinge, which is minus this where it is active.
-        scores = xp.where(scores > 0.0, 0.0, scores)
-        scores *= sign
-        scores *= 2.0
+        sign = signs(codes, self.n_scores, scores.dtype)[:, None, :]
+        # Minus the margin, and one more, where that is positive: the hinge.
+        scores *= -sign
+        scores += 1.0
+        scores = positive(scores)
+        scores *= -2.0 * sign
         return scores
-
-    def _signs(self, scores: Any, codes: Codes) -> Any:
-        n_scores = scores.shape[-1]
-        if n_scores == 1:
-            return namespace(scores).astype(2 * codes - 1, scores.dtype)[:, None]
-        return 2.0 * indicator(codes, n_scores, scores.dtype) - 1.0
 
 
 #: Losses by name.
