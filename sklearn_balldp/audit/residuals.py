@@ -40,13 +40,13 @@ from ..heads.descent import (
     mean_gradient,
     start_values,
 )
-from ..heads.gradients import mean_rounding
 from ..heads.mechanism import Mechanism, PrivateProblem, Promise
 from ..heads.output import OutputPerturbation
 from ..heads.ridge_prototype import PrototypePerturbation
 from ..heads.statistics import Layout, StatisticsPerturbation, scales_of
 from ..heads.weighing import Weighed
 from ..privacy.bounds import MinimizerBound, PrototypeBound
+from ..privacy.rounding import mean_rounding
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
 from ..privacy.weights import total_of

@@ -15,34 +15,30 @@ Several records of one person may be in as many blocks, each of which errs by it
 made in double precision.
 """
 
-import math
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ..arrays import namespace
 from ..losses import Array, Loss, clip_residuals, make_loss
-from ..privacy.weights import Weights, mass_of
+from ..privacy.rounding import SUMMED, mean_rounding
+from ..privacy.weights import Weights
 from ..rows import (
     Part,
     ball_factors,
     check_unchanged,
-    shards_of,
     table_of,
     working_precision,
 )
 from ..rows.passes import BLOCK_VALUES
 
-# Rows that are added up in the rows' own precision.
-_SUMMED = 128
 #: Bytes of moved and projected rows that are kept between passes; more are made again in each.
 KEPT_BYTES = 2**27
 _PLACED_VALUES = 2**15
-_FLOAT64_ROUNDOFF = 2.0**-53
 
 
 class MeanGradient:
@@ -289,7 +285,7 @@ class _GradientPass:
     def _chunks(self, part: Part, back: bool) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
         # Twice the bytes of a float64 block: residuals of a chunk stay in the cache with it.
-        size = max(1, 4 * BLOCK_VALUES // (_SUMMED * part.shape[1])) * _SUMMED
+        size = max(1, 4 * BLOCK_VALUES // (SUMMED * part.shape[1])) * SUMMED
         if self.placing is not None:
             yield from self.placing.chunks(part, size)
             return
@@ -299,75 +295,17 @@ class _GradientPass:
             yield rows, part.rows[rows]
 
 
-def mean_rounding(
-    loss: Loss,
-    theta: Array,
-    *,
-    n_samples: int,
-    n_features: int,
-    norm_bound: float,
-    constant: float,
-    clip: float | None,
-    dtype: DTypeLike,
-    weights: Weights | None = None,
-) -> float:
-    r"""Half of what rounding adds to the sensitivity of a mean gradient that is computed.
-
-    With u the unit roundoff of the rows, scores err by :math:`(d + 6) u (\|w\| B + |b|)`,
-    residuals by a Lipschitz constant times that and by :math:`(K + 20) u` times their size,
-    clipping factors and stored rows likewise, and the sum of m gradients of norm M by
-    :math:`m^2 u M`. float64 sums err by their number of terms times :math:`2^{-53} M`, and so
-    does the division by the noise scale.
-
-    In double precision no sum needs to have the same bits in both datasets: whatever machines make
-    them, in whatever order, each mean is within half of this of the exact one. With S the rows of
-    the longest shard, and P the number of shards, a term passes through S + P additions at most.
-
-    With weights a record errs by its share of them.
-    """
-    u = float(np.finfo(dtype).eps)
-    norm, offset = float(np.linalg.norm(theta)), 0.0
-    if constant > 0.0:
-        norm = float(np.linalg.norm(theta[:, :-1]))
-        offset = constant * float(np.linalg.norm(theta[:, -1]))
-    # Stored rows may be rounded to outside of the ball.
-    augmented = math.hypot(norm_bound, constant) * (1.0 + 1e-6)
-    score = norm * norm_bound + offset
-    largest = loss.score_residual_limit(score) * math.sqrt(loss.n_scores)
-    evaluation = (loss.n_scores + 20.0) * u
-    residual = loss.curvature * (n_features + 6.0) * u * score + evaluation * largest
-    if clip is not None:
-        largest = min(largest, clip)
-    gradient = largest * augmented
-    record = residual * augmented + evaluation * gradient
-    if weights is not None and not weights.uniform:
-        # Weights are rounded, and so are their products.
-        record += 4.0 * u * gradient
-    if np.dtype(dtype) == np.float64:
-        shards = shards_of(n_samples, n_features)
-        terms = max(stop - start for start, stop in shards) + len(shards) + 8.0
-        # Every record errs, but a mean of errors is no larger than the largest of them.
-        return record + 1.01 * terms * u * gradient
-    # m sums of at most m terms err by m^2 u / (1 - m u): below 1.02 m^2 u also in float32.
-    block = 1.02 * _SUMMED**2 * u * gradient
-    if weights is not None:
-        # Each of the blocks that one person's records may be in.
-        block *= weights.most_records * weights.record / weights.largest
-    sums = (n_samples / _SUMMED + _SUMMED + 8.0) * _FLOAT64_ROUNDOFF * gradient
-    return (record + block) / mass_of(weights, n_samples) + sums
-
-
 def _block_sums(residuals: NDArray[np.floating], rows: NDArray[np.floating] | None) -> Array:
     """Residuals times rows (or times one): blocks in their own precision, added up in float64."""
     n_rows, n_columns = residuals.shape
     if not isinstance(residuals, np.ndarray):
         sums = namespace(residuals).sum(residuals, axis=0)[:, None]
         return sums if rows is None else residuals.T @ rows  # type: ignore[no-any-return]
-    whole = n_rows // _SUMMED * _SUMMED
+    whole = n_rows // SUMMED * SUMMED
     total = np.zeros((n_columns, 1 if rows is None else rows.shape[1]))
     for part in (slice(0, whole), slice(whole, None)):
         if len(residuals[part]):
-            size = min(_SUMMED, len(residuals[part]))
+            size = min(SUMMED, len(residuals[part]))
             blocks = residuals[part].reshape(-1, size, n_columns)
             if rows is None:
                 total[:, 0] += blocks.sum(axis=1, dtype=np.float64).sum(axis=0)

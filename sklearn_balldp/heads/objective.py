@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ..arrays import namespace
 from ..losses import Array, Loss, make_loss
-from ..rows import Part, ball_factors, block_rows, check_unchanged, row_blocks, table_of
+from ..privacy.rounding import UNIT_ROUNDOFF, additions
+from ..rows import Part, ball_factors, check_unchanged, row_blocks, table_of
 
-_UNIT_ROUNDOFF = 2.0**-53
 # Second derivatives of so many scores are kept between passes; of more they are computed again.
 _KEPT = 2**23
 
@@ -337,15 +337,13 @@ def gradient_rounding(
     """Bound on the rounding error of a computed gradient, from public numbers.
 
     Scores err by at most ``(d + 3) u norm row_norm``, which residuals pass on times their
-    Lipschitz constant; summing n terms in blocks errs by at most ``(block + n / block) u`` times
-    their size, and the projection factor of a row by ``d u``. Columns of scores add in quadrature.
+    Lipschitz constant; summing n terms errs by at most :func:`.additions` times u and their size,
+    and the projection factor of a row by ``d u``. Columns of scores add in quadrature.
     """
     kind = make_loss(loss, n_classes)
     scores = (n_features + 3.0) * norm * row_norm * kind.curvature
-    rows = block_rows(n_features)
     # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
-    # Blocks are added up in shards, and shards in order: at most eight of them are no longer.
-    terms = rows + n_samples / rows + n_features + 18.0
+    terms = additions(n_samples, n_features) + n_features + 18.0
     sums = terms * kind.score_residual_limit(norm * row_norm)
     columns = math.sqrt(kind.n_scores)
-    return 2.0 * _UNIT_ROUNDOFF * columns * row_norm * (scores + sums)
+    return 2.0 * UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

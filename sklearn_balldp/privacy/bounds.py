@@ -30,12 +30,12 @@ from ..adjacency import LABELS, Domain
 from ..losses import Loss, make_loss
 from .fields import check_follows, check_types, with_floats
 from .noise import grid_slack
+from .rounding import UNIT_ROUNDOFF, additions
 from .sensitivity import gap_over_minimisers, minimizer_norm_bound, prototype_sensitivity
 from .weights import Weights, mass_of, total_of, weights_from
 
 Blocks = float | tuple[float, ...]
 
-UNIT_ROUNDOFF = 2.0**-53
 _KINDS: dict[str, type["Bound"]] = {}
 
 
@@ -404,48 +404,51 @@ class PrototypeBound(ParameterBound):
     def sensitivity(self, radius: float, labels: str | None = None) -> NDArray[np.float64]:
         counts = np.asarray(self.class_counts or [self.n_samples], dtype=np.float64)
         domain = Domain.of_rounded_rows(self.norm_bound, radius)
-        exact = prototype_sensitivity(
-            domain.radius,
-            counts,
-            alpha=self.alpha,
-            mode=self.mode,
-            label_change=(labels or self.labels) == "protected",
-            norm_bound=domain.norm_bound,
-            weights=self.weights,
-        )
-        # Summing n_c rows of weight W_c errs by at most (n_c + 1) W_c u B on each side, in any
-        # order of summation; the two divisions err by 2 u B more. Label changes move two blocks.
-        own = self._masses() if self.class_counts else (total_of(self.weights, self.n_samples),)
-        masses = np.asarray(own, dtype=np.float64)
-        ridge = self.alpha * total_of(self.weights, self.n_samples)
-        sums = 4.0 * (counts + 1.0) * masses / (2.0 * masses + ridge)
-        rounding = 2.0 * (sums + 4.0) * UNIT_ROUNDOFF * domain.norm_bound
-        several = 1 if self.weights is None else self.weights.most_records
-        if several > 1:
-            return self._with_rounding(np.atleast_1d(exact), rounding)
-        if self.mode != "per_class":
-            rounding = np.full(1, rounding.max())
-        bound = np.atleast_1d(np.asarray(exact + rounding, dtype=np.float64))
+
+        def exact(radius: float) -> NDArray[np.float64]:
+            found = prototype_sensitivity(
+                radius,
+                counts,
+                alpha=self.alpha,
+                mode=self.mode,
+                label_change=(labels or self.labels) == "protected",
+                norm_bound=domain.norm_bound,
+                weights=self.weights,
+            )
+            return np.atleast_1d(np.asarray(found, dtype=np.float64))
+
+        # The blocks of all classes may err, in both datasets: relative to their own noise, which
+        # is in proportion to the exact sensitivities, by no more than the norm of all.
+        rounding, largest = self._roundings() * domain.norm_bound, exact(domain.norm_bound)
         if self.mode == "per_class":
-            bound[masses == 0] = 0.0
+            here = largest > 0.0
+            added = largest * float(np.linalg.norm(rounding[here] / largest[here]))
+        else:
+            added = np.full(1, float(np.linalg.norm(rounding)))
+        bound: NDArray[np.float64] = exact(domain.radius) + added
         return bound
 
-    def _with_rounding(
-        self, exact: NDArray[np.float64], rounding: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Sensitivities of several records at once, with what rounding moves in each of them.
+    def _roundings(self) -> NDArray[np.float64]:
+        """What rounding adds to the distance of two computed prototypes of each class, over B.
 
-        Relative to the blocks' own noise rounding adds at most its largest share, for each of the
-        classes that one person's records are in (and for two where each may change its label).
+        Sums of n_c rows of weight W_c err by the factors of their rows, which err with the squares
+        in their norms, and by additions: zeros, of other classes' rows, add nothing. The division
+        errs by 2 u B more. Twice that for two datasets, and twice as much as is needed.
         """
-        if self.weights is None:
-            raise RuntimeError("several records need weights.")
-        touched = self.weights.most_classes * (2 if self.labels == "protected" else 1)
-        moved = exact > 0.0
-        own = rounding[moved] if self.mode == "per_class" else rounding
-        share = math.sqrt(touched) * float(np.max(own / exact[moved], initial=0.0))
-        bound: NDArray[np.float64] = exact * (1.0 + share)
-        return bound
+        total = total_of(self.weights, self.n_samples)
+        ridge = self.alpha * total
+        if self.class_counts is None:
+            # However many classes there are: their additions, of 1.02 n_c + 40 at most, come to no
+            # more than those of one class of all records, and values have their share of the rest.
+            whole = 1.02 * self.n_samples * total / (2.0 * total + ridge) + 40.0 * self.n_values
+            return np.array([8.0 * whole * UNIT_ROUNDOFF])
+        n_features = max(1, self.n_values // len(self.class_counts))
+        masses = np.asarray(self._masses(), dtype=np.float64)
+        terms = np.array([additions(n, n_features) for n in self.class_counts]) + n_features + 16.0
+        held = np.where(masses > 0.0, masses, 1.0)
+        errors = 8.0 * (terms * masses / (2.0 * held + ridge) + 2.0) * UNIT_ROUNDOFF
+        found: NDArray[np.float64] = np.where(masses > 0.0, errors, 0.0)
+        return found
 
 
 @dataclass(frozen=True)

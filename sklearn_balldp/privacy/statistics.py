@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..adjacency import DOMAINS, Domain
-from .bounds import UNIT_ROUNDOFF, ParameterBound
+from .bounds import ParameterBound
 from .fields import check_follows
 from .noise import grid_slack
+from .rounding import UNIT_ROUNDOFF, additions
 from .sensitivity import moment_sensitivity
 from .weights import Weights, total_of
 
@@ -285,12 +286,11 @@ class StatisticsBound(ParameterBound):
     def _folds(self) -> float:
         """Error of sums in float64, whichever machines make them, in units of the largest term.
 
-        A term passes through the additions of its chunk (a block may lie across its end), those of
-        chunks in a shard and those of shards: of all shards none is shorter than a chunk, but where
-        there are eight of them. Products, factors and weights add a few roundoffs to each.
+        The factor of a row errs with the squares in its norm; products and weights add a few
+        roundoffs.
         """
-        n = float(self.n_samples)
-        return 1.01 * (2.0 * CHUNK + n / CHUNK + 32.0) * n * UNIT_ROUNDOFF
+        n, d = self.n_samples, self.n_features
+        return 1.01 * (additions(n, d) + d + 32.0) * n * UNIT_ROUNDOFF
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         noise = self.sigma[0] * math.sqrt(self.n_features)

@@ -35,11 +35,12 @@ from numpy.typing import NDArray
 
 from ..adjacency import Domain
 from ..losses import Loss, make_loss
-from .bounds import UNIT_ROUNDOFF, Bound, class_shares
+from .bounds import Bound, class_shares
 from .fields import check_follows, check_types, with_floats
 from .gaussian import epsilon_from_mu
 from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
+from .rounding import mean_rounding
 from .statistics import StatisticsBound
 from .weights import Weights, mass_of, weights_from
 
@@ -268,15 +269,23 @@ class TranscriptBound(Bound):
         The first step starts from zero, where the gap is known; later ones have no less than the
         least gap. What rounding adds to those grows with iterates that a record does not hold.
         """
-        scores, n = self.kind.n_scores, self.mass
-        start = np.zeros((scores, 1 + int(self.constant > 0.0)))
-        largest = self.kind.score_residual_limit(0.0) * math.sqrt(scores)
-        clip = largest if self.descent.clip is None else min(largest, self.descent.clip)
-        row = self.domain(0.0).augmented
-        # What rounding adds to the first step, in single precision at worst.
-        # Sums of several records of one person are made in double precision.
-        rounding = (0.01 * clip + 5e-7 * (scores + 20.0) * largest) * row / n
-        rounding += (self.n_samples / 64.0 + 600.0) * UNIT_ROUNDOFF * clip * row
+        n = self.mass
+        start = np.zeros((self.kind.n_scores, 1 + int(self.constant > 0.0)))
+        # What rounding adds to the first step, in the precision where that is more.
+        rounding = max(
+            mean_rounding(
+                self.kind,
+                start,
+                n_samples=self.n_samples,
+                n_features=self.n_features,
+                norm_bound=self.norm_bound,
+                constant=self.constant,
+                clip=self.descent.clip,
+                dtype=precision,
+                weights=self.weights,
+            )
+            for precision in (np.float32, np.float64)
+        )
 
         def known(radius: float) -> NDArray[np.float64]:
             least = np.full(len(moved), self._least_gap(radius) / n)
@@ -288,7 +297,7 @@ class TranscriptBound(Bound):
         low = known(promises[0][0])
         high = np.full(len(moved), math.inf)
         if self.start is None:
-            high[0] = low[0] + rounding
+            high[0] = low[0] + 2.0 * rounding
         _check_range("sensitivity", moved, low, high)
         stated = moved / self.step_mu(promises[0][1])
         others = [known(radius) / self.step_mu(mu) for radius, mu in promises[1:]]

@@ -1,32 +1,40 @@
 """Rows on a Dask cluster: its workers make the passes, and this process adds up what they give.
 
-Workers see rows, labels, weights and public numbers. Noise, the accountant's ledger and the record
-stay with the process that publishes: a task may run twice, and noise must not.
+Workers see rows, labels, weights, and the parameters at which a pass is made; the scheduler hands
+on their sums. Those of a minimiser's passes are private, as rows are. Noise, the accountant's
+ledger and the record stay with the process that publishes: a task may run twice, and noise must
+not.
 
 A pass is one task for each thread of the cluster. What it needs is loaded by tasks as well, so that
-the shards of a worker that dies are loaded again by another one. Sums are added up in the order of
+the shards of a worker that dies are loaded again by another one. Sums are added up by the places of
 the shards, so it does not matter which worker made them, or when.
 
 No task raises an error: an engine would write its arguments into a log.
 """
 
+import contextlib
+import math
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._version import __version__
 from ..arrays import on_host
 from .passes import SINGLE_BLAS_THREAD, shards_of
 from .projection import clip_entries
 from .sources import PRECISIONS, Rows
-from .table import Part, Result, added, cut, group_size
+from .table import Part, Result, Sums, cut
 
 # First words of errors whose text holds no number of a row.
-_QUOTES_NOTHING = ("rows: ", "X: ", "path=", "dataset=", "column=")
+_QUOTES_NOTHING = ("rows: reading ", "rows: chunks ", "X: rows changed ", "column=", "path=")
+# Shards of a thread are taken in whole eighths of its share, so that they are few nodes of sums.
+_EIGHTHS = 8
 
 
 def is_dask(values: Any) -> bool:
@@ -35,8 +43,10 @@ def is_dask(values: Any) -> bool:
 
 
 def computed(values: Any) -> Any:
-    """Labels, owners or weights as an array of this process."""
-    return values.compute() if is_dask(values) else on_host(values)
+    """Labels as an array of this process."""
+    if not is_dask(values):
+        return on_host(values)
+    return _result("y", values.compute)
 
 
 def on_cluster(X: Any, client: Any = None) -> Rows:
@@ -48,8 +58,8 @@ def on_cluster(X: Any, client: Any = None) -> Rows:
     Parameters
     ----------
     X : dask.array.Array or Rows of shape (n_samples, n_features)
-        Rows of float16, float32 or float64. Those of an array are loaded once and stay in the
-        workers' memory; those of a file are read in each pass, a few at a time.
+        Rows of float16, float32 or float64. Those of an array are loaded once in a fit, and stay in
+        the workers' memory until its end; those of a file are read in each pass, a few at a time.
     client : distributed.Client, optional
         Connection to the cluster; the current one by default.
 
@@ -73,11 +83,17 @@ def on_cluster(X: Any, client: Any = None) -> Rows:
         In a fit, if workers may write rows of an array to their disks.
     """
     try:
-        from distributed import get_client
+        from distributed import get_client, get_worker
     except ImportError as error:
         raise ImportError(
             "rows on a cluster need distributed; pip install 'sklearn_balldp[dask]'."
         ) from error
+    with contextlib.suppress(ValueError):
+        get_worker()
+        raise RuntimeError(
+            "X: a task of a cluster cannot wait for others; call fit in the process that has the "
+            "client."
+        )
     if client is None:
         try:
             client = get_client()
@@ -115,6 +131,7 @@ class ClusterRows(Rows):
             )
         self._rows, self._client, self._is_clipped = X, client, clipped
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
+        self._portions: list[_Placed] = []
 
     def _clipped(self) -> Rows:
         return ClusterRows(self._rows, self._client, True)
@@ -123,47 +140,93 @@ class ClusterRows(Rows):
         if isinstance(self._rows, Rows):
             rows = self._rows._part(start, stop)
         else:
-            rows = np.asarray(self._client.compute(self._rows[start:stop]).result())
+            rows = np.asarray(_result("X", self._client.compute(self._rows[start:stop]).result))
         return clip_entries(rows) if self._is_clipped else rows
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("rows on a cluster belong to this process, which is connected to it.")
 
     def _table(self, columns: Mapping[str, NDArray[Any] | None]) -> "ClusterTable":
+        if not self._portions:
+            self._portions = self._loaded()
+        portions = [
+            portion.then(self._client, _Beside(portion.start, cut(columns, *portion.rows)))
+            for portion in self._portions
+        ]
+        return ClusterTable(self._client, self.shape, portions)
+
+    def _loaded(self) -> "list[_Placed]":
+        """Portions of the rows, one for each thread of the cluster."""
         client, shards = self._client, shards_of(*self.shape)
-        size = group_size(len(shards))
-        groups = [shards[first : first + size] for first in range(0, len(shards), size)]
-        slots = [address for address, n in client.nthreads().items() for _ in range(n)]
-        if not slots:
-            raise ValueError("client: the cluster has no workers yet; client.wait_for_workers(1).")
+        _check_workers(client)
         if not isinstance(self._rows, Rows):
             _warn_of_spilling(client)
-        n_portions = min(len(slots), len(groups))
-        portions = []
-        shares = np.array_split(np.arange(len(groups)), n_portions)
-        for slot, places in zip(slots, shares, strict=False):
-            own = [groups[place] for place in places]
-            start, stop = own[0][0][0], own[-1][-1][1]
-            load = _Load(
-                own, self.dtype, self.shape[1], cut(columns, start, stop), self._is_clipped
-            )
-            where = {"workers": [slot], "allow_other_workers": True}
-            portions.append((self._loaded(load, start, stop, where), where))
-        return ClusterTable(client, self.shape, portions)
+        slots = [address for address, n in client.nthreads().items() for _ in range(n)]
+        n, share = len(shards), len(shards) / len(slots)
+        unit = 2 ** max(0, int(math.log2(max(1.0, share / _EIGHTHS))))
+        edges = {min(n, unit * round(share * slot / unit)) for slot in range(len(slots))}
+        ranges = pairwise(sorted(edges | {n}))
+        return [
+            self._portion(slot, start, shards[start:stop])
+            for slot, (start, stop) in zip(slots, ranges, strict=False)
+        ]
 
-    def _loaded(self, load: "_Load", start: int, stop: int, where: Mapping[str, Any]) -> Any:
-        """Future of a portion of the rows, and of what belongs to them."""
+    def _portion(self, slot: str, place: int, shards: list[tuple[int, int]]) -> "_Placed":
+        """Future of some shards, on the worker at an address if it lives."""
         import dask
 
-        # Labels travel in one task for each thread.
+        where = {"workers": [slot], "allow_other_workers": True}
+        load = _Load(place, shards, self.dtype, self.shape[1], self._is_clipped)
+        start, stop = shards[0][0], shards[-1][1]
+        if isinstance(self._rows, Rows):
+            future = self._client.submit(load, self._rows, key=_name("load"), pure=False, **where)
+        else:
+            # Chunks stay as they are: shards are views of them, but for those that cross an edge.
+            # Another method of Dask's would write rows to disks.
+            chunks = self._rows[start:stop].rechunk({1: self.shape[1]}, method="tasks")
+            blocks = list(chunks.to_delayed().ravel())
+            task = dask.delayed(load, pure=False)(blocks, dask_key_name=_name("load"))
+            future = self._client.compute(task, **where)
+        return _Placed(future, where, place, (start, stop))
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Some neighbouring shards on a worker.
+
+    Parameters
+    ----------
+    future : Future
+        What a worker has of them.
+    where : mapping
+        Which worker that is, if it lives.
+    place : int
+        Place of the first of the shards.
+    rows : tuple of (int, int)
+        Range of their rows.
+    """
+
+    future: Any
+    where: Mapping[str, Any]
+    place: int
+    rows: tuple[int, int]
+
+    @property
+    def start(self) -> int:
+        """First of the rows."""
+        return self.rows[0]
+
+    def submitted(self, client: Any, task: "_Task") -> Any:
+        """Future of what a task makes of them."""
+        import dask
+
+        # Labels, or parameters, travel in one task for each thread.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
-            if isinstance(self._rows, Rows):
-                name = _name("load")
-                return self._client.submit(load, self._rows, key=name, pure=False, **where)
-            sizes = tuple(stop - start for group in load.groups for start, stop in group)
-            blocks = self._rows[start:stop].rechunk((sizes, (self.shape[1],))).to_delayed()
-            task = dask.delayed(load, pure=False)(list(blocks.ravel()), dask_key_name=_name("load"))
-            return self._client.compute(task, **where)
+            return client.submit(task, self.future, key=_name("pass"), pure=False, **self.where)
+
+    def then(self, client: Any, task: "_Task") -> "_Placed":
+        """What a task makes of them, on the same worker."""
+        return replace(self, future=self.submitted(client, task))
 
 
 class ClusterTable:
@@ -175,14 +238,14 @@ class ClusterTable:
         Connection to the cluster.
     shape : tuple of (int, int)
         Shape of the rows.
-    portions : list of (Future, mapping)
-        Groups of neighbouring shards, in order, and where they are.
+    portions : list of _Placed
+        Neighbouring shards, in order.
     """
 
     local = False
     on_device = False
 
-    def __init__(self, client: Any, shape: tuple[int, int], portions: Sequence[Any]) -> None:
+    def __init__(self, client: Any, shape: tuple[int, int], portions: Sequence[_Placed]) -> None:
         self._client, self.shape, self._portions = client, shape, portions
 
     def __len__(self) -> int:
@@ -194,41 +257,27 @@ class ClusterTable:
             yield from found
 
     def total(self, function: Callable[..., Result], *numbers: Any, back: bool = False) -> Result:
-        """As :meth:`.Table.total`: workers add up groups, and this process adds those."""
-        total: list[Any] | None = None
-        for found in self._results(_Sums(function, numbers)):
-            for group in found:
-                total = added(total, group)
-        return tuple(total)  # type: ignore[arg-type]
+        """As :meth:`.Table.total`: workers add up what they have, and this process the rest."""
+        sums = Sums()
+        for nodes in self._results(_Nodes(function, numbers)):
+            for node in nodes:
+                sums.add(*node)
+        return sums.total()
 
     def with_columns(
         self, function: Callable[..., Mapping[str, Any]], *numbers: Any
     ) -> "ClusterTable":
         """As :meth:`.Table.with_columns`; columns stay on the workers."""
-        return ClusterTable(
-            self._client,
-            self.shape,
-            [
-                (future, where)
-                for future, (_, where) in zip(
-                    self._submitted(_More(function, numbers)), self._portions, strict=True
-                )
-            ],
-        )
-
-    def _submitted(self, task: "_Task") -> list[Any]:
-        name = _name("pass")
-        return [
-            self._client.submit(task, portion, key=f"{name}-{place}", pure=False, **where)
-            for place, (portion, where) in enumerate(self._portions)
-        ]
+        more = _More(function, numbers)
+        portions = [portion.then(self._client, more) for portion in self._portions]
+        return ClusterTable(self._client, self.shape, portions)
 
     def _results(self, task: "_Task") -> Iterator[Any]:
         """What a task gives for each portion, in order."""
-        futures = self._submitted(task)
+        futures = [portion.submitted(self._client, task) for portion in self._portions]
         try:
             for place, future in enumerate(futures):
-                found = _result_of(future)
+                found = _result("X", future.result)
                 # What was added up need not wait on a worker for the rest.
                 futures[place] = None
                 if isinstance(found, _Failure):
@@ -237,7 +286,9 @@ class ClusterTable:
         finally:
             left = [future for future in futures if future is not None]
             if left:
-                self._client.cancel(left)
+                # Where the cluster is gone there is nothing to cancel.
+                with contextlib.suppress(Exception):
+                    self._client.cancel(left)
 
 
 @dataclass(frozen=True)
@@ -248,145 +299,180 @@ class _Failure:
     text: str
 
     @classmethod
-    def of(cls, error: Exception) -> "_Failure":
+    def of(cls, error: BaseException) -> "_Failure":
         text = str(error)
-        known = isinstance(error, (FloatingPointError, OSError, ImportError, MemoryError))
-        return cls(type(error).__name__, text if known or text.startswith(_QUOTES_NOTHING) else "")
+        if isinstance(error, OSError):
+            # Others than the system's may quote anything.
+            text = f"{error.strerror}: {error.filename}" if error.errno else ""
+        elif isinstance(error, ImportError):
+            text = f"no module {error.name}"
+        elif not text.startswith(_QUOTES_NOTHING):
+            text = ""
+        return cls(type(error).__name__, text)
 
     def error(self) -> Exception:
         """The error for the process that fits."""
         if self.kind == "FloatingPointError":
-            return FloatingPointError(self.text)
+            return FloatingPointError("rows hold NaN or infinity.")
         if self.kind == "ValueError" and self.text:
             return ValueError(self.text)
         return RuntimeError(
             f"X: a worker could not read or compute with its rows ({self.kind}"
             f"{': ' if self.text else ''}{self.text}); nothing was released. Every worker needs "
-            "this package, and the files at the same path."
+            "the files at the same path, and the packages that read them."
         )
 
 
 class _Portion:
-    """Groups of shards on one worker."""
+    """Neighbouring shards on one worker."""
 
-    def __init__(self, groups: list[list[Part]]) -> None:
-        self.groups = groups
+    def __init__(self, place: int, parts: list[Part]) -> None:
+        self.place, self.parts = place, parts
 
     def __sizeof__(self) -> int:
         # What an engine takes it for, when it decides how much fits into memory.
-        return sum(part.nbytes for group in self.groups for part in group)
+        return sum(part.nbytes for part in self.parts)
 
 
 @dataclass(frozen=True, repr=False)
 class _Load:
-    """Task: rows of some shards, and what belongs to them.
+    """Task: rows of some shards.
 
     Parameters
     ----------
-    groups : list of list of (int, int)
-        Ranges of the shards in the table, in groups.
+    place : int
+        Place of the first of them.
+    shards : list of (int, int)
+        Their ranges of rows.
     dtype : dtype
         Precision of the rows.
     n_features : int
         Number of features.
-    columns : dict of str to ndarray
-        Values for each row from the first shard's first one on.
     clipped : bool
         Whether entries are clipped to where squares are finite.
     """
 
-    groups: list[list[tuple[int, int]]]
+    place: int
+    shards: list[tuple[int, int]]
     dtype: np.dtype
     n_features: int
-    columns: dict[str, NDArray[Any]]
     clipped: bool
 
     def __call__(self, rows: Any) -> Any:
-        """The portion, from a source or from the shards' rows."""
+        """The portion, from a source or from chunks of an array."""
         try:
-            return self._loaded(rows)
-        except Exception as error:
-            return _Failure.of(error)
+            if isinstance(rows, Rows):
+                source: Any = clip_entries(rows) if self.clipped else rows
+                parts = [Part(source, a, b, a, {}, True) for a, b in self.shards]
+            else:
+                parts = self._cut([np.asarray(chunk) for chunk in rows])
+            return _Portion(self.place, parts)
+        except BaseException as error:
+            return _failure(error)
 
-    def _loaded(self, rows: Any) -> _Portion:
-        origin, blocks = self.groups[0][0][0], iter(())
-        if isinstance(rows, Rows):
-            source = clip_entries(rows) if self.clipped else rows
-        else:
-            blocks = iter(rows)
-        groups = []
-        for shards in self.groups:
-            parts = []
-            for start, stop in shards:
-                own = cut(self.columns, start - origin, stop - origin)
-                if isinstance(rows, Rows):
-                    parts.append(Part(source, start, stop, start, own, True))
-                    continue
-                block: NDArray[Any] = np.asarray(next(blocks))
-                if block.shape != (stop - start, self.n_features) or block.dtype != self.dtype:
-                    raise ValueError(
-                        f"rows: a chunk of the array is of shape {block.shape} and type "
-                        f"{block.dtype}, where it states {(stop - start, self.n_features)} and "
-                        f"{self.dtype}; give dask.array the right meta."
-                    )
-                block = _own(clip_entries(block) if self.clipped else block)
-                parts.append(Part(block, 0, len(block), start, own, True))
-            groups.append(parts)
-        return _Portion(groups)
+    def _cut(self, chunks: list[NDArray[Any]]) -> list[Part]:
+        """Shards out of chunks; those within one are views of it."""
+        first, stop = self.shards[0][0], self.shards[-1][1]
+        edges = first + np.cumsum([0, *map(len, chunks)])
+        shapes = {(chunk.shape[1:], chunk.dtype) for chunk in chunks}
+        if edges[-1] != stop or shapes != {((self.n_features,), self.dtype)}:
+            raise ValueError(
+                f"rows: chunks of the array hold {edges[-1] - first} rows of (shape, type) "
+                f"{shapes}, where it states {stop - first} of {self.n_features} features and type "
+                f"{self.dtype}; give dask.array the right meta."
+            )
+        if self.clipped:
+            chunks = [clip_entries(chunk) for chunk in chunks]
+        parts = []
+        for start, end in self.shards:
+            begins = int(np.searchsorted(edges, start, side="right")) - 1
+            ends = int(np.searchsorted(edges, end, side="left"))
+            held = [
+                chunk[max(0, start - edge) : end - edge]
+                for chunk, edge in zip(chunks[begins:ends], edges[begins:ends], strict=True)
+            ]
+            block = _own(held[0] if len(held) == 1 else np.concatenate(held))
+            # Columns that are made of rows in memory are made again with them.
+            parts.append(Part(block, 0, end - start, start, {}, False))
+        return parts
 
 
 @dataclass(frozen=True, repr=False)
 class _Task:
-    """Task: a pass over one portion."""
-
-    function: Callable[..., Any]
-    numbers: tuple[Any, ...] = field(default=())
+    """Task: something that is made of a portion."""
 
     def __call__(self, portion: Any) -> Any:
         if isinstance(portion, _Failure):
             return portion
         try:
             with SINGLE_BLAS_THREAD:
-                numbers = (_own(number) for number in self.numbers)
-                return replace(self, numbers=tuple(numbers)).of(portion)
-        except Exception as error:
-            return _Failure.of(error)
+                return self.of(portion)
+        except BaseException as error:
+            return _failure(error)
 
     def of(self, portion: _Portion) -> Any:
         """What is made of the portion."""
         raise NotImplementedError
 
 
-class _Each(_Task):
+@dataclass(frozen=True, repr=False)
+class _Beside(_Task):
+    """The portion with columns beside its rows, ``start`` being the first of them."""
+
+    start: int
+    columns: dict[str, NDArray[Any]]
+
+    def of(self, portion: _Portion) -> _Portion:
+        parts = []
+        for part in portion.parts:
+            first = part.start - self.start
+            parts.append(part.with_columns(cut(self.columns, first, first + len(part))))
+        return _Portion(portion.place, parts)
+
+
+@dataclass(frozen=True, repr=False)
+class _Pass(_Task):
+    """A function of every shard of the portion."""
+
+    function: Callable[..., Any]
+    numbers: tuple[Any, ...] = field(default=())
+
+    def results(self, portion: _Portion) -> Iterator[Any]:
+        """What the function gives for each shard."""
+        numbers = [_own(number) for number in self.numbers]
+        return (self.function(part, *numbers) for part in portion.parts)
+
+
+class _Each(_Pass):
     """What the function gives for each shard."""
 
     def of(self, portion: _Portion) -> list[Any]:
-        return [self.function(part, *self.numbers) for group in portion.groups for part in group]
+        return list(self.results(portion))
 
 
-class _Sums(_Task):
-    """Sums of what the function gives for the shards of each group."""
+class _Nodes(_Pass):
+    """Sums of what the function gives, as far as they can be added up here."""
 
-    def of(self, portion: _Portion) -> list[Any]:
-        sums = []
-        for group in portion.groups:
-            total: list[Any] | None = None
-            for part in group:
-                total = added(total, self.function(part, *self.numbers))
-            sums.append(total)
-        return sums
+    def of(self, portion: _Portion) -> list[tuple[int, int, list[Any]]]:
+        sums = Sums()
+        for place, result in enumerate(self.results(portion), portion.place):
+            sums.add(place, 1, result)
+        return sums.nodes
 
 
-class _More(_Task):
-    """The portion with further columns, on the same rows."""
+class _More(_Pass):
+    """The portion with columns that the function gives, on the same rows."""
 
     def of(self, portion: _Portion) -> _Portion:
-        return _Portion(
-            [
-                [part.with_columns(self.function(part, *self.numbers)) for part in group]
-                for group in portion.groups
-            ]
-        )
+        found = zip(portion.parts, self.results(portion), strict=True)
+        return _Portion(portion.place, [part.with_columns(columns) for part, columns in found])
+
+
+def _failure(error: BaseException) -> _Failure:
+    """What is told of an error in a task; a worker that is to stop does."""
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        raise error
+    return _Failure.of(error)
 
 
 def _own(number: Any) -> Any:
@@ -399,21 +485,52 @@ def _name(what: str) -> str:
     return f"balldp-{what}-{uuid.uuid4().hex}"
 
 
-def _result_of(future: Any) -> Any:
-    """Result of a future; an error of the engine itself, or of the array's own tasks."""
+def _result(name: str, get: Callable[[], Any]) -> Any:
+    """What the cluster gives; an error of the engine itself, or of the array's own tasks."""
     kind = words = ""
     try:
-        return future.result()
-    except Exception as error:
+        return get()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
         kind = type(error).__name__
-        if kind in ("KilledWorker", "ModuleNotFoundError", "ImportError"):
+        if kind == "KilledWorker":
             words = f": {error}"
     # Outside of the handler: an error's context would quote what its message does not.
     raise RuntimeError(
-        f"X: the cluster did not finish a pass ({kind}{words}); nothing was released. See the "
-        "workers' logs; every worker needs this package, and rows come from where they can be "
-        "read again (files), not from client.scatter."
+        f"{name}: the cluster did not finish a pass ({kind}{words}); nothing was released. See the "
+        "workers' logs; rows come from where they can be read again (files), not from "
+        "client.scatter."
     )
+
+
+def _check_workers(client: Any) -> None:
+    """Raise a ValueError unless every worker has this package in the same version."""
+    # By its source, as a worker without the package could not even load a reference to it.
+    versions = client.run(_by_value(_installed_version), on_error="ignore")
+    if not client.nthreads():
+        raise ValueError("client: the cluster has no workers yet; client.wait_for_workers(1).")
+    other = {address: version for address, version in versions.items() if version != __version__}
+    if other:
+        raise ValueError(
+            f"client: workers need sklearn_balldp {__version__}, whose rounding is accounted for; "
+            f"these have another or none: {other}. Install it where they run."
+        )
+
+
+def _by_value(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is sent as it is, not by the name of its module."""
+    import types
+
+    return types.FunctionType(function.__code__, {"__builtins__": __builtins__})
+
+
+def _installed_version() -> str:
+    try:
+        from sklearn_balldp import __version__ as version
+    except Exception as error:
+        return type(error).__name__
+    return version
 
 
 def _warn_of_spilling(client: Any) -> None:
@@ -431,6 +548,5 @@ def _warn_of_spilling(client: Any) -> None:
 
 def _spills(dask_worker: Any) -> bool:
     memory = dask_worker.memory_manager
-    return bool(
-        memory.memory_limit and (memory.memory_target_fraction or memory.memory_spill_fraction)
-    )
+    fractions = memory.memory_target_fraction, memory.memory_spill_fraction
+    return bool(memory.memory_limit) and any(fractions)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..arrays import indicator, namespace, on_host
 from .passes import SHARD_ROWS, shards_of
 from .sources import LARGEST_ENTRY, PRECISIONS, Rows
-from .table import Part, Table, cut
+from .table import Part, Table, cut, sum_of
 
 
 def is_on_device(values: Any) -> bool:
@@ -150,7 +150,7 @@ class DeviceTable(Table):
 
     def total(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Any:
         # Sums are added up on the device, and come to the host at the end.
-        return tuple(on_host(value) for value in self._added(self._each(function, *numbers)))
+        return tuple(on_host(value) for value in sum_of(self._each(function, *numbers)))
 
 
 def placed(array: NDArray[Any], X: Any) -> Any:

@@ -20,9 +20,6 @@ Array = NDArray[np.float64]
 #: What a pass gives for each shard: arrays, or numbers.
 Result = tuple[Any, ...]
 
-#: Groups of neighbouring shards whose sums are added up, at most: as many sums are sent around.
-GROUPS = 256
-
 
 class Part:
     """One shard of a table.
@@ -179,22 +176,8 @@ class Table:
         yield from map_shards(shard, n_rows, n_features, self._pool, back=back)
 
     def total(self, function: Callable[..., Result], *numbers: Any, back: bool = False) -> Result:
-        """Sums of what a function gives for each shard, in their order.
-
-        Neighbouring shards are added up in groups, and these in order.
-        """
-        return self._added(self.each(function, *numbers, back=back))
-
-    def _added(self, results: Iterator[Result]) -> Result:
-        """Sums of what all shards gave."""
-        size = group_size(len(self._parts))
-        total: list[Any] | None = None
-        group: list[Any] | None = None
-        for place, result in enumerate(results):
-            group = added(group, result)
-            if (place + 1) % size == 0:
-                total, group = added(total, group), None
-        return tuple(total if group is None else added(total, group))  # type: ignore[arg-type]
+        """Sums of what a function gives for each shard, added up as :class:`Sums` does."""
+        return sum_of(self.each(function, *numbers, back=back))
 
     def with_columns(self, function: Callable[..., Mapping[str, Any]], *numbers: Any) -> "Table":
         """The table with columns that a function gives for each shard; a shard may have none."""
@@ -212,18 +195,45 @@ def cut(columns: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
     return {name: values[start:stop] for name, values in columns.items() if values is not None}
 
 
-def group_size(n_shards: int) -> int:
-    """Shards in a group: at most :data:`GROUPS` groups of neighbours, from their number alone."""
-    return -(-n_shards // GROUPS)
+class Sums:
+    """Sums of shards' results, in pairs of neighbours, pairs of pairs, and so on.
+
+    Which results are added to which follows from their places alone. So a range of shards may be
+    added up elsewhere: what it gives are the few nodes of the same tree, and no bit changes.
+    """
+
+    def __init__(self) -> None:
+        #: Place of the first shard, number of shards, and their sums.
+        self.nodes: list[tuple[int, int, list[Any]]] = []
+
+    def add(self, place: int, size: int, result: Sequence[Any]) -> None:
+        """Take the next node: the sums of ``size`` shards; they may be overwritten."""
+        sums = list(result)
+        while self.nodes and self.nodes[-1][1] == size and self.nodes[-1][0] % (2 * size) == 0:
+            place, _, before = self.nodes.pop()
+            sums, size = _added(before, sums), 2 * size
+        self.nodes.append((place, size, sums))
+
+    def total(self) -> Result:
+        """All of them, the smaller rest first."""
+        total = self.nodes[-1][2]
+        for _, _, before in self.nodes[-2::-1]:
+            total = _added(before, total)
+        return tuple(total)
 
 
-def added(total: list[Any] | None, result: Sequence[Any]) -> list[Any]:
-    """Sums and one more result; ``total``, which may be overwritten, is None before the first."""
-    if total is None:
-        return list(result)
-    for place, value in enumerate(result):
-        total[place] += value
-    return total
+def _added(one: list[Any], other: list[Any]) -> list[Any]:
+    for place, value in enumerate(other):
+        one[place] += value
+    return one
+
+
+def sum_of(results: Iterator[Result]) -> Result:
+    """Sums of the results of all shards."""
+    sums = Sums()
+    for place, result in enumerate(results):
+        sums.add(place, 1, result)
+    return sums.total()
 
 
 def table_of(X: Any, **columns: NDArray[Any] | None) -> Any:

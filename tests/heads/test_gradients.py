@@ -112,15 +112,16 @@ def test_one_row_moves_a_computed_mean_within_gap_and_rounding(
 @pytest.mark.parametrize(("loss", "n_classes", "n_scores"), CASES)
 def test_rounding_covers_the_error_of_a_block(loss, n_classes, n_scores, dtype):
     """A single block: what is computed against float64 sums of the same records, times n."""
-    X, y = data(gradients_module._SUMMED, n_classes, 200, dtype=dtype)
+    X, y = data(gradients_module.SUMMED, n_classes, 200, dtype=dtype)
     X = (X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1)).astype(dtype)
     mean = mean_of(loss, X, y, n_classes, 0.3)
     theta = representable(mean, 2.0 * np.random.default_rng(0).standard_normal(mean.shape))
     exact = naive(loss, X, y, theta, 0.3, 0.5)
     error = np.linalg.norm(mean(theta[None])[0] - exact) * len(X)
-    n_errors = len(X) + 1  # one for each record, and the sum
+    # In single precision the bound is of one record's error, and of the sum's.
+    n_errors = len(X) + 1 if dtype == np.float32 else 1
     assert error <= n_errors * mean.rounding(theta) * len(X)
-    assert mean.rounding(theta) * len(X) < (0.01 if dtype == np.float32 else 1e-9)
+    assert mean.rounding(theta) * len(X) < (0.01 if dtype == np.float32 else 1e-8)
 
 
 @pytest.mark.parametrize("clip", [None, 0.2])
@@ -138,7 +139,7 @@ def test_rounding_by_hand(scale, clip):
     residual = 0.5 * (d + 6) * u * reach + evaluation * largest
     gradient = min(largest, clip or np.inf) * augmented
     block = 128**2 * u * gradient
-    sums = (n / 128 + 128 + 8) * 2.0**-53 * gradient
+    sums = 2 * n / 128 * 2.0**-53 * gradient
     expected = (residual * augmented + evaluation * gradient + block) / n + sums
     assert expected <= mean.rounding(theta) <= 1.02 * expected
 
@@ -152,7 +153,7 @@ def test_other_blocks_do_not_move_by_a_bit(dtype):
     sums = []
 
     def recorded(residuals, rows, _original=gradients_module._block_sums):
-        size = gradients_module._SUMMED
+        size = gradients_module.SUMMED
         if rows is not None:
             for i in range(0, len(rows), size):
                 sums.append(_original(residuals[i : i + size], rows[i : i + size]))
@@ -171,7 +172,7 @@ def test_other_blocks_do_not_move_by_a_bit(dtype):
         seen.append(np.array(sums))
     for other in seen[1:]:
         same = (other == seen[0]).all(axis=(1, 2))
-        np.testing.assert_array_equal(same, np.arange(len(same)) != 200 // gradients_module._SUMMED)
+        np.testing.assert_array_equal(same, np.arange(len(same)) != 200 // gradients_module.SUMMED)
 
 
 @pytest.mark.parametrize("layout", ["C", "F", "reversed", "strided", "columns"])

@@ -8,7 +8,6 @@ import pytest
 
 from sklearn_balldp.heads.objective import LinearObjective, gradient_rounding
 from sklearn_balldp.losses import LOSSES, make_loss
-from sklearn_balldp.rows import block_rows
 
 CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 4)]
 
@@ -141,15 +140,15 @@ def test_gradient_rounding_covers_the_projection_of_long_rows():
 def test_gradient_rounding_has_every_term():
     """Worst cases that data hardly reach: long sums, long rows, large parameters."""
     unit, small = 2.0**-53, {"n_classes": 2, "norm": 0.0, "row_norm": 1.0}
-    rows = block_rows(10)
     long_sum = gradient_rounding("logistic", n_samples=10**9, n_features=10, **small)
-    assert long_sum >= 2 * unit * (rows + 10**9 / rows)
+    # A block, the shard's 128ths twice, and pairs of shards.
+    assert long_sum >= 2 * unit * (2**14 + 2 * 4e5 / 128 + np.log2(2500))
     long_row = gradient_rounding("logistic", n_samples=2, n_features=10**6, **small)
     assert long_row >= 2 * unit * 10**6
     far = {"n_samples": 2, "n_features": 10**4, "n_classes": 2, "norm": 1e3, "row_norm": 1.0}
     assert gradient_rounding("logistic", **far) >= 2 * unit * 0.25 * 10**4 * 1e3
-    hinge = {"n_samples": 2, "n_features": 2, "n_classes": 2, "norm": 1e9, "row_norm": 2.0}
-    assert gradient_rounding("squared_hinge", **hinge) >= 4 * unit * block_rows(2) * 4e9
+    hinge = {"n_samples": 4096, "n_features": 2, "n_classes": 2, "norm": 1e9, "row_norm": 2.0}
+    assert gradient_rounding("squared_hinge", **hinge) >= 4 * unit * 4096 * 4e9
 
 
 def test_row_norm_counts_the_intercept():

@@ -1,11 +1,14 @@
 """Rows on a Dask cluster: the models of one process, and nothing private in logs or keys."""
 
 import os
+import pickle
 import signal
 import threading
 import time
+import uuid
 import warnings
 
+import cloudpickle
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -17,6 +20,7 @@ from distributed import Client, LocalCluster
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_score
 
+import sklearn_balldp
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -26,7 +30,7 @@ from sklearn_balldp import (
     RadiusPolicy,
     verify,
 )
-from sklearn_balldp.rows import Rows, from_zarr, on_cluster, passes, shards_of
+from sklearn_balldp.rows import Rows, cluster, from_zarr, on_cluster, passes, shards_of
 
 N, D = 6000, 16
 STAYS_IN_MEMORY = {
@@ -57,8 +61,8 @@ def client():
         dask.config.set(STAYS_IN_MEMORY),
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster) as connected,
+        ) as local,
+        Client(local) as connected,
     ):
         yield connected
 
@@ -112,8 +116,8 @@ def test_the_number_of_workers_decides_no_bit(client, name, dtype):
     with (
         LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster, set_as_default=False) as single,
+        ) as local,
+        Client(local, set_as_default=False) as single,
     ):
         found.append(fitted(HEADS[name], on_cluster(given, single), y))
     for other in found[1:]:
@@ -249,8 +253,8 @@ def test_a_worker_that_is_killed_changes_nothing(kind, tmp_path):
         dask.config.set(STAYS_IN_MEMORY),
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster) as connected,
+        ) as local,
+        Client(local) as connected,
     ):
         patch.setattr(passes, "SMALL", 8000)
         patch.setattr(passes, "SHARD_ROWS", 2048)
@@ -323,8 +327,8 @@ def test_rows_that_may_be_written_to_disks_are_warned_of():
             processes=False,
             dashboard_address=":0",
             memory_limit="1GiB",
-        ) as cluster,
-        Client(cluster),
+        ) as local,
+        Client(local),
     ):
         with pytest.warns(UserWarning, match=r"memory\.target and \.spill to False"):
             fitted(HEADS["prototypes"], da.from_array(X), y)
@@ -361,6 +365,108 @@ def test_folds_audits_and_checks_of_a_dask_array():
     source = on_cluster(given)
     np.testing.assert_array_equal(source[[5, 599, 17]], X[[5, 599, 17]])
     np.testing.assert_array_equal(np.asarray(source), X)
+
+
+def test_no_row_is_written_to_a_disk(tmp_path, monkeypatch):
+    """Columns in several chunks are put together in memory, whatever Dask would do by itself."""
+    X, y = records()
+    with (
+        dask.config.set(STAYS_IN_MEMORY),
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            local_directory=str(tmp_path),
+        ) as local,
+        Client(local),
+    ):
+        monkeypatch.setattr(passes, "SMALL", 8000)
+        monkeypatch.setattr(passes, "SHARD_ROWS", 512)
+        for chunks in ((N, 4), (100, D), (777, 3)):
+            fitted(HEADS["minimiser"], da.from_array(X, chunks=chunks), y)
+            held = [path for path in tmp_path.rglob("*") if path.is_file()]
+            assert sum(path.stat().st_size for path in held) < 10_000
+
+
+def test_an_array_is_loaded_once_in_a_fit(client, tmp_path):
+    X, y = records()
+
+    def counted(block, path=str(tmp_path)):
+        if len(block) > 1:
+            with open(f"{path}/{uuid.uuid4().hex}", "w"):
+                return block
+        return block
+
+    given = da.from_array(X, chunks=(1000, D)).map_blocks(counted, dtype=X.dtype, meta=X[:0])
+    # Sums, and then steps.
+    fitted(HEADS["descent"], given, y)
+    assert 6 <= len(list(tmp_path.iterdir())) <= 6 + 1  # one chunk is cut between two workers
+
+
+def another_version():
+    import sklearn_balldp
+
+    sklearn_balldp._kept_for_the_test = sklearn_balldp.__version__
+    sklearn_balldp.__version__ = "0.0"
+
+
+def the_version():
+    import sklearn_balldp
+
+    sklearn_balldp.__version__ = sklearn_balldp._kept_for_the_test
+
+
+def test_workers_need_the_same_version(client):
+    X, y = records(n=500)
+    one = next(iter(client.nthreads()))
+    client.run(another_version, workers=[one])
+    try:
+        with pytest.raises(ValueError, match=r"workers need sklearn_balldp .*'0\.0'"):
+            fitted(HEADS["prototypes"], da.from_array(X), y)
+    finally:
+        client.run(the_version, workers=[one])
+    # A worker without the package could not load a reference to it.
+    sent = cloudpickle.dumps(cluster._by_value(cluster._installed_version))
+    assert b"sklearn_balldp.rows" not in sent
+    assert pickle.loads(sent)() == sklearn_balldp.__version__
+
+
+def test_a_task_cannot_wait_for_others(client):
+    X, y = records(n=500)
+    head = BallDPRidgePrototype(delta=1e-4)
+    with pytest.raises(RuntimeError, match="cannot wait for others"):
+        client.submit(lambda: head.fit(da.from_array(X), y)).result()
+
+
+class Panics(Talkative):
+    """A reader whose errors are no exceptions of the usual kind."""
+
+    class Panic(BaseException):
+        pass
+
+    def read(self, start, stop):
+        raise self.Panic(str(self.X[start:stop].tolist()))
+
+
+def test_errors_of_any_kind_end_a_fit(client):
+    X, y = records(n=500)
+    X[:] = SECRET
+    head = BallDPRidgePrototype(delta=1e-4)
+    digits, before = str(SECRET)[2:8], str(client.get_worker_logs())
+    with pytest.raises(RuntimeError, match=r"\(Panic\); nothing was released"):
+        head.fit(on_cluster(Panics(X, 0)), y)
+    assert str(client.get_worker_logs()).count(digits) == before.count(digits)
+    labels = da.from_array(y).map_blocks(lambda block: block + f"{SECRET}", dtype=int, meta=y[:0])
+    with pytest.raises(RuntimeError, match="y: the cluster did not finish") as caught:
+        head.fit(da.from_array(X), labels)
+    assert caught.value.__context__ is None
+    for error, kept in (
+        (OSError(2, "No such file", "/data/x.h5"), "No such file: /data/x.h5"),
+        (OSError(f"{SECRET}"), ""),
+        (ModuleNotFoundError("No module named 'zarr'", name="zarr"), "no module zarr"),
+        (ValueError(f"{SECRET}"), ""),
+    ):
+        assert cluster._Failure.of(error).text == kept
 
 
 @pytest.mark.usefixtures("client")

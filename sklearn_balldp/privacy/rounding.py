@@ -1,0 +1,102 @@
+r"""What rounding adds to sums over records, whichever machines make them, in whatever order.
+
+Two means in double precision are no further apart than the exact ones, but for twice the error of
+one of them. Nothing has to have the same bits in both: not the kernels that multiply, nor the
+machines that add up, nor the order in which they do.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..losses import Loss
+from .weights import Weights, mass_of
+
+UNIT_ROUNDOFF = 2.0**-53
+#: Rows that are added up in single precision in one go.
+SUMMED = 128
+#: Rows that are added up in double precision in one go, in any order, at most.
+BLOCK = 16_384
+#: Rows of a shard, or values if those are more, and rows that are one at most.
+SHARD_ROWS, SHARD_VALUES, MORE_ROWS = 8192, 4_000_000, 256
+# Rows that are moved by their mean are shorter by this factor at most (and a little).
+_SHORTER = 3.5
+
+
+def additions(n_rows: int, n_features: int) -> float:
+    """Additions in double precision that a row's term passes through in a sum, at most.
+
+    Those of its block, in any order, and those of blocks (:func:`folds`).
+    """
+    return min(max(n_rows, 0), BLOCK) + folds(n_rows, n_features)
+
+
+def folds(n_rows: int, n_features: int) -> float:
+    """Additions that the sum of a block passes through, at most.
+
+    Blocks of a shard are added up in two layers, each of no more than the shard's 128ths, and
+    shards in pairs.
+    """
+    # Records that are not checked yet may state anything.
+    n_rows = max(n_rows, 0)
+    longest = min(n_rows, max(SHARD_ROWS, SHARD_VALUES / n_features) + MORE_ROWS)
+    return 2.0 * longest / SUMMED + math.log2(n_rows + 2.0) + 8.0
+
+
+def mean_rounding(
+    loss: Loss,
+    theta: NDArray[np.float64],
+    *,
+    n_samples: int,
+    n_features: int,
+    norm_bound: float,
+    constant: float,
+    clip: float | None,
+    dtype: DTypeLike,
+    weights: Weights | None = None,
+) -> float:
+    r"""Half of what rounding adds to the sensitivity of a mean gradient that is computed.
+
+    With u the unit roundoff of the rows, scores err by :math:`(d + 6) u (\|w\| B + |b|)`,
+    residuals by a Lipschitz constant times that and by :math:`(K + 20) u` times their size,
+    clipping factors and stored rows likewise. A row's projection errs by the d squares in its norm,
+    in double precision.
+
+    In double precision every record errs, but a mean of errors is no larger than the largest of
+    them; and so does every addition (:func:`additions`).
+
+    In single precision m = 128 rows are added up in one go, and all sums but those of the rows that
+    differ must have the same bits in both datasets. So one record's error counts, that of one sum
+    of m gradients of norm M, :math:`m^2 u M`, and sums of blocks err in double precision
+    (:func:`folds`). With weights a record errs by its share of them.
+    """
+    u = float(np.finfo(dtype).eps)
+    norm, offset = float(np.linalg.norm(theta)), 0.0
+    if constant > 0.0:
+        norm = float(np.linalg.norm(theta[:, :-1]))
+        offset = constant * float(np.linalg.norm(theta[:, -1]))
+    # Stored rows may be rounded to outside of the ball.
+    augmented = math.hypot(norm_bound, constant) * (1.0 + 1e-6)
+    score = norm * norm_bound + offset
+    largest = loss.score_residual_limit(score) * math.sqrt(loss.n_scores)
+    # A sum of d squares, its root and a quotient; a row may be projected, moved, and projected.
+    row = _SHORTER * (n_features + 12.0) * UNIT_ROUNDOFF
+    evaluation = (loss.n_scores + 20.0) * u
+    residual = loss.curvature * ((n_features + 6.0) * u + row) * score + evaluation * largest
+    if clip is not None:
+        largest = min(largest, clip)
+    gradient = largest * augmented
+    record = residual * augmented + (evaluation + row) * gradient
+    if weights is not None and not weights.uniform:
+        # Weights are rounded, and so are their products.
+        record += 4.0 * u * gradient
+    if np.dtype(dtype) == np.float64:
+        return record + 1.01 * additions(n_samples, n_features) * UNIT_ROUNDOFF * gradient
+    # m sums of at most m terms err by m^2 u / (1 - m u): below 1.02 m^2 u also in float32.
+    block = 1.02 * SUMMED**2 * u * gradient
+    if weights is not None:
+        # Each of the blocks that one person's records may be in.
+        block *= weights.most_records * weights.record / weights.largest
+    sums = 1.01 * folds(n_samples, n_features) * UNIT_ROUNDOFF * gradient
+    return (record + block) / mass_of(weights, n_samples) + sums

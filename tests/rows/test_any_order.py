@@ -1,0 +1,233 @@
+"""Sums in any order: what other machines, kernels and partitions may change is accounted for."""
+
+import itertools
+
+import array_api_strict
+import mpmath
+import numpy as np
+import pytest
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    GradientPerturbation,
+)
+from sklearn_balldp.heads import gradients, objective, statistics
+from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.heads.ridge_prototype import class_sums
+from sklearn_balldp.losses import make_loss
+from sklearn_balldp.privacy import Release, rounding
+from sklearn_balldp.privacy.bounds import PrototypeBound
+from sklearn_balldp.privacy.rounding import additions, mean_rounding
+from sklearn_balldp.rows import block_rows, on_device, passes, shards_of
+from sklearn_balldp.rows.table import Sums, sum_of
+
+SHAPES = [
+    (100, 3),
+    (8192, 16),
+    (30_000, 1),
+    (10**6, 384),
+    (10**7, 64),
+    (10**5, 4096),
+    (10**9, 8),
+    (10**6, 300_000),
+]
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+def test_additions_are_those_of_the_passes(n, d):
+    """Counted from what the passes do, layer by layer."""
+    shards = shards_of(n, d)
+    longest = max(stop - start for start, stop in shards)
+    pairs = np.ceil(np.log2(len(shards))) + 1
+    rows = block_rows(d)
+    layers = {
+        "prototypes": min(2 * rows, longest) + longest / (2 * rows),
+        "minimiser": min(rows, longest) + longest / rows,
+        "gradients": min(128, longest)
+        + longest / 128
+        + longest / max(128, 2**20 // d // 128 * 128),
+        "discriminant": min(statistics.CHUNK + rows, longest) + longest / statistics.CHUNK,
+        "second moments": min(256, longest) + longest / min(rows, 128) + 1,
+        "a device": min(passes.SHARD_ROWS, longest) + longest / passes.SHARD_ROWS,
+    }
+    for name, most in layers.items():
+        assert min(most, n) + pairs <= additions(n, d), name
+    assert (rounding.SHARD_ROWS, rounding.SHARD_VALUES) == (passes.SHARD_ROWS, passes.SMALL)
+    assert rounding.SUMMED == gradients.SUMMED
+
+
+def test_pairs_do_not_depend_on_who_adds_up():
+    """Ranges of shards, added up elsewhere, give the nodes of one tree."""
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 7, 64, 100):
+        values = rng.standard_normal(n)
+        whole = sum_of((np.array(v), 1) for v in values)
+        assert whole[1] == n
+        for cuts in ([], [1], [n // 2], [3, 5], sorted(rng.integers(0, n, 6).tolist())):
+            sums = Sums()
+            for start, stop in itertools.pairwise([0, *[c for c in cuts if c < n], n]):
+                part = Sums()
+                for place in range(start, stop):
+                    part.add(place, 1, (np.array(values[place]), 1))
+                assert len(part.nodes) <= 2 * np.log2(n + 1) + 1
+                for node in part.nodes:
+                    sums.add(*node)
+            assert sums.total() == whole
+
+
+def orders(X, y, monkeypatch):
+    """The same records by other orders, partitions, kernels and libraries."""
+    rng = np.random.default_rng(1)
+    yield X, y
+    for _ in range(3):
+        order = rng.permutation(len(X))
+        yield X[order], y[order]
+    yield on_device(array_api_strict.asarray(X)), y
+    monkeypatch.setattr(passes, "SMALL", 2000)
+    monkeypatch.setattr(passes, "SHARD_ROWS", 256)
+    monkeypatch.setattr(passes, "BLOCK_VALUES", 512)
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
+    yield X, y
+    yield X[::-1].copy(), y[::-1].copy()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge"])
+def test_gradients_in_any_order(loss, monkeypatch):
+    rng, n, d = np.random.default_rng(0), 5000, 12
+    n_classes = 2 if loss == "logistic" else 3
+    X, y = 0.4 * rng.standard_normal((n, d)) + 0.2, rng.integers(0, n_classes, n)
+    found, stated = [], 0.0
+    theta = None
+    for rows, labels in orders(X, y, monkeypatch):
+        mean = MeanGradient(loss, rows, labels, n_classes, norm_bound=1.0, constant=0.3, clip=0.2)
+        if theta is None:
+            theta = rng.standard_normal(mean.shape)
+            stated = mean.rounding(theta)
+        found.append(mean(theta[None])[0])
+    apart = max(np.linalg.norm(one - other) for one, other in itertools.combinations(found, 2))
+    assert 0.0 < apart <= 2.0 * stated
+    assert stated < 1e-12
+
+
+def test_sums_in_any_order(monkeypatch):
+    rng, n, d = np.random.default_rng(0), 5000, 12
+    X, y = 0.4 * rng.standard_normal((n, d)) + 0.2, rng.integers(0, 3, n)
+    head = BallDPLinearDiscriminant(delta=1e-5, radius=0.3).fit(X, y)
+    bound, prototypes = head.release_.bound, BallDPRidgePrototype(delta=1e-5, radius=0.3).fit(X, y)
+    sums, moments, models = [], [], []
+    for rows, labels in orders(X, y, monkeypatch):
+        problem = head._released_problem().with_rows(rows, labels)
+        one, moment = statistics.sufficient_statistics(problem, bound)
+        sums.append(one)
+        moments.append(np.triu(moment))
+        shrink = 2.0 * np.bincount(labels) + 0.01 * n
+        models.append(2.0 * class_sums(rows, labels, 3, 1.0) / shrink[:, None])
+    stated = [*bound._roundings(), None]
+    for values, most in zip((sums, moments), stated[:2], strict=True):
+        apart = max(np.linalg.norm(a - b) for a, b in itertools.combinations(values, 2))
+        assert 0.0 < apart <= most
+    stated = prototypes.release_.bound._roundings()
+    for a, b in itertools.combinations(models, 2):
+        assert np.all(np.linalg.norm(a - b, axis=1) <= stated)
+
+
+def test_every_class_may_err():
+    """Relative to the noise of each, and all together: a thousand classes, a tiny radius."""
+    counts = tuple([10**6] * 1000)
+    bound = PrototypeBound(
+        10**9, 1000 * 64, 0.01, 1.0, mode="per_class", class_counts=counts
+    ).calibrated(1e-3, 1.0)
+    rounding_of = bound._roundings() / np.array(bound.sigma)
+    alone = 2e-3 / (2e6 + 1e7) / bound.sigma[0]
+    assert np.hypot(alone + rounding_of[0], np.linalg.norm(rounding_of[1:])) <= 1.0
+
+
+@pytest.mark.parametrize("d", [1000, 100_000])
+def test_the_projection_of_a_long_row(d):
+    """Its factor errs with the squares in its norm, most where one entry is far above the rest."""
+    x = np.full((1, d), 2.0**-27)
+    x[0, 0] = 1.0
+    with mpmath.workdps(40):
+        norm = mpmath.sqrt(1 + (d - 1) * mpmath.mpf(2) ** -54)
+        factor = min(mpmath.mpf(1), 1 / norm)
+    rows, codes = np.vstack([x, np.zeros((1, d))]), np.array([1, 0])
+    mean = MeanGradient("logistic", rows, codes, 2, norm_bound=1.0, constant=0.0, clip=None)
+    theta = np.zeros(mean.shape)
+    exact = -x[0] * float(factor) / 4.0
+    error = np.linalg.norm(mean(theta[None])[0] - exact)
+    assert error <= mean.rounding(theta)
+    bound = PrototypeBound(2, 2 * d, 0.01, 1.0, mode="per_class", class_counts=(1, 1))
+    sums = class_sums(rows, codes, 2, 1.0)[1]
+    error = np.linalg.norm(sums - x[0] * float(factor)) * 2 / 2.02
+    assert 2.0 * error <= bound._roundings()[1]
+
+
+def test_double_precision_by_hand():
+    """Every term of the bound: scores, rows, residuals, and additions."""
+    n, d, constant, n_classes = 10**7, 30, 3.0, 4
+    theta = 5.0 * np.random.default_rng(0).standard_normal((n_classes, d + 1))
+    found = mean_rounding(
+        make_loss("softmax", n_classes),
+        theta,
+        n_samples=n,
+        n_features=d,
+        norm_bound=1.0,
+        constant=constant,
+        clip=0.2,
+        dtype=np.float64,
+    )
+    u, augmented = 2.0**-52, np.hypot(1.0, constant)
+    reach = np.linalg.norm(theta[:, :-1]) + constant * np.linalg.norm(theta[:, -1])
+    row = 3.5 * (d + 12) * u / 2
+    residual = 0.5 * ((d + 6) * u + row) * reach + 24 * u * 2.0
+    gradient = 0.2 * augmented
+    most = 2**14 + 2 * (4e6 / d + 256) / 128 + np.log2(n) + 8
+    expected = residual * augmented + (24 * u + row) * gradient + most * u / 2 * gradient
+    assert expected <= found <= 1.02 * expected
+
+
+@pytest.mark.parametrize(("n", "d"), [(2 * 10**7, 1), (10**8, 2), (10**8, 384)])
+def test_records_of_many_rows_are_not_refused(n, d):
+    """The first step's sensitivity, with its rounding, is within what a record may state."""
+    for dtype in (np.float32, np.float64):
+        problem = BallDPLogisticRegression(
+            delta=1e-11, radius=0.1, mechanism=GradientPerturbation(start="zero", n_steps=3)
+        )
+        release = problem.plan(n_samples=n, n_features=d, class_counts=(n // 2, n - n // 2)).release
+        bound = release.bound
+        theta = np.zeros(bound.shape)
+        added = mean_rounding(
+            bound.kind,
+            theta,
+            n_samples=n,
+            n_features=d,
+            norm_bound=bound.norm_bound,
+            constant=bound.constant,
+            clip=bound.descent.clip,
+            dtype=dtype,
+        )
+        sensitivity, sigma = bound.step(theta, added)
+        bound._check_steps(np.full(3, sensitivity), np.full(3, sigma))
+        with pytest.raises(ValueError, match="sensitivity"):
+            bound._check_steps(np.full(3, 1.5 * sensitivity), np.full(3, 1.5 * sigma))
+        # What any order costs.
+        gap = bound.sensitivity(theta, 0.1)
+        assert sensitivity <= (1.05 if dtype == np.float32 else 1.01) * gap or d < 3
+
+
+def test_small_releases_keep_their_noise():
+    """What any order adds is nothing that anyone sees."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 20)), np.arange(300) % 3
+    release = BallDPRidgePrototype(delta=1e-4, radius=0.3).fit(X, y).release_
+    exact = 2 * 0.3 / (200 + 0.01 * 300)
+    assert np.allclose(release.sensitivity, exact, rtol=2e-6)
+    assert Release.from_dict(release.to_dict()) == release
+    assert (
+        objective.gradient_rounding(
+            "softmax", n_samples=300, n_features=20, n_classes=3, norm=1.0, row_norm=1.0
+        )
+        < 2e-12
+    )
