@@ -522,7 +522,10 @@ def _by_value(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is sent as it is, not by the name of its module."""
     import types
 
-    return types.FunctionType(function.__code__, {"__builtins__": __builtins__})
+    own = types.FunctionType(function.__code__, {"__builtins__": __builtins__})
+    # Functions of no module are looked for in every module there is.
+    own.__module__ = "__main__"
+    return own
 
 
 def _installed_version() -> str:
