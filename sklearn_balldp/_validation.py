@@ -95,6 +95,7 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
         # All that is asked of an array of this shape and precision, but for the numbers.
         stand_in = np.broadcast_to(np.zeros((), dtype=X.dtype), X.shape)
         checked = validated(estimator, stand_in, y, reset=reset)
+        X = X._anew()
         return (X, checked[1]) if isinstance(checked, tuple) else X
     if getattr(X, "dtype", None) == np.longdouble:
         # Finite numbers beyond float64 are clipped, as all huge ones are before their projection.

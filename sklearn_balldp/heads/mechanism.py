@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from ..privacy.bounds import Blocks, Bound
 from ..privacy.gaussian import classic_mu, mu_from_budget
 from ..privacy.noise import Noise
+from ..privacy.rounding import BLOCK
 from ..privacy.weights import Weights, mass_of, total_of
 
 Array = NDArray[np.float64]
@@ -202,8 +203,15 @@ class PrivateProblem(Problem):
         ndarray of shape (n_classes,)
             Without weights the number of its records.
         """
-        counted = np.bincount(self.codes, self.row_weights, self.n_classes)
-        return counted.astype(np.float64)
+        if self.row_weights is None:
+            return np.bincount(self.codes, minlength=self.n_classes).astype(np.float64)
+        # No term may pass through more additions than are accounted for: blocks, and then pairs.
+        blocks = [
+            np.bincount(self.codes[a : a + BLOCK], self.row_weights[a : a + BLOCK], self.n_classes)
+            for a in range(0, len(self.codes), BLOCK)
+        ]
+        counted: Array = np.ascontiguousarray(np.transpose(blocks)).sum(axis=1)
+        return counted
 
     @property
     def loss_row_weights(self) -> Array | None:

@@ -343,7 +343,7 @@ def gradient_rounding(
     kind = make_loss(loss, n_classes)
     scores = (n_features + 3.0) * norm * row_norm * kind.curvature
     # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
-    terms = additions(n_samples, n_features) + n_features + 18.0
+    terms = additions(n_samples, n_features) + n_features + kind.n_scores + 18.0
     sums = terms * kind.score_residual_limit(norm * row_norm)
     columns = math.sqrt(kind.n_scores)
     return 2.0 * UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

@@ -35,8 +35,9 @@ def additions(n_rows: int, n_features: int) -> float:
 def folds(n_rows: int, n_features: int) -> float:
     """Additions that the sum of a block passes through, at most.
 
-    Blocks of a shard are added up in two layers, each of no more than the shard's 128ths, and
-    shards in pairs.
+    Blocks of 128 rows or more are added up in two layers, each of no more than the shard's 128ths,
+    and shards in pairs. (Shorter blocks, of long rows, are more; with the rows of a block they
+    still come to less than :func:`additions`.)
     """
     # Records that are not checked yet may state anything.
     n_rows = max(n_rows, 0)
@@ -71,7 +72,10 @@ def mean_rounding(
     of m gradients of norm M, :math:`m^2 u M`, and sums of blocks err in double precision
     (:func:`folds`). With weights a record errs by its share of them.
     """
-    u = float(np.finfo(dtype).eps)
+    # Several records of one person may be in as many blocks: their sums are never in float32.
+    several = weights is not None and weights.most_records > 1
+    double = several or np.dtype(dtype) == np.float64
+    u = float(np.finfo(np.float64 if double else dtype).eps)
     norm, offset = float(np.linalg.norm(theta)), 0.0
     if constant > 0.0:
         norm = float(np.linalg.norm(theta[:, :-1]))
@@ -91,12 +95,9 @@ def mean_rounding(
     if weights is not None and not weights.uniform:
         # Weights are rounded, and so are their products.
         record += 4.0 * u * gradient
-    if np.dtype(dtype) == np.float64:
+    if double:
         return record + 1.01 * additions(n_samples, n_features) * UNIT_ROUNDOFF * gradient
     # m sums of at most m terms err by m^2 u / (1 - m u): below 1.02 m^2 u also in float32.
     block = 1.02 * SUMMED**2 * u * gradient
-    if weights is not None:
-        # Each of the blocks that one person's records may be in.
-        block *= weights.most_records * weights.record / weights.largest
     sums = 1.01 * folds(n_samples, n_features) * UNIT_ROUNDOFF * gradient
     return (record + block) / mass_of(weights, n_samples) + sums

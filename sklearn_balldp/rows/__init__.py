@@ -6,7 +6,6 @@ from .encoded import EncodedRows, encoded, encoder_of
 from .passes import (
     SINGLE_BLAS_THREAD,
     block_rows,
-    map_shards,
     n_threads,
     row_blocks,
     shards_of,
@@ -41,7 +40,6 @@ __all__ = [
     "from_zarr",
     "is_dask",
     "is_on_device",
-    "map_shards",
     "n_threads",
     "on_cluster",
     "on_device",

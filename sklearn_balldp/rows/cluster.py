@@ -133,6 +133,9 @@ class ClusterRows(Rows):
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
         self._portions: list[_Placed] = []
 
+    def _anew(self) -> Rows:
+        return ClusterRows(self._rows, self._client, self._is_clipped)
+
     def _clipped(self) -> Rows:
         return ClusterRows(self._rows, self._client, True)
 

@@ -5,6 +5,7 @@ formats of single precision (TF32) would err by more than a proof allows. Sums c
 where the noise is drawn.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -67,6 +68,7 @@ class DeviceRows(Rows):
                 f"{getattr(X, 'device', None)} is of no library that follows the array API "
                 "standard; copy it to the host."
             ) from error
+        _check_device(X)
         precision = str(X.dtype).split(".")[-1]
         if len(X.shape) != 2 or precision not in PRECISIONS:
             raise ValueError(
@@ -79,7 +81,7 @@ class DeviceRows(Rows):
 
     def _clipped(self) -> Rows:
         xp = namespace(self._X)
-        peak = float(xp.max(xp.abs(self._X)))
+        peak = max(float(xp.max(self._X)), -float(xp.min(self._X)))
         if not LARGEST_ENTRY < peak < np.inf:
             return self
         return DeviceRows(xp.clip(self._X, -LARGEST_ENTRY, LARGEST_ENTRY))
@@ -90,6 +92,21 @@ class DeviceRows(Rows):
 
     def _table(self, columns: Mapping[str, NDArray[Any] | None]) -> "DeviceTable":
         return DeviceTable(self._X, columns)
+
+
+def _check_device(X: Any) -> None:
+    """Raise a ValueError where arrays cannot be written to, or have no double precision."""
+    with contextlib.suppress(Exception):
+        xp = namespace(X)
+        place = xp.zeros(1, dtype=xp.float64, device=X.device)
+        place[:] = 1.0
+        if str(place.dtype).endswith("float64"):
+            return
+    raise ValueError(
+        f"X: a {type(X).__module__}.{type(X).__name__} on the device {X.device}; passes need "
+        "arrays of float64 that can be written to, which this library or device does not have: "
+        "copy the rows to the host."
+    )
 
 
 class DevicePart(Part):

@@ -68,6 +68,10 @@ class Rows(ABC):
             In the precision of the source.
         """
 
+    def _anew(self) -> "Rows":
+        """The same rows, for one fit: nothing that it has others make may outlive it."""
+        return self
+
     def _clipped(self) -> "Rows":
         """The same rows, with entries clipped to :data:`LARGEST_ENTRY`."""
         return ClippedRows(self)

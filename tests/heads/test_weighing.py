@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import math
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,13 +25,15 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.heads.descent import beginning, mean_gradient, start_values
-from sklearn_balldp.heads.gradients import mean_rounding
-from sklearn_balldp.heads.mechanism import Promise
+from sklearn_balldp.heads.mechanism import PrivateProblem, Promise
 from sklearn_balldp.heads.objective import LinearObjective
 from sklearn_balldp.heads.output import OutputPerturbation
 from sklearn_balldp.heads.weighing import MOST_BALANCED, weigh, weights_of
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.privacy.release import Release
+from sklearn_balldp.privacy.rounding import mean_rounding
+from sklearn_balldp.privacy.statistics import StatisticsBound
+from sklearn_balldp.privacy.weights import Weights
 
 RADIUS = 0.4
 HEADS = {
@@ -681,25 +685,42 @@ def test_rounding_with_weights_is_covered():
         assert gap <= 400 * found[0].rounding(theta)
 
 
-def test_rounding_grows_with_the_records_of_a_person():
-    """Each may be in another block of rows, which errs by itself."""
+def test_persons_of_several_records_are_computed_in_double_precision():
+    """Each record may be in another block of rows, which errs by itself."""
     kind, theta = make_loss("softmax", 3), np.ones((3, 6))
-    common = {
-        "n_samples": 1000,
-        "n_features": 5,
-        "norm_bound": 1.0,
-        "constant": 0.3,
-        "clip": 0.1,
-        "dtype": np.float32,
-    }
+    common = {"n_samples": 1000, "n_features": 5, "norm_bound": 1.0, "constant": 0.3, "clip": 0.1}
     codes = np.arange(1000) % 3
-    block = 1.01 * 128**2 * 2.0**-23 * 0.1 * np.hypot(1.0, 0.3)
     for most in (1, 2, 10):
         # The largest owner has so many records; all others have one, of weight 1.
         owner = np.r_[np.zeros(most, int), 1 + np.arange(1000 - most)]
         weights = weights_of(1.0 / np.bincount(owner)[owner], codes, 3, owner)
-        rounding = mean_rounding(kind, theta, **common, weights=weights)
-        assert most * block < rounding * weights.mass < 1.5 * most * block + 1e-4
+        single, double = (
+            mean_rounding(kind, theta, **common, dtype=precision, weights=weights)
+            for precision in (np.float32, np.float64)
+        )
+        assert (single == double) == (most > 1)
+
+
+def test_weighted_counts_of_many_records():
+    """One after the other, light records are rounded away, or up, by one heavy one.
+
+    A label change moves such a sum across a power of two, and all later additions with it.
+    """
+    weights = np.r_[np.ones(2**20), np.full(4 * 10**6, 0.51 * 2.0**-32)]
+    n, total = len(weights), math.fsum(weights)
+    public = Weights("record", n, 1, 1, total, 1.0, 1.0, None, None, None)
+    bound = StatisticsBound(n, 64, 2, 1.0, "ball", 1.0, 0.5, "protected", weights=public)
+    counts, naive = [], []
+    for first in (0, 1):
+        codes = np.zeros(n, dtype=np.intp)
+        codes[0] = first
+        own = SimpleNamespace(codes=codes, row_weights=weights, n_classes=2)
+        counts.append(PrivateProblem.counts(own))
+        naive.append(np.bincount(codes, weights, 2))
+    # The rows of the record are orthogonal, and all others zero: their sums are exact.
+    moved = [math.sqrt(2.0 + np.sum((0.5 * (a - b)) ** 2)) for a, b in (counts, naive)]
+    assert moved[0] <= bound.sensitivity(0.1)[0] < moved[1]
+    assert abs(counts[0][0] - total) < 1e-9
 
 
 def test_no_error_quotes_an_owner():

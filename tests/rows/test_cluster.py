@@ -405,6 +405,17 @@ def test_an_array_is_loaded_once_in_a_fit(client, tmp_path):
     assert 6 <= len(list(tmp_path.iterdir())) <= 6 + 1  # one chunk is cut between two workers
 
 
+def test_nothing_is_held_after_a_fit(client):
+    X, y = records(np.float32)
+    for rows in (da.from_array(X), on_cluster(da.from_array(X))):
+        fitted(HEADS["descent"], rows, y).predict(rows)
+        deadline = time.monotonic() + 10.0
+        held = {"": 1}
+        while any(held.values()) and time.monotonic() < deadline:
+            held = client.run(lambda dask_worker: len(dask_worker.data))
+        assert not any(held.values())
+
+
 def another_version():
     import sklearn_balldp
 

@@ -184,6 +184,11 @@ def test_arrays_that_are_no_rows_are_refused(monkeypatch):
 
     with pytest.raises(TypeError, match=r"cuda:0.*copy it to the host"):
         BallDPRidgePrototype(delta=1e-3).fit(Tensor(), y)
+    with monkeypatch.context() as patch:
+        # As where arrays cannot be written to, or float64 is missing.
+        patch.delattr(array_api_strict, "zeros")
+        with pytest.raises(ValueError, match="copy the rows to the host"):
+            on_device(strict(X))
     monkeypatch.setitem(__import__("sys").modules, "array_api_compat", None)
     with pytest.raises(ImportError, match=r"sklearn_balldp\[device\]"):
         on_device(strict(X))
