@@ -124,6 +124,10 @@ def test_the_number_of_workers_decides_no_bit(client, name, dtype):
         assert_same(found[0], other)
     if name not in ("prototypes", "minimiser"):
         wide = fitted(HEADS[name], X.astype(np.float64), y)
+        if hasattr(wide, "statistics_"):
+            for key in ("class_sums", "second_moment"):
+                sums, exact = (getattr(h.statistics_, key) for h in (found[0], wide))
+                np.testing.assert_allclose(sums, exact, rtol=1e-9, atol=1e-7)
         assert np.allclose(found[0].decision_function(X), wide.decision_function(X), atol=0.05)
 
 
