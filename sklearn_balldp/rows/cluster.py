@@ -533,7 +533,7 @@ def _by_value(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _installed_version() -> str:
     try:
-        from sklearn_balldp import __version__ as version
+        from sklearn_balldp._version import __version__ as version
     except Exception as error:
         return type(error).__name__
     return version

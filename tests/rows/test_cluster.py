@@ -421,16 +421,15 @@ def test_nothing_is_held_after_a_fit(client):
 
 
 def another_version():
-    import sklearn_balldp
+    from sklearn_balldp import _version
 
-    sklearn_balldp._kept_for_the_test = sklearn_balldp.__version__
-    sklearn_balldp.__version__ = "0.0"
+    _version._kept_for_the_test, _version.__version__ = _version.__version__, "0.0"
 
 
 def the_version():
-    import sklearn_balldp
+    from sklearn_balldp import _version
 
-    sklearn_balldp.__version__ = sklearn_balldp._kept_for_the_test
+    _version.__version__ = _version._kept_for_the_test
 
 
 def test_workers_need_the_same_version(client):
