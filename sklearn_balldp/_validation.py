@@ -85,7 +85,7 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     _check_kind(X)
     if is_dask(X) or is_on_device(X):
         X = on_cluster(X) if is_dask(X) else on_device(X)
-    y = computed(y)
+    y = computed("y", y)
     if isinstance(X, Rows):
         if X.dtype not in DTYPES:
             raise ValueError(
@@ -121,7 +121,7 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
 
 
 def _check_kind(X: Any) -> None:
-    """Raise a TypeError for rows that would be pulled into memory without a word, or cannot be."""
+    """Raise a TypeError for rows that would be pulled into memory without a word."""
     module = type(X).__module__.split(".")[0]
     remedy = {
         "zarr": "pass sklearn_balldp.rows.from_zarr(PATH)",

@@ -46,7 +46,6 @@ from ..heads.ridge_prototype import PrototypePerturbation
 from ..heads.statistics import Layout, StatisticsPerturbation, scales_of
 from ..heads.weighing import Weighed
 from ..privacy.bounds import MinimizerBound, PrototypeBound
-from ..privacy.rounding import mean_rounding
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
 from ..privacy.weights import total_of
@@ -332,18 +331,7 @@ def _scale_fault(
 ) -> str | None:
     """Where the noise scale is not what the gap at the iterate, and the rows' rounding, ask for."""
     for step, theta in enumerate(iterates):
-        rounding = mean_rounding(
-            bound.kind,
-            theta,
-            n_samples=bound.n_samples,
-            n_features=bound.n_features,
-            norm_bound=bound.norm_bound,
-            constant=bound.constant,
-            clip=bound.descent.clip,
-            dtype=precision,
-            weights=bound.weights,
-        )
-        needed = bound.step(theta, rounding)[1]
+        needed = bound.step(theta, bound.rounding(theta, precision))[1]
         if not math.isclose(needed, sigma[step], rel_tol=1e-6):
             stated = f"the noise scale of step {step} is {sigma[step]:.6g}"
             return f"{stated}, the gap at its iterate asks for {needed:.6g}"

@@ -44,6 +44,7 @@ from ..rows import (
     Part,
     Rows,
     clip_entries,
+    computed,
     encoder_of,
     rows_in_domain,
     table_of,
@@ -253,8 +254,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             None if self.protect_labels else codes,
             len(codes),
             classes,
-            groups=groups,
-            sample_weight=weights.get("sample_weight"),
+            groups=computed("groups", groups),
+            sample_weight=computed("sample_weight", weights.get("sample_weight")),
             class_weight=class_weight,
             max_weight=self.max_weight,
         )

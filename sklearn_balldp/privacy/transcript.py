@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ..adjacency import Domain
 from ..losses import Loss, make_loss
@@ -272,20 +272,7 @@ class TranscriptBound(Bound):
         n = self.mass
         start = np.zeros((self.kind.n_scores, 1 + int(self.constant > 0.0)))
         # What rounding adds to the first step, in the precision where that is more.
-        rounding = max(
-            mean_rounding(
-                self.kind,
-                start,
-                n_samples=self.n_samples,
-                n_features=self.n_features,
-                norm_bound=self.norm_bound,
-                constant=self.constant,
-                clip=self.descent.clip,
-                dtype=precision,
-                weights=self.weights,
-            )
-            for precision in (np.float32, np.float64)
-        )
+        rounding = max(self.rounding(start, precision) for precision in (np.float32, np.float64))
 
         def known(radius: float) -> NDArray[np.float64]:
             least = np.full(len(moved), self._least_gap(radius) / n)
@@ -371,6 +358,20 @@ class TranscriptBound(Bound):
             labels=labels or self.labels,
         )
         return gap / self.mass + 2.0 * rounding
+
+    def rounding(self, theta: NDArray[np.float64], precision: DTypeLike) -> float:
+        """Half of what rounding adds to the sensitivity of a step, of rows in a precision."""
+        return mean_rounding(
+            self.kind,
+            theta,
+            n_samples=self.n_samples,
+            n_features=self.n_features,
+            norm_bound=self.norm_bound,
+            constant=self.constant,
+            clip=self.descent.clip,
+            dtype=precision,
+            weights=self.weights,
+        )
 
     def step_mu(self, mu: float) -> float:
         """Sensitivity over noise scale that each step may spend of a total mu.

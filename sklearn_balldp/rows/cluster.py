@@ -16,6 +16,7 @@ import contextlib
 import math
 import uuid
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -42,11 +43,11 @@ def is_dask(values: Any) -> bool:
     return type(values).__module__.split(".")[0] == "dask"
 
 
-def computed(values: Any) -> Any:
-    """Labels as an array of this process."""
+def computed(name: str, values: Any) -> Any:
+    """Labels, owners or weights as an array of this process; no error quotes them."""
     if not is_dask(values):
         return on_host(values)
-    return _result("y", values.compute)
+    return _result(name, values.compute)
 
 
 def on_cluster(X: Any, client: Any = None) -> Rows:
@@ -149,7 +150,7 @@ class ClusterRows(Rows):
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("rows on a cluster belong to this process, which is connected to it.")
 
-    def _table(self, columns: Mapping[str, NDArray[Any] | None]) -> "ClusterTable":
+    def _as_table(self, columns: Mapping[str, NDArray[Any] | None]) -> "ClusterTable":
         if not self._portions:
             self._portions = self._loaded()
         portions = [
@@ -401,7 +402,7 @@ class _Load:
 
 
 @dataclass(frozen=True, repr=False)
-class _Task:
+class _Task(ABC):
     """Task: something that is made of a portion."""
 
     def __call__(self, portion: Any) -> Any:
@@ -413,9 +414,9 @@ class _Task:
         except BaseException as error:
             return _failure(error)
 
+    @abstractmethod
     def of(self, portion: _Portion) -> Any:
         """What is made of the portion."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)

@@ -90,7 +90,7 @@ class DeviceRows(Rows):
         rows: NDArray[np.floating] = on_host(self._X[start:stop, :])
         return rows
 
-    def _table(self, columns: Mapping[str, NDArray[Any] | None]) -> "DeviceTable":
+    def _as_table(self, columns: Mapping[str, NDArray[Any] | None]) -> "DeviceTable":
         return DeviceTable(self._X, columns)
 
 

@@ -238,5 +238,5 @@ def sum_of(results: Iterator[Result]) -> Result:
 
 def table_of(X: Any, **columns: NDArray[Any] | None) -> Any:
     """The table of rows and columns, where the rows are."""
-    own = getattr(X, "_table", None)
+    own = getattr(X, "_as_table", None)
     return Table(X, columns) if own is None else own(columns)

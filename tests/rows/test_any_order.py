@@ -214,17 +214,7 @@ def test_records_of_many_rows_are_not_refused(n, d):
         release = problem.plan(n_samples=n, n_features=d, class_counts=(n // 2, n - n // 2)).release
         bound = release.bound
         theta = np.zeros(bound.shape)
-        added = mean_rounding(
-            bound.kind,
-            theta,
-            n_samples=n,
-            n_features=d,
-            norm_bound=bound.norm_bound,
-            constant=bound.constant,
-            clip=bound.descent.clip,
-            dtype=dtype,
-        )
-        sensitivity, sigma = bound.step(theta, added)
+        sensitivity, sigma = bound.step(theta, bound.rounding(theta, dtype))
         bound._check_steps(np.full(3, sensitivity), np.full(3, sigma))
         with pytest.raises(ValueError, match="sensitivity"):
             bound._check_steps(np.full(3, 1.5 * sensitivity), np.full(3, 1.5 * sigma))

@@ -476,6 +476,11 @@ def test_errors_of_any_kind_end_a_fit(client):
     with pytest.raises(RuntimeError, match="y: the cluster did not finish") as caught:
         head.fit(da.from_array(X), labels)
     assert caught.value.__context__ is None
+    for name in ("groups", "sample_weight"):
+        with pytest.raises(RuntimeError, match=f"{name}: the cluster did not finish") as caught:
+            head.fit(X, y, **{name: labels})
+        assert digits not in str(caught.value)
+        assert caught.value.__context__ is None
     for error, kept in (
         (OSError(2, "No such file", "/data/x.h5"), "No such file: /data/x.h5"),
         (OSError(f"{SECRET}"), ""),
