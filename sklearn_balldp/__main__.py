@@ -5,11 +5,15 @@
 
 import argparse
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
 from . import BallDPLogisticRegression
 from .datasets import load_embeddings, unit_rows
@@ -17,12 +21,7 @@ from .publish.command import verify_command
 from .radius import same_label_quantile
 
 CANDIDATES = 10
-NOISELESS = "noiseless"
-POLICIES = {
-    "full radius, labels public": {"radius": None},
-    "labels protected (standard DP)": {"radius": None, "protect_labels": True},
-    "Ball-DP, labels public": {},
-}
+BALL, STANDARD = "ball", "standard DP"
 
 
 class Data(NamedTuple):
@@ -35,10 +34,12 @@ class Data(NamedTuple):
 def load(path: Path | None) -> Data:
     """The user's file, or scikit-learn's bundled digits split in two."""
     if path is not None:
+        if path.is_file() and not zipfile.is_zipfile(path):
+            raise SystemExit(f"--data {path} is no .npz file; write one with numpy.savez.")
         try:
             file = load_embeddings(path)
-        except (OSError, ValueError) as error:
-            raise SystemExit(f"--data: {error}") from None
+        except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise SystemExit(f"--data {path}: {error}") from None
         return Data(*(file[name] for name in Data._fields))
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -52,140 +53,128 @@ def load(path: Path | None) -> Data:
 
 def compare(
     data: Data, epsilons: list[float], radius: float, n_releases: int, seed: int | None
-) -> pd.DataFrame:
-    """One row per head and epsilon: accuracy over releases, guarantees, certificate."""
+) -> tuple[pd.DataFrame, Any]:
+    """A row for each promise and epsilon; and the last head that hides a ball.
+
+    Certificates are for the same candidates in every row: within the ball, of one label.
+    """
     classes = np.unique(np.concatenate([data.y_train, data.y_test]))
-    streams = None if seed is None else np.random.default_rng(seed)
-    # The same descent without noise; by default so large an epsilon would mean another mechanism.
-    exact = {"radius": radius, "epsilon": 1e9, "mechanism": "gradient"}
-    runs: list[tuple[str, float | None, dict[str, Any]]] = [(NOISELESS, None, exact)]
+    stream = None if seed is None else np.random.default_rng(seed)
+    promises: dict[str, dict[str, Any]] = {
+        BALL: {"radius": radius},
+        STANDARD: {"radius": None, "protect_labels": True, "classes": classes},
+    }
+    rows, last = [], None
     for epsilon in epsilons:
-        for name, params in POLICIES.items():
-            runs.append((name, epsilon, {"radius": radius, "epsilon": epsilon, **params}))
-    rows = []
-    for name, epsilon, params in runs:
-        if params.get("protect_labels"):
-            params["classes"] = classes
-        head = BallDPLogisticRegression(random_state=streams, **params)
-        n_fits = 1 if epsilon is None else n_releases
-        scores = []
-        for _ in range(n_fits):
-            head.fit(data.X_train, data.y_train)
-            scores.append(head.score(data.X_test, data.y_test))
-        release = head.release_
-        rows.append(
-            {
-                "head": name,
-                "epsilon": epsilon,
-                "accuracy": np.mean(scores),
-                "sd": np.std(scores, ddof=1) if n_fits > 1 else 0.0,
-                "epsilon at the ball": release.guarantee(radius, "public").epsilon,
-                "epsilon at full radius": release.epsilon_full_radius,
-                "certificate": release.certificate(1 / CANDIDATES, radius, "public"),
-            }
-        )
-        if epsilon is None:
-            rows[-1].update({"epsilon at the ball": np.inf, "epsilon at full radius": np.inf})
-    return pd.DataFrame(rows)
+        for promise, params in promises.items():
+            head = BallDPLogisticRegression(epsilon, random_state=stream, **params)
+            fits = [clone(head).fit(data.X_train, data.y_train) for _ in range(n_releases)]
+            scores = [fit.score(data.X_test, data.y_test) for fit in fits]
+            last = fits[-1] if promise == BALL else last
+            release = fits[-1].release_
+            rows.append(
+                {
+                    "epsilon": epsilon,
+                    "promise": promise,
+                    "accuracy": np.mean(scores),
+                    "sd": np.std(scores, ddof=1) if n_releases > 1 else 0.0,
+                    "certificate": release.certificate(1 / CANDIDATES, radius, "public"),
+                    "at any distance": release.guarantee(2.0, "public").epsilon,
+                }
+            )
+    return pd.DataFrame(rows), last
 
 
-def format_table(table: pd.DataFrame) -> str:
-    """The comparison as one aligned table."""
-    shown = pd.DataFrame(
-        {
-            "head": table["head"],
-            "epsilon": table["epsilon"].map(lambda e: "none" if np.isnan(e) else f"{e:g}"),
-            "accuracy": [
-                f"{a:.3f} +- {s:.3f}" for a, s in zip(table["accuracy"], table["sd"], strict=True)
-            ],
-            "epsilon at the ball": table["epsilon at the ball"].map("{:.3g}".format),
-            "epsilon at full radius": table["epsilon at full radius"].map("{:.3g}".format),
-            "certificate": table["certificate"].map("{:.3f}".format),
-        }
-    )
-    width = shown["head"].str.len().max()
-    shown["head"] = shown["head"].str.ljust(width)
-    return shown.to_string(index=False, justify="right").replace(
-        "head".rjust(width), "head".ljust(width), 1
-    )
+def format_table(table: pd.DataFrame, ceiling: float) -> str:
+    """One row for each epsilon, the promises side by side."""
+    wide = table.pivot(index="epsilon", columns="promise")
+    shown = {("", "epsilon"): [f"{epsilon:g}" for epsilon in wide.index]}
+    for promise in (BALL, STANDARD):
+        means, sds = wide["accuracy", promise], wide["sd", promise]
+        shown["test accuracy", promise] = [
+            f"{mean:.3f} +- {sd:.3f}" for mean, sd in zip(means, sds, strict=True)
+        ]
+    for promise in (BALL, STANDARD):
+        shown["attacker succeeds at most", promise] = [
+            f"{value:.3f}" for value in wide["certificate", promise]
+        ]
+    shown["epsilon at any distance", BALL] = [
+        f"{value:.3g}" for value in wide["at any distance", BALL]
+    ]
+    text = pd.DataFrame(shown).to_string(index=False)
+    return f"{text}\nno noise: {ceiling:.3f} (scikit-learn's logistic regression)"
 
 
-def conclude(table: pd.DataFrame, radius: float) -> str:
-    """What the table says, in words, from its own numbers."""
+def conclude(table: pd.DataFrame, radius: float, ceiling: float) -> str:
+    """What the table says, in three sentences, from its own numbers."""
     lowest = table["epsilon"].min()
-    at = table[table["epsilon"] == lowest].set_index("head")
-    ball, standard = at.loc["Ball-DP, labels public"], at.loc["labels protected (standard DP)"]
-    exact = table.set_index("head").loc[NOISELESS, "accuracy"]
+    at = table[table["epsilon"] == lowest].set_index("promise")
+    ball, standard = at.loc[BALL], at.loc[STANDARD]
     return (
-        f"At epsilon={lowest:g} the Ball-DP head scores {ball['accuracy']:.3f} (noiseless "
-        f"{exact:.3f}, the same head under standard DP {standard['accuracy']:.3f}). "
-        f"It hides which record within {radius:.2f} of the true one (same label) was used: an "
-        f"attacker who knows every other record and {CANDIDATES} equally likely candidates names "
-        f"the right one with probability at most {ball['certificate']:.3f} (blind guess "
-        f"{1 / CANDIDATES:.3f}). Substitutions further away are hidden less: "
-        f"epsilon={ball['epsilon at full radius']:.3g} at full radius; labels and class counts "
-        "are public."
+        f"Accuracy: at epsilon {lowest:g} the head scores {ball['accuracy']:.3f} if it hides a "
+        f"ball, {standard['accuracy']:.3f} under standard differential privacy, and {ceiling:.3f} "
+        "without noise.\n"
+        f"Protection: someone who knows every record but one, and {CANDIDATES} equally likely "
+        f"candidates for it within {radius:.2f} of one point, names the right one with probability "
+        f"at most {ball['certificate']:.3f}; a blind guess succeeds with {1 / CANDIDATES:.3f}.\n"
+        "Limits: a ball hides less of what lies further away (epsilon "
+        f"{ball['at any distance']:.3g} at any distance), and neither labels nor class counts; "
+        "standard differential privacy hides all of these at the same epsilon."
     )
 
 
-def draw(table: pd.DataFrame, path: Path) -> None:
-    """Accuracy against the certificate, one line a policy."""
+def draw(table: pd.DataFrame, ceiling: float, path: Path) -> None:
+    """Accuracy against epsilon, and against the certificate for the same candidates."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    exact = table.loc[table["head"] == NOISELESS, "accuracy"].item()
-    ax.axhline(exact, color="0.4", linestyle="--", linewidth=1)
-    ax.annotate(
-        "noiseless",
-        (1, exact),
-        xytext=(-4, 3),
-        textcoords="offset points",
-        xycoords=("axes fraction", "data"),
-        ha="right",
-        color="0.3",
-    )
-    ax.axvline(1 / CANDIDATES, color="0.7", linestyle=":", linewidth=1)
-    ax.annotate(
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
+    labels = {
+        "epsilon": r"$\varepsilon$",
+        "certificate": f"certified success of one attacker ({CANDIDATES} candidates in the ball)",
+    }
+    titles = ("At equal $\\varepsilon$", "Against the same attacker")
+    for ax, (x, label), title in zip(axes, labels.items(), titles, strict=True):
+        for promise, style in ((BALL, "C3-o"), (STANDARD, "C0--s")):
+            rows = table[table["promise"] == promise]
+            ax.errorbar(rows[x], rows["accuracy"], rows["sd"], fmt=style, capsize=3, label=promise)
+        ax.axhline(ceiling, color="0.5", linestyle=":", label="no noise")
+        ax.set_xlabel(label)
+        ax.set_title(title)
+    axes[0].set_xscale("log", base=2)
+    axes[0].set_xticks(sorted(set(table["epsilon"])))
+    axes[0].xaxis.set_major_formatter("{x:g}")
+    axes[0].set_ylabel("test accuracy")
+    axes[1].axvline(1 / CANDIDATES, color="0.7", linewidth=1)
+    axes[1].annotate(
         "blind guess",
-        (1 / CANDIDATES, 0),
+        (1 / CANDIDATES, 0.03),
         xycoords=("data", "axes fraction"),
-        xytext=(-4, 4),
+        xytext=(3, 0),
         textcoords="offset points",
         rotation=90,
-        ha="right",
         color="0.4",
     )
-    markers = dict(zip(POLICIES, "sDo", strict=True))
-    for name, group in table[table["head"] != NOISELESS].groupby("head", sort=False):
-        ax.errorbar(
-            group["certificate"],
-            group["accuracy"],
-            yerr=group["sd"],
-            label=name,
-            marker=markers[name],
-            capsize=3,
-            linewidth=1.5,
-        )
-    ball = table[table["head"] == "Ball-DP, labels public"]
-    for _, row in ball.iterrows():
-        ax.annotate(
-            f"$\\varepsilon$={row['epsilon']:g}",
-            (row["certificate"], row["accuracy"]),
-            xytext=(6, -14),
-            textcoords="offset points",
-            fontsize=9,
-        )
-    ax.set_xlabel(
-        f"certificate: largest success of an informed attacker, {CANDIDATES} candidates in the ball"
-    )
-    ax.set_ylabel("test accuracy")
-    ax.set_xlim(0, 1)
-    ax.legend(loc="lower right")
-    figure.savefig(path, dpi=150)
+    axes[0].legend(loc="lower right")
+    figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def _number(kind: type, most: float, words: str) -> Callable[[str], Any]:
+    """A reader of an option's number above 0, whose error says what it must be."""
+
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = 0
+        if not 0 < value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not {words}.")
+        return value
+
+    return read
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -200,36 +189,52 @@ def main(arguments: list[str] | None = None) -> None:
         metavar="FILE.npz",
         help="arrays X_train, y_train, X_test, y_test (default: scikit-learn's digits)",
     )
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 2.0, 4.0, 8.0])
+    parser.add_argument(
+        "--epsilon",
+        type=_number(float, 1e6, "a number above 0"),
+        nargs="+",
+        default=[0.5, 1.0, 2.0, 4.0, 8.0],
+    )
     parser.add_argument(
         "--quantile",
-        type=float,
+        type=_number(float, 1.0, "above 0 and at most 1"),
         default=0.5,
         help="radius: this quantile of same-label distances among the test rows (default 0.5)",
     )
-    parser.add_argument("--releases", type=int, default=10, help="releases averaged (default 10)")
+    parser.add_argument(
+        "--releases",
+        type=_number(int, 1e6, "a whole number above 0"),
+        default=5,
+        help="releases averaged (default 5)",
+    )
     parser.add_argument("--seed", type=int, help="reproducible noise, which is not private")
     parser.add_argument("--out", type=Path, default=Path("balldp.png"), help="picture to write")
     options = parser.parse_args(arguments)
 
     data = load(options.data)
-    radius = same_label_quantile(data.X_test, data.y_test, options.quantile)
-    table = compare(data, sorted(options.epsilon), radius, options.releases, options.seed)
-    source = options.data or "scikit-learn digits"
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    epsilons = sorted(set(options.epsilon))
+    try:
+        radius = same_label_quantile(data.X_test, data.y_test, options.quantile)
+        table, head = compare(data, epsilons, radius, options.releases, options.seed)
+        exact = LogisticRegression(C=10.0, max_iter=1000).fit(data.X_train, data.y_train)
+        ceiling = exact.score(data.X_test, data.y_test)
+    except ValueError as error:
+        raise SystemExit(f"--data {options.data}: {error}") from None
     print(
-        f"{source}: {len(data.X_train)} private training rows of unit norm, "
-        f"{data.X_train.shape[1]} features, {len(np.unique(data.y_train))} classes; "
+        f"{options.data or 'scikit-learn digits'}: {len(data.X_train)} private training rows of "
+        f"unit norm, {data.X_train.shape[1]} features, {len(np.unique(data.y_train))} classes; "
         f"{len(data.X_test)} test rows, taken as public.\n"
-        f"Ball: Euclidean radius {radius:.3f}, the {options.quantile:g} quantile of same-label "
-        f"distances among the public rows; delta=1e-6, logistic regression, "
-        f"{options.releases} releases.\n"
+        f"Ball: every other record of the same label within {radius:.3f} (the "
+        f"{options.quantile:g} quantile of distances among the public rows). Logistic regression "
+        f"with its defaults, delta 1e-6, {options.releases} releases.\n"
     )
-    print(format_table(table))
-    print("\nThe column 'epsilon at the ball' counts the same substitutions in every row:")
-    print("compare rows by it.")
-    print(conclude(table, radius))
-    draw(table, options.out)
-    print(f"\nAccuracy against certificate: {options.out}")
+    print(format_table(table, ceiling))
+    print(f"\n{conclude(table, radius, ceiling)}")
+    card = options.out.with_suffix(".card.html")
+    draw(table, ceiling, options.out)
+    head.release_.card(head).save(card)
+    print(f"\nPicture: {options.out}\nCard of the last release, in plain words: {card}")
 
 
 if __name__ == "__main__":
