@@ -101,13 +101,14 @@ class Suspects:
 
     def apart(self, residuals: Array) -> Array:
         """Squared distance of each suspect's gradient from the first's, (n_runs, n_suspects)."""
-        squares = self._squares(residuals)
-        inner = np.einsum("imrk,nrk,imn->ri", residuals, residuals[0], self._first, optimize=True)
+        squares, runs = self._squares(residuals), residuals.transpose(0, 2, 3, 1)
+        inner = np.einsum("irkn,rkn->ri", runs @ self._first[:, None], runs[0])
         return squares + squares[:, :1] - 2.0 * inner
 
     def _squares(self, residuals: Array) -> Array:
         """Squared norms of the suspects' gradients."""
-        return np.einsum("imrk,inrk,imn->ri", residuals, residuals, self._products, optimize=True)
+        runs = residuals.transpose(0, 2, 3, 1)
+        return np.einsum("irkn,irkn->ri", runs @ self._products[:, None], runs)
 
 
 class TranscriptTrials:
@@ -316,7 +317,7 @@ def transcript_log_posterior(
     y: ArrayLike,
     prior: ArrayLike | None = None,
 ) -> Array:
-    """Log-posterior of candidates for the missing record, given a kept transcript.
+    """How probable each candidate is as the missing record, given a kept transcript.
 
     Parameters
     ----------
