@@ -19,6 +19,7 @@ def main(arguments=None):
         required=True,
         help=f"folder of NAME.npz, NAME one of {', '.join(DATASETS)}",
     )
+    parser.add_argument("--datasets", choices=DATASETS, nargs="+", default=list(DATASETS))
     parser.add_argument("--only", choices=TABLES, nargs="+", default=list(TABLES))
     parser.add_argument(
         "--out",
@@ -41,9 +42,9 @@ def main(arguments=None):
     )
     options = parser.parse_args(arguments)
 
-    found = [name for name in DATASETS if (options.data / f"{name}.npz").exists()]
+    found = [name for name in options.datasets if (options.data / f"{name}.npz").exists()]
     if not found:
-        names = ", ".join(f"{name}.npz" for name in DATASETS)
+        names = ", ".join(f"{name}.npz" for name in options.datasets)
         raise SystemExit(f"--data {options.data} holds none of {names}.")
     options.out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
@@ -87,8 +88,9 @@ def main(arguments=None):
         f"\n{n_cells} cells measured in {time.perf_counter() - start:.0f} s; tables and figures "
         f"in {options.out}"
     )
-    checks = built["checks"]
-    if not checks.loc[checks["seed"] == options.seed, "holds"].all() and not options.quick:
+    if options.quick:
+        print("Claims are not judged: --quick draws too few releases.")
+    elif not built["checks"].query("seed == @options.seed")["holds"].all():
         sys.exit("a check failed: see checks.md")
 
 

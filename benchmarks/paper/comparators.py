@@ -133,17 +133,18 @@ METHODS = {
 }
 
 
-def choose(accuracy, settings, epsilon, X, y, seeds):
+def choose(accuracy, settings, epsilon, X, y, seeds, finalists=FINALISTS, finals=FINALS):
     """Settings that score best on a fifth of the rows, held out."""
     order = np.random.default_rng(next(seeds)).permutation(len(y))
     held, kept = order[: len(y) // 5], order[len(y) // 5 :]
+    parts = X[kept], y[kept], X[held], y[held]
 
     def score(setting):
-        return accuracy(epsilon, X[kept], y[kept], X[held], y[held], next(seeds), **setting)
+        return accuracy(epsilon, *parts, next(seeds), **setting)
 
     first = [score(setting) for setting in settings]
-    best = [settings[place] for place in np.argsort(first)[::-1][:FINALISTS]]
-    final = [np.mean([score(setting) for _ in range(FINALS)]) for setting in best]
+    best = [settings[place] for place in np.argsort(first)[::-1][:finalists]]
+    final = [np.mean([score(setting) for _ in range(finals)]) for setting in best]
     return best[int(np.argmax(final))]
 
 

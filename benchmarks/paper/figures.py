@@ -15,7 +15,7 @@ from sklearn_balldp import ReconstructionDisplay
 from . import published
 from .plan import AUDIT_EPSILONS, EPSILONS
 from .protocol import DATASETS, N_CANDIDATES, PUBLIC_LABELS
-from .tables import certificate
+from .tables import against_one_attacker, certificate, published_audit
 
 #: One colour a policy, wherever it is drawn.
 COLOURS = {"q50": "C0", "q80": "C1", "q95": "C2", "full": "0.45"}
@@ -136,7 +136,7 @@ def convex(results):
             label = "q50" if policy == "q50" else "every distance"
             ax.plot(
                 epsilons,
-                published.CONVEX[head, policy],
+                [published.CONVEX[head, policy, epsilon][0] for epsilon in epsilons],
                 "x",
                 color="k" if dashes == "-" else "0.55",
                 markersize=8,
@@ -188,7 +188,7 @@ def identification(results):
         rows = []
         # Missing values too, so that a series has one colour in all panels.
         for epsilon in AUDIT_EPSILONS:
-            value, half = published.IDENTIFICATION.get((dataset, epsilon), (np.nan, np.nan))
+            value, half = published_audit(dataset, epsilon, "q50") or (np.nan, np.nan)
             rows.append(
                 {
                     "name": "paper, q50",
@@ -220,7 +220,32 @@ def identification(results):
     return figure
 
 
-FIGURES = {"tradeoff": tradeoff, "convex": convex, "identification": identification}
+def worth(results):
+    """Accuracy against the certificate for one and the same candidates."""
+    lines = {
+        "a ball of radius q50": ("logistic", "q50", "C3", "-", "o"),
+        "any distance, labels public": ("logistic", "full", "C0", "-", "s"),
+        "standard DP": ("logistic", "labels", "0.3", "--", "D"),
+    }
+    names = [d for d in results.datasets if results.of(d, "logistic", "full", 1.0) is not None]
+    figure, axes = _panels(names)
+    for ax, dataset in zip(axes, names, strict=True):
+        for label, (method, policy, colour, dashes, marker) in lines.items():
+            x, cells = against_one_attacker(results, dataset, method, policy)
+            style = {"color": colour, "linestyle": dashes, "marker": marker, "markersize": 4}
+            _line(ax, x, cells, label, **style)
+        best = results.noiseless(dataset, "LogisticRegression")["mean"]
+        ax.axhline(best, color="0.6", linestyle=":", label="no noise")
+        ax.set_title(DATASETS[dataset])
+        ax.set_xlim(0.1, 1.0)
+        ax.set_xlabel("certified success of one attacker")
+    for ax in axes[:: max(1, min(4, len(names)))]:
+        ax.set_ylabel("test accuracy")
+    _legend(figure, axes, 4)
+    return figure
+
+
+FIGURES = {"worth": worth, "tradeoff": tradeoff, "convex": convex, "identification": identification}
 
 
 def save(results, name, folder):

@@ -50,6 +50,11 @@ def seeds(folder):
     return sorted({int(seed) for kind in KINDS for seed in _whole_rows(folder, kind)["seed"]})
 
 
+def is_quick(folder):
+    """Whether its cells are of a quick run, whose releases are too few to judge by."""
+    return any(_whole_rows(folder, kind)["quick"].any() for kind in KINDS)
+
+
 @contextlib.contextmanager
 def _alone(folder):
     """Hold the folder; the system lets go of it when this process ends, however it ends."""

@@ -2,17 +2,27 @@
 
 import dataclasses
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
+from scipy.interpolate import PchipInterpolator
 
 from sklearn_balldp.audit.certificates import rero_bound, rero_bound_dp
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
 from sklearn_balldp.privacy.sensitivity import gradient_gap, prototype_sensitivity
 
 from . import published, store
-from .plan import EPSILONS, WITHOUT_NOISE
-from .protocol import DATASETS, DELTA, N_CANDIDATES, NOISELESS, PUBLIC_LABELS, QUANTILES
+from .plan import EPSILONS, LINES, WITHOUT_NOISE
+from .protocol import (
+    DATASETS,
+    DELTA,
+    N_CANDIDATES,
+    NOISELESS,
+    PAPERS_NUMBER,
+    PUBLIC_LABELS,
+    QUANTILES,
+)
 
 #: What a row of a table hides, in words.
 ADJACENCY = {
@@ -27,6 +37,10 @@ ADJACENCY = {
 }
 #: Columns of accuracy, and the method behind each.
 COLUMNS = {"prototypes": "ridge", "logistic": "logistic", "SVC": "svc"}
+#: Policies of an audit; the paper calls the last one "full".
+AUDITED = (*QUANTILES, "diameter")
+#: Certificates of ten candidates at the q50 distance, at which lines are compared.
+COMPARED_AT = (0.15, 0.2, 0.3, 0.5, 0.8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +106,10 @@ def number(value, digits=3):
     return "" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
+def signed(value):
+    return "" if value is None or math.isnan(value) else f"{value:+.3f}"
+
+
 def table1(results, epsilon):
     """Accuracy of every head, a row for each thing hidden: the paper's Table 1, and others'."""
     rows = []
@@ -107,7 +125,13 @@ def table1(results, epsilon):
         for policy in (*PUBLIC_LABELS, "labels"):
             value = published.TABLE1.get(dataset, {}).get(policy) if epsilon == 2.0 else None
             row = {"data": DATASETS[dataset], "hides": ADJACENCY[policy], "paper": number(value)}
-            row["paper mode"] = interval(results.of(dataset, "ridge paper", policy, epsilon))
+            own = results.of(dataset, "ridge paper", policy, epsilon)
+            row["paper mode"] = interval(own)
+            if own is not None and value is not None:
+                row["difference"] = signed(own["mean"] - value)
+                row["its formula, its n"] = interval(
+                    results.of(dataset, PAPERS_NUMBER, policy, epsilon)
+                )
             for column, method in COLUMNS.items():
                 row[column] = interval(results.of(dataset, method, policy, epsilon))
             if policy == "labels":
@@ -120,20 +144,88 @@ def table1(results, epsilon):
             rows.append(
                 {"data": DATASETS[dataset], "hides": ADJACENCY["added"], "Opacus": interval(added)}
             )
-    columns = ["data", "hides", "paper", "paper mode", *COLUMNS, "diffprivlib", "Opacus"]
-    table = pd.DataFrame(rows, columns=columns).fillna("")
+    columns = ["data", "hides", "paper", "paper mode", "difference", "its formula, its n"]
+    columns += [*COLUMNS, "diffprivlib", "Opacus"]
+    table = pd.DataFrame(rows, columns=columns, dtype=object).fillna("")
     measured = [name for name in columns[2:] if (table[name] != "").any()]
     # Rows that nothing was measured in belong to other tables.
     return table[(table[measured] != "").any(axis=1)][["data", "hides", *measured]]
+
+
+def classes(results, epsilon):
+    """Balanced accuracy and the rarest class's recall, of the heads of Table 1."""
+    rows = []
+    for dataset in results.datasets:
+        for policy in ("none", *PUBLIC_LABELS, "labels"):
+            row = {"data": DATASETS[dataset], "hides": ADJACENCY[policy]}
+            for column, method in COLUMNS.items():
+                cell = results.of(dataset, method, policy, epsilon)
+                if policy == "none":
+                    cell = results.noiseless(dataset, WITHOUT_NOISE[method])
+                for score in ("balanced", "rarest"):
+                    row[f"{column}: {score}"] = number(None if cell is None else cell[score])
+            rows.append(row)
+    table = pd.DataFrame(rows).fillna("")
+    return table[(table.iloc[:, 2:] != "").any(axis=1)] if len(table) else table
+
+
+def worth(seeds):
+    """Accuracy at equal certificates for the same candidates, which lie within the q50 radius.
+
+    Means over base seeds; a gain has half of its 95% interval, from those of its cells.
+    """
+    lines = {name: key for name, key in LINES.items() if key[0] == "logistic"}
+    rows = []
+    for dataset in seeds[0].datasets:
+        found = {name: _at_certificates(seeds, dataset, *key) for name, key in lines.items()}
+        if any(line is None for line in found.values()):
+            continue
+        for place, at in enumerate(COMPARED_AT):
+            row = {"data": DATASETS[dataset], "certificate": f"{at:g}"}
+            row |= {name: number(means[place]) for name, (means, _) in found.items()}
+            (ball, half), *others = [
+                (means[place], halves[place]) for means, halves in found.values()
+            ]
+            for name, (other, its) in zip(("any distance", "standard DP"), others, strict=True):
+                gain = f"{signed(ball - other)} ± {math.hypot(half, its):.3f}"
+                row[f"ball over {name}"] = "" if math.isnan(ball - other) else gain
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _at_certificates(seeds, dataset, method, policy):
+    """Accuracy of a line where its certificate is one of COMPARED_AT, and half of its interval.
+
+    Between the budgets measured: monotone cubics in the logarithm of mu. None if there are too few.
+    """
+    asked = np.log([NormalDist().inv_cdf(at) - NormalDist().inv_cdf(0.1) for at in COMPARED_AT])
+    means, halves = [], []
+    for results in seeds:
+        _, cells = against_one_attacker(results, dataset, method, policy)
+        if len(cells) < 2:
+            return None
+        known = np.log([float(cell["mu_at_q50"]) for cell in cells])
+        values = [[cell["mean"], (cell["high"] - cell["low"]) / 2] for cell in cells]
+        order = np.argsort(known)
+        line = PchipInterpolator(known[order], np.array(values)[order], extrapolate=False)
+        mean, half = line(asked).T
+        means.append(mean)
+        halves.append(half)
+    return np.mean(means, axis=0), np.linalg.norm(halves, axis=0) / len(seeds)
+
+
+def against_one_attacker(results, dataset, method, policy):
+    """Certificates for ten candidates within the q50 radius, and cells, over epsilon."""
+    cells = [results.of(dataset, method, policy, epsilon) for epsilon in EPSILONS]
+    cells = [cell for cell in cells if cell is not None]
+    return [rero_bound(1 / N_CANDIDATES, float(cell["mu_at_q50"])) for cell in cells], cells
 
 
 def tradeoff(results):
     """Accuracy over epsilon, behind the accuracy-certificate figure."""
     lines = {
         **{f"paper mode, {policy}": ("ridge paper", policy) for policy in PUBLIC_LABELS},
-        "prototypes, q50": ("ridge", "q50"),
-        "logistic, q50": ("logistic", "q50"),
-        "logistic, labels protected": ("logistic", "labels"),
+        **LINES,
     }
     rows = []
     for dataset in results.datasets:
@@ -163,20 +255,21 @@ def classic_mu(epsilon):
 def convex(results):
     """The paper's IMDb table of three heads."""
     rows = []
-    for (head, policy), values in published.CONVEX.items():
-        for epsilon, value in zip(published.CONVEX_EPSILONS, values, strict=True):
-            row = {
-                "head": head,
-                "hides": ADJACENCY[policy],
-                "epsilon": f"{epsilon:g}",
-                "paper": number(value),
-            }
-            row["paper mode"] = interval(results.of("imdb", f"{head} paper", policy, epsilon))
-            best = results.of("imdb", head, policy, epsilon)
-            output = results.of("imdb", f"{head} output", policy, epsilon)
-            row["noise on parameters"] = interval(best if head == "ridge" else output)
-            row["noise on gradients"] = "" if head == "ridge" else interval(best)
-            rows.append(row)
+    for (head, policy, epsilon), (value, half) in published.CONVEX.items():
+        row = {
+            "head": head,
+            "hides": ADJACENCY[policy],
+            "epsilon": f"{epsilon:g}",
+            "paper": f"{value:.3f} ± {half:.3f}",
+        }
+        own = results.of("imdb", f"{head} paper", policy, epsilon)
+        row["paper mode"] = interval(own)
+        row["difference"] = signed(None if own is None else own["mean"] - value)
+        best = results.of("imdb", head, policy, epsilon)
+        output = results.of("imdb", f"{head} output", policy, epsilon)
+        row["noise on parameters"] = interval(best if head == "ridge" else output)
+        row["noise on gradients"] = "" if head == "ridge" else interval(best)
+        rows.append(row)
     table = pd.DataFrame(rows)
     return table[table["paper mode"] != ""]
 
@@ -211,7 +304,7 @@ def identification(results):
     """The paper's exact-identification table."""
     rows = []
     for dataset in results.datasets:
-        for policy in (*QUANTILES, "diameter"):
+        for policy in AUDITED:
             for epsilon in sorted(results.identification["epsilon"].unique()):
                 low, per_class = (
                     results.audit(dataset, counts, policy, epsilon)
@@ -219,9 +312,8 @@ def identification(results):
                 )
                 if low is None:
                     continue
-                paper = published.IDENTIFICATION.get((dataset, epsilon), (None, 0.0))
-                text = "" if policy != "q50" or paper[0] is None else f"{paper[0]:.3f}"
-                text += f" ± {paper[1]:.3f}" if text and paper[1] else ""
+                paper = published_audit(dataset, epsilon, policy)
+                text = "" if paper is None else f"{paper[0]:.3f} ± {paper[1]:.3f}"
                 rows.append(
                     {
                         "data": DATASETS[dataset],
@@ -230,6 +322,7 @@ def identification(results):
                         "certificate": number(low["certificate"]),
                         "paper": text,
                         "smallest class's noise": rate(low),
+                        "difference": signed(None if paper is None else low["rate"] - paper[0]),
                         "best attack": number(low["bayes"]),
                         "noise a class": rate(per_class),
                         "best attack on it": number(
@@ -238,6 +331,13 @@ def identification(results):
                     }
                 )
     return pd.DataFrame(rows)
+
+
+def published_audit(dataset, epsilon, policy):
+    """The paper's success rate and half of its interval, or None."""
+    return published.IDENTIFICATION.get(
+        (dataset, epsilon, "full" if policy == "diameter" else policy)
+    )
 
 
 def rate(cell):
@@ -269,7 +369,7 @@ def radii(results):
     """Radii of the policies, and the private quantile."""
     rows = []
     for dataset in results.datasets:
-        for policy in (*QUANTILES, "diameter"):
+        for policy in AUDITED:
             cell = results.radius_of(dataset, policy)
             if cell is not None:
                 rows.append(
@@ -323,18 +423,13 @@ def noise(results, epsilon=2.0, policy="q50"):
 
 
 def summary(results, epsilon=2.0):
-    """The few numbers that matter: noise and accuracy against the paper's calibration and DP."""
-    scales = noise(results, epsilon).set_index("data") if len(results.radius) else None
+    """The few numbers that matter: accuracy against the paper's calibration and standard DP."""
     rows = []
     for dataset in results.datasets:
-        name = DATASETS[dataset]
-        row = {"": name}
-        if scales is not None and name in scales.index:
-            scale = scales.loc[name]
-            row["noise: paper"] = scale["prototypes: paper"]
-            row["noise: ours"] = scale["ours, smallest class"]
-        row["accuracy: paper's calibration"] = results.of(dataset, "ridge paper", "q50", epsilon)
-        row["ours, the same ball"] = results.of(dataset, "logistic", "q50", epsilon)
+        row = {"test accuracy": DATASETS[dataset]}
+        row["paper, ball"] = number(published.TABLE1.get(dataset, {}).get("q50"))
+        row["the same, measured here"] = results.of(dataset, "ridge paper", "q50", epsilon)
+        row["ours, ball"] = results.of(dataset, "logistic", "q50", epsilon)
         row["ours, standard DP"] = results.of(dataset, "logistic", "labels", epsilon)
         row["Opacus, standard DP"] = results.other(dataset, "Opacus, replace one", epsilon)
         row["no noise"] = results.noiseless(dataset, "LogisticRegression")

@@ -100,17 +100,22 @@ def default_learning_rate(bound: TranscriptBound, alpha: float, accumulated_nois
     momentum :math:`\beta`, if nothing pulls it back. The step size makes that
     ``accumulated_noise`` / B: a longer path fits no better for the noise it gathers, a shorter
     one stops before the model is fitted. With little noise the path is limited to
-    :data:`LONGEST_PATH`. The regulariser limits the step size to what keeps it stable; without
-    clipping so does the loss, on every dataset.
+    :data:`LONGEST_PATH`. The regulariser limits the step size to what keeps it stable, and to what
+    does not let it pull a start beyond zero, where labels would be reversed; without clipping the
+    loss limits it too, on every dataset.
     """
     norm_bound, descent = bound.norm_bound, bound.descent
     n_steps, momentum, clip = descent.n_steps, descent.momentum, descent.clip
     augmented = math.hypot(norm_bound, bound.constant)
     # Half of what makes heavy-ball steps diverge; they grow where centred rows are shorter.
     curvature = alpha / LEAST_REACH**2 if bound.centred else alpha
+    # With larger steps parameters that the regulariser pulls back swing through zero.
+    swing = bound.start is not None and curvature > 0.0
+    rates = [(1.0 - math.sqrt(momentum)) ** 2 / curvature] if swing else []
     if clip is None:
         curvature += bound.kind.curvature * augmented**2
-    rates = [(1.0 + momentum) / curvature] if curvature > 0.0 else []
+    if curvature > 0.0:
+        rates.append((1.0 + momentum) / curvature)
     if clip is not None:
         rates.append(LONGEST_PATH * (1.0 - momentum) / (norm_bound * n_steps * clip))
     for radius, mu in bound.step_promises:

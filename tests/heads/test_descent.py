@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import normalize
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import sklearn_balldp.heads.descent as descent_module
@@ -409,6 +411,16 @@ def test_default_step_size_is_stable_under_regularisation(Head, clip, alpha):
     mechanism = GradientPerturbation(clip=clip, keep_transcript=True, start="zero", n_steps=100)
     head = Head(8.0, radius=0.5, mechanism=mechanism, alpha=alpha).fit(X, y)
     assert np.linalg.norm(head.transcript_.iterates[-1]) < 100.0
+
+
+@pytest.mark.parametrize("alpha", [3e-3, 0.01, 0.03, 0.1, 0.3])
+def test_a_regulariser_does_not_reverse_the_labels(alpha):
+    """It pulls the start back, and larger steps would swing it through zero."""
+    X, y = load_breast_cancer(return_X_y=True)
+    head = BallDPLogisticRegression(
+        8.0, delta=1e-4, radius=0.1, mechanism="gradient", alpha=alpha, random_state=0
+    )
+    assert head.fit(normalize(X), y).score(normalize(X), y) > 0.85
 
 
 def test_iterates_have_the_precision_of_the_rows():

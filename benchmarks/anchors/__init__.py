@@ -1,0 +1,1 @@
+"""Standard differential privacy on image features, beside figures that people know."""
