@@ -21,6 +21,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     # Formulas are drawn by a MathJax inside the site: no network at build time, nor when read.
@@ -30,6 +31,9 @@ exclude_patterns = ["_build", "templates"]
 templates_path = ["templates"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+# What is copied is the code, without prompts and outputs.
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 autosummary_generate = True
 autodoc_typehints = "none"
 toc_object_entries_show_parents = "hide"
@@ -63,7 +67,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
-    "logo": {"text": "sklearn_balldp"},
+    "logo": {"text": f"sklearn_balldp {version}"},
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],

@@ -41,8 +41,8 @@ with PrivacyAccountant(radius=0.6, limit=2.5) as limited:
 print(f"released: {len(limited.releases)} heads")
 
 # %%
-# Gaussian releases compose exactly: k of them cost the square root of k in mu, which is far less
-# than k times epsilon.
+# Gaussian releases add up exactly. Together, k equal fits have a mu that is only the square root of
+# k times as large. Their epsilon is far less than k times epsilon.
 mu = search.best_estimator_.release_.mu
 numbers = np.arange(1, 17)
 figure, ax = plt.subplots(figsize=(7, 4.3), layout="constrained")

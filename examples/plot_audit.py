@@ -2,8 +2,8 @@
 Audit a release, and break a noiseless one
 ==========================================
 
-Someone who knows every record but one, and sees a noiseless head, solves for the last record. With
-Ball-DP noise the same adversary, given ten candidates as well, succeeds far less often.
+An attacker knows every record but one. From a head without noise, this attacker computes the last
+record. With Ball-DP noise the same attacker succeeds far less often, even if given ten candidates.
 """
 
 # %%
@@ -44,8 +44,9 @@ for ax, (title, row) in zip(axes, pictures.items(), strict=True):
 plt.show()
 
 # %%
-# An auditor plays the strongest game there is: ten candidates that were not trained on, the law of
-# the noise, and every other record. It fits the head, hides each candidate in turn, and counts.
+# An auditor plays the strongest attacker, who has ten candidates that were not trained on, and
+# knows every other record and how the noise is drawn. The auditor fits the head, hides each
+# candidate in turn, and counts how often the attacker is right.
 auditors = {
     f"radius {radius:g}": [
         ReconstructionAuditor(

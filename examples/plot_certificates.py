@@ -7,8 +7,9 @@ larger the bound. Three ways to state it, from the same noise, beside the best a
 """
 
 # %%
-# Ten equally likely candidates: blind guessing succeeds once in ten. The bound from (epsilon,
-# delta) alone forgets that the noise is Gaussian; Rényi's keeps a part of it; the direct one all.
+# With ten equally likely candidates, a blind guess is right once in ten. The bound from (epsilon,
+# delta) alone ignores that the noise is Gaussian. Rényi's bound uses a part of that fact, and the
+# direct bound uses all of it.
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -4,7 +4,8 @@ Ball-DP against standard DP
 
 The same head at the same epsilon, under three promises: a ball of 0.6, every feature substitution,
 and every substitution, labels included (standard DP). A ball is a weaker promise, and costs less
-noise. Beside them, the best that this package does under standard DP: noise on gradients.
+noise. Logistic regression is shown beside them, because it is this package's best head under
+standard DP.
 """
 
 # %%
@@ -47,8 +48,8 @@ scores = {
 exact = cross_val_score(make_pipeline(Normalizer(), LogisticRegression()), X, y, cv=folds).mean()
 
 # %%
-# The noise that hides a ball is smaller, so accuracy falls later. How much later is the head's
-# doing as well as the promise's.
+# A ball takes less noise, so accuracy falls only at smaller epsilons. How much smaller they are
+# depends on the head as well as on the promise.
 figure, ax = plt.subplots(layout="constrained")
 for name, values in scores.items():
     ax.plot(

@@ -3,9 +3,9 @@ Labels protected, or not
 ========================
 
 A ball hides which record of a class was used; labels and class counts are public. With
-``protect_labels=True`` a change of the label is hidden too. Where noise goes to the parameters that
-costs most of the accuracy, since class counts can no longer help; where it goes to clipped
-gradients, a few points at a large epsilon and many at a small one.
+``protect_labels=True`` a change of the label is hidden too. With noise on the parameters, that
+costs most of the accuracy, because class counts can no longer help. With noise on clipped
+gradients, it costs a few points at a large epsilon and many at a small one.
 """
 
 # %%

@@ -2,8 +2,8 @@ r"""
 A mechanism of your own
 =======================
 
-A head asks its mechanism three things: what it *promises*, from public numbers alone; to *run* on
-the rows, once the promise was counted; and, through the promise's bound, what the release
+A mechanism does three things for a head. It states what it *promises*, from public numbers alone.
+It *runs* on the rows, once the promise was counted. The bound in its promise says what the release
 guarantees at every radius. This example writes one: least squares from noisy sufficient statistics.
 Class sums and second moment are released once, and the weights are computed from them.
 """
@@ -12,9 +12,9 @@ Class sums and second moment are released once, and the weights are computed fro
 # The bound comes first. One record x becomes x', of the same label and at most t away. Its class
 # sum then moves by at most t, and the second moment, in the Frobenius norm, by
 # :math:`\|xx^\top - x'x'^\top\| \le (\|x\| + \|x'\|) \|x - x'\| \le 2Bt`. Two Gaussian releases
-# with :math:`\mu_1` and :math:`\mu_2` are together :math:`\sqrt{\mu_1^2 + \mu_2^2}`-GDP. The domain
-# adds its allowance for rounded rows, ``ROUNDOFF`` that of the sums, and ``grid_slack`` that of the
-# sampler.
+# with :math:`\mu_1` and :math:`\mu_2` are together :math:`\sqrt{\mu_1^2 + \mu_2^2}`-GDP (Gaussian
+# differential privacy). Rounding needs three small allowances: ``Domain`` adds one for rounded
+# rows, ``ROUNDOFF`` is for the sums, and ``grid_slack`` is for the sampler.
 import json
 import math
 from dataclasses import dataclass

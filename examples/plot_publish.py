@@ -44,8 +44,9 @@ print(forged.checks[0].found)
 
 # %%
 # The owner of the records sees more: the noise itself. ``centre`` is the prototypes before noise,
-# which only the owner can compute. Two models get no noise, or half of it. The record's digest
-# alone would give them away; here we look at the noise, which one release is enough to convict.
+# which only the owner can compute. One more model gets half of the noise, and another gets none.
+# The digest in the record alone would give them away. Here we look at the noise instead, and one
+# release is enough to tell.
 centre = np.array([X[y == c].sum(axis=0) for c in range(10)])
 centre = 2 * centre / (2 * np.bincount(y)[:, None] + 0.01 * len(X))
 sigma = np.array(head.release_.sigma)[:, None]

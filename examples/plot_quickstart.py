@@ -2,9 +2,9 @@
 Quickstart: publish a head, and say what it hides
 =================================================
 
-Digits stand in for embeddings of private records. One head is trained, with noise that hides any
-substitution of one record, by another of its label, within the ball; its release says what is
-promised, in public numbers.
+Digits stand in for embeddings of private records. We train one head. Its noise hides the
+replacement of one record by another of the same label within a radius, the ball. Its release says
+in public numbers what is promised.
 """
 
 # %%
@@ -29,8 +29,9 @@ print(f"accuracy on the public records: {head.score(X_public, y_public):.3f}")
 head.release_
 
 # %%
-# What it promises at other distances, and what an attacker who knows every other record, and ten
-# candidates for the last one, can make of it at most.
+# Left: epsilon at other distances. Right: the certificate. An attacker knows every other record,
+# and ten candidates for the last one, all within that distance of one point. This is how often the
+# attacker can at most be right.
 release = head.release_
 radii = np.linspace(0.05, 2.0, 40)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")

@@ -2,8 +2,9 @@
 Search a head and its radius
 ============================
 
-``GridSearchCV`` over epsilon, regularisation and the quantile of a nested radius policy, whose
-reference rows are public and travel through the same pipeline as the private ones.
+``GridSearchCV`` tries values of epsilon, of the regularisation, and of the quantile from which a
+policy takes the radius. The policy's reference rows are public. They travel through the same
+pipeline as the private rows.
 """
 
 # %%
@@ -37,8 +38,9 @@ sklearn.set_config(enable_metadata_routing=False)
 print("best:", search.best_params_)
 
 # %%
-# Accuracy alone would always choose the weakest promise, the largest epsilon and the smallest ball:
-# let it choose what promises nothing, such as alpha, and choose a promise for what it says.
+# Accuracy alone would always choose the weakest promise: the largest epsilon and the smallest ball.
+# So in practice search only settings that promise nothing, such as alpha. Choose epsilon and the
+# radius by what they promise.
 #
 # The whole search costs far more than the model that comes out of it (see the example on
 # accounting). The choice itself was made on private scores, which nothing protects.

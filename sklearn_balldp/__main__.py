@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from . import BallDPLogisticRegression
@@ -56,10 +55,11 @@ def compare(
 ) -> tuple[pd.DataFrame, Any]:
     """A row for each promise and epsilon; and the last head that hides a ball.
 
-    Certificates are for the same candidates in every row: within the ball, of one label.
+    Certificates are for the same candidates in every row: within the ball, of one label. The list
+    of classes is taken as public.
     """
     classes = np.unique(np.concatenate([data.y_train, data.y_test]))
-    stream = None if seed is None else np.random.default_rng(seed)
+    stream = np.random.default_rng(seed)
     promises: dict[str, dict[str, Any]] = {
         BALL: {"radius": radius},
         STANDARD: {"radius": None, "protect_labels": True, "classes": classes},
@@ -67,8 +67,11 @@ def compare(
     rows, last = [], None
     for epsilon in epsilons:
         for promise, params in promises.items():
-            head = BallDPLogisticRegression(epsilon, random_state=stream, **params)
-            fits = [clone(head).fit(data.X_train, data.y_train) for _ in range(n_releases)]
+            fits = []
+            for _ in range(n_releases):
+                draw = None if seed is None else int(stream.integers(2**31))
+                head = BallDPLogisticRegression(epsilon, random_state=draw, **params)
+                fits.append(head.fit(data.X_train, data.y_train))
             scores = [fit.score(data.X_test, data.y_test) for fit in fits]
             last = fits[-1] if promise == BALL else last
             release = fits[-1].release_
@@ -105,18 +108,24 @@ def format_table(table: pd.DataFrame, ceiling: float) -> str:
     return f"{text}\nno noise: {ceiling:.3f} (scikit-learn's logistic regression)"
 
 
-def conclude(table: pd.DataFrame, radius: float, ceiling: float) -> str:
+def conclude(table: pd.DataFrame, radius: float, ceiling: float, seeded: bool) -> str:
     """What the table says, in three sentences, from its own numbers."""
     lowest = table["epsilon"].min()
     at = table[table["epsilon"] == lowest].set_index("promise")
     ball, standard = at.loc[BALL], at.loc[STANDARD]
+    protection = (
+        f"someone who knows every record but one, and {CANDIDATES} equally likely candidates for "
+        f"it, of its label and within {radius:.2f} of one possible record, names the right one "
+        f"with probability at most {ball['certificate']:.3f}; a blind guess succeeds with "
+        f"{1 / CANDIDATES:.3f}."
+    )
+    if seeded:
+        protection = "none, because --seed makes noise that anyone can draw again."
     return (
         f"Accuracy: at epsilon {lowest:g} the head scores {ball['accuracy']:.3f} if it hides a "
-        f"ball, {standard['accuracy']:.3f} under standard differential privacy, and {ceiling:.3f} "
-        "without noise.\n"
-        f"Protection: someone who knows every record but one, and {CANDIDATES} equally likely "
-        f"candidates for it within {radius:.2f} of one point, names the right one with probability "
-        f"at most {ball['certificate']:.3f}; a blind guess succeeds with {1 / CANDIDATES:.3f}.\n"
+        f"ball, {standard['accuracy']:.3f} under standard differential privacy; without noise "
+        f"scikit-learn's scores {ceiling:.3f}.\n"
+        f"Protection: {protection}\n"
         "Limits: a ball hides less of what lies further away (epsilon "
         f"{ball['at any distance']:.3g} at any distance), and neither labels nor class counts; "
         "standard differential privacy hides all of these at the same epsilon."
@@ -226,11 +235,11 @@ def main(arguments: list[str] | None = None) -> None:
         f"unit norm, {data.X_train.shape[1]} features, {len(np.unique(data.y_train))} classes; "
         f"{len(data.X_test)} test rows, taken as public.\n"
         f"Ball: every other record of the same label within {radius:.3f} (the "
-        f"{options.quantile:g} quantile of distances among the public rows). Logistic regression "
-        f"with its defaults, delta 1e-6, {options.releases} releases.\n"
+        f"{options.quantile:g} quantile of such distances among the public rows, in the widest "
+        f"class). Logistic regression with its defaults, delta 1e-6, {options.releases} releases.\n"
     )
     print(format_table(table, ceiling))
-    print(f"\n{conclude(table, radius, ceiling)}")
+    print(f"\n{conclude(table, radius, ceiling, options.seed is not None)}")
     card = options.out.with_suffix(".card.html")
     draw(table, ceiling, options.out)
     head.release_.card(head).save(card)

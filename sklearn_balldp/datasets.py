@@ -63,11 +63,11 @@ _PARAMETERS = """
     Parameters
     ----------
     subset : {"train", "test", "all"}, default="train"
-        The official split; "all" is train, then test.
+        Which official split to return; "all" is the training split, then the test split.
     data_home : str or path-like, optional
         Folder of the cache; by default scikit-learn's (``sklearn.datasets.get_data_home``).
     download_if_missing : bool, default=True
-        Whether to fetch files that are not there.
+        Whether to download files that are not in ``data_home``.
     return_X_y : bool, default=False
         Return ``(data, target)`` instead of a Bunch.
 
@@ -263,7 +263,7 @@ def _idx(path: Path) -> NDArray[np.uint8]:
 
 @_documented
 def fetch_trec6(*, subset="train", data_home=None, download_if_missing=True, return_X_y=False):
-    """TREC-6: 5452 and 500 questions, six kinds of answer."""
+    """TREC-6: 5452 training and 500 test questions, six kinds of answer."""
     names = ["ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM"]
     texts, codes = [], []
     for path in _fetch("trec6", _splits(subset), data_home, download_if_missing):

@@ -83,7 +83,7 @@ def edit_pairs(
     n_per_text: int = 1,
     random_state: int | np.random.Generator | None = 0,
 ) -> EditPairs:
-    """Public texts before and after another number, date, name, city or word was put in.
+    """Change one number, date, name, city or word in public texts: texts before and after.
 
     An edit replaces one occurrence by another value of its kind. Texts without one give no pair of
     that kind.
@@ -93,9 +93,9 @@ def edit_pairs(
     texts : sequence of str
         Public texts, of the kind that a head will be trained on.
     kinds : sequence of str, default=("number", "date", "name", "city", "word")
-        Kinds of edits. A number gets other digits, as many of them; a date is another date in the
-        same form; a name or a city gives way to another one of a short built-in list; a word to
-        another word of the texts.
+        Which changes are made, and so what a radius made of them hides. A number gets as many other
+        digits. A date becomes another date in the same form. A name or a city is replaced by
+        another one of a short built-in list, a word by another word of the texts.
     lists : mapping of str to sequence of str, optional
         Values that stand for one another, by kind: of names or cities in place of the built-in
         ones, or of a kind of your own (diagnoses, say), which is then edited too.
@@ -104,7 +104,8 @@ def edit_pairs(
         ``text``, ``label_``, ``start_char`` and ``end_char``). Entities of one label found in the
         texts then stand for one another; their label in lower case is the kind.
     n_per_text : int, default=1
-        Edits of each kind in one text, each in a pair of its own.
+        How many edits of each kind are made in one text: more give more pairs. Each edit has a pair
+        of its own.
     random_state : int, Generator or None, default=0
         Draws places and values.
 
@@ -276,7 +277,7 @@ def _other_date(old: str, rng: np.random.Generator) -> str:
 
 
 class EditDistanceDisplay:
-    """Distances of edits by kind, of neighbours of one label, and a radius.
+    """Figure of how far edits of each kind move a row, beside a radius.
 
     Build it with :meth:`from_rows`.
 

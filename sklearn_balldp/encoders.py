@@ -226,18 +226,20 @@ class SentenceEncoder(BaseEncoder):
     Parameters
     ----------
     model : str, default="sentence-transformers/all-MiniLM-L6-v2"
-        Name on the model hub, or path to a local model.
+        Which model embeds the texts, and so what distances mean: a name on the model hub, or the
+        path to a local model. Needs ``pip install 'sklearn_balldp[text]'``.
     revision : str or None, default=None
-        Revision on the hub; None is the newest, which may change: name one to reproduce results.
+        Name a revision on the hub to reproduce results. None is the newest, which may change.
     max_length : int or None, default=None
-        Tokens kept of a text; None is the model's own limit.
+        Saves time on long texts, whose end is then ignored: the number of tokens kept of a text.
+        None is the model's own limit.
     batch_size : int, default=32
-        Texts at a time.
+        How many texts are embedded at a time: more take more memory.
     device : str or None, default=None
-        Torch device; None is a GPU if there is one.
+        Torch device to compute on. None is a GPU if there is one.
     cache_dir : str, path-like or None, default=None
-        Folder that keeps embeddings by content, so that cross-validation embeds each text once.
-        It then holds embeddings of private records: keep it as safe as them.
+        Saves time: a folder that keeps embeddings by content, so that cross-validation embeds each
+        text once. It then holds embeddings of private records: keep it as safe as them.
 
     Examples
     --------
@@ -386,17 +388,19 @@ class ImageEncoder(BaseEncoder):
     Parameters
     ----------
     model : str, default="resnet18"
-        Name of a residual network in torchvision.
+        Which residual network of torchvision embeds the images, and so what distances mean. Images
+        are RGB images or uint8 arrays of shape (height, width) or (height, width, 3). Needs
+        ``pip install 'sklearn_balldp[vision]'``.
     weights : {"DEFAULT"}, str, path-like or None, default="DEFAULT"
-        Published weights (downloaded once by torchvision), the path to a state dict, or None for
-        an untrained network from a fixed seed.
+        "DEFAULT" takes the published weights (downloaded once by torchvision). Else the path to a
+        state dict, or None for an untrained network from a fixed seed.
     batch_size : int, default=32
-        Images at a time.
+        How many images are embedded at a time: more take more memory.
     device : str or None, default=None
-        Torch device; None is a GPU if there is one.
+        Torch device to compute on. None is a GPU if there is one.
     cache_dir : str, path-like or None, default=None
-        Folder that keeps embeddings by content. It then holds embeddings of private records: keep
-        it as safe as them.
+        Saves time: a folder that keeps embeddings by content. It then holds embeddings of private
+        records: keep it as safe as them.
 
     Examples
     --------

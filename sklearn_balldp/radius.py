@@ -143,16 +143,19 @@ def same_label_quantile(
     y : array-like of shape (n_samples,)
         Their labels.
     quantile : float, default=0.5
-        Quantile of the distances, between 0 and 1; 1 is the same-label diameter, always exact.
+        How many of the pairs the radius covers: a larger quantile gives a larger radius, and so
+        more noise. Between 0 and 1; 1 is the same-label diameter, always exact.
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        Distance between rows.
+        How distances between rows are measured.
     aggregate : {"max", "pooled"}, default="max"
-        The largest class's quantile, or the quantile of the pairs of all classes together.
+        "max" serves the widest class: it takes the largest of the classes' quantiles. "pooled"
+        takes the quantile of the pairs of all classes together.
     max_pairs : int, default=100_000
-        Pairs sampled with replacement in a class ("max"), or altogether ("pooled"), of more than
-        250000 pairs.
+        Saves time where pairs are many: if a class ("max"), or all classes together ("pooled"),
+        have more than 250000 pairs, this many are sampled with replacement. More make the quantile
+        more precise.
     random_state : int, Generator or None, default=0
-        Draws those pairs.
+        Draws those pairs; the default draws the same ones every time.
 
     Returns
     -------
@@ -330,38 +333,47 @@ class ChosenRadius:
 class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Choose the radius that a Ball-DP head protects, and say what the choice costs.
 
-    Nested in a head (``radius=RadiusPolicy(...)``) its parameters can be searched
-    (``radius__quantile``), and the head's ``norm_bound`` and ``metric`` are used. As a step of a
-    Pipeline it projects rows onto the admissible ball; its ``radius_`` then informs, and binds no
-    head.
+    Pass it to a head as ``radius=RadiusPolicy(...)``. A search can then choose its parameters
+    (``radius__quantile``), and the head's ``norm_bound`` and ``metric`` take the place of its own.
+    As a step of a Pipeline it only projects rows onto the admissible ball: you can read its
+    ``radius_``, but no head uses it.
 
     Parameters
     ----------
     quantile : float, default=0.5
-        Quantile of the distances, between 0 and 1. Of same-label pairs, 1 is the same-label
-        diameter. Of edits it is the share that is to be hidden, at least.
+        How much the radius covers: a larger quantile hides more, and takes more noise. Between 0
+        and 1. Of edits it is the share that is to be hidden, at least; the default hides only half
+        of them. Of same-label pairs it is the quantile of their distances, and 1 is the same-label
+        diameter.
     aggregate : {"max", "pooled"}, default="max"
-        The largest class's quantile (the paper's), or that of all same-label pairs together. Not
-        used with edits.
+        "max" serves the widest class: it takes the largest of the classes' quantiles, as the paper
+        does. "pooled" takes the quantile of all same-label pairs together; it raises a ValueError
+        with ``source="private"``. Not used with edits.
     source : {"reference", "edits", "declared", "private"}, default="reference"
-        Where distances come from. "reference": public rows, passed as ``X_public`` and
-        ``y_public``. "edits": public records before and after an edit that is to be hidden, such as
-        another name or number in a text (:func:`.edit_pairs` makes such pairs), passed as
-        ``fit(X_before, X_after)``, or to a head as ``X_public`` and ``y_public``. "declared": the
-        private rows, their quantile being declared public, as the paper does; the release is then
-        private on that condition only. "private": the private rows, by permute-and-flip;
-        ``epsilon`` joins the release's total.
+        Which rows the distances come from, and so what the choice costs. "reference" and "edits"
+        read public rows, and cost no privacy. "reference" needs public rows of the same kind, as
+        ``X_public`` and ``y_public``. "edits" needs public records before and after an edit that is
+        to be hidden, such as another name or number in a text (:func:`.edit_pairs` makes such
+        pairs): pass ``fit(X_before, X_after)``, or to a head ``X_public`` and ``y_public``.
+        "private" reads the private rows by permute-and-flip; ``epsilon`` joins the release's total.
+        "declared" reads them too and declares their quantile public, as the paper does; the release
+        is then private on that condition only. Heads with ``protect_labels=True`` refuse "private"
+        and "declared"; fits with ``groups`` refuse "private".
     epsilon : float or None, default=None
-        Privacy loss of the "private" quantile.
+        What the "private" quantile costs: a larger value gives a more precise radius, and adds more
+        to the release's total. From 1e-6 to 1000 with ``source="private"``, else None; anything
+        else raises a ValueError.
     norm_bound : float, default=1.0
-        Radius of the admissible ball that rows are projected onto.
+        The radius of the admissible ball that rows are projected onto. A head uses its own instead.
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        Distance between rows.
+        How distances between rows are measured. A head uses its own instead.
     max_pairs : int, default=100_000
-        Pairs sampled in a class of more than 250000 pairs ("pooled": of all classes).
+        Saves time where pairs are many: this many are sampled if a class ("pooled": all classes
+        together) has more than 250000 pairs.
     random_state : None, int, Generator or RandomState, default=None
-        Draws sampled pairs (None: always the same, they are no secret), and the "private" quantile,
-        which None draws exactly; a seed makes it reproducible and the release not private.
+        Leave it at None for privacy: the "private" quantile is then drawn exactly. A seed makes it
+        reproducible and the release not private. It also draws the sampled pairs, which are no
+        secret (None draws the same ones every time).
 
     Attributes
     ----------
@@ -453,15 +465,16 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), optional
-            Private rows; not looked at with ``source="reference"``. With ``source="edits"``
-            public rows before an edit.
+            The private rows, for "private" and "declared"; ``source="reference"`` does not look at
+            them. With ``source="edits"`` they are the public rows before an edit.
         y : array-like of shape (n_samples,), optional
-            Their labels. With ``source="edits"`` the same rows after it, (n_samples, n_features).
+            Their labels. With ``source="edits"`` the rows after the edit, of shape (n_samples,
+            n_features).
         X_public : array-like of shape (n_public, n_features), optional
-            Public reference rows; needed with ``source="reference"``. With ``source="edits"`` they
-            take the place of ``X``.
+            The public rows that ``source="reference"`` needs. With ``source="edits"`` they take the
+            place of ``X``.
         y_public : array-like of shape (n_public,), optional
-            Their labels; with ``source="edits"`` rows.
+            Their labels. With ``source="edits"`` they take the place of ``y``.
 
         Returns
         -------

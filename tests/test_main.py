@@ -14,12 +14,15 @@ def test_the_main_job_prints_draws_and_writes_a_card(tmp_path, capsys):
     text = capsys.readouterr().out
     rows = [line.split() for line in text.splitlines() if "+-" in line]
     assert [row[0] for row in rows] == ["1", "4"]
+    # Every release has noise of its own, also from a seed.
+    assert max(float(row[3]) for row in rows) > 0.0
     ball, standard = ([float(row[place]) for row in rows] for place in (1, 4))
     assert all(b > s for b, s in zip(ball, standard, strict=True))
     ceiling = float(re.search(r"no noise: (0\.\d+)", text).group(1))
     assert max(ball) < ceiling
     for word in ("Accuracy:", "Protection:", "Limits:"):
         assert text.count(word) == 1
+    assert "Protection: none, because --seed" in text
     # The same candidates: a release that hides more certifies less of an attacker's success.
     certificates = [[float(value) for value in row[7:9]] for row in rows]
     assert all(0.1 < standard < ball for ball, standard in certificates)

@@ -55,9 +55,10 @@ class Total:
     labels : {"public", "protected"}
         Whether label changes are part of the adjacency.
     kind : {"a priori", "ex post"}
-        "a priori": ``limit`` was enforced before each release and is the guarantee, whatever was
-        chosen on the way; ``epsilon`` is what was used of it. "ex post": the sum of what was
-        released; a guarantee only where none of it was chosen after seeing earlier outputs.
+        "a priori": ``limit`` was enforced before each release. The limit is the guarantee, whatever
+        was chosen on the way, and ``epsilon`` is what was used of it. "ex post": ``epsilon`` only
+        adds up what was released. It is a guarantee if no release was chosen after seeing earlier
+        outputs.
     private : bool or str
         False when a release was seeded; "conditional" when a radius was declared public.
     limit : float or None
@@ -139,7 +140,8 @@ def compose_releases(
     delta : float, default=1e-6
         Failure probability of the total.
     radius : float, optional
-        Common radius, in their metric; the full radius by default.
+        The radius that the total is stated at, in the releases' metric. Name their own radius: the
+        default is the full radius, where the total is larger.
 
     Returns
     -------
@@ -232,17 +234,19 @@ def _drawn_elsewhere(releases: Iterable[Release], spent: Iterable[Spent]) -> dic
 class PrivacyAccountant:
     """Count every release made inside a ``with`` block, in this process and those it starts.
 
-    It counts fits of Ball-DP heads, private radii and private scores, under ``clone``, Pipelines,
-    searches and cross-validation: on threads; in every process below this one, however and whenever
-    it was started; and wherever on this machine an unfitted estimator is sent. It cannot see heads
-    that are made by a process that is not below this one, such as a cluster's worker or a daemon
-    started before the block: compose what those return with :func:`compose_releases`. Nor can it
-    see what rows mean: fits must share one embedding and one scale (``coordinates=`` on the heads
-    declares them).
+    It counts fits of Ball-DP heads, private radii and private scores: under ``clone``, Pipelines,
+    searches and cross-validation; on threads; in every process below this one, however and whenever
+    it was started; and wherever on this machine an unfitted estimator is sent.
 
-    The total is exact for Gaussian releases fixed beforehand. With a limit a fit that would exceed
-    it is refused before it touches the rows, which makes the limit a guarantee even when fits are
-    chosen after seeing earlier results. Without one the total is "ex post": what has been released.
+    It cannot see heads that are made by a process that is not below this one, such as a cluster's
+    worker or a daemon started before the block; add up what those return with
+    :func:`compose_releases`. Nor can it see what rows mean: all fits must use one embedding and one
+    scale (``coordinates=`` on the heads declares them).
+
+    The total is exact for Gaussian releases that are fixed beforehand. With a limit, a fit that
+    would exceed it raises a :class:`.BudgetExceededError` before it touches the rows. That makes
+    the limit a guarantee even when fits are chosen after seeing earlier results. Without a limit
+    the total is "ex post": it only reports what has been released.
 
     It covers the models. Scores on private folds, and so the choice of the best candidate, are
     not covered unless they are private themselves (:class:`PrivateAccuracy`) or computed on public
@@ -251,16 +255,19 @@ class PrivacyAccountant:
     Parameters
     ----------
     delta : float, default=1e-6
-        Failure probability of the total.
+        The small allowance beside the total epsilon: the smaller it is, the larger that epsilon.
     radius : float or None, default=None
-        Common radius of the total and of the limit, in the heads' metric; None is the full radius
+        Name the heads' radius here, or the total is larger than theirs. It is the common radius of
+        the total and of the limit, in the heads' metric. None is the full radius
         ``2 * norm_bound``.
     limit : float or None, default=None
-        Largest total epsilon at (``delta``, ``radius``).
+        Makes the total a guarantee: the largest total epsilon at (``delta``, ``radius``). A fit
+        that would exceed it raises a :class:`.BudgetExceededError`, and releases nothing.
     n_fits : int or None, default=None
-        Fits that are planned, such as candidates times folds plus the refit of a search: with a
-        limit the first fit that the accountant sees is refused if that many like it would exceed
-        the limit. Later ones are refused one by one, as without it.
+        Stops a search that is too expensive before its first fit. It is the number of fits that are
+        planned, such as candidates times folds plus the refit, and needs a ``limit``. The first fit
+        that the accountant sees is refused if that many like it would exceed the limit. Later ones
+        are refused one by one, as without it.
 
     Examples
     --------
@@ -415,8 +422,8 @@ class PrivacyAccountant:
         radius : float, optional
             Common radius; the accountant's by default.
         search : fitted GridSearchCV or RandomizedSearchCV, optional
-            The search that made all the fits counted. Its folds being disjoint, a record is left
-            out of one fold's fit for each candidate, which lowers the total.
+            Lowers the total: pass the search that made all the fits counted. If its folds are
+            disjoint, each record is left out of one fit of each candidate.
         scored_on : {"private", "public"}, default="private"
             Whether the search scored on folds of the private rows, or on public rows.
         n_samples : int, optional

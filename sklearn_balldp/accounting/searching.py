@@ -43,18 +43,20 @@ _SCORE = "accuracy"
 class PrivateAccuracy:
     """Scorer: accuracy on private rows, with noise that hides any one of them.
 
-    Passed as ``scoring=`` it makes the scores of a search, and the choice of the best candidate,
-    private too. Substituting one row, label included, moves the accuracy of a fixed model by at
+    Pass it as ``scoring=``: the scores of a search, and the choice of the best candidate, are then
+    private too. If one row is replaced, its label too, the accuracy of a fixed model moves by at
     most ``1 / n_rows``.
 
     Parameters
     ----------
     epsilon : float
-        Privacy loss of one score, positive.
+        What one score costs: a smaller value costs less, and makes the score noisier. Positive. A
+        search pays it for every score.
     delta : float, default=1e-6
-        Failure probability of one score.
+        The small allowance beside the epsilon of one score.
     random_state : None, int, Generator or RandomState, default=None
-        None draws exact noise from operating-system entropy; a seed is not private.
+        Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
+        seed is not private.
 
     Raises
     ------

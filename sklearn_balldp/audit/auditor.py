@@ -61,19 +61,20 @@ class FailedGuaranteeWarning(UserWarning):
 class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit a Ball-DP head and measure what an informed adversary reconstructs from it.
 
-    For each support, one training record (the anchor) is taken out and ``n_candidates`` records
-    near it, public or held out of training, take its place in turn (for a head fitted with
-    ``groups``, all records of one person are taken out together). The adversary knows every other
-    record, the candidates and the law of the noise, and names the candidate of largest
+    The auditor plays a game many times. It takes one training record out (the anchor), and puts
+    each of ``n_candidates`` records near it in its place, in turn. Those are public, or were held
+    out of training. An anchor with its candidates is a *support*. (For a head fitted with
+    ``groups``, all records of one person are taken out together.) The attacker knows every other
+    record, the candidates and the distribution of the noise, and names the candidate of largest
     posterior probability. The success rate over independent noise is compared with blind guessing
     and with every certificate that applies.
 
-    It does not see what lies outside the head: transformers fitted on private rows (they are not
-    fitted again for each candidate), a seed that someone else knows (``release_.private``), or
-    records so far from all public ones that no anchor is near (``n_passed_over_``).
+    The auditor does not see what lies outside the head: transformers fitted on private rows (they
+    are not fitted again for each candidate), a seed that someone else knows (``release_.private``),
+    or records so far from all public ones that no anchor is near (``n_passed_over_``).
 
-    Audit results are noiseless functions of private records: for their owner, not for
-    publication. They stay on the auditor; ``estimator_`` alone is what may be published.
+    Audit results are computed from private records without noise. They are for the owner of the
+    records, not for publication. They stay on the auditor; only ``estimator_`` may be published.
 
     Parameters
     ----------
@@ -81,39 +82,47 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         A Ball-DP head; a Pipeline whose last step is one (its transformers run once); or either
         in a ``FrozenEstimator``, which is audited as released, without refitting.
     n_candidates : int, default=10
-        Candidates of a support, each of which is the hidden record in turn.
+        How many records the attacker chooses among: with more, a blind guess is right less often.
+        Each candidate of a support is the hidden record in turn.
     n_supports : int, default=4
-        Supports, around different random training records.
+        More supports let an audit see smaller faults, and take longer. Each is built around another
+        random training record.
     support : {"farthest", "random", "nearest"}, default="farthest"
         How candidates are chosen within the ball; "farthest" favours the attack.
     prior : array-like of shape (n_candidates,) or None, default=None
-        The adversary's prior over candidates; None is uniform. Hidden records are drawn from it.
+        What the attacker believes beforehand: a probability for each candidate. None makes all
+        equally likely. Hidden records are drawn from it.
     eta : float, default=0.0
-        A guess within this distance of the hidden record succeeds, in the release's metric.
+        How close a guess must come: within this distance of the hidden record, in the release's
+        metric, it counts as a success.
     confidence : float, default=0.95
-        Coverage of the intervals.
+        Coverage of the intervals: a higher one makes them wider.
     n_draws : int, default=1
-        Independent noise draws for every hidden record.
+        More draws narrow the intervals, and take longer: the number of independent noise draws for
+        every hidden record.
     n_repeats : int, default=1
-        Repetitions with supports of their own, as the paper's setup seeds; they share the fit.
+        More repeats show how much the result depends on the supports, and take longer: each has
+        supports of its own, as the paper's setup seeds have. All share the fit.
     radius : float or None, default=None
-        Distance of the candidates from the anchor, in the release's metric; certificates are
-        stated at it. None is the release's own radius: then a search over radii compares
-        certificates of different promises; give a number to compare like with like.
+        Name it to compare heads fairly: candidates lie within this distance of the anchor, in the
+        release's metric, and certificates are stated at it. None is the release's own radius, so
+        that a search over radii would compare certificates of different promises.
     candidate_labels : {"same", "any"}, default="same"
         Whether candidates share the anchor's label. "any" is for releases that protect labels:
-        where counts are public, the adversary knows the missing label.
+        where counts are public, the attacker knows the missing label anyway.
     holdout : float, default=0.2
-        Share of the training rows kept for candidates when ``X_public`` is not given; the head
-        is then fitted on the others.
+        Costs training records: the share of ``X`` that is kept for candidates if ``X_public`` is
+        not given. The head is then fitted on the others.
     noise : {"simulated", "mechanism"}, default="simulated"
-        "simulated": noise of the scale that the release states, drawn in the span of the
-        candidate models. "mechanism": every trial is a release by the head's own sampler, which
-        also finds noise that is reused from release to release or from block to block; slower.
+        "mechanism" finds more faults, and is slower: every trial is a release by the head's own
+        sampler, which also finds noise that is reused from release to release or from block to
+        block. "simulated" draws noise of the scale that the release states, in the span of the
+        candidate models.
     n_jobs : int or None, default=None
-        Threads over supports.
+        Saves time: the number of threads that the supports are spread over.
     random_state : None, int, Generator or RandomState, default=None
-        Draws hold-out, supports and simulated noise. It never seeds the released model.
+        Makes the audit repeatable: it draws the hold-out, the supports and the simulated noise. It
+        never seeds the released model.
 
     Attributes
     ----------
@@ -124,14 +133,14 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     report_ : DataFrame
         One row per trial: repeat, support, hidden record and guess (positions among the support's
         candidates), whether the guess succeeded, and the posterior of the truth. For noisy
-        gradients the guess is from the whole transcript, and "last_iterate" says whether one from
-        the released model alone succeeded. With
-        ``noise="mechanism"`` also whether attacks that assume reused noise succeeded.
+        gradients the guess uses the whole transcript; "last_iterate" says whether a guess from the
+        released model alone succeeded. With ``noise="mechanism"`` further columns say whether
+        attacks that assume reused noise succeeded.
     supports_ : DataFrame
-        One row per support: anchor (position in ``X``, of the first of a person's ``n_records``),
-        label, rows in its ball, candidates (positions in the public or, without one, the training
-        rows), kappa, success rate, largest
-        distance between a candidate's model and the anchor's in units of the noise, and bounds.
+        One row per support: anchor (position in ``X``; with ``groups`` that of the first of a
+        person's ``n_records``), label, rows in its ball, candidates (positions in the public rows
+        or, without those, in the training rows), kappa, success rate, the largest distance between
+        a candidate's model and the anchor's in units of the noise, and bounds.
     success_rate_ : float
         Share of trials that succeeded.
     success_interval_ : dict
@@ -141,22 +150,24 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     baseline_ : float
         Success probability kappa of the best blind guess among the candidates.
     certificate_ : Series
-        Upper bounds on the success probability, means over supports: "dp", "rdp", "direct" as the
-        release states them; "anchor", "ball" (reference: centre of a small enclosing ball) and
-        "support" from the candidate models; "bayes" is no bound but the best attack's own success,
-        estimated by simulation. "support" is missing for ``eta > 0``; guesses are candidates. For
-        noisy gradients "anchor", "ball" and "support" are missing: they depend on the path.
+        Upper bounds on the success probability, each a mean over supports. "dp", "rdp" and "direct"
+        are what the release states. "anchor", "ball" and "support" are computed from the candidate
+        models; "ball" measures from the centre of a small ball around them. "bayes" is no bound: it
+        is the best attack's own success, estimated by simulation. "support" is missing for
+        ``eta > 0``; guesses are candidates. For noisy gradients "anchor", "ball" and "support" are
+        missing, because they depend on the path.
     guarantee_holds_ : bool
         False when an exact test (level 1e-6, so that searches of many fits raise no false alarm)
         puts the success of an attack above the direct certificate, when candidate models lie
         further from the anchor's than the release's sensitivity allows, or when a check of a frozen
         model's weights fails.
     weights_ : DataFrame
-        Of a frozen model: checks of its weights against the records and the release (name, verdict
-        "PASS", "FAIL" or "CANNOT CHECK", what was found, what it rests on). They refute mistakes:
+        For a frozen model: checks of its weights against the records and the release (name, verdict
+        "PASS", "FAIL" or "CANNOT CHECK", what was found, what it rests on). They find mistakes:
         other weights, records or noise than stated. They certify nothing.
     least_conviction_ : float
-        Success rate from which this many trials convict; above 1 if they cannot.
+        How high the success rate must be before this many trials can prove the guarantee wrong;
+        above 1 if they never can.
     failures_ : tuple of str
         What failed, in words; empty while ``guarantee_holds_``.
     n_passed_over_ : int
@@ -281,11 +292,11 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Private records, as the estimator takes them. For a frozen estimator: the records it
-            was fitted on, or all of them but one (the known records, to which each candidate is
-            added; a known record near the missing one then only marks the centre). That they are
-            the right ones is checked by number, by public class counts, and by the noise in the
-            weights.
+            The private records, as the estimator takes them. For a frozen estimator pass the
+            records that it was fitted on, or all of them but one; each candidate is then added to
+            the known records, and a known record near the missing one only marks the centre. The
+            auditor checks that they are the right ones by their number, by public class counts, and
+            by the noise in the weights.
         y : array-like of shape (n_samples,)
             Their labels.
         X_public : array-like of shape (n_public, n_features), optional

@@ -108,7 +108,9 @@ def baseline(
 
 
 def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
-    """Reconstruction bound of an (epsilon, delta) guarantee, ``min(1, e^epsilon kappa + delta)``.
+    """Largest probability that any attack names the true record, from epsilon and delta.
+
+    It is ``min(1, e^epsilon kappa + delta)``, never below the direct bound of :func:`.rero_bound`.
 
     Parameters
     ----------
@@ -139,7 +141,7 @@ def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
 
 
 def rero_bound(kappa: float, mu: float, *, method: str = "direct") -> float:
-    r"""Reconstruction bound of a mu-GDP Gaussian release.
+    r"""Largest probability that any attack names the true record, from the mu of a release.
 
     Parameters
     ----------
@@ -207,7 +209,7 @@ def mu_from_certificate(gamma: float, kappa: float) -> float:
 
 
 def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
-    """Epsilon of a head whose direct certificate is the stated risk ``gamma``.
+    """Epsilon to ask for when you know the risk ``gamma`` that you accept.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def invert_ridge(
     code: int | None = None,
     tol: float = 1e-9,
 ) -> Reconstruction:
-    r"""Record behind noiseless ridge prototypes.
+    r"""Compute the hidden record from ridge prototypes without noise.
 
     :math:`z = \frac{2 (n_y^- + 1) + \alpha n}{2} \mu_y - S_y^-` for the class y whose prototype
     moved. Degenerate when :math:`z = \mu_y^-`: then none did.
@@ -158,7 +158,7 @@ def invert_statistics(
     code: int | None = None,
     tol: float = 1e-9,
 ) -> Reconstruction:
-    r"""Record behind noiseless class sums, and the second moment where it was released.
+    r"""Compute the hidden record from class sums (and a second moment) without noise.
 
     :math:`z = S_y - S_y^-` for the class y whose sum moved, and :math:`M - M^- = z z^T` must agree.
 
@@ -222,7 +222,7 @@ def invert_minimiser(
     tol: float = 1e-6,
     residual: float = 1e-12,
 ) -> Reconstruction:
-    r"""Records behind a noiseless minimiser of a regularised mean loss.
+    r"""Compute the records that explain a minimiser without noise.
 
     Optimality gives the missing record's gradient,
     :math:`v = n \alpha \hat\theta + \sum_{known} \nabla\ell(\hat\theta; z_i)

@@ -139,23 +139,26 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         Parameters
         ----------
         X : array-like or Rows of shape (n_samples, n_features)
-            Embeddings, one private record per row: in memory, of a memory map, or of a file
-            (:func:`.from_parquet`). Rows outside the ball of radius ``norm_bound`` are projected
-            onto it.
+            The private embeddings, one record per row. They may be an array, a memory map, a file
+            (:func:`.from_parquet`), a dask array or a tensor on a GPU. Rows outside the ball of
+            radius ``norm_bound`` are projected onto it; with ``domain="sphere"`` all rows are
+            scaled to its surface.
         y : array-like of shape (n_samples,)
             Class labels.
         X_public : array-like of shape (n_public, n_features), optional
-            Public reference rows, for ``radius=RadiusPolicy(source="reference")``, or public rows
-            before an edit, for ``source="edits"``; not used otherwise.
+            Public rows that a :class:`.RadiusPolicy` chooses the radius from: reference rows for
+            ``source="reference"``, rows before an edit for ``source="edits"``. Not used otherwise.
         y_public : array-like of shape (n_public,), optional
-            Their labels; for edits the rows after it, of shape (n_public, n_features).
+            The labels of the reference rows; for ``source="edits"`` the rows after the edit, of
+            shape (n_public, n_features).
         groups : array-like of shape (n_samples,), optional
-            Owner of each record, public. The release then hides the replacement of **all** records
-            of one owner, each by one of its own label within ``radius``. A record counts for one
-            over the records of its owner. But for prototypes, the noise is that of as many
-            records as there are owners.
+            Hides **all** records of one owner together, and takes more noise: as much as a fit on
+            as many records as there are owners (for prototypes it also depends on how records
+            spread over classes). It names the owner of each record, which is public. Each record
+            may be replaced by one of its own label within ``radius``, and counts for one over the
+            number of its owner's records.
         **weights : dict
-            ``sample_weight``, of shape (n_samples,): public weights, which ``max_weight`` declares.
+            ``sample_weight``, of shape (n_samples,): public weights, which need ``max_weight``.
             Only their ratios matter.
 
         Returns
@@ -316,8 +319,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         n_samples, n_features : int
             Shape of the rows.
         class_counts : array-like of int, shape (n_classes,), optional
-            Records of each class, in the order of ``classes``. Needed where labels are public;
-            where they are protected counts are not used.
+            Number of records of each class, in the order of ``classes``. They are needed where
+            labels are public, and not used where labels are protected.
         y : array-like of shape (n_samples,), optional
             Public labels, in place of ``class_counts``. Needed for ``groups`` or weights where
             labels are public.
@@ -679,12 +682,13 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Embeddings; rows are projected onto the ball as in ``fit``.
+            Embeddings; rows are brought into the domain as in ``fit``.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Binary: positive for ``classes_[1]``. Else one score per class, all of them in memory.
+            With two classes one score per row, positive for ``classes_[1]``. With more, one score
+            per class and row, all of them in memory.
         """
         scores = self._scores(X)
         if scores.shape[1] == 2:
@@ -720,10 +724,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         Parameters
         ----------
         project : bool, default=True
-            Whether rows outside of the ball of radius ``norm_bound`` are projected onto it (or
-            scaled to its surface), as here: the model is then a Pipeline of scikit-learn's own
-            steps. False leaves the linear model alone, which gives the same for rows that are
-            there already (embeddings of unit norm), and converts to ONNX.
+            True gives the same predictions for every row: the model is a Pipeline, whose first
+            steps, scikit-learn's own, project rows outside of the ball of radius ``norm_bound``
+            onto it (or scale rows to its surface). False gives the linear model alone, which
+            converts to ONNX. It predicts the same for rows that are in place already (embeddings of
+            unit norm).
 
         Returns
         -------

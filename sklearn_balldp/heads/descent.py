@@ -51,14 +51,14 @@ class Transcript:
     Parameters
     ----------
     gradients : ndarray of shape (n_steps, n_scores, n_columns)
-        Noisy mean gradients of the loss, residuals clipped; without the regulariser.
+        The noisy mean gradients of the loss, with clipped residuals and without the regulariser.
     iterates : ndarray of the same shape
-        Parameters at which they were taken.
+        The parameters at which they were taken.
     sigma : ndarray of shape (n_steps,)
-        Noise scales.
+        The noise scale of each step.
     start : ndarray of shape (n_rows, n_features)
-        Table of the noisy sums that the first iterate was made of (:class:`.Layout`); without rows
-        where it is zero.
+        The noisy sums that the first iterate was made of, as one table (:class:`.Layout`). It has
+        no rows if the first iterate is zero.
     """
 
     gradients: Array
@@ -132,42 +132,51 @@ class Iterates:
 class GradientPerturbation(Mechanism):
     """Noise on class sums, and on the gradients of a full-batch descent that starts from them.
 
-    Far more accurate than noise on the minimiser at the same guarantee. The sums and the whole
-    transcript of noisy gradients are what the guarantee covers; each step's noise is calibrated at
-    its public iterate.
+    It is far more accurate than noise on the minimiser at the same guarantee. The guarantee covers
+    the sums and the noisy gradients of all steps, not only the final parameters. The noise of each
+    step is calibrated at the step's own iterate, which is public.
 
     Parameters
     ----------
     n_steps : int, default=50
-        Steps of the descent; their budget is shared equally among them.
+        How many steps the descent takes. Each costs one pass over the rows; all share the budget
+        equally, so more steps are noisier ones.
     learning_rate : float or None, default=None
-        Step size for rows of norm ``norm_bound``; where rows are centred, and shorter, it grows as
-        one over their squared norm. None chooses it from public numbers, so that noise and fit
-        balance.
+        How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
+        from public numbers, so that noise and fit balance. It is the size for rows of norm
+        ``norm_bound``; where rows are centred, and shorter, it grows as one over their squared
+        norm.
     momentum : float, default=0.9
-        Share of the velocity that is kept from step to step.
+        Makes the descent faster: the share of the velocity that is kept from step to step. At least
+        0, below 1.
     clip : float, "auto" or None, default="auto"
-        Norm that the residual of each record, its derivative by the scores, is clipped to; None
-        for no clipping. Bounds gradients by ``clip`` times the norm of a row. "auto" is 0.1, and up
-        to 0.3 at small radii.
+        Limits what one record can change: a smaller value takes less noise, and bends the fit more.
+        It is the norm that the residual of each record, its derivative by the scores, is clipped
+        to; its gradient is then at most ``clip`` times the norm of its row. "auto" is 0.1, and up
+        to 0.3 at small radii. None does not clip.
     averaging : float, default=0.2
-        Share of the iterates, the last ones, whose mean is released; 0 for the last alone.
+        Averages some of the noise away: the share of the iterates, the last ones, whose mean is
+        released. 0 releases the last one alone.
     start : {"auto", "statistics", "prototypes", "zero"}, default="auto"
-        Where the descent begins. "prototypes": at the noise-aware rule of noisy class sums, which
-        take a share of the budget. "statistics" and "auto": at the linear discriminant
-        (:class:`.BallDPLinearDiscriminant`) of the same and a noisy second moment, where public
-        numbers say that this is worth its noise. Public numbers decide the share too: nearly all at
-        small radii, a fifth where the steps do more. "zero" spends all on the steps; it needs about
-        100 of them.
+        Where the descent begins: a better start takes a share of the budget, and saves steps.
+        "prototypes" begins at the noise-aware rule of noisy class sums. "statistics" and "auto"
+        begin at the linear discriminant (:class:`.BallDPLinearDiscriminant`) of the same sums and a
+        noisy second moment, where public numbers say that the moment is worth its noise. Public
+        numbers decide the share too: nearly all at small radii, a fifth where the steps do more.
+        "zero" spends the whole budget on the steps, and needs about 100 of them.
     centre : bool, default=True
-        Whether rows are moved by their mean as the start tells it, where that is long: gradients of
-        the shorter rows need less noise. The released weights are for rows where they were. Needs a
-        start and an intercept, and is without effect otherwise.
+        Saves noise where rows have a long mean in common, as image features do: rows are moved by
+        that mean, as the start tells it, and gradients of the shorter rows need less noise. The
+        released weights are for rows that were not moved. It needs a start and an intercept, and
+        has no effect otherwise.
     outer_radius, outer_epsilon : float or None, default=None
-        A second, larger radius and the epsilon promised at it (same delta): every step adds the
-        noise that the stricter promise needs.
+        Promises a second, larger radius as well, which can cost noise: every step adds the noise
+        that the stricter of both promises needs. ``outer_epsilon`` is the epsilon there (same
+        delta), no smaller than the first. Pass both or neither; anything else raises a ValueError.
     keep_transcript : bool, default=False
-        Whether the head keeps ``transcript_``, which is public: the guarantee is its own.
+        Lets you test the noise later: the head keeps ``transcript_``, the noisy gradients of all
+        steps, which :func:`~sklearn_balldp.verify` and :func:`.transcript_log_posterior` read. It
+        may be published, since the guarantee covers it.
 
     References
     ----------

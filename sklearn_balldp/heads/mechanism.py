@@ -309,7 +309,8 @@ class Outcome:
     sensitivity, sigma : tuple of float or None
         Those of each step, where the promise could not state them.
     mu_ex_post : float or None
-        Mu at the full radius by what occurred, where that differs from the promise: no guarantee.
+        Mu at the full radius, computed from the run that happened, where that differs from the
+        promise. It is no guarantee.
     attributes : mapping
         Further fitted attributes.
     """
@@ -361,10 +362,11 @@ def as_sets(left_out: Any, rows: Rows, codes: Codes) -> tuple[Codes, Rows, Codes
 
 
 class Mechanism(BaseEstimator, ABC):
-    """How parameters are released: derive from it, with constructor parameters as an estimator has.
+    """Base class of mechanisms: how a head's parameters are released.
 
-    A fit asks for the promise, has it counted by every accountant, and then runs. Nothing may be
-    stored on the mechanism while it does either.
+    To write your own, derive from it; constructor parameters are those of a scikit-learn estimator,
+    stored as they are. A fit asks for the promise, lets every accountant count it, and then calls
+    ``run``. Neither ``promise`` nor ``run`` may store anything on the mechanism.
     """
 
     #: What the record calls it; the class's name by default.

@@ -44,9 +44,9 @@ class OutputPerturbation(Mechanism):
     r"""Noise on the certified minimiser of the regularised mean loss.
 
     A minimiser moves by at most :math:`G / (\alpha n)` with one record, G the largest distance
-    between two adjacent records' gradients (the *gradient gap*). Its guarantee follows from the
-    sensitivity at every radius. With weights W / s takes the place of n: their sum over the largest
-    of one record, or person.
+    between two adjacent records' gradients (the *gradient gap*). So the sensitivity is known at
+    every radius, and epsilon follows from it. If records have weights, W / s takes the place of n:
+    the sum of all weights over the largest weight of one record, or of one person.
 
     Parameters
     ----------
@@ -55,7 +55,8 @@ class OutputPerturbation(Mechanism):
         together) that every minimiser is certified to. The error is covered by extra noise; None
         adds about 0.1 %. Unreachably small values are raised.
     sensitivity : {"tight", "paper"}, default="tight"
-        "paper" multiplies the radius by the paper's Lipschitz constant, to reproduce its tables.
+        "tight" takes less noise: it is the smallest gradient gap that this package proves. "paper"
+        multiplies the radius by the paper's Lipschitz constant, to reproduce its tables.
 
     References
     ----------

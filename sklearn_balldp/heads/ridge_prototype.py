@@ -34,7 +34,7 @@ WITHIN_CLASS_FLOOR = 0.05
 
 
 class BallDPRidgePrototype(BaseBallDPClassifier):
-    r"""Ball-DP ridge prototype classifier.
+    r"""Ball-DP classifier by noisy class means (ridge prototypes).
 
     Releases one prototype per class, the minimiser of
 
@@ -47,45 +47,65 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy loss bound, positive.
+        How strongly a substitution is hidden: a smaller value hides more, and takes more noise.
+        Positive.
     delta : float, default=1e-6
-        Failure probability, strictly between 0 and 1; below ``1 / n_samples``.
+        A small allowance beside ``epsilon``: a smaller value promises more, and takes a little more
+        noise. Strictly between 0 and 1. Choose it far below ``1 / n_samples``; ``fit`` warns if it
+        is not below.
     radius : float, RadiusPolicy or None, default=None
-        Substitutions hidden, in units of ``metric`` and in the coordinates this head sees. None
-        is the full radius ``2 * norm_bound``: every feature substitution is hidden, labels and
-        counts being public (with ``protect_labels=True``, standard bounded DP).
+        Which substitutions are hidden: a larger radius hides larger changes, and takes more noise.
+        It is a distance in units of ``metric`` between rows as this head sees them; a
+        :class:`.RadiusPolicy` chooses it. None is the full radius ``2 * norm_bound``: every change
+        of a row is hidden, and labels and class counts stay public (with ``protect_labels=True``
+        this is standard bounded DP).
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        Distance between rows of equal label.
+        How the distance between two rows of one label is measured. "euclidean" wastes no noise. For
+        the others the noise is that of the smallest Euclidean ball that holds theirs; with
+        "chebyshev" its radius is up to ``sqrt(n_features)`` times as large.
     alpha : float, default=0.01
-        Regularisation strength, the paper's lambda.
+        How far prototypes are shrunk towards zero. With ``counts="per_class"`` the noise shrinks as
+        much, so it hardly matters. With ``counts="worst"`` or protected labels a larger alpha takes
+        less noise relative to the prototypes. It is the paper's lambda.
     norm_bound : float, default=1.0
-        Radius B of the ball that rows are projected onto. Declare it; never read it off the rows.
+        The radius B of the ball that rows are projected onto: longer rows are shortened to it. A
+        large B can cost noise, a small one changes the rows. 1 suits embeddings of unit norm.
+        Declare it; never read it off the rows.
     counts : {"per_class", "min", "worst"}, default="per_class"
-        How the noise uses public class counts: a scale per class, the smallest class's scale for
-        all, or counts unused (the paper's Table 1). Not used with ``protect_labels=True``, where
-        counts are private; "worst" needs one record of weight 1 a person.
+        How much noise each class gets: accuracy falls from "per_class" to "worst", and so does the
+        measured success of an attack, under the same certificate. "per_class" gives each class the
+        noise that its own public count asks for. "min" gives all classes the noise of the smallest.
+        "worst" does not use counts (the paper's Table 1); it raises a ValueError for unequal
+        weights, and for persons with several records. Not used with ``protect_labels=True``, where
+        counts are private.
     decision : {"auto", "nearest", "gaussian"}, default="auto"
-        "nearest": the closest noisy prototype, as in the paper. "gaussian": a noise-aware
-        generative rule with class priors, which offers ``predict_proba``; it needs public labels.
-        "auto": "gaussian" where labels are public. It can be changed after the fit, at no cost.
+        How a row is classified; it can be changed after the fit, at no cost in privacy. "gaussian"
+        knows how much of a prototype is noise, uses class priors and offers ``predict_proba``; it
+        needs public labels. "nearest" takes the closest noisy prototype, as the paper does. "auto"
+        is "gaussian" where labels are public, else "nearest".
     priors : array-like of shape (n_classes,), "uniform" or None, default=None
-        Class probabilities that the "gaussian" rule assumes. None takes the shares of the classes;
-        "uniform" keeps rare classes in view. It can be changed after the fit, at no cost.
+        Keeps rare classes in view without any noise: the class probabilities that the "gaussian"
+        rule assumes. "uniform" takes all classes to be equally common; None takes the shares of the
+        classes. It can be changed after the fit, at no cost in privacy.
     max_weight : float or None, default=None
-        Largest ``sample_weight`` that ``fit`` takes: naming it declares that weights are public and
-        bounded. None refuses them.
+        Allows ``fit`` to take ``sample_weight``, up to this largest weight. Naming it declares that
+        weights are public and bounded. None refuses them.
     protect_labels : bool, default=False
-        Hide a change of one record's label as well. Needs ``classes``.
+        Hides a change of one record's label too, at any distance. That takes far more noise, and
+        costs most of the accuracy. Needs ``classes``.
     classes : array-like or None, default=None
-        Label set, public. None takes the labels seen in ``y`` (public labels only).
+        Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
+        that are absent from ``y``. None takes the labels seen in ``y`` (public labels only).
     calibration : {"analytic", "classic"}, default="analytic"
-        "classic" is the textbook formula, proved only for ``epsilon < 1``.
+        "analytic" is exact, so it takes the least noise. "classic" is the textbook formula, which
+        takes more; it is proved only for ``epsilon < 1``, and a larger epsilon raises a ValueError.
     coordinates : str or None, default=None
-        Name of the rows' coordinates (encoder, scale), for the record: releases that name different
-        ones are not added up.
+        Keeps apart what must not be added up: a name for the coordinates of the rows (encoder,
+        scale), which goes into the record. Releases that name different ones are not added up.
     random_state : None, int, Generator or RandomState, default=None
-        None draws exact noise from operating-system entropy. A seed makes the release
-        reproducible and therefore not private, which ``release_.private`` states.
+        Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
+        seed makes the release reproducible and therefore not private, which ``release_.private``
+        states.
 
     Attributes
     ----------

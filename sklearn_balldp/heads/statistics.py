@@ -187,8 +187,9 @@ class StatisticsPerturbation(Mechanism):
     Parameters
     ----------
     share : float or None, default=None
-        Share of the squared mu that the class sums take; 1 leaves the second moment out. None
-        takes what :func:`default_share` finds from public numbers.
+        How the budget is divided: what takes the larger share gets less noise. It is the share of
+        the squared mu that the class sums take; 1 leaves the second moment out. None takes what
+        :func:`default_share` finds from public numbers.
     """
 
     name = "statistics"

@@ -105,7 +105,7 @@ class Guarantee:
     labels : {"public", "protected"}
         Whether label changes are part of the adjacency.
     private : bool or str
-        False when the noise was seeded: the numbers then state a law, not a protection.
+        False when the noise was seeded: the numbers then describe the noise, and protect nobody.
         "conditional" when the radius was read off private rows and declared public.
     radius_epsilon : float
         Pure differential privacy that choosing the radius spent.
@@ -581,19 +581,21 @@ class Release:
     ) -> Guarantee:
         """Guarantee at any radius, and for any number of records, at this release's delta.
 
-        The exact Gaussian profile of the sensitivity there: exact for prototypes (of one record),
-        and for minimisers that of a proved upper bound. For noisy gradients it is the one that held
-        before the first step: what was promised, at other radii by group privacy and the limits
-        of the gap. With a private radius the noise follows from that draw: figures at a fixed
-        other radius are then ex post.
+        For prototypes and the discriminant it is exact (for one record). For noise on a minimiser
+        it follows from a proved upper bound on the sensitivity there. For noise on gradients it is
+        what held before the first step: the promise at the declared radius, and at others what
+        follows from group privacy and the limits of the gap. If the radius was chosen privately,
+        the noise follows from that draw, and figures at a fixed other radius describe this run
+        only.
 
         Parameters
         ----------
         radius : float, optional
             Radius in the units of ``metric``; the declared one by default.
         labels : {"public", "protected"}, optional
-            The release's own adjacency by default. "public" restricts a label-protecting release
-            to same-label substitutions, to compare it with one that keeps labels public.
+            Whether changes of labels count; by default as in the release. "public" counts
+            substitutions of the same label only, to compare a release that protects labels with one
+            that does not.
         records : int, default=1
             Records that are replaced at once, each within the radius; persons, where the release
             hides those (``unit``). Group privacy: mu, and what a private radius spent, count so
@@ -648,7 +650,7 @@ class Release:
         labels: str | None = None,
         records: int = 1,
     ) -> float:
-        """Largest success probability of an informed reconstruction attack.
+        """Largest probability with which any attacker names the true record among candidates.
 
         Parameters
         ----------

@@ -124,17 +124,17 @@ def verify(
         Its public record, as :meth:`.Release.to_dict` or a JSON file of it; the model's own by
         default.
     private : tuple (X, y), mapping, str, path-like or None, default=None
-        The records that the model was fitted on, as it takes them, or an npz file with arrays X and
-        y; for a fit with owners or weights a mapping or a file with X, y, groups and sample_weight.
-        What is found then is for their owner.
+        Tests the noise itself, which only the owner of the records can do; the verdict is then for
+        that owner alone. Pass the records that the model was fitted on, as it takes them, or an npz
+        file with arrays X and y; for a fit with owners or weights a mapping or a file with X, y,
+        groups and sample_weight.
     transcript : Transcript, str, path-like or None, default=None
-        With noise on gradients: the noisy gradients of all steps, or an npz file of them; the
-        model's own by default.
+        Lets the noise on gradients be tested: the noisy gradients of all steps, or an npz file of
+        them; the model's own by default.
     earlier : iterable of estimator, str or path-like
-        Earlier releases from the same records: their noise must be other noise.
+        Finds noise that was used twice: pass earlier releases from the same records.
     allow_joblib : bool, default=False
-        Whether joblib and pickle files are loaded. Loading them can run code chosen by whoever
-        wrote them.
+        Loads joblib and pickle files too, which can run code chosen by whoever wrote them.
 
     Returns
     -------
