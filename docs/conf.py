@@ -55,7 +55,9 @@ sphinx_gallery_conf = {
     "filename_pattern": executed,
     "within_subsection_order": "gallery.ReadingOrder",
     "reference_url": {"sklearn_balldp": None},
-    "backreferences_dir": None,
+    # Each page of the API shows the examples that use it.
+    "backreferences_dir": "generated/examples",
+    "doc_module": ("sklearn_balldp",),
     "download_all_examples": False,
     "remove_config_comments": True,
     "write_computation_times": False,

@@ -155,6 +155,7 @@ def main():
     parser.add_argument("--datasets", nargs="+", default=[])
     parser.add_argument("--time", type=Path, help="only time one fit of Opacus on this file")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 2.0])
+    parser.add_argument("--methods", choices=METHODS, nargs="+", default=list(METHODS))
     parser.add_argument("--releases", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -169,7 +170,7 @@ def main():
         return
     table = pd.read_csv(args.out) if args.out.exists() else pd.DataFrame(columns=KEY)
     done = set(map(tuple, table[KEY].to_numpy(object)))
-    for name, epsilon, method in itertools.product(args.datasets, args.epsilons, METHODS):
+    for name, epsilon, method in itertools.product(args.datasets, args.epsilons, args.methods):
         key = (name, method, epsilon, args.seed)
         if key in done:
             continue
