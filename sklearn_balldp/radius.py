@@ -43,6 +43,8 @@ SOURCES = ("reference", "edits", "declared", "private")
 GRID_SIZE = 4096
 # Rows of norm B up to this share lie on the sphere: single precision leaves as much.
 _ON_SPHERE = 1e-6
+#: Private rows that a policy reads, at most: as many of each class.
+MOST_READ = 2**16
 #: Distances computed at a time by the diameter.
 DIAMETER_BLOCK = 2**22
 
@@ -277,6 +279,23 @@ def private_quantile(
     return float(max(radii))
 
 
+def rows_to_read(
+    X: NDArray[np.floating] | Rows, y: NDArray[Any]
+) -> tuple[NDArray[np.floating], NDArray[Any]]:
+    """Rows that a policy reads of private ones, and their labels.
+
+    Of a large class a share spread over the table, by labels alone: a substitution still moves one
+    row, and files and clusters need not come into memory.
+    """
+    classes, codes = np.unique(y, return_inverse=True)
+    most, places = max(2, MOST_READ // len(classes)), []
+    for code in range(len(classes)):
+        members = np.flatnonzero(codes == code)
+        places.append(members[np.linspace(0, len(members) - 1, min(len(members), most), dtype=int)])
+    read = np.sort(np.concatenate(places))
+    return (X[read], y[read]) if isinstance(X, Rows) or len(read) < len(y) else (X, y)
+
+
 def _shuffler(
     generator: np.random.Generator | np.random.RandomState | None,
 ) -> np.random.Generator | np.random.RandomState:
@@ -357,7 +376,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         pairs): pass ``fit(X_before, X_after)``, or to a head ``X_public`` and ``y_public``.
         "private" reads the private rows by permute-and-flip; ``epsilon`` joins the release's total.
         "declared" reads them too and declares their quantile public, as the paper does; the release
-        is then private on that condition only. Heads with ``protect_labels=True`` refuse "private"
+        is then private on that condition only. Both read at most 65536 rows, as many of each class,
+        and take files and clusters as heads do. Heads with ``protect_labels=True`` refuse "private"
         and "declared"; fits with ``groups`` refuse "private".
     epsilon : float or None, default=None
         What the "private" quantile costs: a larger value gives a more precise radius, and adds more
@@ -497,8 +517,10 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         y_public: ArrayLike | None,
     ) -> dict[str, Any]:
         self._check_parameters()
+        in_place = self.source in ("private", "declared")
         X, y, X_public, y_public = (
-            np.asarray(v) if isinstance(v, Rows) else v for v in (X, y, X_public, y_public)
+            np.asarray(v) if isinstance(v, Rows) and not (v is X and in_place) else v
+            for v in (X, y, X_public, y_public)
         )
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
@@ -515,6 +537,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 + (", or choose source='declared' or 'private'." if public else ".")
             )
         rows, labels = validated(self, rows, labels)
+        if in_place:
+            rows, labels = rows_to_read(rows, labels)
         chosen = self._choose(rows, labels, self.metric, self.norm_bound)
         if self.source == "declared":
             with charged(Spent("radius", private="conditional", labels="public", unit="record")):

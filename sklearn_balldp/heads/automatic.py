@@ -11,7 +11,7 @@ class AutoMechanism(Mechanism):
 
     The first where the noise in one parameter would be small although the minimiser is hardly
     regularised, or at the ``alpha`` that was given (:meth:`.OutputPerturbation.is_precise`). That
-    takes an epsilon of hundreds.
+    mostly takes an epsilon of hundreds to thousands.
     """
 
     name = "auto"

@@ -39,7 +39,7 @@ from ..privacy.gaussian import delta_from_mu
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.release import Release, total_epsilon
 from ..privacy.weights import Weights, units_of
-from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
+from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius, rows_to_read
 from ..rows import (
     Part,
     Rows,
@@ -197,7 +197,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             self._check_radius_of_persons()
         chosen = choose_radius(
             self.radius,
-            lambda: (self._in_domain(_in_memory(X)), y),
+            lambda: self._policy_rows(X, y),
             lambda edits: self._validate_public(X_public, y_public, edits),
             metric=self.metric,
             norm_bound=norm_bound,
@@ -513,6 +513,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _taken(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """Rows as passes take them: squares of entries are finite."""
         return clip_entries(X)
+
+    def _policy_rows(self, X: Any, y: NDArray[Any]) -> tuple[NDArray[np.floating], NDArray[Any]]:
+        """Private rows that a radius policy reads, and their labels."""
+        rows, labels = rows_to_read(X, y)
+        return self._in_domain(rows), labels
 
     def _in_domain(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """Rows in the coordinates that radii are declared in; passes project onto the ball."""
@@ -883,15 +888,6 @@ def masses_of(public: Mapping[str, Any]) -> Any:
     weights = public["loss_weights"]
     totals = None if weights is None else weights.class_totals
     return public["class_counts"] if totals is None else totals
-
-
-def _in_memory(X: Any) -> Any:
-    if isinstance(X, Rows):
-        raise ValueError(
-            "radius: a policy that reads the private rows compares pairs of them, and these are "
-            "not in memory; pass a number, or a policy with source='reference' or 'edits'."
-        )
-    return X
 
 
 def _no_rows(*_: Any) -> Any:

@@ -136,7 +136,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import Normalizer
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> head = BallDPLogisticRegression(epsilon=8.0, radius=0.1, alpha=0.1)
+    >>> head = BallDPLogisticRegression(epsilon=8.0, radius=0.1)
     >>> head = make_pipeline(Normalizer(), head).fit(X, y)
     >>> head.predict_proba(X[:3]).shape
     (3, 2)

@@ -121,7 +121,7 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import Normalizer
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> head = BallDPSquaredHingeSVC(epsilon=8.0, radius=0.1, alpha=0.1, fit_intercept=True)
+    >>> head = BallDPSquaredHingeSVC(epsilon=8.0, radius=0.1)
     >>> make_pipeline(Normalizer(), head).fit(X, y).decision_function(X[:3]).shape
     (3,)
     """

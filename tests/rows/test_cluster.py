@@ -302,8 +302,8 @@ def test_what_a_cluster_cannot_take_is_refused(client, monkeypatch):
         head.fit(given, y[:-1])
     with pytest.raises(TypeError, match="belong to this process"):
         on_cluster(given).__getstate__()
-    with pytest.raises(ValueError, match="not in memory"):
-        clone(head).set_params(radius=RadiusPolicy(source="declared")).fit(given, y)
+    chosen = clone(head).set_params(radius=RadiusPolicy(source="declared"))
+    assert chosen.fit(given, y).release_.radius == clone(chosen).fit(X, y).release_.radius
     monkeypatch.setattr(type(client), "asynchronous", True)
     with pytest.raises(ValueError, match="asynchronous=False"):
         on_cluster(given)

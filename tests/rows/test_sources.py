@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, cross_val_score
 
+import sklearn_balldp.radius as radius_module
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -28,6 +29,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.heads import gradients, objective
 from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.radius import rows_to_read
 from sklearn_balldp.rows import Rows, from_hdf5, from_parquet, from_zarr, passes, shards_of
 
 N, D = 3000, 16
@@ -337,13 +339,43 @@ def test_labels_must_be_as_many(tmp_path):
         head.predict(X[:, :3])
 
 
-def test_a_radius_read_off_private_rows_needs_them_in_memory(tmp_path):
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("given", [{"source": "declared"}, {"source": "private", "epsilon": 1.0}])
+@pytest.mark.parametrize("Head", [BallDPRidgePrototype, BallDPLinearDiscriminant])
+def test_a_radius_read_off_private_rows_is_that_of_the_array(
+    Head, given, kind, tmp_path, monkeypatch
+):
+    """Also where a policy does not read all of them."""
+    monkeypatch.setattr(radius_module, "MOST_READ", 500)
+    X, y = records()
+    source, policy = stored(X, kind, tmp_path), RadiusPolicy(random_state=0, **given)
+    head = Head(delta=1e-4, radius=policy, random_state=0)
+    expected = clone(head).fit(X, y).release_.radius
+    assert clone(head).fit(source, y).release_.radius == expected
+    assert clone(policy).fit(source, y).radius_ == clone(policy).fit(X, y).radius_
+
+
+def test_a_policy_reads_few_rows_of_each_class(monkeypatch):
+    """Which ones depends on labels alone, so that a substitution moves one of them."""
+    monkeypatch.setattr(radius_module, "MOST_READ", 60)
+    X, y = records()
+    rows, labels = rows_to_read(X, y)
+    assert np.unique(labels, return_counts=True)[1].tolist() == [60 // len(np.unique(y))] * len(
+        np.unique(y)
+    )
+    places = np.flatnonzero((X[:, None] == rows).all(axis=-1).any(axis=1))
+    np.testing.assert_array_equal(X[places], rows)
+    # Spread over the table, the last records too.
+    assert places[0] < len(X) // 20
+    assert places[-1] > len(X) - len(X) // 20
+    other = np.random.default_rng(1).standard_normal(X.shape)
+    np.testing.assert_array_equal(rows_to_read(other, y)[0], other[places])
+
+
+def test_public_rows_give_a_radius_beside_a_file(tmp_path):
     X, y = records()
     source = stored(X, "zarr", tmp_path)
-    head = BallDPRidgePrototype(delta=1e-4, radius=RadiusPolicy(source="declared"))
-    with pytest.raises(ValueError, match="compares pairs"):
-        head.fit(source, y)
-    head.set_params(radius=RadiusPolicy(source="reference"))
+    head = BallDPRidgePrototype(delta=1e-4, radius=RadiusPolicy(source="reference"))
     assert head.fit(source, y, X_public=X[:100], y_public=y[:100]).release_.radius > 0.0
 
 
