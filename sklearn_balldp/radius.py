@@ -7,6 +7,7 @@ quantile, whose epsilon joins the release's total.
 """
 
 import uuid
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +44,7 @@ SOURCES = ("reference", "edits", "declared", "private")
 GRID_SIZE = 4096
 # Rows of norm B up to this share lie on the sphere: single precision leaves as much.
 _ON_SPHERE = 1e-6
-#: Private rows that a policy reads, at most: as many of each class.
+#: Private rows that a policy reads, at most (but two of each class).
 MOST_READ = 2**16
 #: Distances computed at a time by the diameter.
 DIAMETER_BLOCK = 2**22
@@ -284,15 +285,27 @@ def rows_to_read(
 ) -> tuple[NDArray[np.floating], NDArray[Any]]:
     """Rows that a policy reads of private ones, and their labels.
 
-    Of a large class a share spread over the table, by labels alone: a substitution still moves one
+    Of large classes a share spread over the table, by labels alone: a substitution still moves one
     row, and files and clusters need not come into memory.
     """
-    classes, codes = np.unique(y, return_inverse=True)
-    most, places = max(2, MOST_READ // len(classes)), []
-    for code in range(len(classes)):
-        members = np.flatnonzero(codes == code)
-        places.append(members[np.linspace(0, len(members) - 1, min(len(members), most), dtype=int)])
-    read = np.sort(np.concatenate(places))
+    read = np.arange(len(y))
+    if len(y) > MOST_READ:
+        codes = np.unique(y, return_inverse=True)[1]
+        counts = np.bincount(codes)
+        # The most of each class with which all together are few enough.
+        most = bisect_right(
+            range(counts.max()), MOST_READ, key=lambda n: int(np.minimum(counts, n).sum())
+        )
+        most = max(2, most - 1)
+        classes = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+        read = np.sort(
+            np.concatenate(
+                [
+                    members[np.linspace(0, len(members) - 1, min(len(members), most), dtype=int)]
+                    for members in classes
+                ]
+            )
+        )
     return (X[read], y[read]) if isinstance(X, Rows) or len(read) < len(y) else (X, y)
 
 
@@ -376,9 +389,10 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         pairs): pass ``fit(X_before, X_after)``, or to a head ``X_public`` and ``y_public``.
         "private" reads the private rows by permute-and-flip; ``epsilon`` joins the release's total.
         "declared" reads them too and declares their quantile public, as the paper does; the release
-        is then private on that condition only. Both read at most 65536 rows, as many of each class,
-        and take files and clusters as heads do. Heads with ``protect_labels=True`` refuse "private"
-        and "declared"; fits with ``groups`` refuse "private".
+        is then private on that condition only. Both read at most 65536 rows (two of each class at
+        least), also in files and on clusters; "declared" then refuses ``quantile=1``. Heads with
+        ``protect_labels=True`` refuse "private" and "declared"; fits with ``groups`` refuse
+        "private".
     epsilon : float or None, default=None
         What the "private" quantile costs: a larger value gives a more precise radius, and adds more
         to the release's total. From 1e-6 to 1000 with ``source="private"``, else None; anything
@@ -517,14 +531,11 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         y_public: ArrayLike | None,
     ) -> dict[str, Any]:
         self._check_parameters()
-        in_place = self.source in ("private", "declared")
-        X, y, X_public, y_public = (
-            np.asarray(v) if isinstance(v, Rows) and not (v is X and in_place) else v
-            for v in (X, y, X_public, y_public)
-        )
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
-            chosen = self._read_edits(*checked_edits(self, *pair), self.metric, self.norm_bound)
+            before, after = (np.asarray(v) if isinstance(v, Rows) else v for v in pair)
+            edited = checked_edits(self, before, after)
+            chosen = self._read_edits(*edited, self.metric, self.norm_bound)
             return {"radius_": chosen.value, "choice_": chosen}
         public = self.source == "reference"
         rows, labels = (X_public, y_public) if public else (X, y)
@@ -537,13 +548,27 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 + (", or choose source='declared' or 'private'." if public else ".")
             )
         rows, labels = validated(self, rows, labels)
-        if in_place:
-            rows, labels = rows_to_read(rows, labels)
+        if not public:
+            rows, labels = self._read(rows, labels)
+        elif isinstance(rows, Rows):
+            rows = np.asarray(rows)
         chosen = self._choose(rows, labels, self.metric, self.norm_bound)
         if self.source == "declared":
             with charged(Spent("radius", private="conditional", labels="public", unit="record")):
                 pass
         return {"radius_": chosen.value, "choice_": chosen}
+
+    def _read(
+        self, X: NDArray[np.floating] | Rows, y: NDArray[Any]
+    ) -> tuple[NDArray[np.floating], NDArray[Any]]:
+        """Private rows that this policy reads, and their labels."""
+        rows, labels = rows_to_read(X, y)
+        if self.source == "declared" and self.quantile == 1.0 and len(labels) < len(y):
+            raise ValueError(
+                f"quantile=1.0 is the largest distance of all pairs, and of {len(y)} rows at most "
+                f"{MOST_READ} are read; lower quantile, or pass a radius."
+            )
+        return rows, labels
 
     def _choose(
         self, rows: NDArray[np.floating], labels: NDArray[Any], metric: str, norm_bound: float
@@ -660,7 +685,7 @@ def checked_edits(
 
 def choose_radius(
     radius: Any,
-    rows: Callable[[], tuple[NDArray[np.floating], NDArray[Any]]],
+    rows: Callable[[RadiusPolicy], tuple[NDArray[np.floating], NDArray[Any]]],
     public: Callable[[bool], tuple[NDArray[np.floating], NDArray[Any]] | None],
     *,
     metric: str,
@@ -706,7 +731,7 @@ def choose_radius(
             )
         return choice
     edits = source == "edits"
-    given = public(edits) if edits or source == "reference" else rows()
+    given = public(edits) if edits or source == "reference" else rows(policy)
     if given is None:
         after = " (records before and after an edit)" if edits else ""
         raise ValueError(

@@ -39,7 +39,7 @@ from ..privacy.gaussian import delta_from_mu
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.release import Release, total_epsilon
 from ..privacy.weights import Weights, units_of
-from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius, rows_to_read
+from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import (
     Part,
     Rows,
@@ -197,7 +197,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             self._check_radius_of_persons()
         chosen = choose_radius(
             self.radius,
-            lambda: self._policy_rows(X, y),
+            lambda policy: self._policy_rows(policy, X, y),
             lambda edits: self._validate_public(X_public, y_public, edits),
             metric=self.metric,
             norm_bound=norm_bound,
@@ -514,9 +514,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """Rows as passes take them: squares of entries are finite."""
         return clip_entries(X)
 
-    def _policy_rows(self, X: Any, y: NDArray[Any]) -> tuple[NDArray[np.floating], NDArray[Any]]:
+    def _policy_rows(
+        self, policy: RadiusPolicy, X: Any, y: NDArray[Any]
+    ) -> tuple[NDArray[np.floating], NDArray[Any]]:
         """Private rows that a radius policy reads, and their labels."""
-        rows, labels = rows_to_read(X, y)
+        rows, labels = policy._read(X, y)
         return self._in_domain(rows), labels
 
     def _in_domain(self, X: NDArray[np.floating]) -> NDArray[np.floating]:

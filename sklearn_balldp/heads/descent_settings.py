@@ -111,7 +111,8 @@ def default_learning_rate(bound: TranscriptBound, alpha: float, accumulated_nois
     curvature = alpha / LEAST_REACH**2 if bound.centred else alpha
     # With larger steps parameters that the regulariser pulls back swing through zero.
     swing = bound.start is not None and curvature > 0.0
-    rates = [(1.0 - math.sqrt(momentum)) ** 2 / curvature] if swing else []
+    unswung = ((1.0 - momentum) / (1.0 + math.sqrt(momentum))) ** 2
+    rates = [unswung / curvature] if swing else []
     if clip is None:
         curvature += bound.kind.curvature * augmented**2
     if curvature > 0.0:

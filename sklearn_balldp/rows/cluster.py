@@ -147,6 +147,14 @@ class ClusterRows(Rows):
             rows = np.asarray(_result("X", self._client.compute(self._rows[start:stop]).result))
         return clip_entries(rows) if self._is_clipped else rows
 
+    def _taken(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
+        if isinstance(self._rows, Rows):
+            return super()._taken(places)
+        # Workers pick them: no other row comes to this process.
+        _check_workers(self._client)
+        rows = np.asarray(_result("X", self._client.compute(self._rows[places]).result))
+        return clip_entries(rows) if self._is_clipped else rows
+
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("rows on a cluster belong to this process, which is connected to it.")
 

@@ -90,6 +90,11 @@ class DeviceRows(Rows):
         rows: NDArray[np.floating] = on_host(self._X[start:stop, :])
         return rows
 
+    def _taken(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
+        xp = namespace(self._X)
+        rows: NDArray[np.floating] = on_host(xp.take(self._X, placed(places, self._X), axis=0))
+        return rows
+
     def _as_table(self, columns: Mapping[str, NDArray[Any] | None]) -> "DeviceTable":
         return DeviceTable(self._X, columns)
 

@@ -413,14 +413,15 @@ def test_default_step_size_is_stable_under_regularisation(Head, clip, alpha):
     assert np.linalg.norm(head.transcript_.iterates[-1]) < 100.0
 
 
-@pytest.mark.parametrize("alpha", [3e-3, 0.01, 0.03, 0.1, 0.3])
-def test_a_regulariser_does_not_reverse_the_labels(alpha):
+@pytest.mark.parametrize("momentum", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("alpha", [3e-3, 0.01, 0.1])
+@pytest.mark.parametrize("Head", HEADS)
+def test_a_regulariser_does_not_reverse_the_labels(Head, alpha, momentum):
     """It pulls the start back, and larger steps would swing it through zero."""
     X, y = load_breast_cancer(return_X_y=True)
-    head = BallDPLogisticRegression(
-        8.0, delta=1e-4, radius=0.1, mechanism="gradient", alpha=alpha, random_state=0
-    )
-    assert head.fit(normalize(X), y).score(normalize(X), y) > 0.85
+    mechanism = GradientPerturbation(momentum=momentum)
+    head = Head(8.0, delta=1e-4, radius=0.1, mechanism=mechanism, alpha=alpha, random_state=0)
+    assert head.fit(normalize(X), y).score(normalize(X), y) > 0.75
 
 
 def test_iterates_have_the_precision_of_the_rows():

@@ -29,8 +29,16 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.heads import gradients, objective
 from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.radius import rows_to_read
-from sklearn_balldp.rows import Rows, from_hdf5, from_parquet, from_zarr, passes, shards_of
+from sklearn_balldp.radius import rows_to_read, same_label_quantile
+from sklearn_balldp.rows import (
+    Rows,
+    from_hdf5,
+    from_parquet,
+    from_zarr,
+    passes,
+    project_onto_ball,
+    shards_of,
+)
 
 N, D = 3000, 16
 FORMATS = ("memmap", "zarr", "hdf5", "parquet", "two parquet files")
@@ -355,14 +363,30 @@ def test_a_radius_read_off_private_rows_is_that_of_the_array(
     assert clone(policy).fit(source, y).radius_ == clone(policy).fit(X, y).radius_
 
 
+def test_the_largest_distance_is_not_read_off_some_rows(monkeypatch):
+    X, y = records()
+    policy = RadiusPolicy(1.0, source="declared")
+    assert policy.fit(X, y).radius_ == same_label_quantile(project_onto_ball(X, 1.0), y, 1.0)
+    monkeypatch.setattr(radius_module, "MOST_READ", len(y) - 1)
+    with pytest.raises(ValueError, match=r"quantile=1\.0"):
+        policy.fit(X, y)
+
+
+def test_a_policy_that_needs_public_rows_reads_no_private_ones(tmp_path, monkeypatch):
+    X, y = records()
+    source = stored(X, "zarr", tmp_path)
+    monkeypatch.setattr(type(source), "read", None)
+    assert RadiusPolicy().fit(source, y, X_public=X[:100], y_public=y[:100]).radius_ > 0.0
+
+
 def test_a_policy_reads_few_rows_of_each_class(monkeypatch):
     """Which ones depends on labels alone, so that a substitution moves one of them."""
-    monkeypatch.setattr(radius_module, "MOST_READ", 60)
     X, y = records()
+    y[y == 2] = np.where(np.arange((y == 2).sum()) < 10, 2, 1)
+    assert rows_to_read(X, y)[0] is X
+    monkeypatch.setattr(radius_module, "MOST_READ", 61)
     rows, labels = rows_to_read(X, y)
-    assert np.unique(labels, return_counts=True)[1].tolist() == [60 // len(np.unique(y))] * len(
-        np.unique(y)
-    )
+    assert np.unique(labels, return_counts=True)[1].tolist() == [25, 25, 10]
     places = np.flatnonzero((X[:, None] == rows).all(axis=-1).any(axis=1))
     np.testing.assert_array_equal(X[places], rows)
     # Spread over the table, the last records too.
