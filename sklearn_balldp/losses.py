@@ -76,7 +76,7 @@ class Loss(ABC):
 
     @property
     def least_change(self) -> float:
-        """Distance that the residuals of some two labels have at least, for one row."""
+        """What the largest residuals of two labels add up to at least, whatever the weights."""
         return 2.0 * self.least_residual
 
     @abstractmethod
