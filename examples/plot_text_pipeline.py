@@ -46,16 +46,16 @@ def write(n, seed):
     return texts, y
 
 
-X, y = write(300, seed=0)
+X, y = write(200, seed=0)
 X_public, y_public = write(100, seed=1)
 
 # %%
 # Public texts before and after an edit give the radius. Record and card then say what it hides. The
 # head is the recommended one, with its defaults. An auditor takes the whole pipeline. Its encoder
 # treats each text on its own, so nothing but the head has to be audited. The cache embeds each text
-# once, whatever is fitted on it. One support and three draws keep this page quick; an audit in
-# earnest takes more, and minutes.
-pairs = edit_pairs(X_public[:50], kinds=("name", "number"))
+# once, whatever is fitted on it. Five candidates, one support and three draws keep this page quick;
+# an audit in earnest takes more, and minutes.
+pairs = edit_pairs(X_public[:40], kinds=("name", "number"))
 auditors, accuracies = [], []
 with tempfile.TemporaryDirectory() as cache:
     encoder = SentenceEncoder(model, cache_dir=cache)
@@ -68,7 +68,7 @@ with tempfile.TemporaryDirectory() as cache:
     for epsilon in (2.0, 8.0):
         head = BallDPLogisticRegression(epsilon, delta=1e-4, radius=FrozenEstimator(policy))
         auditor = ReconstructionAuditor(
-            make_pipeline(encoder, head), n_supports=1, n_draws=3, random_state=0
+            make_pipeline(encoder, head), n_candidates=5, n_supports=1, n_draws=3, random_state=0
         )
         auditors.append(auditor.fit(X, y, X_public, y_public))
         accuracies.append(auditor.score(X_public, y_public))
@@ -83,12 +83,12 @@ print(auditors[0].estimator_[-1].release_.hidden_edits)
 given = {"delta": 1e-4, "radius": policy.radius_}
 for title, prior in (("without", None), ("with", vectors)):
     head = BallDPLogisticRegression(epsilon=0.05, prior=prior, **given)
-    scores = [head.fit(embedded, y).score(rows, y_public) for _ in range(3)]
+    scores = [head.fit(embedded, y).score(rows, y_public) for _ in range(2)]
     print(f"epsilon 0.05, {title} class names: {np.mean(scores):.2f}")
 
 # %%
 # How far edits move a text; accuracy of the head that would be published; and how often an
-# attacker who knows every other text names the right one of ten.
+# attacker who knows every other text names the right one of five.
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
 distances.plot(left)
 middle.bar([f"{a.estimator_[-1].release_.epsilon:g}" for a in auditors], accuracies, width=0.5)
