@@ -16,6 +16,7 @@ import joblib
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from tqdm import tqdm
 
@@ -107,7 +108,8 @@ def run(folder, out, names, quick, jobs):
 
     def one(cell):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            # Solvers of the line without noise stop early on some features.
+            warnings.simplefilter("ignore", ConvergenceWarning)
             found = measure(folder, *cell, quick)
             return {**dict(zip(KEY, cell, strict=True)), **found, "quick": quick}
 

@@ -419,6 +419,16 @@ def test_an_array_is_loaded_once_in_a_fit(client, tmp_path):
     assert 6 <= len(list(tmp_path.iterdir())) <= 6 + 1  # one chunk is cut between two workers
 
 
+def test_no_rows_come_here_but_those_that_a_policy_reads(client, monkeypatch):
+    monkeypatch.setattr("sklearn_balldp.radius.MOST_READ", 500)
+    X, y = records()
+    policy = RadiusPolicy(source="declared")
+    expected = clone(policy).fit(X, y).radius_
+    # Ranges of rows would hold others too.
+    monkeypatch.setattr("sklearn_balldp.rows.cluster.ClusterRows.read", None)
+    assert policy.fit(da.from_array(X, chunks=(1000, D)), y).radius_ == expected
+
+
 def test_nothing_is_held_after_a_fit(client):
     X, y = records(np.float32)
     for rows in (da.from_array(X), on_cluster(da.from_array(X))):
