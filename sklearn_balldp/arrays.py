@@ -75,6 +75,14 @@ def exponential(values: Any) -> Any:
     return namespace(values).exp(values)
 
 
+def largest(values: Any) -> Any:
+    """The largest value along the last axis, which is kept with length one."""
+    if isinstance(values, np.ndarray):
+        # Across rows, NumPy compares several values at once; along a short axis it does not.
+        return np.ascontiguousarray(np.moveaxis(values, -1, 0)).max(axis=0)[..., None]
+    return namespace(values).max(values, axis=-1, keepdims=True)
+
+
 def less_labels(values: Any, codes: Any) -> Any:
     """Values less one where the last axis has the record's class; they may be overwritten."""
     if isinstance(values, np.ndarray):

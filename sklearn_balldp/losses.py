@@ -16,6 +16,7 @@ from scipy.special import expit, lambertw
 
 from .arrays import (
     exponential,
+    largest,
     less_labels,
     namespace,
     of_labels,
@@ -196,7 +197,7 @@ class Softmax(Loss):
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
         xp = namespace(scores)
-        scores -= xp.max(scores, axis=1, keepdims=True)
+        scores -= largest(scores)
         chosen = of_labels(scores, codes)
         probabilities = exponential(scores)
         total = xp.sum(probabilities, axis=1, keepdims=True)
@@ -207,7 +208,7 @@ class Softmax(Loss):
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
         xp = namespace(scores)
-        scores -= xp.max(scores, axis=2, keepdims=True)
+        scores -= largest(scores)
         scores = exponential(scores)
         scores /= xp.sum(scores, axis=2, keepdims=True)
         return less_labels(scores, codes)

@@ -79,7 +79,7 @@ class Iterates:
     bound : TranscriptBound
         Shape, loss and settings.
     alpha : float
-        Regularisation strength, added to the released gradients.
+        Regularisation strength.
     precision : dtype
         Precision that iterates are rounded to, that of the rows.
     start : ndarray of shape (n_runs, n_scores, n_columns), optional
@@ -97,7 +97,9 @@ class Iterates:
         shape, descent = (n_runs, *bound.shape), bound.descent
         self.thetas = np.zeros(shape)
         self._velocity, self._total = np.zeros(shape), np.zeros(shape)
-        self._descent, self._alpha, self._precision = descent, alpha, precision
+        self._descent, self._precision = descent, precision
+        # Where the released gradient is minus alpha times the iterate, a step changes nothing.
+        self._pull = 1.0 + descent.learning_rate * alpha / (1.0 - descent.momentum)
         # The gradients of a record's classes add up to zero: noise in the sum is no signal.
         self._centred = bound.loss == "softmax"
         self._farthest = _FARTHEST / bound.norm_bound
@@ -114,12 +116,13 @@ class Iterates:
         self.thetas = thetas.astype(self._precision).astype(np.float64)
 
     def advance(self, gradients: Array) -> None:
-        """One step of every run along its released gradient."""
+        """One step of every run along its released gradient, then towards zero."""
         descent = self._descent
         if self._centred:
             gradients = gradients - gradients.mean(axis=1, keepdims=True)
-        self._velocity = descent.momentum * self._velocity + gradients + self._alpha * self.thetas
-        self._move(self.thetas - descent.learning_rate * self._velocity)
+        self._velocity = descent.momentum * self._velocity + gradients
+        # Implicit: however strong the regulariser is, it takes no parameter beyond zero.
+        self._move((self.thetas - descent.learning_rate * self._velocity) / self._pull)
         self._step += 1
         if self._step > descent.n_steps - self._averaged:
             self._total += self.thetas
@@ -277,7 +280,7 @@ class GradientPerturbation(Mechanism):
             )
         rate = self.learning_rate
         if rate is None:
-            rate = default_learning_rate(promised, problem.alpha, settings.accumulated_noise)
+            rate = default_learning_rate(promised, settings.accumulated_noise)
         return Promise(bound(float(rate)))
 
     def _outer_promise(self, problem: Problem, budget: Budget) -> list[tuple[float, float]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..losses import make_loss
-from ..privacy.transcript import LEAST_REACH, MOST_OF_STEPS, TranscriptBound
+from ..privacy.transcript import MOST_OF_STEPS, TranscriptBound
 from .mechanism import Problem
 
 #: Share of mu squared for the steps after a start: where they are worth little; where they are
@@ -92,7 +92,7 @@ def settings_of(problem: Problem, mu: float, *, started: bool) -> Settings:
     return Settings(between(LITTLE, most), between(*CLIPS), aim)
 
 
-def default_learning_rate(bound: TranscriptBound, alpha: float, accumulated_noise: float) -> float:
+def default_learning_rate(bound: TranscriptBound, accumulated_noise: float) -> float:
     r"""Step size from public numbers.
 
     With sensitivity G / n of a step at its largest, T steps and a promise mu, the noise that all
@@ -100,25 +100,17 @@ def default_learning_rate(bound: TranscriptBound, alpha: float, accumulated_nois
     momentum :math:`\beta`, if nothing pulls it back. The step size makes that
     ``accumulated_noise`` / B: a longer path fits no better for the noise it gathers, a shorter
     one stops before the model is fitted. With little noise the path is limited to
-    :data:`LONGEST_PATH`. The regulariser limits the step size to what keeps it stable, and to what
-    does not let it pull a start beyond zero, where labels would be reversed; without clipping the
-    loss limits it too, on every dataset.
+    :data:`LONGEST_PATH`. Without clipping the curvature of the loss limits the step size, to half
+    of what makes heavy-ball steps diverge, on every dataset. The regulariser limits nothing:
+    :class:`.Iterates` applies it implicitly.
     """
     norm_bound, descent = bound.norm_bound, bound.descent
     n_steps, momentum, clip = descent.n_steps, descent.momentum, descent.clip
     augmented = math.hypot(norm_bound, bound.constant)
-    # Half of what makes heavy-ball steps diverge; they grow where centred rows are shorter.
-    curvature = alpha / LEAST_REACH**2 if bound.centred else alpha
-    # With larger steps parameters that the regulariser pulls back swing through zero.
-    swing = bound.start is not None and curvature > 0.0
-    unswung = ((1.0 - momentum) / (1.0 + math.sqrt(momentum))) ** 2
-    rates = [unswung / curvature] if swing else []
     if clip is None:
-        curvature += bound.kind.curvature * augmented**2
-    if curvature > 0.0:
-        rates.append((1.0 + momentum) / curvature)
-    if clip is not None:
-        rates.append(LONGEST_PATH * (1.0 - momentum) / (norm_bound * n_steps * clip))
+        rates = [(1.0 + momentum) / (bound.kind.curvature * augmented**2)]
+    else:
+        rates = [LONGEST_PATH * (1.0 - momentum) / (norm_bound * n_steps * clip)]
     for radius, mu in bound.step_promises:
         gap = bound.limits(radius).most
         if math.isfinite(gap):

@@ -53,10 +53,10 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         record names the choice. Pass an object to set a mechanism's parameters, or a mechanism of
         your own.
     alpha : float or None, default=None
-        Strength of the regularisation; leave it at None with noise on gradients, which needs none
-        (None is 0): a large one makes steps so small that the head stays near its start. With noise
-        on the minimiser a larger alpha takes less noise, and fits worse.
-        None is then the least that keeps the noise small, from public numbers, and
+        Strength of the regularisation, which pulls the weights towards zero. Leave it at None with
+        noise on gradients, which needs none (None is 0): alpha then saves no noise, and fits worse.
+        With noise on the minimiser a larger alpha takes less noise, and fits worse. None is then
+        the least that keeps the noise small, from public numbers, and
         ``0.3 / n_samples`` at least. A number also enters the choice of "auto", and can turn it to
         "output". Alpha is the paper's lambda; scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
     norm_bound : float, default=1.0

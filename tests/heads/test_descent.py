@@ -152,14 +152,16 @@ def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha):
     if Head is BallDPLogisticRegression and n_classes > 2:
         coef = coef - coef.mean(axis=0)
     np.testing.assert_allclose(head.coef_, coef, atol=1e-12)
-    # By hand: heavy ball on released gradients plus the regulariser, mean of the last half.
+    # By hand: heavy ball on released gradients, then the regulariser, mean of the last half.
     descent, released = head.release_.bound.descent, head.transcript_
     at, velocity, kept = np.zeros(theta.shape), np.zeros(theta.shape), []
     for gradient in released.gradients:
         if Head is BallDPLogisticRegression and n_classes > 2:
             gradient = gradient - gradient.mean(axis=0)
-        velocity = descent.momentum * velocity + gradient + head.release_.alpha * at
-        at = at - descent.learning_rate * velocity
+        velocity = descent.momentum * velocity + gradient
+        moved = at - descent.learning_rate * velocity
+        pull = descent.learning_rate / (1.0 - descent.momentum) * head.release_.alpha
+        at = moved / (1.0 + pull)
         kept.append(at)
     np.testing.assert_allclose(theta, np.mean(kept[-4:], axis=0), rtol=1e-9, atol=1e-9)
 
@@ -413,11 +415,24 @@ def test_default_step_size_is_stable_under_regularisation(Head, clip, alpha):
     assert np.linalg.norm(head.transcript_.iterates[-1]) < 100.0
 
 
+@pytest.mark.parametrize("Head", HEADS)
+def test_a_regulariser_shrinks_the_head(Head):
+    """From its start too: more of it gives shorter weights, and no labels are reversed."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, norms = normalize(X), []
+    for alpha in (None, 1e-3, 1e-2, 0.1, 1.0):
+        head = Head(8.0, delta=1e-4, radius=0.1, mechanism="gradient", alpha=alpha, random_state=0)
+        norms.append(np.linalg.norm(head.fit(X, y).coef_))
+        assert head.score(X, y) > 0.75
+    assert (np.diff(norms) < 0).all()
+    assert norms[-1] < 0.01 * norms[0]
+
+
 @pytest.mark.parametrize("momentum", [0.5, 0.9, 0.99])
 @pytest.mark.parametrize("alpha", [3e-3, 0.01, 0.1])
 @pytest.mark.parametrize("Head", HEADS)
 def test_a_regulariser_does_not_reverse_the_labels(Head, alpha, momentum):
-    """It pulls the start back, and larger steps would swing it through zero."""
+    """It pulls the start towards zero, and not beyond."""
     X, y = load_breast_cancer(return_X_y=True)
     mechanism = GradientPerturbation(momentum=momentum)
     head = Head(8.0, delta=1e-4, radius=0.1, mechanism=mechanism, alpha=alpha, random_state=0)
