@@ -120,6 +120,17 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     raise _quoting_nothing(kind, text)
 
 
+def validated_public(
+    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True
+) -> Any:
+    """As :func:`validated`, in memory wherever rows lie: public ones are few."""
+    checked = validated(estimator, X, y, reset=reset)
+    rows = checked[0] if isinstance(checked, tuple) else checked
+    if isinstance(rows, Rows):
+        rows = np.asarray(rows)
+    return (rows, checked[1]) if isinstance(checked, tuple) else rows
+
+
 def _check_kind(X: Any) -> None:
     """Raise a TypeError for rows that would be pulled into memory without a word."""
     module = type(X).__module__.split(".")[0]

@@ -28,6 +28,7 @@ from ._validation import (
     fit_all_or_nothing,
     is_real,
     validated,
+    validated_public,
 )
 from .accounting.ledger import CountedMixin, Spent, charged
 from .adjacency import METRICS, full_radius_in
@@ -533,8 +534,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self._check_parameters()
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
-            before, after = (np.asarray(v) if isinstance(v, Rows) else v for v in pair)
-            edited = checked_edits(self, before, after)
+            edited = checked_edits(self, *pair)
             chosen = self._read_edits(*edited, self.metric, self.norm_bound)
             return {"radius_": chosen.value, "choice_": chosen}
         public = self.source == "reference"
@@ -547,11 +547,10 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 f"source={self.source!r} needs {names}: pass them to fit"
                 + (", or choose source='declared' or 'private'." if public else ".")
             )
-        rows, labels = validated(self, rows, labels)
-        if not public:
-            rows, labels = self._read(rows, labels)
-        elif isinstance(rows, Rows):
-            rows = np.asarray(rows)
+        if public:
+            rows, labels = validated_public(self, rows, labels)
+        else:
+            rows, labels = self._read(*validated(self, rows, labels))
         chosen = self._choose(rows, labels, self.metric, self.norm_bound)
         if self.source == "declared":
             with charged(Spent("radius", private="conditional", labels="public", unit="record")):
@@ -675,7 +674,10 @@ def checked_edits(
             "source='edits' needs public rows before and after an edit: pass fit(X_before, "
             "X_after), or to a head X_public=X_before and y_public=X_after."
         )
-    rows = validated(estimator, before, reset=reset), validated(estimator, after, reset=False)
+    rows = (
+        validated_public(estimator, before, reset=reset),
+        validated_public(estimator, after, reset=False),
+    )
     if rows[0].shape != rows[1].shape or len(rows[0]) == 0:
         raise ValueError(
             f"source='edits' needs pairs: {len(rows[0])} rows before an edit, {len(rows[1])} after."

@@ -28,6 +28,7 @@ from .._validation import (
     check_whole,
     fit_all_or_nothing,
     validated,
+    validated_public,
 )
 from .._version import __version__
 from ..accounting.ledger import CountedMixin, charged
@@ -630,13 +631,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             return None
         if X_public is None or y_public is None:
             raise ValueError("X_public and y_public go together: pass both or neither.")
-        X_public, y_public = (
-            np.asarray(v) if isinstance(v, Rows) else v for v in (X_public, y_public)
-        )
         if edits:
             before, after = checked_edits(self, X_public, y_public, reset=False)
             return self._in_domain(before), self._in_domain(after)
-        rows, labels = validated(self, X_public, y_public, reset=False)
+        rows, labels = validated_public(self, X_public, y_public, reset=False)
         return self._in_domain(rows), labels
 
     def _encode(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:

@@ -240,6 +240,11 @@ class GradientPerturbation(Mechanism):
             raise ValueError("outer_radius and outer_epsilon go together: pass both or neither.")
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
+        if self.start == "zero" and problem.prior is not None:
+            raise ValueError(
+                "prior: a descent from start='zero' has no means that it could shrink; pass "
+                "prior=None, or start='auto'."
+            )
         n_steps, momentum = int(self.n_steps), float(self.momentum)
         settings = settings_of(problem, budget.mu, started=self.start != "zero")
         clip = settings.clip if self.clip == "auto" else self.clip

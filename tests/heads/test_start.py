@@ -443,3 +443,5 @@ def test_public_vectors_of_the_classes_help_where_noise_is_large():
         BallDPLogisticRegression(prior=prior.T).fit(X, y)
     with pytest.raises(ValueError, match="mechanism='gradient'"):
         BallDPSquaredHingeSVC(prior=prior, mechanism="output").fit(X, y)
+    with pytest.raises(ValueError, match="prior: a descent from start='zero'"):
+        BallDPLogisticRegression(prior=prior, mechanism=started(start="zero")).fit(X, y)

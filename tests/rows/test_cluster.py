@@ -429,6 +429,23 @@ def test_no_rows_come_here_but_those_that_a_policy_reads(client, monkeypatch):
     assert policy.fit(da.from_array(X, chunks=(1000, D)), y).radius_ == expected
 
 
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+@pytest.mark.parametrize("source", ["edits", "reference"])
+def test_public_rows_may_be_on_the_cluster(client, source, domain):
+    X, y = records()
+    public = (X[:200], X[:200] + 0.01 if source == "edits" else y[:200])
+    on_workers = tuple(da.from_array(part, chunks=(60, *part.shape[1:])) for part in public)
+    policy = RadiusPolicy(source=source)
+    head = BallDPLinearDiscriminant(delta=1e-4, radius=policy, domain=domain, random_state=0)
+    found = [
+        head.fit(X, y, X_public=rows, y_public=others).release_.radius
+        for rows, others in (public, on_workers)
+    ]
+    assert found[0] == found[1] > 0.0
+    given = on_workers if source == "edits" else (None, None, *on_workers)
+    assert policy.fit(*given).radius_ > 0.0
+
+
 def test_nothing_is_held_after_a_fit(client):
     X, y = records(np.float32)
     for rows in (da.from_array(X), on_cluster(da.from_array(X))):
