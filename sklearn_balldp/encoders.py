@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from tqdm import tqdm
 
 from ._validation import check_whole
 from .datasets import unit_rows
+from .progress import bar
 from .rows import encoded
 
 Rows = NDArray[np.float32]
@@ -193,10 +193,8 @@ class BaseEncoder(
         return np.stack([found[key] for key in keys])
 
     def _with_progress(self, records: Sequence[Any]) -> Rows:
-        with tqdm(
-            total=len(records), desc="embed", unit="record", delay=3.0, disable=None, leave=False
-        ) as bar:
-            return unit_rows(self._encode(records, bar.update))
+        with bar(None, "embed", "record", len(records)) as done:
+            return unit_rows(self._encode(records, done.update))
 
     @property
     def _n_features_out(self) -> int:

@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
-from tqdm import tqdm
 
 from .._validation import (
     check_inside,
@@ -27,6 +26,7 @@ from .._validation import (
 )
 from ..heads.mechanism import Promise
 from ..privacy.transcript import TranscriptBound
+from ..progress import bar
 from .certificates import check_prior
 from .displays import ReconstructionDisplay, fitted_auditor, summary_of
 from .preparation import Prepared, anchors_of, prepare, stream_of
@@ -495,17 +495,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             for support, seed in zip(supports, seeds, strict=True)
         ]
         threads = joblib.Parallel(self.n_jobs, prefer="threads", return_as="generator")
-        # Shown on a terminal, and only for audits of more than a few seconds.
-        progress = tqdm(
-            threads(jobs),
-            total=len(jobs),
-            desc="audit",
-            unit="support",
-            delay=3.0,
-            disable=None,
-            leave=False,
-        )
-        return list(progress)
+        return list(bar(threads(jobs), "audit", "support", len(jobs)))
 
     def attack(self, n_trials: int, random_state: Any = None) -> pd.DataFrame:
         """Further trials on the fitted supports, with fresh simulated noise.

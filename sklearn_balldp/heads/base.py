@@ -40,6 +40,7 @@ from ..privacy.gaussian import delta_from_mu
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.release import Release, total_epsilon
 from ..privacy.weights import Weights, units_of
+from ..progress import shown
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import (
     Part,
@@ -96,6 +97,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         check_option("metric", self.metric, METRICS)
         check_option("calibration", self.calibration, ("analytic", "classic"))
         check_flag("protect_labels", self.protect_labels)
+        check_flag("verbose", self.verbose)
         if self.max_weight is not None:
             check_positive("max_weight", self.max_weight, " or None")
         check_random_state(self.random_state)
@@ -172,7 +174,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         ValueError
             If a parameter or the data is invalid; nothing is released then.
         """
-        fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public, groups, weights))
+        with shown(self.verbose):
+            fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public, groups, weights))
         return self
 
     def _fit(

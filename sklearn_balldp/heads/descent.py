@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
-from tqdm import tqdm
 
 from .._validation import check_flag, check_option, check_positive, check_share, check_whole
 from ..adjacency import euclidean_radius, full_radius
@@ -17,6 +16,7 @@ from ..privacy.noise import Noise, grid_slack
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import LEAST_REACH, Descent, TranscriptBound
 from ..privacy.weights import total_of
+from ..progress import bar
 from ..rows import SINGLE_BLAS_THREAD, n_threads
 from .descent_settings import default_learning_rate, settings_of
 from .discriminant_rule import discriminant_rule
@@ -319,15 +319,7 @@ class GradientPerturbation(Mechanism):
         with ThreadPoolExecutor(n_threads(*problem.X.shape)) as pool, SINGLE_BLAS_THREAD:
             mean = mean_gradient(problem, begun, pool)
             iterates = begun.iterates(problem.alpha, mean.dtype)
-            # Shown on a terminal, and only for descents of more than a few seconds.
-            for _ in tqdm(
-                range(own.descent.n_steps),
-                desc="descent",
-                unit="step",
-                delay=3.0,
-                disable=None,
-                leave=False,
-            ):
+            for _ in bar(range(own.descent.n_steps), "descent", "step"):
                 theta = iterates.thetas[0]
                 rounding = mean.rounding(theta)
                 sensitivity, sigma = own.step(theta, rounding)

@@ -95,6 +95,9 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
         seed makes the release reproducible and therefore not private, which ``release_.private``
         states.
+    verbose : bool, default=False
+        Shows the bar of a pass or a descent that takes long in notebooks and logs too, not on
+        terminals alone.
 
     Attributes
     ----------
@@ -160,6 +163,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         calibration="analytic",
         coordinates=None,
         random_state=None,
+        verbose=False,
     ):
         self.epsilon = epsilon
         self.delta = delta
@@ -177,6 +181,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         self.calibration = calibration
         self.coordinates = coordinates
         self.random_state = random_state
+        self.verbose = verbose
 
     @classmethod
     def from_statistics(

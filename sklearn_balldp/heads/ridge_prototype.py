@@ -106,6 +106,9 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
         seed makes the release reproducible and therefore not private, which ``release_.private``
         states.
+    verbose : bool, default=False
+        Shows the bar of a pass or a descent that takes long in notebooks and logs too, not on
+        terminals alone.
 
     Attributes
     ----------
@@ -160,6 +163,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         calibration="analytic",
         coordinates=None,
         random_state=None,
+        verbose=False,
     ):
         self.epsilon = epsilon
         self.delta = delta
@@ -176,6 +180,7 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         self.calibration = calibration
         self.coordinates = coordinates
         self.random_state = random_state
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

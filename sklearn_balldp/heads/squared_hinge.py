@@ -90,6 +90,9 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
         seed makes the release reproducible and therefore not private, which ``release_.private``
         states.
+    verbose : bool, default=False
+        Shows the bar of a pass or a descent that takes long in notebooks and logs too, not on
+        terminals alone.
 
     Attributes
     ----------
@@ -148,6 +151,7 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         calibration="analytic",
         coordinates=None,
         random_state=None,
+        verbose=False,
     ):
         self.epsilon = epsilon
         self.delta = delta
@@ -165,3 +169,4 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         self.calibration = calibration
         self.coordinates = coordinates
         self.random_state = random_state
+        self.verbose = verbose

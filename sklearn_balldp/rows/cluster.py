@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from .._version import __version__
 from ..arrays import on_host
+from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
 from .projection import clip_entries
 from .sources import PRECISIONS, Rows
@@ -288,7 +289,7 @@ class ClusterTable:
         """What a task gives for each portion, in order."""
         futures = [portion.submitted(self._client, task) for portion in self._portions]
         try:
-            for place, future in enumerate(futures):
+            for place, future in enumerate(bar(futures, "pass", "worker")):
                 found = _result("X", future.result)
                 # What was added up need not wait on a worker for the rest.
                 futures[place] = None

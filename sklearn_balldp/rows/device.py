@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import indicator, namespace, on_host
+from ..progress import bar
 from .passes import SHARD_ROWS, shards_of
 from .sources import LARGEST_ENTRY, PRECISIONS, Rows
 from .table import Part, Table, cut, sum_of
@@ -168,7 +169,8 @@ class DeviceTable(Table):
 
     def _each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
         own = [placed(v, self._X) if isinstance(v, np.ndarray) else v for v in numbers]
-        yield from (function(part, *own) for part in self._parts.values())
+        results = (function(part, *own) for part in self._parts.values())
+        yield from bar(results, "pass", "shard", len(self._parts))
 
     def total(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Any:
         # Sums are added up on the device, and come to the host at the end.

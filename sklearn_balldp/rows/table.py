@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ..progress import bar
 from .passes import map_shards, row_blocks, shards_of
 from .sources import Rows
 
@@ -173,7 +174,9 @@ class Table:
         def shard(start: int, _: int) -> Any:
             return function(self._parts[start], *numbers)
 
-        yield from map_shards(shard, n_rows, n_features, self._pool, back=back)
+        results = map_shards(shard, n_rows, n_features, self._pool, back=back)
+        n_shards = len(self._parts)
+        yield from results if n_shards == 1 else bar(results, "pass", "shard", n_shards)
 
     def total(self, function: Callable[..., Result], *numbers: Any, back: bool = False) -> Result:
         """Sums of what a function gives for each shard, added up as :class:`Sums` does."""
