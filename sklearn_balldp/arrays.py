@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+# Values along an axis up to which a copy across it pays.
+_SHORT = 64
+
 
 def namespace(array: Any) -> Any:
     """Functions of the array API standard for this array."""
@@ -77,7 +80,7 @@ def exponential(values: Any) -> Any:
 
 def largest(values: Any) -> Any:
     """The largest value along the last axis, which is kept with length one."""
-    if isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray) and values.shape[-1] <= _SHORT:
         # Across rows, NumPy compares several values at once; along a short axis it does not.
         return np.ascontiguousarray(np.moveaxis(values, -1, 0)).max(axis=0)[..., None]
     return namespace(values).max(values, axis=-1, keepdims=True)

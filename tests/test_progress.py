@@ -1,6 +1,8 @@
 """Bars of long work: where they are shown, and what they say."""
 
+import io
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -53,7 +55,7 @@ def test_bars_are_shown_on_request_and_not_in_files(name, capfd):
 
 
 def test_bars_count_shards_and_steps(capfd):
-    """Nothing else: both numbers are public."""
+    """Nothing else."""
     X, y = records()
     head = BallDPLogisticRegression(delta=1e-4, radius=0.5, mechanism="gradient", verbose=True)
     head.fit(X, y)
@@ -71,6 +73,19 @@ def test_a_failed_fit_leaves_later_ones_quiet(capfd):
     capfd.readouterr()
     head.set_params(verbose=False).fit(X, y)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("stream", [None, "closed"])
+def test_a_service_without_output_fits(stream, verbose, monkeypatch):
+    X, y = records()
+    own = None
+    if stream == "closed":
+        own = io.StringIO()
+        own.close()
+    monkeypatch.setattr(sys, "stderr", own)
+    head = BallDPRidgePrototype(delta=1e-4, radius=0.5, verbose=verbose)
+    assert len(head.fit(X, y).predict(X)) == len(X)
 
 
 def test_verbose_is_a_flag():

@@ -24,7 +24,7 @@ LARGE, LARGE_RELEASES = ("agnews", "cifar10", "mnist"), 3
 LEFT_OUT = 16.0
 #: Radii between the smallest ball and any distance.
 BETWEEN = ("q80", "q95")
-#: Releases at budgets beyond those of the tables, where accuracy varies a few times less.
+#: Releases at budgets beyond those of the tables, where accuracy varies less.
 FEWER = {"ridge paper": 30, "ridge": 10, "logistic": 3}
 #: Heads under every adjacency, and the noiseless head each is held against: scikit-learn's, or
 #: (prototypes with a noise-aware decision) the same with its noise sent to nothing.
@@ -53,7 +53,7 @@ def table1(dataset, quick):
             methods = [] if policy == "labels" else ["ridge paper"]
             methods += WITHOUT_NOISE
             if policy in BETWEEN:
-                # The published table has them, at one budget; they lie between their neighbours.
+                # The published table has them, at one budget.
                 methods.remove("svc")
                 if epsilon != TABLE_EPSILONS[0]:
                     methods.remove("logistic")

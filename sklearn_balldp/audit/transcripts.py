@@ -205,7 +205,7 @@ class TranscriptTrials:
         iterates, suspects, own_bound = runs.iterates, runs.suspects, runs.bound
         noise_square = np.zeros(n_runs)
         before: tuple[Array, Array] | None = None
-        for _ in range(bound.descent.n_steps):
+        for gain in iterates.gains():
             thetas = iterates.thetas
             sigma = np.array([own_bound.step(t, runs.known.rounding(t))[1] for t in thetas])
             residuals = suspects.residuals(thetas)
@@ -222,7 +222,7 @@ class TranscriptTrials:
             shares = residuals / (total * sigma[:, None])
             seen += suspects.closeness(excess, shares)
             apart += suspects.apart(shares)
-            noise_square += sigma**2
+            noise_square += (gain * sigma) ** 2
             if before is not None:
                 # Noise that repeats drops out of the difference of two steps.
                 replayed += 0.5 * suspects.closeness(excess - before[0], shares - before[1])
@@ -256,17 +256,15 @@ class TranscriptTrials:
         return released, logs, np.vecdot(points, points)
 
     def _released(self, runs: "_Runs", models: Array, noise_square: Array) -> Array:
-        """Closeness of the released models to the noiseless ones.
+        """Closeness of the released models to the noiseless ones, in units of the steps' noise.
 
-        Noise counts as if nothing pulled it back, equally in all directions.
+        Noise counts as if the loss did not pull it back, equally in all directions.
         """
-        descent = runs.bound.descent
-        scale = descent.learning_rate / (1.0 - descent.momentum) * np.sqrt(noise_square)
         centre = models.mean(axis=0)
         points = (models - centre).reshape(len(models), -1)
         released = (runs.released(self._bound.constant) - centre).reshape(len(noise_square), -1)
         inner = released @ points.T - 0.5 * np.vecdot(points, points)
-        return inner / scale[:, None] ** 2
+        return inner / noise_square[:, None]
 
 
 class _Runs:

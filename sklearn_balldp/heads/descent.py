@@ -98,7 +98,7 @@ class Iterates:
         self.thetas = np.zeros(shape)
         self._velocity, self._total = np.zeros(shape), np.zeros(shape)
         self._descent, self._precision = descent, precision
-        # Where the released gradient is minus alpha times the iterate, a step changes nothing.
+        # At rest the released gradient is minus alpha times the iterate.
         self._pull = 1.0 + descent.learning_rate * alpha / (1.0 - descent.momentum)
         # The gradients of a record's classes add up to zero: noise in the sum is no signal.
         self._centred = bound.loss == "softmax"
@@ -117,15 +117,29 @@ class Iterates:
 
     def advance(self, gradients: Array) -> None:
         """One step of every run along its released gradient, then towards zero."""
-        descent = self._descent
         if self._centred:
             gradients = gradients - gradients.mean(axis=1, keepdims=True)
-        self._velocity = descent.momentum * self._velocity + gradients
-        # Implicit: however strong the regulariser is, it takes no parameter beyond zero.
-        self._move((self.thetas - descent.learning_rate * self._velocity) / self._pull)
+        thetas, self._velocity = self._stepped(self.thetas, self._velocity, gradients)
+        self._move(thetas)
         self._step += 1
-        if self._step > descent.n_steps - self._averaged:
+        if self._step > self._descent.n_steps - self._averaged:
             self._total += self.thetas
+
+    def _stepped(self, thetas: Array, velocity: Array, gradients: Array) -> tuple[Array, Array]:
+        """Iterates and velocity after a step."""
+        velocity = self._descent.momentum * velocity + gradients
+        # Implicit: however strong the regulariser is, it takes no parameter beyond zero.
+        return (thetas - self._descent.learning_rate * velocity) / self._pull, velocity
+
+    def gains(self) -> Array:
+        """What one more in the gradient of each step takes from a released parameter."""
+        units = np.eye(self._descent.n_steps)
+        thetas = velocity = total = np.zeros(len(units))
+        for step, unit in enumerate(units, start=1):
+            thetas, velocity = self._stepped(thetas, velocity, unit)
+            if step > len(units) - self._averaged:
+                total = total - thetas
+        return total / self._averaged
 
     def released(self) -> Array:
         """Mean of the last iterates of every run."""

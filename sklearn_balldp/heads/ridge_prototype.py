@@ -107,8 +107,8 @@ class BallDPRidgePrototype(BaseBallDPClassifier):
         seed makes the release reproducible and therefore not private, which ``release_.private``
         states.
     verbose : bool, default=False
-        Shows the bar of a pass or a descent that takes long in notebooks and logs too, not on
-        terminals alone.
+        Long passes and descents of a fit show a bar on a terminal. True shows it in notebooks and
+        logs too.
 
     Attributes
     ----------

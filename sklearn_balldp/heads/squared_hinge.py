@@ -46,8 +46,8 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         your own.
     alpha : float or None, default=None
         Strength of the regularisation, which pulls the weights towards zero. Leave it at None with
-        noise on gradients, which needs none (None is 0): alpha then saves no noise, and fits worse.
-        With noise on the minimiser a larger alpha takes less noise, and fits worse. None is then
+        noise on gradients, which needs none (None is 0): alpha saves no noise there, and the model
+        fits worse. With noise on the minimiser a larger alpha takes less noise. None is then
         the least that keeps the noise small, from public numbers, and
         ``0.3 / n_samples`` at least. A number also enters the choice of "auto", and can turn it to
         "output". Alpha is the paper's lambda; ``LinearSVC``'s ``C`` is ``1 / (alpha * n_samples)``.
@@ -71,8 +71,8 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
     prior : array-like of shape (n_classes, n_features) or None, default=None
         Helps where classes are many and the noise is large, at no cost in privacy: a public vector
         for each class, such as the embedding of its name. A descent then starts from noisy class
-        means that are shrunk towards a fitted multiple of it (``start="zero"`` does not use it).
-        With noise on the minimiser it raises a ValueError.
+        means that are shrunk towards a fitted multiple of it. With ``start="zero"``, and with noise
+        on the minimiser, it raises a ValueError.
     protect_labels : bool, default=False
         Hides a change of one record's label too, at any distance. With noise on gradients that
         costs up to six points of accuracy at epsilon 2 and up to twenty at 0.5; with noise on the
@@ -91,8 +91,8 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         seed makes the release reproducible and therefore not private, which ``release_.private``
         states.
     verbose : bool, default=False
-        Shows the bar of a pass or a descent that takes long in notebooks and logs too, not on
-        terminals alone.
+        Long passes and descents of a fit show a bar on a terminal. True shows it in notebooks and
+        logs too.
 
     Attributes
     ----------

@@ -289,7 +289,7 @@ class ClusterTable:
         """What a task gives for each portion, in order."""
         futures = [portion.submitted(self._client, task) for portion in self._portions]
         try:
-            for place, future in enumerate(bar(futures, "pass", "worker")):
+            for place, future in enumerate(bar(futures, "pass", "thread")):
                 found = _result("X", future.result)
                 # What was added up need not wait on a worker for the rest.
                 futures[place] = None

@@ -166,6 +166,28 @@ def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha):
     np.testing.assert_allclose(theta, np.mean(kept[-4:], axis=0), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("averaging", [0.0, 0.3])
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_gains_are_what_a_step_adds_to_the_model(alpha, averaging):
+    """One more in the gradient of one step, by finite differences of whole descents."""
+    X, y = data()
+    head = gradient_head(BallDPSquaredHingeSVC, averaging=averaging).fit(X, y)
+    bound = head.release_.bound
+    gradients = np.random.default_rng(0).standard_normal((bound.descent.n_steps, *bound.shape))
+
+    def released(gradients):
+        iterates = Iterates(1, bound, alpha)
+        for gradient in gradients:
+            iterates.advance(gradient[None])
+        return iterates.released()[0]
+
+    gains = Iterates(1, bound, alpha).gains()
+    for step, gain in enumerate(gains):
+        more = gradients.copy()
+        more[step] += 1.0
+        np.testing.assert_allclose(released(gradients) - released(more), gain, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("clip", [None, 0.2])
 @pytest.mark.parametrize("protect_labels", [False, True])
