@@ -4,14 +4,23 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler, SkewedChi2Sampler
 from sklearn.pipeline import Pipeline
 from sklearn.random_projection import BaseRandomProjection
 from sklearn.utils import get_tags
 
-# Their fit reads the shape of the rows, and nothing else.
-_SHAPE_ONLY = (BaseRandomProjection, PolynomialCountSketch, RBFSampler, SkewedChi2Sampler)
+# Their fit reads the shape of the rows at most; older hashers do not say so.
+_SHAPE_ONLY = (
+    BaseRandomProjection,
+    FeatureHasher,
+    HashingVectorizer,
+    PolynomialCountSketch,
+    RBFSampler,
+    SkewedChi2Sampler,
+)
 
 
 @dataclass(frozen=True)

@@ -360,6 +360,14 @@ def test_claims_hold_on_the_committed_results(seed):
     assert (counted[0] == counted[1]).all()
 
 
+def assert_same_page(found, expected):
+    """Equal but for last digits: versions of libraries add up in different orders."""
+    number = r"[-+]?\d+\.\d+"
+    assert re.sub(number, "0.0", found) == re.sub(number, "0.0", expected)
+    for own, its in zip(re.findall(number, found), re.findall(number, expected), strict=True):
+        assert abs(float(own) - float(its)) < 1.5 * 10.0 ** -len(its.split(".")[1])
+
+
 def test_the_docs_pages_are_made_of_the_committed_results(tmp_path):
     # Beside the docs, since the pages name their pictures by relative paths.
     docs = report.DOCS.parent / f".docs-{tmp_path.name}"
@@ -367,7 +375,7 @@ def test_the_docs_pages_are_made_of_the_committed_results(tmp_path):
     try:
         report.pages(report.RESULTS, docs)
         for name in ("reproduction.md", "errata.md"):
-            assert (docs / name).read_text() == (report.DOCS / name).read_text()
+            assert_same_page((docs / name).read_text(), (report.DOCS / name).read_text())
     finally:
         shutil.rmtree(docs)
 
@@ -636,7 +644,7 @@ def test_settings_are_changed_one_at_a_time_and_put_back(folder, tmp_path, monke
 def test_the_page_of_the_settings_is_that_of_the_committed_cells():
     results = Path(__file__).parents[1] / "benchmarks" / "results"
     shown = settings_benchmark.table(pd.read_csv(results / "settings.csv"))
-    assert settings_benchmark.markdown(shown) == (results / "settings.md").read_text()
+    assert_same_page(settings_benchmark.markdown(shown), (results / "settings.md").read_text())
     lost = shown.iloc[-1, 1:].drop("digits").astype(float)
     assert (lost <= 0.5).all()
 

@@ -318,7 +318,7 @@ def test_adversarial_datasets_nearly_reach_the_sensitivity(loss, radius, alpha, 
             maxiter=600,
             tol=0,
             polish=False,
-            rng=restart,
+            seed=restart,
             updating="deferred",
         )
         best = max(best, -result.fun)
