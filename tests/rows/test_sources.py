@@ -414,7 +414,7 @@ def test_files_that_hold_no_rows(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             from_hdf5(tmp_path / "x.h5", name)
-    zarr.open_group(str(tmp_path / "g"), mode="w").create_array("a", data=X)
+    zarr.open_group(str(tmp_path / "g"), mode="w").create_array("a", shape=X.shape, dtype=X.dtype)
     with pytest.raises(ValueError, match="Zarr group"):
         from_zarr(tmp_path / "g")
     uneven = pa.array([[1.0, 2.0], [3.0]])
