@@ -193,9 +193,9 @@ PROTOCOL = """\
 - diffprivlib 0.6.6 (objective perturbation, δ = 0) and Opacus 1.6 (DP-SGD on the same linear
   softmax head) run in an environment of their own, on the same data, ε and δ. Their settings are
   chosen on a fifth of the training rows held out (84 settings of Opacus each once, the best five
-  again), at no charge, which favours them. Base seed 0 alone has them. The noise of DP-SGD is the
-  least that dp-accounting's loss distributions allow, once for a record added or removed (its
-  usual adjacency) and once for a record replaced, which is ours.
+  again), at no charge, which favours them. The noise of DP-SGD is the least that dp-accounting's
+  loss distributions allow, once for a record added or removed (its usual adjacency) and once for
+  a record replaced, which is ours. {seeds}
 """
 DIFFERENCES = """\
 - Embeddings are stored in half precision and scaled to unit norm again; the paper's preprocessing
@@ -236,6 +236,7 @@ def pages(folder, docs):
     last = max(reversed(runs), key=lambda run: run["cells"])
     speed, anchors = folder / "speed.md", folder / "anchors.md"
     datasets = ", ".join(DATASETS[name] for name in results.datasets)
+    everything = [tables.Results.read(folder, seed) for seed in store.seeds(folder)]
     parts = [
         "# The paper, reproduced and beaten",
         GENERATED,
@@ -256,7 +257,7 @@ def pages(folder, docs):
         "## What was checked",
         _claims(every_check(folder)),
         "Where another library is above this package's logistic head:",
-        "\n".join(checks.beaten(results)) or "No other library was measured in this folder.",
+        _above(everything),
         section("Table 1: accuracy at epsilon 2", "table1", text=HIDES),
         section("The same at epsilon 0.5", "table1_small_epsilon"),
         section("Rare classes at epsilon 2", "table1_classes", text=CLASSES),
@@ -285,7 +286,7 @@ def pages(folder, docs):
             text="Standard deviation of the noise on "
             "prototypes; and the paper's noise on a minimiser over ours (λ = 0.01).",
         ),
-        "## Protocol\n\n" + PROTOCOL.format(datasets=datasets),
+        "## Protocol\n\n" + PROTOCOL.format(datasets=datasets, seeds=_measured(everything)),
         "## What differs from the paper\n\n"
         + DIFFERENCES.format(within=checks.WITHIN, at_most=checks.AT_MOST),
     ]
@@ -294,6 +295,32 @@ def pages(folder, docs):
     docs.mkdir(parents=True, exist_ok=True)
     _write(docs / "reproduction.md", parts)
     _write(docs / "errata.md", ["# Where the paper is wrong or loose", GENERATED, errata(results)])
+
+
+def _measured(everything):
+    """Which base seeds other libraries were measured with, and on what."""
+    found = []
+    for results in everything:
+        others = results.comparators
+        wholly = others.groupby("dataset").size() == others.groupby(["method", "epsilon"]).ngroups
+        for names, what in (
+            (wholly[wholly].index, "all of them"),
+            (wholly[~wholly].index, "some of them"),
+        ):
+            if len(names):
+                names = ", ".join(DATASETS[name] for name in DATASETS if name in set(names))
+                found.append(f"Base seed {results.seed} has {what} on {names}.")
+    return " ".join(found)
+
+
+def _above(everything):
+    """Where other libraries are above ours, for each base seed."""
+    found = []
+    for results in everything:
+        lines = checks.beaten(results)
+        if lines:
+            found.append("\n".join([f"With base seed {results.seed}:", "", *lines]))
+    return "\n\n".join(found) or "No other library was measured in this folder."
 
 
 def _anchors(measured):
