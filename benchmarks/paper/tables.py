@@ -120,7 +120,8 @@ def table1(results, epsilon):
             "paper mode": interval(results.noiseless(dataset, "ridge per class")),
         }
         for column, method in COLUMNS.items():
-            row[column] = interval(results.noiseless(dataset, WITHOUT_NOISE[method]))
+            if results.of(dataset, method, "q50", epsilon) is not None:
+                row[column] = interval(results.noiseless(dataset, WITHOUT_NOISE[method]))
         rows.append(row)
         for policy in (*PUBLIC_LABELS, "labels"):
             value = published.TABLE1.get(dataset, {}).get(policy) if epsilon == 2.0 else None
