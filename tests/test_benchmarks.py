@@ -474,7 +474,9 @@ def test_another_library_that_is_better_is_named():
     better = spoiled("comparators", lambda t: t.assign(accuracy=1.0))
     assert all("Emotion at epsilon 2 (1.000 against" in line for line in checks.beaten(better))
     worse = spoiled("comparators", lambda t: t.assign(accuracy=0.0))
-    assert all(line.count("in none of 8 cells") == 2 for line in checks.beaten(worse))
+    assert all(
+        len(re.findall(r"in none of [89] cells", line)) == 2 for line in checks.beaten(worse)
+    )
     assert len(checks.beaten(worse)) == 3
 
 
