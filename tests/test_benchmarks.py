@@ -1,6 +1,7 @@
 """The benchmark commands on small data, and the committed results behind the docs page."""
 
 import dataclasses
+import json
 import re
 import shutil
 from pathlib import Path
@@ -361,7 +362,10 @@ def test_claims_hold_on_the_committed_results(seed):
 
 
 def assert_same_page(found, expected):
-    """Equal but for last digits: versions of libraries add up in different orders."""
+    """Equal; with other libraries, which add up in other orders, but for last digits."""
+    made = json.loads((report.RESULTS / "runs.json").read_text())[-1]
+    if made["numpy"] == np.__version__:
+        assert found == expected
     number = r"[-+]?\d+\.\d+"
     assert re.sub(number, "0.0", found) == re.sub(number, "0.0", expected)
     for own, its in zip(re.findall(number, found), re.findall(number, expected), strict=True):
@@ -474,9 +478,10 @@ def test_another_library_that_is_better_is_named():
     better = spoiled("comparators", lambda t: t.assign(accuracy=1.0))
     assert all("Emotion at epsilon 2 (1.000 against" in line for line in checks.beaten(better))
     worse = spoiled("comparators", lambda t: t.assign(accuracy=0.0))
-    assert all(
-        len(re.findall(r"in none of [89] cells", line)) == 2 for line in checks.beaten(worse)
-    )
+    sizes = worse.comparators.groupby("method").size()
+    for line in checks.beaten(worse):
+        name = line.removeprefix("- ").split(" (")[0]
+        assert line.count(f"in none of {sizes[name]} cells") == 2
     assert len(checks.beaten(worse)) == 3
 
 

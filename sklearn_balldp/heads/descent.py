@@ -133,13 +133,14 @@ class Iterates:
 
     def gains(self) -> Array:
         """What one more in the gradient of each step takes from a released parameter."""
-        units = np.eye(self._descent.n_steps)
-        thetas = velocity = total = np.zeros(len(units))
-        for step, unit in enumerate(units, start=1):
-            thetas, velocity = self._stepped(thetas, velocity, unit)
-            if step > len(units) - self._averaged:
-                total = total - thetas
-        return total / self._averaged
+        n_steps = self._descent.n_steps
+        thetas, velocity, taken = np.zeros(1), np.zeros(1), np.zeros(n_steps + 1)
+        for step in range(n_steps):
+            thetas, velocity = self._stepped(thetas, velocity, np.array([float(step == 0)]))
+            taken[step + 1] = taken[step] - thetas[0]
+        # Every step acts on those that follow it as the first one does.
+        left = np.arange(n_steps, 0, -1)
+        return (taken[left] - taken[np.maximum(left - self._averaged, 0)]) / self._averaged
 
     def released(self) -> Array:
         """Mean of the last iterates of every run."""

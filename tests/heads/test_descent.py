@@ -445,20 +445,20 @@ def test_a_regulariser_shrinks_the_head(Head):
     for alpha in (None, 1e-3, 1e-2, 0.1, 1.0):
         head = Head(8.0, delta=1e-4, radius=0.1, mechanism="gradient", alpha=alpha, random_state=0)
         norms.append(np.linalg.norm(head.fit(X, y).coef_))
-        assert head.score(X, y) > 0.75
+        assert head.score(X, y) > 0.8
     assert (np.diff(norms) < 0).all()
     assert norms[-1] < 0.01 * norms[0]
 
 
 @pytest.mark.parametrize("momentum", [0.5, 0.9, 0.99])
-@pytest.mark.parametrize("alpha", [3e-3, 0.01, 0.1])
+@pytest.mark.parametrize("alpha", [3e-3, 0.01, 0.03, 0.1, 0.3])
 @pytest.mark.parametrize("Head", HEADS)
 def test_a_regulariser_does_not_reverse_the_labels(Head, alpha, momentum):
     """It pulls the start towards zero, and not beyond."""
     X, y = load_breast_cancer(return_X_y=True)
     mechanism = GradientPerturbation(momentum=momentum)
     head = Head(8.0, delta=1e-4, radius=0.1, mechanism=mechanism, alpha=alpha, random_state=0)
-    assert head.fit(normalize(X), y).score(normalize(X), y) > 0.75
+    assert head.fit(normalize(X), y).score(normalize(X), y) > 0.8
 
 
 def test_iterates_have_the_precision_of_the_rows():
