@@ -29,6 +29,14 @@ def on_host(array: Any) -> Any:
     return np.asarray(array)
 
 
+def by_columns(values: Any) -> Any:
+    """The same values, a column after the other where they are of NumPy.
+
+    It computes of short rows several times as fast if the same column of the next one is next.
+    """
+    return np.asfortranarray(values) if isinstance(values, np.ndarray) else values
+
+
 def indicator(codes: Any, n_classes: int, dtype: Any) -> Any:
     """One in the column of each record's class, and zero elsewhere."""
     xp = namespace(codes)
@@ -82,14 +90,16 @@ def largest(values: Any) -> Any:
     """The largest value along the last axis, which is kept with length one."""
     if isinstance(values, np.ndarray) and values.shape[-1] <= _SHORT:
         # Across rows, NumPy compares several values at once; along a short axis it does not.
-        return np.ascontiguousarray(np.moveaxis(values, -1, 0)).max(axis=0)[..., None]
+        return np.ascontiguousarray(values.T).max(axis=0).T[..., None]
     return namespace(values).max(values, axis=-1, keepdims=True)
 
 
 def less_labels(values: Any, codes: Any) -> Any:
     """Values less one where the last axis has the record's class; they may be overwritten."""
     if isinstance(values, np.ndarray):
-        values[np.arange(len(values)), ..., codes] -= 1.0
+        # Two indices take half as long as those with a slice between them.
+        every = values.swapaxes(1, -1)
+        every[np.arange(len(values)), codes] -= 1.0
         return values
     own = indicator(codes, values.shape[-1], values.dtype)
     return values - (own if values.ndim == 2 else own[:, None, :])

@@ -285,6 +285,6 @@ def clip_residuals(residuals: Any, clip: float) -> Any:
     xp = namespace(residuals)
     if residuals.shape[-1] == 1:
         return xp.clip(residuals, -clip, clip)
-    size = xp.sqrt(xp.vecdot(residuals, residuals))
+    size = xp.sqrt(xp.sum(residuals * residuals, axis=-1))
     residuals *= (clip / xp.where(size < clip, clip, size))[..., None]
     return residuals

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shutil
+import warnings
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import t as student
 from sklearn.base import clone
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
 from benchmarks import noiseless
 from benchmarks.anchors import __main__ as anchors_benchmark
@@ -331,9 +333,23 @@ def test_the_papers_number_of_records_scales_the_noise():
     np.testing.assert_allclose(*scales, rtol=1e-6)
 
 
-def test_recall_of_the_rarest_class():
-    y, y_test = np.array([0, 0, 1, 1, 1]), np.array([0, 0, 0, 1])
-    assert protocol.rarest_recall(y, y_test, np.array([0, 1, 1, 1])) == 1 / 3
+@pytest.mark.parametrize("names", [np.arange(4), np.array(["d", "b", "a", "c"])])
+def test_scores_are_those_of_scikit_learn(names):
+    rng = np.random.default_rng(0)
+    y, y_test, predicted = (
+        names[rng.choice(k, 50)]
+        for k in (4, 3, 4)  # one class is missing in the test labels
+    )
+    for train in (y, np.append(names[:3].repeat(20), names[3])):
+        seen, counts = np.unique(train, return_counts=True)
+        (found,) = protocol.scores(train, y_test, [predicted])
+        rarest = [seen[np.argmin(counts)]]
+        recall = recall_score(y_test, predicted, labels=rarest, average=None, zero_division=0.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of the missing class
+            balanced = balanced_accuracy_score(y_test, predicted)
+        expected = accuracy_score(y_test, predicted), balanced, recall[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-15)
 
 
 def test_misses_are_named_with_what_was_measured():

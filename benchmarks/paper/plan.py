@@ -24,8 +24,8 @@ LARGE, LARGE_RELEASES = ("agnews", "cifar10", "mnist"), 3
 LEFT_OUT = 16.0
 #: Radii between the smallest ball and any distance.
 BETWEEN = ("q80", "q95")
-#: Releases at budgets beyond those of the tables, where accuracy varies less.
-FEWER = {"ridge paper": 30, "ridge": 10}
+#: Releases of many values, or at budgets beyond those of the tables: accuracy varies less there.
+FEWER = {"ridge paper": 30, PAPERS_NUMBER: 30, "ridge": 10}
 #: Heads under every adjacency, and the noiseless head each is held against: scikit-learn's, or
 #: (prototypes with a noise-aware decision) the same with its noise sent to nothing.
 WITHOUT_NOISE = {"ridge": "ridge", "logistic": "LogisticRegression", "svc": "LinearSVC"}
@@ -33,7 +33,7 @@ WITHOUT_NOISE = {"ridge": "ridge", "logistic": "LogisticRegression", "svc": "Lin
 
 def _accuracy(quick, dataset, method, policy, epsilon):
     releases = METHODS[method][1]
-    if epsilon > max(TABLE_EPSILONS):
+    if epsilon > max(TABLE_EPSILONS) or dataset in LARGE:
         releases = FEWER.get(method, releases)
     if dataset in LARGE and method in ("logistic", "svc"):
         releases = LARGE_RELEASES

@@ -16,7 +16,6 @@ import numpy as np
 from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 from sklearn.neighbors import NearestCentroid
 from sklearn.svm import LinearSVC
 
@@ -106,11 +105,18 @@ def mean_interval(scores):
     return {"mean": mean, "sd": sd, "low": mean - half, "high": mean + half}
 
 
-def rarest_recall(y, y_test, predicted):
-    """Recall of the class with the fewest training records."""
-    classes, counts = np.unique(y, return_counts=True)
-    rarest = classes[np.argmin(counts)]
-    return recall_score(y_test, predicted, labels=[rarest], average=None, zero_division=0.0)[0]
+def scores(y, y_test, predictions):
+    """Accuracy, balanced accuracy, and recall of the class with the fewest training records.
+
+    As scikit-learn's metrics have them, which would look at the labels anew for each prediction.
+    """
+    seen, counts = np.unique(y, return_counts=True)
+    classes, codes, n_each = np.unique(y_test, return_inverse=True, return_counts=True)
+    for predicted in predictions:
+        right = predicted == y_test
+        recalls = np.bincount(codes, weights=right) / n_each
+        rarest = recalls[classes == seen[np.argmin(counts)]]
+        yield np.mean(right), np.mean(recalls), rarest.sum()
 
 
 def epsilon_at(epsilon, n, other_n, alpha):
@@ -181,9 +187,9 @@ class Accuracy(Cell):
             warnings.filterwarnings("ignore", message="self.within_class_std_dev_ has at least 1")
             labels = [head.fit(X, y).predict(X_test) for _ in range(self.releases)]
         found = {"radius": radius if radius is not None else np.nan}
-        found |= mean_interval([accuracy_score(y_test, some) for some in labels])
-        found["balanced"] = np.mean([balanced_accuracy_score(y_test, some) for some in labels])
-        found["rarest"] = np.mean([rarest_recall(y, y_test, some) for some in labels])
+        accuracy, balanced, rarest = zip(*scores(y, y_test, labels), strict=True)
+        found |= mean_interval(accuracy)
+        found |= {"balanced": np.mean(balanced), "rarest": np.mean(rarest)}
         found |= {"full": np.nan, "mu_at_q50": np.nan, "sigma": np.nan}
         release = getattr(head, "release_", None)
         if release is not None:

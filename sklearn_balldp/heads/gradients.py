@@ -15,6 +15,7 @@ Several records of one person may be in as many blocks, each of which errs by it
 made in double precision.
 """
 
+import math
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import namespace
+from ..arrays import by_columns, namespace
 from ..losses import Array, Loss, clip_residuals, make_loss
 from ..privacy.rounding import SUMMED, mean_rounding
 from ..privacy.weights import Weights
@@ -31,6 +32,7 @@ from ..rows import (
     Part,
     ball_factors,
     check_unchanged,
+    copy_rows,
     table_of,
     working_precision,
 )
@@ -38,7 +40,8 @@ from ..rows.passes import BLOCK_VALUES
 
 #: Bytes of moved and projected rows that are kept between passes; more are made again in each.
 KEPT_BYTES = 2**27
-_PLACED_VALUES = 2**15
+# Factors below this one lose digits in single precision, as those of huge rows do.
+_TINY = 2.0**-100
 
 
 class MeanGradient:
@@ -112,9 +115,7 @@ class MeanGradient:
         self.X: NDArray[np.floating] | None = None
         if table.local and self._n * self._d * self.dtype.itemsize <= KEPT_BYTES:
             self.X = np.empty((self._n, self._d), dtype=self.dtype)
-            for _ in table.each(placing.fill, self.X):
-                pass
-            table = table_of(self.X, codes=codes, weights=weights[1])
+            table = table.with_columns(placing.fill, self.X).on(self.X)
         else:
             table = table.with_columns(placing.factors)
         if table.local:
@@ -127,7 +128,10 @@ class MeanGradient:
     def __call__(self, thetas: Array) -> Array:
         """Mean gradients at several parameters, in one pass over the rows."""
         columns = thetas.reshape(-1, thetas.shape[2]).astype(self.dtype)
-        weights = np.ascontiguousarray(columns[:, : self._d].T)
+        # BLAS takes columns by fours: a rest takes longer than columns of zeros beside it.
+        n_columns = len(columns) if len(columns) == 1 else -(-len(columns) // 4) * 4
+        weights = np.zeros((self._d, n_columns), dtype=self.dtype)
+        weights[:, : len(columns)] = columns[:, : self._d].T
         offsets = (self.constant * columns[:, -1]).astype(self.dtype).reshape(thetas.shape[:2])
         total = self._table.total(self._pass, weights, offsets, self._back, back=self._back)
         self._back = self.X is not None and not self._back
@@ -166,76 +170,79 @@ class _Placing:
     moved: tuple[float, Array] | None
     dtype: np.dtype
 
-    def fill(self, part: Part, rows: NDArray[np.floating]) -> None:
-        """Write the rows of a shard, as they are computed with."""
-        for places, block, factors, _ in self._projections(part):
-            own = rows[part.start + places.start : part.start + places.stop]
-            # A factor of one changes nothing, so that a row is stored alike in any block.
-            own[:] = block if factors is None else block * factors[:, None]
+    @property
+    def _centre(self) -> NDArray[np.floating] | None:
+        """What rows are moved by, in their own precision: the vector is public, rounded or not."""
+        return None if self.moved is None else self.moved[1].astype(self.dtype)
 
-    def factors(self, part: Part) -> dict[str, Array]:
-        """What rows of a shard are multiplied by before and after they are moved, if anything."""
-        found: dict[str, Array] = {}
-        for places, _, after, before in self._projections(part):
-            for name, factors in (("before", before), ("after", after)):
-                if factors is not None:
-                    if name not in found:
-                        found[name] = part.put(np.ones(len(part)))
-                    found[name][places] = factors
+    def fill(self, part: Part, rows: NDArray[np.floating]) -> dict[str, NDArray[np.floating]]:
+        """Write the rows of a shard, as they are computed with; give what scales them last."""
+        last: dict[str, Any] = {}
+        for places, block in part.blocks():
+            own = rows[part.start + places.start : part.start + places.stop]
+            copy_rows(own, block)
+            first, after = self._factors(part, block)
+            self._place(own, own, first)
+            self._note(part, last, "last", places, after)
+        return last
+
+    def factors(self, part: Part) -> dict[str, Any]:
+        """What rows of a shard are multiplied by, if anything, at first and at last."""
+        found: dict[str, Any] = {}
+        for places, block in part.blocks():
+            for name, factors in zip(("first", "last"), self._factors(part, block), strict=True):
+                self._note(part, found, name, places, factors)
         return found
 
-    def _projections(self, part: Part) -> Iterator[tuple[slice, Array, Array | None, Array | None]]:
-        """Moved rows, block by block, with the factors that project them at last, and at first."""
-        for places, block in part.blocks():
-            before = None
-            if self.moved is not None:
-                before = ball_factors(block, self.moved[0])
-                inside = block if before is None else block * before[:, None]
-                block = inside - part.put(self.moved[1])
-            yield places, block, ball_factors(block, self.norm_bound), before
+    def _factors(self, part: Part, block: Array) -> tuple[Array | None, Array | None]:
+        """Factors that project float64 rows at first, and once they are moved; None for ones."""
+        if self._centre is None:
+            return ball_factors(block, self.norm_bound), None
+        first = ball_factors(block, self.moved[0])  # type: ignore[index]
+        inside = block if first is None else block * first[:, None]
+        return first, ball_factors(inside - part.put(self._centre), self.norm_bound)
+
+    def _note(
+        self, part: Part, found: dict[str, Any], name: str, places: slice, factors: Any
+    ) -> None:
+        """Keep factors of some rows of a shard; those of all others are one."""
+        if factors is not None:
+            if name not in found:
+                found[name] = part.put(np.ones(len(part)))
+            found[name][places] = factors
+
+    def _place(
+        self, out: NDArray[np.floating], block: NDArray[np.floating], first: Array | None
+    ) -> None:
+        """Project and move rows in the precision that they are computed in."""
+        # Copied in any case: that a row is projected must not decide where others lie. Nor how they
+        # are stored: a factor of one changes nothing.
+        if first is None:
+            copy_rows(out, block)
+        else:
+            tiny = first < _TINY
+            huge = block[tiny] * first[tiny, None]
+            copy_rows(out, block, first.astype(self.dtype))
+            out[tiny] = huge
+        if self._centre is not None:
+            out -= self._centre
 
     def chunks(self, part: Part, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-        """Rows of a shard as they are computed with, moved and projected again."""
-        before, after = part.column("before"), part.column("after")
+        """Rows of a shard as they are computed with, projected and moved again."""
+        first, last = part.column("first"), part.column("last")
         if part.on_device:
             for rows, block in part.blocks():
-                if before is not None:
-                    block = block * before[rows][:, None]
-                if self.moved is not None:
-                    block = block - part.put(self.moved[1])
-                yield rows, block if after is None else block * after[rows][:, None]
+                if first is not None:
+                    block = block * first[rows][:, None]
+                yield rows, block if self._centre is None else block - part.put(self._centre)
             return
-        n_features = part.shape[1]
-        placed = np.empty((min(size, len(part)), n_features), dtype=self.dtype)
-        # A few rows at a time: what is made of them in double precision stays in the cache.
-        few = max(1, _PLACED_VALUES // n_features)
-        scratch = np.empty((few, n_features))
+        placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
         for rows, block in part.blocks(size, part.dtype.type):
-            whole = placed[: len(block)]
-            if self.moved is None and after is None:
-                # Copied all the same: that a row is projected must not decide where others lie.
-                whole[:] = block
-                self._check(part, whole)
-            else:
-                for first in range(0, len(block), few):
-                    some = block[first : first + few]
-                    out = scratch[: len(some)]
-                    own = slice(rows.start + first, rows.start + first + len(some))
-                    np.copyto(out, some)
-                    if before is not None:
-                        out *= before[own, None]
-                    if self.moved is not None:
-                        out -= self.moved[1]
-                    if after is not None:
-                        out *= after[own, None]
-                    self._check(part, out)
-                    whole[first : first + len(some)] = out
-            yield rows, whole
-
-    def _check(self, part: Part, rows: NDArray[np.floating]) -> None:
-        """Raise a ValueError where rows that are read again are not those that were projected."""
-        if part.watched:
-            check_unchanged(rows, self.norm_bound)
+            out = placed[: len(block)]
+            self._place(out, block, None if first is None else first[rows])
+            if part.watched:
+                check_unchanged(out, self.norm_bound, None if last is None else last[rows])
+            yield rows, out
 
 
 @dataclass(frozen=True)
@@ -260,15 +267,21 @@ class _GradientPass:
     placing: _Placing | None
 
     def __call__(self, part: Part, weights: Any, offsets: Any, back: bool) -> tuple[Array]:
-        """From weights of shape (n_features, n_columns), and offsets of the columns."""
-        n_features, n_columns = weights.shape
+        """From offsets of columns, and weights of shape (n_features, n_columns) or of more."""
+        n_features, n_columns = weights.shape[0], math.prod(offsets.shape)
         codes, own_weights = part.column("codes"), part.column("weights")
+        last = part.column("last")
         total = part.put(np.zeros((n_columns, n_features + int(self.constant > 0.0))))
         for rows, block in self._chunks(part, back):
             xp = namespace(block)
             # One column is a matrix-vector product, which BLAS runs faster as such.
             scores = block @ (weights[:, 0] if n_columns == 1 else weights)
+            scores = scores if n_columns == 1 else by_columns(scores[:, :n_columns])
             scores = xp.reshape(scores, (block.shape[0], *offsets.shape))
+            # What rows are scaled by at last scales their scores and gradients instead.
+            scale = None if last is None else xp.astype(last[rows], scores.dtype)
+            if scale is not None:
+                scores *= scale[:, None, None]
             if self.constant > 0.0:
                 scores += offsets
             residuals = self.loss.residuals(scores, codes[rows])
@@ -277,9 +290,11 @@ class _GradientPass:
             residuals = xp.reshape(residuals, (block.shape[0], n_columns))
             if own_weights is not None:
                 residuals *= xp.astype(own_weights[rows], residuals.dtype)[:, None]
-            total[:, :n_features] += _block_sums(residuals, block)
             if self.constant > 0.0:
                 total[:, -1] += self.constant * _block_sums(residuals, None)[:, 0]
+            if scale is not None:
+                residuals *= scale[:, None]
+            total[:, :n_features] += _block_sums(residuals, block)
         return (total,)
 
     def _chunks(self, part: Part, back: bool) -> Iterator[tuple[slice, NDArray[np.floating]]]:
@@ -308,7 +323,7 @@ def _block_sums(residuals: NDArray[np.floating], rows: NDArray[np.floating] | No
             size = min(SUMMED, len(residuals[part]))
             blocks = residuals[part].reshape(-1, size, n_columns)
             if rows is None:
-                total[:, 0] += blocks.sum(axis=1, dtype=np.float64).sum(axis=0)
+                total[:, 0] += blocks.sum(axis=1).sum(axis=0, dtype=np.float64)
             else:
                 products = blocks.swapaxes(1, 2) @ rows[part].reshape(-1, size, rows.shape[1])
                 total += products.sum(axis=0, dtype=np.float64)

@@ -59,10 +59,10 @@ def mean_rounding(
 ) -> float:
     r"""Half of what rounding adds to the sensitivity of a mean gradient that is computed.
 
-    With u the unit roundoff of the rows, scores err by :math:`(d + 6) u (\|w\| B + |b|)`,
+    With u the unit roundoff of the rows, scores err by :math:`(d + 8) u (\|w\| B + |b|)`,
     residuals by a Lipschitz constant times that and by :math:`(K + 20) u` times their size,
-    clipping factors and stored rows likewise. A row's projection errs by the d squares in its norm,
-    in double precision.
+    clipping factors likewise. Stored rows err by 5 u B, as they may be projected, moved and
+    projected again in that precision; the factors by the d squares in a norm, in double precision.
 
     In double precision every record errs, but a mean of errors is no larger than the largest of
     them; and so does every addition (:func:`additions`).
@@ -87,7 +87,7 @@ def mean_rounding(
     # A sum of d squares, its root and a quotient; a row may be projected, moved, and projected.
     row = _SHORTER * (n_features + 12.0) * UNIT_ROUNDOFF
     evaluation = (loss.n_scores + 20.0) * u
-    residual = loss.curvature * ((n_features + 6.0) * u + row) * score + evaluation * largest
+    residual = loss.curvature * ((n_features + 8.0) * u + row) * score + evaluation * largest
     if clip is not None:
         largest = min(largest, clip)
     gradient = largest * augmented

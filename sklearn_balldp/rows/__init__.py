@@ -6,6 +6,7 @@ from .encoded import EncodedRows, encoded, encoder_of
 from .passes import (
     SINGLE_BLAS_THREAD,
     block_rows,
+    copy_rows,
     n_threads,
     row_blocks,
     shards_of,
@@ -32,6 +33,7 @@ __all__ = [
     "check_unchanged",
     "clip_entries",
     "computed",
+    "copy_rows",
     "encoded",
     "encoder_of",
     "factors_into_domain",

@@ -21,6 +21,9 @@ from .sources import Rows
 
 T = TypeVar("T")
 
+# Single precision with the bits of half precision is too small by this factor.
+_HALF_TO_SINGLE = np.float32(2.0**112)
+_SUBNORMAL = np.float32(2.0**-136)
 #: Values of a block: it stays in the processor's cache.
 BLOCK_VALUES = 2**18
 #: Values of rows that are one shard.
@@ -78,8 +81,42 @@ def row_blocks(
     for first in range(start, stop, size):
         rows = slice(first, min(first + size, stop))
         block = buffer[: rows.stop - rows.start]
-        np.copyto(block, X[rows])
+        copy_rows(block, X[rows])
         yield rows, block
+
+
+def copy_rows(
+    out: NDArray[np.floating],
+    rows: NDArray[np.floating],
+    factors: NDArray[np.floating] | None = None,
+) -> None:
+    """Copy rows into an array of a precision that holds them; finite ones times factors there.
+
+    NumPy converts half precision value by value. Here single precision takes its bits as they are:
+    the exponents are then off by 112, which a product by that power of two mends.
+    """
+    if rows.dtype != np.float16 or not rows.dtype.isnative:
+        if factors is None:
+            np.copyto(out, rows, casting="same_kind")
+        else:
+            np.multiply(rows, factors[:, None], out=out, casting="same_kind")
+    elif out.dtype != np.float32:
+        single = np.empty(rows.shape, dtype=np.float32)
+        copy_rows(single, rows)
+        copy_rows(out, single, factors)
+    elif not _SUBNORMAL * _HALF_TO_SINGLE > 0.0:
+        # Told to drop subnormal numbers, this processor would drop the smallest values.
+        copy_rows(out, rows.astype(np.float32), factors)
+    else:
+        bits = out.view(np.uint32)
+        # Ten bits of a fraction become 23, and the sign goes to the front again.
+        np.copyto(bits.view(np.int32), rows.view(np.int16))
+        bits <<= 13
+        bits &= 0x8FFFE000
+        out *= _HALF_TO_SINGLE if factors is None else factors[:, None] * _HALF_TO_SINGLE
+        # Infinity and NaN have the exponent after the largest.
+        if factors is None and max(out.max(initial=0.0), -out.min(initial=0.0)) >= 2.0**16:
+            np.copyto(out, rows)
 
 
 def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:

@@ -33,10 +33,14 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
         return factors
 
 
-def check_unchanged(rows: NDArray[np.floating], norm_bound: float) -> None:
-    """Raise a ValueError where a row that was projected before has left the ball since."""
+def check_unchanged(
+    rows: NDArray[np.floating], norm_bound: float, factors: NDArray[np.float64] | None = None
+) -> None:
+    """Raise a ValueError where a projected row, times its factor, has left the ball since."""
     with np.errstate(all="ignore"):
-        longest = float(np.vecdot(rows, rows).max(initial=0.0))
+        squares = np.vecdot(rows, rows)
+        squares = squares if factors is None else squares * factors**2
+        longest = float(squares.max(initial=0.0))
     # Rows of single precision are rounded, and so are their squares.
     if not longest <= (norm_bound * (1.0 + 1e-4)) ** 2:
         raise ValueError(

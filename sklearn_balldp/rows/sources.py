@@ -222,7 +222,12 @@ class HDF5Rows(_Array):
                 f"dataset={self.dataset!r} is none of {self.path!r}, which holds "
                 f"{', '.join(file)}; name one of those."
             )
-        return file[self.dataset]
+        rows = file[self.dataset]
+        offset = rows.id.get_offset()
+        if offset is None or file.driver != "sec2" or str(rows.dtype) not in PRECISIONS:
+            return rows
+        # One piece of a file of this system: its pages are read where they are.
+        return np.memmap(self.path, rows.dtype, mode="r", offset=offset, shape=rows.shape)
 
 
 class ParquetRows(_File):

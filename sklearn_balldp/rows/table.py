@@ -117,6 +117,10 @@ class Part:
         more._columns = {**self._columns, **columns}
         return more
 
+    def on(self, X: NDArray[np.floating]) -> "Part":
+        """The shard of other rows, in memory, with the columns of these."""
+        return Part(X, self._first, self._stop, self.start, self._columns, False)
+
 
 class Table:
     """Rows of this process, in memory or in a file, with columns beside them.
@@ -190,6 +194,12 @@ class Table:
             start: part.with_columns(columns)
             for (start, part), columns in zip(self._parts.items(), found, strict=True)
         }
+        return table
+
+    def on(self, X: NDArray[np.floating]) -> "Table":
+        """The table of other rows, in memory, with the columns of these."""
+        table = copy.copy(self)
+        table._parts = {start: part.on(X) for start, part in self._parts.items()}
         return table
 
 

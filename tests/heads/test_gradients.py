@@ -7,6 +7,7 @@ from scipy.special import expit, softmax
 import sklearn_balldp.heads.gradients as gradients_module
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.objective import LinearObjective
+from sklearn_balldp.privacy import rounding
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
 
 CASES = [("logistic", 2, 1), ("softmax", 4, 4), ("squared_hinge", 2, 1), ("squared_hinge", 3, 3)]
@@ -136,7 +137,7 @@ def test_rounding_by_hand(scale, clip):
     reach = np.linalg.norm(theta[:, :-1]) + constant * np.linalg.norm(theta[:, -1])
     largest = 2.0  # sqrt(K) times one score's
     evaluation = 24 * u
-    residual = 0.5 * (d + 6) * u * reach + evaluation * largest
+    residual = 0.5 * (d + 8) * u * reach + evaluation * largest
     gradient = min(largest, clip or np.inf) * augmented
     block = 128**2 * u * gradient
     sums = 2 * n / 128 * 2.0**-53 * gradient
@@ -221,6 +222,51 @@ def test_rows_of_any_size(dtype):
     mean = mean_of("logistic", X, y, 2, 0.2)
     assert np.isfinite(mean(np.ones((1, *mean.shape)))).all()
     assert np.linalg.norm(mean.X, axis=1).max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("kept", [2**30, 0])
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, monkeypatch):
+    """Projected, moved and projected in their own precision; the longest and the shortest too."""
+    monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
+    norm_bound, rng = 0.3, np.random.default_rng(0)
+    centre = rng.standard_normal(40)
+    centre *= np.sqrt(1.0 - norm_bound**2) / np.linalg.norm(centre)
+    rows = centre + 0.1 * rng.standard_normal((3000, 40))
+    rows *= rng.uniform(0.5, 2.0, (3000, 1))
+    rows[0], rows[1], rows[2] = np.finfo(dtype).max / 10, np.finfo(dtype).tiny, 0.0
+    rows = np.clip(rows, -1e140, 1e140).astype(dtype)
+    mean = MeanGradient(
+        "logistic",
+        rows,
+        np.zeros(len(rows), dtype=int),
+        2,
+        norm_bound=norm_bound,
+        constant=0.5,
+        clip=0.1,
+        moved=(1.0, centre) if moved else None,
+    )
+    (part,) = mean._table.each(lambda part: part)
+    stored = np.concatenate([block.copy() for _, block in mean._pass._chunks(part, False)])
+    assert stored.dtype == mean.dtype
+    if moved:
+        # Scores and gradients are scaled instead.
+        stored = stored * part.column("last").astype(stored.dtype)[:, None]
+
+    def projected(rows, bound):
+        norms = np.sqrt((rows**2).sum(axis=1))
+        return rows * np.minimum(1, bound / np.maximum(norms, 1e-300))[:, None]
+
+    exact = rows.astype(np.longdouble)
+    if moved:
+        exact = projected(exact, 1.0) - centre.astype(mean.dtype)
+    exact = projected(exact, norm_bound)
+    error = np.linalg.norm((stored - exact).astype(float), axis=1).max() / norm_bound
+    if mean.dtype == np.float64:
+        assert error <= rounding._SHORTER * (40 + 12) * rounding.UNIT_ROUNDOFF
+    else:
+        assert (2.0 if moved else 0.5) * 2.0**-24 < error <= 5 * 2.0**-23
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -255,6 +255,14 @@ def test_wrong_starts_are_refused():
         BallDPLogisticRegression(mechanism=GradientPerturbation(start="warm")).fit(*data())
 
 
+def placed(mean):
+    """Rows as gradients see them: stored, and scaled where they are multiplied."""
+    (part,) = mean._table.each(lambda part: part)
+    last = part.column("last")
+    rows = mean.X.astype(np.float64)
+    return rows if last is None else rows * last[:, None]
+
+
 def test_centred_rows_stay_in_the_smaller_ball_and_move_no_further_apart():
     """What the gaps at tau rest on: rows of any norm, any centre, in both precisions."""
     rng = np.random.default_rng(0)
@@ -266,16 +274,18 @@ def test_centred_rows_stay_in_the_smaller_ball_and_move_no_further_apart():
             centre *= rng.uniform(0.2, 1.0) / np.linalg.norm(centre)
             reach = max(np.sqrt(1.0 - centre @ centre), 0.3)
             moved = [
-                MeanGradient(
-                    "softmax",
-                    rows,
-                    np.zeros(40, dtype=np.intp),
-                    3,
-                    norm_bound=reach,
-                    constant=0.3 * reach,
-                    clip=0.1,
-                    moved=(1.0, centre),
-                ).X.astype(np.float64)
+                placed(
+                    MeanGradient(
+                        "softmax",
+                        rows,
+                        np.zeros(40, dtype=np.intp),
+                        3,
+                        norm_bound=reach,
+                        constant=0.3 * reach,
+                        clip=0.1,
+                        moved=(1.0, centre),
+                    )
+                )
                 for rows in (X, other)
             ]
             assert (np.linalg.norm(moved[0], axis=1) <= reach * (1.0 + slack)).all()

@@ -183,7 +183,7 @@ def test_whether_rows_are_projected_decides_not_where_others_lie(dtype, monkeypa
     for rows in (X, other):
         mean = MeanGradient("softmax", rows, y, 3, norm_bound=1.0, constant=0.3, clip=0.1)
         (part,) = mean._table.each(lambda part: part)
-        assert (part.column("after") is None) == (rows is X)
+        assert (part.column("first") is None) == (rows is X)
         found = [block.copy() for _, block in mean._pass._chunks(part, False)]
         assert not any(
             np.shares_memory(block, rows) for _, block in mean._pass._chunks(part, False)
@@ -575,3 +575,16 @@ def test_a_source_of_ones_own():
     assert repr(Computed(X)) == "Computed(shape=(3000, 16), dtype=float32)"
     exact = LogisticRegression().fit(np.asarray(Computed(X)), y)
     assert exact.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": (100, D)}, {"compression": "gzip"}])
+@pytest.mark.parametrize("userblock", [0, 1024])
+def test_a_dataset_in_one_piece_is_read_where_it_is(tmp_path, options, userblock):
+    X, _ = records()
+    with h5py.File(tmp_path / "x.h5", "w", userblock_size=userblock) as file:
+        file.create_dataset("other", data=np.arange(5.0))
+        file.create_dataset("rows", data=X, **options)
+    source = from_hdf5(tmp_path / "x.h5", "rows")
+    assert isinstance(source._handle, np.memmap) == (not options)
+    np.testing.assert_array_equal(source[100:300], X[100:300])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(source))[-7:], X[-7:])
