@@ -64,8 +64,8 @@ class MeanGradient:
     clip : float or None
         Norm to which the residual of each record, its derivative by the scores, is clipped.
     moved : tuple of (float, ndarray of shape (n_features,)), optional
-        Radius of a ball onto which rows are projected first, and a public vector that they are
-        moved by then.
+        Radius of a ball onto which rows are projected first, at most ``norm_bound`` over 0.3, and a
+        public vector that they are moved by then.
     weights : tuple of (Weights, ndarray of shape (n_samples,)), optional
         Public numbers of the records' weights, and the weights; 1 by default.
     total : float, optional

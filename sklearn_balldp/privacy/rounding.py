@@ -59,7 +59,7 @@ def mean_rounding(
 ) -> float:
     r"""Half of what rounding adds to the sensitivity of a mean gradient that is computed.
 
-    With u the unit roundoff of the rows, scores err by :math:`(d + 8) u (\|w\| B + |b|)`,
+    With u the machine epsilon of the rows, scores err by :math:`(d + 8) u (\|w\| B + |b|)`,
     residuals by a Lipschitz constant times that and by :math:`(K + 20) u` times their size,
     clipping factors likewise. Stored rows err by 5 u B, as they may be projected, moved and
     projected again in that precision; the factors by the d squares in a norm, in double precision.

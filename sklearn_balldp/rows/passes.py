@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from .sources import Rows
+from .sources import Rows, is_mapped
 
 T = TypeVar("T")
 
@@ -61,7 +61,8 @@ def row_blocks(
     so that no other row can decide, by way of the layout, what is computed from this one.
 
     A block is a view of ``X`` where that is in C order and of this precision (do not write), else a
-    buffer that the next step overwrites. Of a file several blocks are read at once.
+    buffer that the next step overwrites. Of a file several blocks are read at once. It is never a
+    view of a file: who reads a block twice reads the same numbers.
     """
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size
@@ -72,7 +73,7 @@ def row_blocks(
             for rows, block in row_blocks(part, size=size, dtype=dtype):
                 yield slice(first + rows.start, first + rows.stop), block
         return
-    if X.dtype == dtype and X.flags.c_contiguous and X.flags.aligned:
+    if X.dtype == dtype and X.flags.c_contiguous and X.flags.aligned and not is_mapped(X):
         for first in range(start, stop, size):
             rows = slice(first, min(first + size, stop))
             yield rows, X[rows]
@@ -95,7 +96,7 @@ def copy_rows(
     NumPy converts half precision value by value. Here single precision takes its bits as they are:
     the exponents are then off by 112, which a product by that power of two mends.
     """
-    if rows.dtype != np.float16 or not rows.dtype.isnative:
+    if rows.dtype != np.float16 or out.dtype == np.float16 or not rows.dtype.isnative:
         if factors is None:
             np.copyto(out, rows, casting="same_kind")
         else:
@@ -103,7 +104,9 @@ def copy_rows(
     elif out.dtype != np.float32:
         single = np.empty(rows.shape, dtype=np.float32)
         copy_rows(single, rows)
-        copy_rows(out, single, factors)
+        # Some NaN warn of themselves: who looks for them says so.
+        with np.errstate(invalid="ignore"):
+            copy_rows(out, single, factors)
     elif not _SUBNORMAL * _HALF_TO_SINGLE > 0.0:
         # Told to drop subnormal numbers, this processor would drop the smallest values.
         copy_rows(out, rows.astype(np.float32), factors)

@@ -9,6 +9,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,8 @@ class Rows(ABC):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("rows: those of a file cannot be had without a copy.")
-        whole = self._part(0, len(self))
-        return whole if dtype is None else whole.astype(dtype, copy=False)
+        # Writeable, and so nobody else's.
+        return np.require(self._part(0, len(self)), dtype, "W")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
@@ -177,6 +178,13 @@ class _File(Rows):
         self._lock = threading.Lock()
 
 
+def is_mapped(X: Any) -> bool:
+    """Whether an array is a view of a file, which others may write to."""
+    while X is not None and not isinstance(X, mmap):
+        X = getattr(X, "base", None)
+    return X is not None
+
+
 def _absolute(path: str | Path) -> str:
     """A path that leads to the file from every folder; an address stays as it is."""
     return str(path) if "://" in str(path) else os.path.abspath(path)
@@ -223,11 +231,22 @@ class HDF5Rows(_Array):
                 f"{', '.join(file)}; name one of those."
             )
         rows = file[self.dataset]
-        offset = rows.id.get_offset()
-        if offset is None or file.driver != "sec2" or str(rows.dtype) not in PRECISIONS:
+        # Links may lead to another file, and types may be stored otherwise than NumPy has them.
+        home, kind, offset = rows.file, rows.dtype, rows.id.get_offset()
+        in_one_piece = (
+            str(kind) in PRECISIONS
+            and offset is not None
+            and rows.size > 0
+            and rows.id.get_storage_size() == rows.nbytes
+            and rows.id.get_type().equal(h5py.h5t.py_create(kind))
+        )
+        # Where this process writes to the file as well, not all of it may be on the disk.
+        if not (in_one_piece and home.driver in ("sec2", "windows") and home.mode == "r"):
             return rows
-        # One piece of a file of this system: its pages are read where they are.
-        return np.memmap(self.path, rows.dtype, mode="r", offset=offset, shape=rows.shape)
+        mapped: Any = np.memmap(home.filename, kind, mode="r", offset=offset, shape=rows.shape)
+        # While the dataset is open, others cannot open its file for writing.
+        mapped.dataset = rows
+        return mapped
 
 
 class ParquetRows(_File):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..progress import bar
 from .passes import map_shards, row_blocks, shards_of
-from .sources import Rows
+from .sources import Rows, is_mapped
 
 Array = NDArray[np.float64]
 #: What a pass gives for each shard: arrays, or numbers.
@@ -146,8 +146,9 @@ class Table:
         self.shape = X.shape
         self._pool: Executor | None = None
         self._alone = False
+        watched = isinstance(X, Rows) or is_mapped(X)
         self._parts = {
-            start: Part(X, start, stop, start, cut(columns, start, stop), isinstance(X, Rows))
+            start: Part(X, start, stop, start, cut(columns, start, stop), watched)
             for start, stop in shards_of(*X.shape)
         }
 

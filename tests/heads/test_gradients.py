@@ -70,6 +70,41 @@ def test_record_by_record(loss, n_classes, n_scores, clip, constant):
         np.testing.assert_allclose(mean(theta[None])[0], gradient, atol=1e-14)
 
 
+@pytest.mark.parametrize("kept", [2**30, 0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("loss", "n_classes", "n_scores"), CASES)
+def test_moved_rows_record_by_record(loss, n_classes, n_scores, dtype, kept, monkeypatch):
+    """Projected, moved, projected, weighted: as one would do it row by row."""
+    monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
+    X, y = data(300, n_classes, dtype=dtype)
+    centre, weights = np.full(6, 0.3), np.random.default_rng(2).uniform(0.5, 1.0, 300)
+    mean = MeanGradient(
+        loss,
+        X,
+        y,
+        n_classes,
+        norm_bound=0.6,
+        constant=0.5,
+        clip=0.2,
+        moved=(1.0, centre),
+        weights=(None, weights),
+    )
+    rows = X.astype(np.float64)
+    rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+    rows -= centre
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    assert (lengths > 0.6).mean() > 0.3
+    rows *= np.minimum(1.0, 0.6 / lengths)
+    thetas = np.random.default_rng(1).standard_normal((2, *mean.shape))
+    for theta, found in zip(thetas, mean(thetas), strict=True):
+        expected = sum(
+            weight * naive(loss, rows[i : i + 1], y[i : i + 1], theta, 0.2, 0.5)
+            for i, weight in enumerate(weights)
+        )
+        atol = 1e-12 if dtype == np.float64 else 3e-7
+        np.testing.assert_allclose(found, expected / 300, atol=atol)
+
+
 @pytest.mark.parametrize(("loss", "n_classes", "n_scores"), CASES)
 def test_same_as_the_objective(loss, n_classes, n_scores):
     X, y = data(20_000, n_classes, d=250, dtype=np.float32)  # on threads
@@ -145,21 +180,29 @@ def test_rounding_by_hand(scale, clip):
     assert expected <= mean.rounding(theta) <= 1.02 * expected
 
 
+@pytest.mark.parametrize("kept", [2**30, 0])
+@pytest.mark.parametrize("moved", [None, (1.0, 0.1 * np.ones(40))])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_other_blocks_do_not_move_by_a_bit(dtype):
+def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, monkeypatch):
     """A new row, inside the ball or far outside, changes its own block's sum alone."""
+    monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
     n, d = 1024, 40
     X, y = data(n, 3, d, dtype=dtype)
     X = (X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1) * 0.99).astype(dtype)
+    if moved is not None:
+        # No other row leaves the smaller ball.
+        X = (0.1 + 0.3 * (X - 0.1)).astype(dtype)
+    original = gradients_module._block_sums
     sums = []
 
-    def recorded(residuals, rows, _original=gradients_module._block_sums):
+    def recorded(residuals, rows):
         size = gradients_module.SUMMED
-        if rows is not None:
-            for i in range(0, len(rows), size):
-                sums.append(_original(residuals[i : i + size], rows[i : i + size]))
-        return _original(residuals, rows)
+        for i in range(0, len(residuals), size):
+            block = None if rows is None else rows[i : i + size]
+            sums.append(original(residuals[i : i + size], block).ravel())
+        return original(residuals, rows)
 
+    monkeypatch.setattr(gradients_module, "_block_sums", recorded)
     theta = np.random.default_rng(0).standard_normal((1, 3, d + 1)).astype(np.float16)
     theta = theta.astype(np.float64)
     seen = []
@@ -167,13 +210,16 @@ def test_other_blocks_do_not_move_by_a_bit(dtype):
         other = X.copy()
         other[200] = row
         sums.clear()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(gradients_module, "_block_sums", recorded)
-            mean_of("softmax", other, y, 3, 0.2)(theta)
-        seen.append(np.array(sums))
+        mean = MeanGradient(
+            "softmax", other, y, 3, norm_bound=1.0, constant=0.5, clip=0.2, moved=moved
+        )
+        mean(theta)
+        seen.append(list(sums))
+    where = np.arange(n // gradients_module.SUMMED)
     for other in seen[1:]:
-        same = (other == seen[0]).all(axis=(1, 2))
-        np.testing.assert_array_equal(same, np.arange(len(same)) != 200 // gradients_module.SUMMED)
+        same = [np.array_equal(*pair) for pair in zip(other, seen[0], strict=True)]
+        # Of the intercepts first, then of the rows.
+        np.testing.assert_array_equal(same, np.tile(where, 2) != 200 // gradients_module.SUMMED)
 
 
 @pytest.mark.parametrize("layout", ["C", "F", "reversed", "strided", "columns"])
@@ -219,9 +265,13 @@ def test_rows_of_any_size(dtype):
     X[3] = np.finfo(dtype).max / 10
     X[4] = np.finfo(dtype).tiny
     X = np.clip(X, -1e140, 1e140) if dtype == np.float64 else X
-    mean = mean_of("logistic", X, y, 2, 0.2)
-    assert np.isfinite(mean(np.ones((1, *mean.shape)))).all()
-    assert np.linalg.norm(mean.X, axis=1).max() <= 1 + 1e-6
+    for norm_bound in (1.0, 1e-9):
+        mean = mean_of("logistic", X, y, 2, 0.2, norm_bound=norm_bound)
+        assert np.isfinite(mean(np.ones((1, *mean.shape)))).all()
+        norms = np.linalg.norm(mean.X.astype(np.float64), axis=1) / norm_bound
+        assert norms.max() <= 1 + 1e-6
+        # The factor of this row is too small for single precision.
+        assert norms[3] == pytest.approx(1.0, rel=3e-7)
 
 
 @pytest.mark.parametrize("kept", [2**30, 0])

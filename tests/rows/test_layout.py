@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.objective import LinearObjective
-from sklearn_balldp.rows import project_onto_ball
+from sklearn_balldp.rows import passes, project_onto_ball
 from sklearn_balldp.rows.passes import row_blocks
 
 D = 24
@@ -61,6 +61,32 @@ def test_other_rows_keep_their_bits(layout, dtype, size):
             kept = np.delete(values, 7, axis=0)
             np.testing.assert_array_equal(kept, np.delete(reference[name], 7, axis=0), name)
             assert values.flags.c_contiguous
+
+
+@pytest.mark.parametrize("subnormal", [True, False])
+@pytest.mark.parametrize("out", [np.float16, np.float32, np.float64])
+def test_half_precision_is_copied_exactly(out, subnormal, monkeypatch):
+    """All its values, also where the processor would drop the smallest in between."""
+    if not subnormal:
+        monkeypatch.setattr(passes, "_SUBNORMAL", np.float32(0.0))
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16).reshape(256, 256)
+    finite = np.where(np.isfinite(every), every, 0.0)
+    for rows in (finite, finite[:, ::-1], finite.T, finite[::3]):
+        found, expected = np.full(rows.shape, np.nan, dtype=out), rows.astype(out)
+        passes.copy_rows(found, rows)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+        if out != np.float16:
+            factors = np.random.default_rng(0).uniform(0.0, 1.0, len(rows)).astype(out)
+            passes.copy_rows(found, rows, factors)
+            np.testing.assert_array_equal(found, expected * factors[:, None])
+    # Both infinities are among these.
+    for value in every[~np.isfinite(every)][::64]:
+        rows = np.array([[1.0, value]], dtype=np.float16)
+        found = np.zeros(rows.shape, dtype=out)
+        passes.copy_rows(found, rows)
+        np.testing.assert_array_equal(found, rows.astype(out))
+    passes.copy_rows(np.empty((0, 3), dtype=out), np.empty((0, 3), dtype=np.float16))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, cross_val_score
 
 import sklearn_balldp.radius as radius_module
+import sklearn_balldp.rows.table as table_module
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -588,3 +589,105 @@ def test_a_dataset_in_one_piece_is_read_where_it_is(tmp_path, options, userblock
     assert isinstance(source._handle, np.memmap) == (not options)
     np.testing.assert_array_equal(source[100:300], X[100:300])
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(source))[-7:], X[-7:])
+    np.asarray(source)[:] = 0.0
+    np.testing.assert_array_equal(source[:7], X[:7])
+    with pytest.raises(OSError, match=r"lock|open"):
+        h5py.File(tmp_path / "x.h5", "r+")
+
+
+def test_a_dataset_that_numpy_would_read_otherwise_is_left_to_hdf5(tmp_path):
+    X, _ = records()
+    X = X[:200]
+    brief = h5py.h5t.IEEE_F32LE.copy()
+    brief.set_fields(15, 7, 8, 0, 7)
+    brief.set_size(2)
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["rows"] = X
+    with h5py.File(tmp_path / "x.h5", "w", userblock_size=1024) as file:
+        file["pad"] = np.zeros(X.shape)
+        file["link"] = h5py.ExternalLink("other.h5", "rows")
+        file.create_dataset("empty", X.shape, X.dtype)
+        space = h5py.h5s.create_simple(X.shape)
+        rows = h5py.Dataset(h5py.h5d.create(file.id, b"brief", brief, space))
+        rows[:] = X
+        layout = h5py.VirtualLayout(X.shape, X.dtype)
+        layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "rows", X.shape)
+        file.create_virtual_dataset("virtual", layout)
+        file["big"] = X.astype(X.dtype.newbyteorder(">"))
+        file.flush()
+        # Still open for writing.
+        open_rows = file.create_dataset("late", X.shape, X.dtype)
+        for place, row in enumerate(X):
+            open_rows[place] = row
+        late = from_hdf5(tmp_path / "x.h5", "late")
+        np.testing.assert_array_equal(late[:], X)
+        del late
+    linked = from_hdf5(tmp_path / "x.h5", "link")
+    assert isinstance(linked._handle, np.memmap)
+    np.testing.assert_array_equal(linked[:], X)
+    np.testing.assert_array_equal(from_hdf5(tmp_path / "x.h5", "empty")[:], 0.0 * X)
+    np.testing.assert_array_equal(from_hdf5(tmp_path / "x.h5", "virtual")[:], X)
+    found = from_hdf5(tmp_path / "x.h5", "brief")[:]
+    np.testing.assert_allclose(found, X, rtol=2.0**-7)
+    assert not np.array_equal(found, X)
+    with pytest.raises(ValueError, match="type >f4"):
+        from_hdf5(tmp_path / "x.h5", "big")
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_moved_rows_of_a_file_that_did_not_change(dtype, monkeypatch):
+    """Some of them are scaled at last: what is multiplied is longer than the ball."""
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
+    X, y = records(dtype)
+    rows = X / np.float32(0.6) / np.linalg.norm(X, axis=1).max()
+    centre = np.zeros(D)
+    centre[0] = -0.9
+    means = [
+        MeanGradient(
+            "softmax", source, y, 3, norm_bound=0.4, constant=0.3, clip=0.1, moved=(1.0, centre)
+        )
+        for source in (rows, Computed(rows))
+    ]
+    parts = list(means[1]._table.each(lambda part: part))
+    assert all(part.watched and part.column("last").min() < 0.9 for part in parts)
+    theta = np.random.default_rng(1).standard_normal((1, *means[0].shape))
+    np.testing.assert_array_equal(means[0](theta), means[1](theta))
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("name", ["descent", "minimiser"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_memory_map_that_changes_between_passes_is_noticed(name, dtype, tmp_path, monkeypatch):
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
+    X, y = records(dtype)
+    rows = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", dtype, X.shape)
+    rows[:] = X
+    real, seen = passes.row_blocks, []
+
+    def changing(given, *args, **options):
+        seen.append(1)
+        if len(seen) == 40:
+            rows[0] = 1000.0
+        return real(given, *args, **options)
+
+    monkeypatch.setattr(table_module, "row_blocks", changing)
+    head = clone(HEADS[name]).set_params(delta=1e-4, radius=0.3)
+    with pytest.raises(ValueError, match="changed while they were read"):
+        head.fit(np.load(tmp_path / "x.npy", mmap_mode="r"), y)
+    assert not hasattr(head, "release_")
+
+
+def test_a_block_of_a_file_reads_the_same_twice(tmp_path):
+    rows = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float64, (10, 4))
+    for given in (
+        rows,
+        np.asarray(rows),
+        rows[2:][::1],
+        np.load(tmp_path / "x.npy", mmap_mode="r"),
+    ):
+        ((_, block),) = passes.row_blocks(given, 1)
+        rows[:] = 0.0
+        before = block.copy()
+        rows[:] = 7.0
+        np.testing.assert_array_equal(block, before)
