@@ -237,7 +237,7 @@ class _Placing:
                 yield rows, block if self._centre is None else block - part.put(self._centre)
             return
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
-        for rows, block in part.blocks(size, part.dtype.type):
+        for rows, block in part.blocks(size, part.dtype.type, once=True):
             out = placed[: len(block)]
             self._place(out, block, None if first is None else first[rows])
             if part.watched:

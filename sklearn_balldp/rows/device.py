@@ -133,7 +133,11 @@ class DevicePart(Part):
         return xp.astype(self._X[first:stop:step, :], xp.float64)
 
     def blocks(
-        self, size: int | None = None, dtype: type[np.floating] = np.float64
+        self,
+        size: int | None = None,
+        dtype: type[np.floating] = np.float64,
+        *,
+        once: bool = False,
     ) -> Iterator[tuple[slice, Any]]:
         # Few large products keep a device busy; of no more rows than what proofs count.
         for first in range(self._first, self._stop, SHARD_ROWS):

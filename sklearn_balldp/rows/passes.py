@@ -54,6 +54,8 @@ def row_blocks(
     stop: int | None = None,
     size: int | None = None,
     dtype: type[np.floating] = np.float64,
+    *,
+    once: bool = False,
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Iterate over blocks of rows, float64 by default, without such a copy of the whole array.
 
@@ -61,8 +63,8 @@ def row_blocks(
     so that no other row can decide, by way of the layout, what is computed from this one.
 
     A block is a view of ``X`` where that is in C order and of this precision (do not write), else a
-    buffer that the next step overwrites. Of a file several blocks are read at once. It is never a
-    view of a file: who reads a block twice reads the same numbers.
+    buffer that the next step overwrites. Of a file several blocks are read at once. It is a view
+    of a file only for those who read it ``once``: all others read the same numbers twice.
     """
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size
@@ -70,10 +72,11 @@ def row_blocks(
         held = max(1, _READ_VALUES // (size * X.shape[1])) * size
         for first in range(start, stop, held):
             part = X._part(first, min(first + held, stop))
-            for rows, block in row_blocks(part, size=size, dtype=dtype):
+            for rows, block in row_blocks(part, size=size, dtype=dtype, once=once):
                 yield slice(first + rows.start, first + rows.stop), block
         return
-    if X.dtype == dtype and X.flags.c_contiguous and X.flags.aligned and not is_mapped(X):
+    plain = X.dtype == dtype and X.flags.c_contiguous and X.flags.aligned
+    if plain and (once or not is_mapped(X)):
         for first in range(start, stop, size):
             rows = slice(first, min(first + size, stop))
             yield rows, X[rows]

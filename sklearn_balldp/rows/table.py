@@ -100,10 +100,14 @@ class Part:
         return sums
 
     def blocks(
-        self, size: int | None = None, dtype: type[np.floating] = np.float64
+        self,
+        size: int | None = None,
+        dtype: type[np.floating] = np.float64,
+        *,
+        once: bool = False,
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         """As :func:`.row_blocks`; positions count from the first row of the shard."""
-        for rows, block in row_blocks(self._X, self._first, self._stop, size, dtype):
+        for rows, block in row_blocks(self._X, self._first, self._stop, size, dtype, once=once):
             yield slice(rows.start - self._first, rows.stop - self._first), block
 
     def spread(self, step: int) -> NDArray[np.floating]:

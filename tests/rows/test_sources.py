@@ -686,6 +686,8 @@ def test_a_block_of_a_file_reads_the_same_twice(tmp_path):
         rows[2:][::1],
         np.load(tmp_path / "x.npy", mmap_mode="r"),
     ):
+        ((_, view),) = passes.row_blocks(given, 1, once=True)
+        assert np.shares_memory(view, given)
         ((_, block),) = passes.row_blocks(given, 1)
         rows[:] = 0.0
         before = block.copy()
