@@ -110,6 +110,9 @@ class MeanGradient:
         self._n, self._d = X.shape
         self.shape = (self.loss.n_scores, self._d + int(constant > 0.0))
         self._back = False
+        if moved is not None:
+            # The vector is public, rounded or not.
+            moved = moved[0], moved[1].astype(self.dtype)
         placing = _Placing(self.norm_bound, moved, self.dtype)
         #: Rows as they are computed with, where they are kept; else what each is multiplied by.
         self.X: NDArray[np.floating] | None = None
@@ -161,7 +164,7 @@ class _Placing:
     norm_bound : float
         Radius of the ball that they end up in.
     moved : tuple of (float, ndarray) or None
-        As in :class:`MeanGradient`.
+        As in :class:`MeanGradient`, the vector in the precision of the rows.
     dtype : dtype
         Precision that they are computed in.
     """
@@ -169,11 +172,6 @@ class _Placing:
     norm_bound: float
     moved: tuple[float, Array] | None
     dtype: np.dtype
-
-    @property
-    def _centre(self) -> NDArray[np.floating] | None:
-        """What rows are moved by, in their own precision: the vector is public, rounded or not."""
-        return None if self.moved is None else self.moved[1].astype(self.dtype)
 
     def fill(self, part: Part, rows: NDArray[np.floating]) -> dict[str, NDArray[np.floating]]:
         """Write the rows of a shard, as they are computed with; give what scales them last."""
@@ -196,11 +194,11 @@ class _Placing:
 
     def _factors(self, part: Part, block: Array) -> tuple[Array | None, Array | None]:
         """Factors that project float64 rows at first, and once they are moved; None for ones."""
-        if self._centre is None:
+        if self.moved is None:
             return ball_factors(block, self.norm_bound), None
-        first = ball_factors(block, self.moved[0])  # type: ignore[index]
+        first = ball_factors(block, self.moved[0])
         inside = block if first is None else block * first[:, None]
-        return first, ball_factors(inside - part.put(self._centre), self.norm_bound)
+        return first, ball_factors(inside - part.put(self.moved[1]), self.norm_bound)
 
     def _note(
         self, part: Part, found: dict[str, Any], name: str, places: slice, factors: Any
@@ -224,8 +222,8 @@ class _Placing:
             huge = block[tiny] * first[tiny, None]
             copy_rows(out, block, first.astype(self.dtype))
             out[tiny] = huge
-        if self._centre is not None:
-            out -= self._centre
+        if self.moved is not None:
+            out -= self.moved[1]
 
     def chunks(self, part: Part, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows of a shard as they are computed with, projected and moved again."""
@@ -234,7 +232,7 @@ class _Placing:
             for rows, block in part.blocks():
                 if first is not None:
                     block = block * first[rows][:, None]
-                yield rows, block if self._centre is None else block - part.put(self._centre)
+                yield rows, block if self.moved is None else block - part.put(self.moved[1])
             return
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
         for rows, block in part.blocks(size, part.dtype.type, once=True):
