@@ -19,7 +19,7 @@ import h5py
 import joblib
 import numpy as np
 import pandas as pd
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -60,6 +60,16 @@ def in_process(head, X, y, threads):
         joblib.effective_n_jobs = kept
 
 
+def persisted(client, rows):
+    """Rows in the workers' memory, each of them holding neighbours."""
+    addresses = list(client.nthreads())
+    parts = np.array_split(np.arange(rows.numblocks[0]), len(addresses))
+    pairs = zip(addresses, parts, strict=True)
+    held = [rows.blocks[part.tolist()].persist(workers=[address]) for address, part in pairs]
+    wait(held)
+    return da.concatenate(held)
+
+
 def measure(n, d, repeats):
     """Rows of the table."""
     X, y = embeddings(n, d, CLASSES)
@@ -81,8 +91,7 @@ def measure(n, d, repeats):
         path = Path(folder) / "rows.h5"
         with h5py.File(path, "w") as file:
             file["rows"] = X
-        chunks = -(-n // (4 * WORKERS))
-        held = da.from_array(h5py.File(path)["rows"], chunks=(chunks, d), name="rows").persist()
+        held = persisted(client, da.from_array(h5py.File(path)["rows"], chunks=(-(-n // 8), d)))
         file_rows = on_cluster(from_hdf5(path, "rows"))
 
         def used():

@@ -46,6 +46,7 @@ from ..rows import (
     Part,
     Rows,
     clip_entries,
+    clipped,
     computed,
     encoder_of,
     rows_in_domain,
@@ -868,7 +869,7 @@ def _scores_of(
             # NaN, infinity, or a square that only float64 can hold.
             far = xp.astype(block, xp.float64)
             if domain == "ball" and not part.on_device:
-                far = np.asarray(clip_entries(far), dtype=np.float64)
+                far = clipped(far)
             inside = rows_in_domain(far, norm_bound, domain)
             scores = xp.astype(inside, weights.dtype) @ weights
         scores += offsets

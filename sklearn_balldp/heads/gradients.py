@@ -31,6 +31,7 @@ from ..privacy.weights import Weights
 from ..rows import (
     Part,
     ball_factors,
+    block_rows,
     check_unchanged,
     copy_rows,
     table_of,
@@ -235,12 +236,18 @@ class _Placing:
                 yield rows, block if self.moved is None else block - part.put(self.moved[1])
             return
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
-        for rows, block in part.blocks(size, part.dtype.type, once=True):
-            out = placed[: len(block)]
-            self._place(out, block, None if first is None else first[rows])
-            if part.watched:
-                check_unchanged(out, self.norm_bound, None if last is None else last[rows])
-            yield rows, out
+        # Rows that no tiny factor projects have no entries that are clipped.
+        moderate = first is None or bool(first.min() >= _TINY)
+        few = max(1, block_rows(part.shape[1]) // 2)
+        for rows, block in part.blocks(size, part.dtype.type, once=True, moderate=moderate):
+            # A few at a time, which stay in the cache.
+            for start in range(0, len(block), few):
+                own = slice(rows.start + start, min(rows.start + start + few, rows.stop))
+                out = placed[start : start + few][: own.stop - own.start]
+                self._place(out, block[start : start + few], None if first is None else first[own])
+                if part.watched:
+                    check_unchanged(out, self.norm_bound, None if last is None else last[own])
+            yield rows, placed[: len(block)]
 
 
 @dataclass(frozen=True)

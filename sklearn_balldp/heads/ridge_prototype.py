@@ -378,13 +378,14 @@ def _class_sums(part: Part, n_classes: int, norm_bound: float) -> tuple[Array]:
     """Class sums of one shard."""
     codes, weights = part.column("codes"), part.column("weights")
     total = part.put(np.zeros((n_classes, part.shape[1])))
+    sums_of = part.class_sums(n_classes)
     # One pass only: larger blocks spend less time between them.
     for rows, block in part.blocks(2 * block_rows(part.shape[1])):
         factors = ball_factors(block, norm_bound)
         entries = part.put(np.ones(block.shape[0])) if factors is None else factors
         if weights is not None:
             entries = entries * weights[rows]
-        total += part.sums_by_class(block, codes[rows], entries, n_classes)
+        total += sums_of(block, codes[rows], entries)
     return (total,)
 
 

@@ -360,13 +360,14 @@ def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array,
     n_moments = d if bound.moment else 0
     moments: Any = _WholeMoments(n_moments, part) if part.on_device else None
     moments = moments or _Moments(n_moments, precision, summed)
+    sums_of = part.class_sums(n_classes)
     placed = None if part.on_device else np.empty((size, d), dtype=precision)
     for rows, block in part.blocks(size):
         block, factors = factors_into_domain(block, bound.norm_bound, bound.rows)
         weights = part.put(np.ones(block.shape[0])) if factors is None else factors
         own = None if row_weights is None else row_weights[rows]
         entries = weights if own is None else weights * own
-        chunk += part.sums_by_class(block, codes[rows], entries, n_classes)
+        chunk += sums_of(block, codes[rows], entries)
         if own is not None:
             # Outer products take the root of the weight twice.
             weights = weights * namespace(own).sqrt(own)

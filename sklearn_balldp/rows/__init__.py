@@ -20,7 +20,7 @@ from .projection import (
     project_onto_ball,
     rows_in_domain,
 )
-from .sources import Rows, from_hdf5, from_parquet, from_zarr
+from .sources import Rows, clipped, from_hdf5, from_parquet, from_zarr
 from .table import Part, table_of
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "block_rows",
     "check_unchanged",
     "clip_entries",
+    "clipped",
     "computed",
     "copy_rows",
     "encoded",

@@ -29,8 +29,7 @@ from .._version import __version__
 from ..arrays import on_host
 from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
-from .projection import clip_entries
-from .sources import PRECISIONS, Rows
+from .sources import PRECISIONS, Rows, clipped
 from .table import Part, Result, Sums, cut
 
 # First words of errors whose text holds no number of a row.
@@ -134,6 +133,7 @@ class ClusterRows(Rows):
         self._rows, self._client, self._is_clipped = X, client, clipped
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
         self._portions: list[_Placed] = []
+        self._delayed: list[Any] = []
 
     def _anew(self) -> Rows:
         return ClusterRows(self._rows, self._client, self._is_clipped)
@@ -146,7 +146,7 @@ class ClusterRows(Rows):
             rows = self._rows._part(start, stop)
         else:
             rows = np.asarray(_result("X", self._client.compute(self._rows[start:stop]).result))
-        return clip_entries(rows) if self._is_clipped else rows
+        return clipped(rows) if self._is_clipped else rows
 
     def _taken(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
         if isinstance(self._rows, Rows):
@@ -154,7 +154,7 @@ class ClusterRows(Rows):
         # Workers pick them: no other row comes to this process.
         _check_workers(self._client)
         rows = np.asarray(_result("X", self._client.compute(self._rows[places]).result))
-        return clip_entries(rows) if self._is_clipped else rows
+        return clipped(rows) if self._is_clipped else rows
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("rows on a cluster belong to this process, which is connected to it.")
@@ -174,7 +174,10 @@ class ClusterRows(Rows):
         _check_workers(client)
         if not isinstance(self._rows, Rows):
             _warn_of_spilling(client)
-        slots = [address for address, n in client.nthreads().items() for _ in range(n)]
+            # Another method of Dask's would write rows to disks.
+            whole = self._rows.rechunk({1: self.shape[1]}, method="tasks")
+            self._delayed = whole.to_delayed().ravel().tolist()
+        slots = [address for address, n in self._workers() for _ in range(n)]
         n, share = len(shards), len(shards) / len(slots)
         unit = 2 ** max(0, int(math.log2(max(1.0, share / _EIGHTHS))))
         edges = {min(n, unit * round(share * slot / unit)) for slot in range(len(slots))}
@@ -184,22 +187,42 @@ class ClusterRows(Rows):
             for slot, (start, stop) in zip(slots, ranges, strict=False)
         ]
 
-    def _portion(self, slot: str, place: int, shards: list[tuple[int, int]]) -> "_Placed":
-        """Future of some shards, on the worker at an address if it lives."""
+    def _chunks_of(self, start: int, stop: int, where: Mapping[str, Any]) -> list[Any]:
+        """Futures of the chunks of a range of rows; those that it cuts, cut wherever they are."""
         import dask
 
+        edges = np.cumsum([0, *self._rows.chunks[0]]).tolist()
+        found = []
+        for chunk, (first, last) in zip(self._delayed, pairwise(edges), strict=True):
+            own = slice(max(start - first, 0), min(stop, last) - first)
+            if own == slice(0, last - first):
+                found.append(self._client.compute(chunk, **where))
+            elif own.start < own.stop:
+                part = dask.delayed(_Cut(own), pure=False)(chunk, dask_key_name=_name("cut"))
+                found.append(self._client.compute(part))
+        return found
+
+    def _workers(self) -> list[tuple[str, int]]:
+        """Addresses and threads, those first that hold the first rows: few are sent then."""
+        from distributed import futures_of
+
+        places: dict[str, list[int]] = {}
+        if not isinstance(self._rows, Rows):
+            for key, addresses in self._client.who_has(futures_of(self._rows)).items():
+                if isinstance(key, tuple) and key[0] == self._rows.name:
+                    for address in addresses:
+                        places.setdefault(address, []).append(key[1])
+        middle = {address: sum(found) / len(found) for address, found in places.items()}
+        workers = self._client.nthreads().items()
+        return sorted(workers, key=lambda worker: middle.get(worker[0], math.inf))
+
+    def _portion(self, slot: str, place: int, shards: list[tuple[int, int]]) -> "_Placed":
+        """Future of some shards, on the worker at an address if it lives."""
         where = {"workers": [slot], "allow_other_workers": True}
         load = _Load(place, shards, self.dtype, self.shape[1], self._is_clipped)
         start, stop = shards[0][0], shards[-1][1]
-        if isinstance(self._rows, Rows):
-            future = self._client.submit(load, self._rows, key=_name("load"), pure=False, **where)
-        else:
-            # Chunks stay as they are: shards are views of them, but for those that cross an edge.
-            # Another method of Dask's would write rows to disks.
-            chunks = self._rows[start:stop].rechunk({1: self.shape[1]}, method="tasks")
-            blocks = list(chunks.to_delayed().ravel())
-            task = dask.delayed(load, pure=False)(blocks, dask_key_name=_name("load"))
-            future = self._client.compute(task, **where)
+        rows = self._rows if isinstance(self._rows, Rows) else self._chunks_of(start, stop, where)
+        future = self._client.submit(load, rows, key=_name("load"), pure=False, **where)
         return _Placed(future, where, place, (start, stop))
 
 
@@ -348,6 +371,19 @@ class _Portion:
 
 
 @dataclass(frozen=True, repr=False)
+class _Cut:
+    """Task: some rows of a chunk, where that is."""
+
+    rows: slice
+
+    def __call__(self, chunk: Any) -> Any:
+        try:
+            return np.asarray(chunk)[self.rows]
+        except BaseException as error:
+            return _failure(error)
+
+
+@dataclass(frozen=True, repr=False)
 class _Load:
     """Task: rows of some shards.
 
@@ -375,8 +411,10 @@ class _Load:
         """The portion, from a source or from chunks of an array."""
         try:
             if isinstance(rows, Rows):
-                source: Any = clip_entries(rows) if self.clipped else rows
+                source: Any = rows._clipped() if self.clipped else rows
                 parts = [Part(source, a, b, a, {}, True) for a, b in self.shards]
+            elif failed := [chunk for chunk in rows if isinstance(chunk, _Failure)]:
+                return failed[0]
             else:
                 parts = self._cut([np.asarray(chunk) for chunk in rows])
             return _Portion(self.place, parts)
@@ -384,30 +422,41 @@ class _Load:
             return _failure(error)
 
     def _cut(self, chunks: list[NDArray[Any]]) -> list[Part]:
-        """Shards out of chunks; those within one are views of it."""
+        """Shards of chunks in this worker's memory."""
         first, stop = self.shards[0][0], self.shards[-1][1]
-        edges = first + np.cumsum([0, *map(len, chunks)])
+        n_rows = sum(map(len, chunks))
         shapes = {(chunk.shape[1:], chunk.dtype) for chunk in chunks}
-        if edges[-1] != stop or shapes != {((self.n_features,), self.dtype)}:
+        if n_rows != stop - first or shapes != {((self.n_features,), self.dtype)}:
             raise ValueError(
-                f"rows: chunks of the array hold {edges[-1] - first} rows of (shape, type) "
-                f"{shapes}, where it states {stop - first} of {self.n_features} features and type "
-                f"{self.dtype}; give dask.array the right meta."
+                f"rows: chunks of the array hold {n_rows} rows of (shape, type) {shapes}, where it "
+                f"states {stop - first} of {self.n_features} features and type {self.dtype}; give "
+                "dask.array the right meta."
             )
+        chunks = [_own(chunk) for chunk in chunks]
         if self.clipped:
-            chunks = [clip_entries(chunk) for chunk in chunks]
-        parts = []
-        for start, end in self.shards:
-            begins = int(np.searchsorted(edges, start, side="right")) - 1
-            ends = int(np.searchsorted(edges, end, side="left"))
-            held = [
-                chunk[max(0, start - edge) : end - edge]
-                for chunk, edge in zip(chunks[begins:ends], edges[begins:ends], strict=True)
-            ]
-            block = _own(held[0] if len(held) == 1 else np.concatenate(held))
-            # Columns that are made of rows in memory are made again with them.
-            parts.append(Part(block, 0, end - start, start, {}, False))
-        return parts
+            chunks = [clipped(chunk) for chunk in chunks]
+        rows = _Chunks(chunks)
+        # Columns that are made of rows in memory are made again with them.
+        return [Part(rows, a - first, b - first, a, {}, False) for a, b in self.shards]
+
+
+class _Chunks(Rows):
+    """Rows of neighbouring chunks in memory, of which only blocks across their edges are copied."""
+
+    _read_values = 1
+    _in_memory = True
+
+    def __init__(self, chunks: list[NDArray[np.floating]]) -> None:
+        self._chunks, self._edges = chunks, np.cumsum([0, *map(len, chunks)])
+        self.shape = int(self._edges[-1]), chunks[0].shape[1]
+        self.dtype = chunks[0].dtype
+
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        first = int(np.searchsorted(self._edges, start, side="right")) - 1
+        last = max(first + 1, int(np.searchsorted(self._edges, stop, side="left")))
+        pairs = zip(self._chunks[first:last], self._edges[first:last].tolist(), strict=True)
+        held = [chunk[max(0, start - edge) : stop - edge] for chunk, edge in pairs]
+        return _own(held[0] if len(held) == 1 else np.concatenate(held))
 
 
 @dataclass(frozen=True, repr=False)

@@ -138,6 +138,7 @@ class DevicePart(Part):
         dtype: type[np.floating] = np.float64,
         *,
         once: bool = False,
+        moderate: bool = False,
     ) -> Iterator[tuple[slice, Any]]:
         # Few large products keep a device busy; of no more rows than what proofs count.
         for first in range(self._first, self._stop, SHARD_ROWS):
@@ -148,8 +149,11 @@ class DevicePart(Part):
         first = min(self._first + -self.start % step, self._stop)
         return self.blocks_of(first, self._stop, step)
 
-    def sums_by_class(self, block: Any, codes: Any, factors: Any, n_classes: int) -> Any:
-        return (indicator(codes, n_classes, block.dtype) * factors[:, None]).T @ block
+    def class_sums(self, n_classes: int) -> Callable[[Any, Any, Any], Any]:
+        def sums(block: Any, codes: Any, factors: Any) -> Any:
+            return (indicator(codes, n_classes, block.dtype) * factors[:, None]).T @ block
+
+        return sums
 
 
 class DeviceTable(Table):

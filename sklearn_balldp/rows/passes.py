@@ -32,8 +32,6 @@ SMALL = 4_000_000
 SHARD_ROWS = 8192
 #: Shards that there are at least of more rows, so that threads share them evenly.
 LEAST_SHARDS = 8
-#: Values of a file that are read at once.
-_READ_VALUES = 2**21
 
 
 def working_precision(dtype: np.dtype, *numbers: float) -> type[np.float32] | type[np.float64]:
@@ -69,7 +67,7 @@ def row_blocks(
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size
     if isinstance(X, Rows):
-        held = max(1, _READ_VALUES // (size * X.shape[1])) * size
+        held = max(1, X._read_values // (size * X.shape[1])) * size
         for first in range(start, stop, held):
             part = X._part(first, min(first + held, stop))
             for rows, block in row_blocks(part, size=size, dtype=dtype, once=once):

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import namespace
-from .passes import row_blocks
-from .sources import LARGEST_ENTRY, Rows
+from .passes import map_shards, row_blocks
+from .sources import Rows, are_moderate, clipped
 
 # Squares of norms between these lose nothing.
 _TINY, _HUGE = 1e-200, 1e280
@@ -90,14 +90,12 @@ def clip_entries(X: Any) -> Any:
     """``X`` itself, or with entries clipped to :data:`LARGEST_ENTRY`: then a copy in C order."""
     if isinstance(X, Rows):
         return X._clipped() if X.dtype == np.float64 else X
-    wide = X.dtype.itemsize > 8
-    if (X.dtype != np.float64 and not wide) or X.size == 0:
+    if X.dtype.itemsize > 8:
+        return clipped(X).astype(np.float64)
+    if X.dtype != np.float64 or X.size == 0:
         return X
-    with np.errstate(all="ignore"):
-        peak = max(X.max(), -X.min())
-        if LARGEST_ENTRY < peak < np.inf:
-            X = np.clip(np.ascontiguousarray(X), -LARGEST_ENTRY, LARGEST_ENTRY)
-        return X.astype(np.float64) if wide else X
+    shards = map_shards(lambda start, stop: are_moderate(X[start:stop]), *X.shape)
+    return X if all(shards) else clipped(X)
 
 
 def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:

@@ -41,6 +41,10 @@ class Rows(ABC):
     shape: tuple[int, int]
     dtype: np.dtype
     ndim = 2
+    # Values that are read at once.
+    _read_values = 2**21
+    # Whether they are in memory after all.
+    _in_memory = False
 
     def _part(self, start: int, stop: int) -> NDArray[np.floating]:
         """As :meth:`read`, checked: passes must not take anything else for rows."""
@@ -128,19 +132,32 @@ class Rows(ABC):
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
 
 
+def are_moderate(rows: NDArray[np.floating]) -> bool:
+    """Whether all entries are finite and at most :data:`LARGEST_ENTRY`, as their squares show."""
+    with np.errstate(all="ignore"):
+        return bool(np.vecdot(rows, rows).max(initial=0.0) <= LARGEST_ENTRY**2)
+
+
+def clipped(rows: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Rows themselves, or with finite entries clipped to :data:`LARGEST_ENTRY`: in C order then."""
+    if are_moderate(rows):
+        return rows
+    with np.errstate(all="ignore"):
+        huge = (np.abs(rows) > LARGEST_ENTRY) & np.isfinite(rows)
+    if not huge.any():
+        return rows
+    return np.ascontiguousarray(np.where(huge, np.copysign(LARGEST_ENTRY, rows), rows))
+
+
 class ClippedRows(Rows):
     """Rows of a file, with finite entries clipped to :data:`LARGEST_ENTRY`."""
 
     def __init__(self, source: Rows) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
+        self._read_values = source._read_values
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        rows = self.source._part(start, stop)
-        with np.errstate(all="ignore"):
-            huge = (np.abs(rows) > LARGEST_ENTRY) & np.isfinite(rows)
-        if huge.any():
-            rows = np.where(huge, np.copysign(LARGEST_ENTRY, rows), rows)
-        return rows
+        return clipped(self.source._part(start, stop))
 
 
 class _File(Rows):
@@ -246,6 +263,8 @@ class HDF5Rows(_Array):
         mapped: Any = np.memmap(home.filename, kind, mode="r", offset=offset, shape=rows.shape)
         # While the dataset is open, others cannot open its file for writing.
         mapped.dataset = rows
+        # Reading costs nothing: what is checked stays in the cache for what is computed.
+        self._read_values = 1
         return mapped
 
 

@@ -85,6 +85,30 @@ def assert_same(head, other):
         np.testing.assert_array_equal(other.released_parameters()[key], values, key)
 
 
+def sent_rows(dask_worker):
+    """Values that a worker was sent by others since this was last asked."""
+    sent = sum(message["total"] for message in dask_worker.transfer_incoming_log)
+    dask_worker.transfer_incoming_log.clear()
+    return sent / 8
+
+
+@pytest.mark.usefixtures("many_shards")
+def test_rows_are_computed_where_they_are_held(client):
+    (X, y), addresses = records(), list(client.nthreads())
+    for number, order in enumerate((addresses, addresses[::-1])):
+        # As a persisted array has them: each half on a worker of its own.
+        name, held = f"rows{number}", {}
+        for place, address in enumerate(order):
+            half = X[place * N // 2 : (place + 1) * N // 2]
+            held |= client.scatter({(name, place, 0): half}, workers=[address])
+        rows = da.Array(held, name, chunks=((N // 2, N // 2), (D,)), dtype=X.dtype)
+        assert [address for address, _ in on_cluster(rows)._workers()] == order
+        client.run(sent_rows)
+        assert_same(fitted(HEADS["prototypes"], X, y), fitted(HEADS["prototypes"], rows, y))
+        # Shards are whole: one of them may lie in both halves, and its rows in one are sent.
+        assert sum(client.run(sent_rows).values()) < 2 * 512 * D
+
+
 @pytest.mark.usefixtures("client", "many_shards")
 @pytest.mark.parametrize("name", HEADS)
 def test_a_cluster_gives_the_model_of_one_process(name, tmp_path):

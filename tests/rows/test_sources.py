@@ -93,7 +93,7 @@ def many_shards(monkeypatch):
     """Shards and blocks as of many more rows."""
     monkeypatch.setattr(passes, "SMALL", 8000)
     monkeypatch.setattr(passes, "SHARD_ROWS", 512)
-    monkeypatch.setattr(passes, "_READ_VALUES", 4096)
+    monkeypatch.setattr(Rows, "_read_values", 4096)
     monkeypatch.setattr(passes, "BLOCK_VALUES", 2048)
 
 
@@ -228,7 +228,7 @@ def test_little_memory_above_the_file(name, tmp_path, monkeypatch):
     n, d = 320_000, 128
     monkeypatch.setattr(gradients, "KEPT_BYTES", 2**20)
     monkeypatch.setattr(objective, "_KEPT", 2**10)
-    monkeypatch.setattr(passes, "_READ_VALUES", 2**18)
+    monkeypatch.setattr(Rows, "_read_values", 2**18)
     rng = np.random.default_rng(0)
     X = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float16, shape=(n, d))
     y = np.arange(n) % 2
@@ -291,12 +291,20 @@ def test_audits_and_checks_read_a_source(tmp_path):
     assert auditor.guarantee_holds_
 
 
-def test_huge_entries_are_clipped_as_in_an_array(tmp_path):
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("kind", ["array", "columns", "memmap", "zarr", "hdf5"])
+@pytest.mark.parametrize("name", ["prototypes", "descent", "minimiser"])
+def test_huge_entries_are_clipped_in_every_pass(name, kind, tmp_path, monkeypatch):
     X, y = records(np.float64)
-    X[7, 3], X[8] = 1e200, -1e300
-    source = stored(X, "zarr", tmp_path)
-    expected, found = (released(HEADS["prototypes"], rows, y)[1] for rows in (X, source))
-    np.testing.assert_array_equal(found["prototypes_"], expected["prototypes_"])
+    X[7, 3], X[2008], X[2009, :2] = 1e200, -1e300, (1e120, -1e150)
+    clipped = np.clip(X, -1e140, 1e140)
+    expected = released(HEADS[name], clipped, y)[1]
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
+    rows = {"array": X, "columns": np.asfortranarray(X)}.get(kind)
+    found = released(HEADS[name], stored(X, kind, tmp_path) if rows is None else rows, y)[1]
+    assert expected.keys() == found.keys()
+    for key, values in expected.items():
+        np.testing.assert_array_equal(found[key], values, key)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
