@@ -10,6 +10,7 @@ factor per row, never copied; sums accumulate in float64.
 
 import copy
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -161,7 +162,7 @@ class _Passes:
         """Sums of losses and of gradients; second derivatives are kept if there is a place."""
         codes, weights = part.column("codes"), part.column("weights")
         value, gradient = 0.0, part.put(np.zeros(theta.shape))
-        for rows, block in part.blocks():
+        for rows, block in _blocks(part):
             scores = self._scores(part, rows, block, theta)
             values, residuals, second = self.loss.evaluate(scores, codes[rows])
             if weights is not None:
@@ -178,7 +179,7 @@ class _Passes:
     ) -> tuple[Array]:
         """Sum of Hessians at ``theta``, times ``direction``."""
         weights, product = part.column("weights"), part.put(np.zeros(direction.shape))
-        for rows, block in part.blocks():
+        for rows, block in _blocks(part):
             scores = self._scores(part, rows, block, direction)
             if kept is None:
                 curvature = self._curved(part, rows, block, theta)
@@ -194,7 +195,7 @@ class _Passes:
         """Sum of Hessians, for one score column."""
         weights, dimension = part.column("weights"), theta.shape[1]
         factors, total = part.column("factors"), part.put(np.zeros((dimension, dimension)))
-        for rows, block in part.blocks():
+        for rows, block in _blocks(part):
             xp = namespace(block)
             augmented = part.put(np.ones((block.shape[0], dimension)))
             augmented[:, : block.shape[1]] = block
@@ -255,6 +256,11 @@ class _Passes:
             out[0, :n_features] += residuals[:, 0] @ block
         else:
             out[:, :n_features] += residuals.T @ block
+
+
+def _blocks(part: Part) -> Iterator[tuple[slice, Array]]:
+    """Blocks of rows; where no row had to be projected, no entry has to be clipped."""
+    return part.blocks(moderate=part.column("factors") is None)
 
 
 class ReplacedRecords:

@@ -432,10 +432,8 @@ class _Load:
                 f"states {stop - first} of {self.n_features} features and type {self.dtype}; give "
                 "dask.array the right meta."
             )
-        chunks = [_own(chunk) for chunk in chunks]
-        if self.clipped:
-            chunks = [clipped(chunk) for chunk in chunks]
-        rows = _Chunks(chunks)
+        held = _Chunks([_own(chunk) for chunk in chunks])
+        rows = held._clipped() if self.clipped else held
         # Columns that are made of rows in memory are made again with them.
         return [Part(rows, a - first, b - first, a, {}, False) for a, b in self.shards]
 

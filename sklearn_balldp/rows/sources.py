@@ -154,7 +154,7 @@ class ClippedRows(Rows):
 
     def __init__(self, source: Rows) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
-        self._read_values = source._read_values
+        self._read_values, self._in_memory = source._read_values, source._in_memory
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         return clipped(self.source._part(start, stop))
