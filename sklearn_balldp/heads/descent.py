@@ -156,9 +156,12 @@ class GradientPerturbation(Mechanism):
 
     Parameters
     ----------
-    n_steps : int, default=50
+    n_steps : int or "auto", default="auto"
         How many steps the descent takes. Each costs one pass over the rows; all share the budget
-        equally, so more steps are noisier ones.
+        equally, so more steps are noisier ones. "auto" takes 50, and 100 from zero. It takes one
+        where public numbers say that steps would cost their start more than they gain, unless an
+        ``alpha`` asks for them: that one has a hundredth of the budget, and the model is all but
+        the discriminant that it starts from.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm
@@ -213,7 +216,7 @@ class GradientPerturbation(Mechanism):
     def __init__(
         self,
         *,
-        n_steps=50,
+        n_steps="auto",
         learning_rate=None,
         momentum=0.9,
         clip="auto",
@@ -236,7 +239,8 @@ class GradientPerturbation(Mechanism):
         self.keep_transcript = keep_transcript
 
     def check(self) -> None:
-        check_whole("n_steps", self.n_steps, 1)
+        if not (isinstance(self.n_steps, str) and self.n_steps == "auto"):
+            check_whole("n_steps", self.n_steps, 1)
         for name in ("learning_rate", "outer_radius", "outer_epsilon"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name), " or None")
@@ -260,8 +264,9 @@ class GradientPerturbation(Mechanism):
                 "prior: a descent from start='zero' has no means that it could shrink; pass "
                 "prior=None, or start='auto'."
             )
-        n_steps, momentum = int(self.n_steps), float(self.momentum)
-        settings = settings_of(problem, budget.mu, started=self.start != "zero")
+        given = None if self.n_steps == "auto" else int(self.n_steps)
+        settings = settings_of(problem, budget.mu, started=self.start != "zero", n_steps=given)
+        n_steps, momentum = settings.n_steps, float(self.momentum)
         clip = settings.clip if self.clip == "auto" else self.clip
         constant = CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0
         promises = ((problem.radius, budget.mu), *self._outer_promise(problem, budget))

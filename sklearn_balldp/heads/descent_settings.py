@@ -22,6 +22,10 @@ from .mechanism import Problem
 LITTLE, SOME, MOST = 0.1, 0.3, MOST_OF_STEPS
 #: Noise of the means halfway between the last two.
 HALF_MEANS_NOISE = 0.1
+#: Steps, and those from zero.
+STEPS, STEPS_FROM_ZERO = 50, 100
+#: Worth below which many steps cost more than they gain, and the share of the only one there.
+LEAST_WORTH, HARDLY_ANY = 0.2, 0.01
 #: Worth at which steps are as good as the sums that they start from, and how fast that turns.
 EVEN_WORTH, FEW_RECORDS, WORTH_POWER = 0.9, 0.7, 4.0
 #: Records times mu, over the root of the number of features, at which the radius times the root of
@@ -52,15 +56,25 @@ class Settings:
         Clipping norm.
     accumulated_noise : float
         What the step size aims at, in units of 1 / B.
+    n_steps : int
+        Number of steps.
     """
 
     share: float
     clip: float
     accumulated_noise: float
+    n_steps: int
 
 
-def settings_of(problem: Problem, mu: float, *, started: bool) -> Settings:
-    """Settings for a budget at the problem's radius, for a descent from a start or from zero."""
+def settings_of(
+    problem: Problem, mu: float, *, started: bool, n_steps: int | None = None
+) -> Settings:
+    """Settings for a budget at the problem's radius, for a descent from a start or from zero.
+
+    The number of steps is one of them unless it is given.
+    """
+    if not started:
+        return Settings(1.0, CLIPS[1], FROM_ZERO, n_steps or STEPS_FROM_ZERO)
     r = problem.radius / problem.norm_bound
     n, counts = problem.sums_mass, problem.class_masses
     if problem.labels == "protected":
@@ -71,16 +85,18 @@ def settings_of(problem: Problem, mu: float, *, started: bool) -> Settings:
     elif problem.sums_weights is not None:
         # In units of the largest weight that one substitution moves.
         counts = counts / problem.sums_weights.largest
-    worth = 1.0
-    if started:
-        # One-versus-rest heads share the clipping norm: each sees less of it.
-        stacked = make_loss(problem.loss, problem.n_classes).n_stacked
-        records = problem.mass * mu / math.sqrt(problem.n_features * stacked) / RECORDS
-        # Weights of classes make steps noisier, and leave the sums as they are.
-        relative = r * math.sqrt(problem.n_classes) * records**RECORDS_POWER
-        relative *= (problem.mass / n) ** WEIGHTED_POWER
-        odds = (EVEN_WORTH / relative) ** WORTH_POWER + (FEW_RECORDS / records) ** WORTH_POWER
-        worth = 1.0 / (1.0 + odds)
+    # One-versus-rest heads share the clipping norm: each sees less of it.
+    stacked = make_loss(problem.loss, problem.n_classes).n_stacked
+    records = problem.mass * mu / math.sqrt(problem.n_features * stacked) / RECORDS
+    # Weights of classes make steps noisier, and leave the sums as they are.
+    relative = r * math.sqrt(problem.n_classes) * records**RECORDS_POWER
+    relative *= (problem.mass / n) ** WEIGHTED_POWER
+    odds = (EVEN_WORTH / relative) ** WORTH_POWER + (FEW_RECORDS / records) ** WORTH_POWER
+    worth = 1.0 / (1.0 + odds)
+    aims = ACCUMULATED_NOISE.get(problem.loss, OTHERWISE)
+    # A regulariser that was asked for acts in the steps.
+    if n_steps is None and worth < LEAST_WORTH and not problem.alpha > 0.0:
+        return Settings(HARDLY_ANY, CLIPS[0], aims[0], 1)
     present = counts[counts > 0]
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n
     most = SOME + (MOST - SOME) / (1.0 + noise / HALF_MEANS_NOISE)
@@ -88,8 +104,7 @@ def settings_of(problem: Problem, mu: float, *, started: bool) -> Settings:
     def between(little: float, much: float) -> float:
         return little + worth * (much - little)
 
-    aim = between(*ACCUMULATED_NOISE.get(problem.loss, OTHERWISE)) if started else FROM_ZERO
-    return Settings(between(LITTLE, most), between(*CLIPS), aim)
+    return Settings(between(LITTLE, most), between(*CLIPS), between(*aims), n_steps or STEPS)
 
 
 def default_learning_rate(bound: TranscriptBound, accumulated_noise: float) -> float:

@@ -182,7 +182,7 @@ def test_settings_are_functions_of_public_numbers():
             class_counts=tuple(counts.tolist()),
             radius=r,
         )
-        found = settings_of(given, mu, started=True)
+        found = settings_of(given, mu, started=True, n_steps=7)
         m = n * mu / (51.0 * math.sqrt(d))
         x = r * math.sqrt(k) * m**0.7
         w = 1.0 / (1.0 + (0.9 / x) ** 4 + (0.7 / m) ** 4)
@@ -192,14 +192,21 @@ def test_settings_are_functions_of_public_numbers():
         assert found.clip == pytest.approx(0.3 - 0.2 * w)
         assert found.accumulated_noise == pytest.approx(0.2 + 1.3 * w)
         assert 0.1 <= found.share <= MOST_OF_STEPS
-        hinge = settings_of(dataclasses.replace(given, loss="squared_hinge"), mu, started=True)
+        assert found.n_steps == 7
+        own = settings_of(given, mu, started=True)
+        hinged = dataclasses.replace(given, loss="squared_hinge")
+        if w < 0.2:
+            assert (own.n_steps, own.share, own.clip, own.accumulated_noise) == (1, 0.01, 0.3, 0.2)
+        else:
+            assert own == dataclasses.replace(found, n_steps=50)
+        hinge = settings_of(hinged, mu, started=True, n_steps=7)
         m /= math.sqrt(k) if k > 2 else 1.0
         x = r * math.sqrt(k) * m**0.7
         w = 1.0 / (1.0 + (0.9 / x) ** 4 + (0.7 / m) ** 4)
         assert hinge.share == pytest.approx(0.1 + w * (g - 0.1))
         assert hinge.accumulated_noise == pytest.approx(0.02 + 0.48 * w)
         zero = settings_of(given, mu, started=False)
-        assert (zero.clip, zero.accumulated_noise) == (pytest.approx(0.1), pytest.approx(1.5))
+        assert (zero.clip, zero.accumulated_noise, zero.n_steps) == (0.1, 1.5, 100)
         hidden = dataclasses.replace(given, labels="protected", class_counts=None)
         equal = settings_of(hidden, mu, started=True)
         assert equal == settings_of(dataclasses.replace(hidden, radius=0.1 * r), mu, started=True)
