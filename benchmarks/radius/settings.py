@@ -22,6 +22,7 @@ from .__main__ import DATASETS, DELTA, rows_of
 CELLS = ((0.3, 0.5), ("any", 0.5), (0.1, 2.0))
 MOST_ROWS, MOST_TEST_ROWS, RELEASES = 20_000, 5_000, 2
 CONSTANTS = {
+    "LEAST_WORTH": (0.1, 0.4),
     "EVEN_WORTH": (0.45, 1.8),
     "FEW_RECORDS": (0.35, 1.4),
     "HALF_MEANS_NOISE": (0.05, 0.2),

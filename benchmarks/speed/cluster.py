@@ -131,9 +131,9 @@ def of_many(found, n, d):
         hours = item["processor"] * MANY / n / 3600.0
         yield {
             "fit": f"{name}, {MANY:.0e} x {d}".replace("e+0", "e"),
-            "hours of one core": f"{hours:.1f}",
+            "hours of one core": f"{hours:.2g}",
             **{
-                f"minutes on {threads} threads": f"{60.0 * hours / threads:.1f}"
+                f"minutes on {threads} threads": f"{60.0 * hours / threads:.2g}"
                 for threads in THREADS
             },
         }
