@@ -94,8 +94,9 @@ def settings_of(
     odds = (EVEN_WORTH / relative) ** WORTH_POWER + (FEW_RECORDS / records) ** WORTH_POWER
     worth = 1.0 / (1.0 + odds)
     aims = ACCUMULATED_NOISE.get(problem.loss, OTHERWISE)
-    # A regulariser that was asked for acts in the steps.
-    if n_steps is None and worth < LEAST_WORTH and not problem.alpha > 0.0:
+    # A regulariser that was asked for acts in the steps; sums that hide labels have more noise.
+    only_sums = problem.labels == "public" and not problem.alpha > 0.0
+    if n_steps is None and only_sums and worth < LEAST_WORTH:
         return Settings(HARDLY_ANY, CLIPS[0], aims[0], 1)
     present = counts[counts > 0]
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n

@@ -199,6 +199,9 @@ def test_settings_are_functions_of_public_numbers():
             assert (own.n_steps, own.share, own.clip, own.accumulated_noise) == (1, 0.01, 0.3, 0.2)
         else:
             assert own == dataclasses.replace(found, n_steps=50)
+        assert settings_of(dataclasses.replace(given, alpha=0.1), mu, started=True).n_steps == 50
+        hidden = dataclasses.replace(given, labels="protected", class_counts=None)
+        assert settings_of(hidden, mu, started=True).n_steps == 50
         hinge = settings_of(hinged, mu, started=True, n_steps=7)
         m /= math.sqrt(k) if k > 2 else 1.0
         x = r * math.sqrt(k) * m**0.7
