@@ -1,4 +1,4 @@
-r"""``python -m benchmarks.hinge --data DIR``: a multiclass hinge whose sensitivity does not grow with K.
+r"""``python -m benchmarks.hinge --data DIR``: a hinge whose gap does not grow with the classes.
 
 One-versus-rest releases K heads that all see a record, which costs the root of K. The loss here has
 one margin, the score of the label over a smooth maximum of the others,
@@ -6,10 +6,10 @@ one margin, the score of the label over a smooth maximum of the others,
 .. math:: \max(0, 1 - m)^2, \quad
     m = s_y - t \log \frac{1}{K - 1} \sum_{c \ne y} e^{s_c / t} .
 
-Its gradient gap is bounded in docs/sensitivity.md, whatever K is. The table has the test accuracy of
-noise on the minimiser: each head at the best of some ``alpha``, picked on the test rows, so as good
-as it can be. This one is shown with the noise of the proved bound, and with that of a gap which some
-pair of records attains: no better proof can need less.
+Its gradient gap is bounded in docs/sensitivity.md, whatever K is. The table has the test accuracy
+of noise on the minimiser: each head at the best of some ``alpha``, picked on the test rows, so as
+good as it can be. This one is shown with the noise of the proved bound, and with that of a gap
+which some pair of records attains: no better proof can need less.
 """
 
 import argparse
