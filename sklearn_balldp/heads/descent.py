@@ -159,9 +159,9 @@ class GradientPerturbation(Mechanism):
     n_steps : int or "auto", default="auto"
         How many steps the descent takes. Each costs one pass over the rows; all share the budget
         equally, so more steps are noisier ones. "auto" takes 50, and 100 from zero. It takes one
-        where labels are public, no ``alpha`` is given, and public numbers say that steps would cost
-        their start more than they gain: that one has a hundredth of the budget, and the model is
-        all but the discriminant that it starts from.
+        where labels are public, neither ``alpha`` nor ``learning_rate`` is given, and public
+        numbers say that steps would cost their start more than they gain: that one has a hundredth
+        of the budget, and the model is all but the discriminant that it starts from.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm
@@ -265,7 +265,13 @@ class GradientPerturbation(Mechanism):
                 "prior=None, or start='auto'."
             )
         given = None if self.n_steps == "auto" else int(self.n_steps)
-        settings = settings_of(problem, budget.mu, started=self.start != "zero", n_steps=given)
+        settings = settings_of(
+            problem,
+            budget.mu,
+            started=self.start != "zero",
+            n_steps=given,
+            learning_rate=self.learning_rate,
+        )
         n_steps, momentum = settings.n_steps, float(self.momentum)
         clip = settings.clip if self.clip == "auto" else self.clip
         constant = CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0

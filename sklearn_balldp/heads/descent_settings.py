@@ -67,11 +67,16 @@ class Settings:
 
 
 def settings_of(
-    problem: Problem, mu: float, *, started: bool, n_steps: int | None = None
+    problem: Problem,
+    mu: float,
+    *,
+    started: bool,
+    n_steps: int | None = None,
+    learning_rate: float | None = None,
 ) -> Settings:
     """Settings for a budget at the problem's radius, for a descent from a start or from zero.
 
-    The number of steps is one of them unless it is given.
+    The number of steps is one of them unless it is given, or many are asked for by their size.
     """
     if not started:
         return Settings(1.0, CLIPS[1], FROM_ZERO, n_steps or STEPS_FROM_ZERO)
@@ -95,8 +100,8 @@ def settings_of(
     worth = 1.0 / (1.0 + odds)
     aims = ACCUMULATED_NOISE.get(problem.loss, OTHERWISE)
     # A regulariser that was asked for acts in the steps; sums that hide labels have more noise.
-    only_sums = problem.labels == "public" and not problem.alpha > 0.0
-    if n_steps is None and only_sums and worth < LEAST_WORTH:
+    asked_for = problem.alpha > 0.0 or learning_rate is not None or problem.labels != "public"
+    if n_steps is None and not asked_for and worth < LEAST_WORTH:
         return Settings(HARDLY_ANY, CLIPS[0], aims[0], 1)
     present = counts[counts > 0]
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n
@@ -117,16 +122,17 @@ def default_learning_rate(bound: TranscriptBound, accumulated_noise: float) -> f
     ``accumulated_noise`` / B: a longer path fits no better for the noise it gathers, a shorter
     one stops before the model is fitted. With little noise the path is limited to
     :data:`LONGEST_PATH`. Without clipping the curvature of the loss limits the step size, to half
-    of what makes heavy-ball steps diverge, on every dataset. The regulariser limits nothing:
-    :class:`.Iterates` applies it implicitly.
+    of what makes heavy-ball steps diverge, on every dataset; so it does for a single step, which no
+    other would mend. The regulariser limits nothing: :class:`.Iterates` applies it implicitly.
     """
     norm_bound, descent = bound.norm_bound, bound.descent
     n_steps, momentum, clip = descent.n_steps, descent.momentum, descent.clip
     augmented = math.hypot(norm_bound, bound.constant)
-    if clip is None:
-        rates = [(1.0 + momentum) / (bound.kind.curvature * augmented**2)]
-    else:
-        rates = [LONGEST_PATH * (1.0 - momentum) / (norm_bound * n_steps * clip)]
+    rates = []
+    if clip is None or n_steps == 1:
+        rates += [(1.0 + momentum) / (bound.kind.curvature * augmented**2)]
+    if clip is not None:
+        rates += [LONGEST_PATH * (1.0 - momentum) / (norm_bound * n_steps * clip)]
     for radius, mu in bound.step_promises:
         gap = bound.limits(radius).most
         if math.isfinite(gap):

@@ -133,7 +133,6 @@ class ClusterRows(Rows):
         self._rows, self._client, self._is_clipped = X, client, clipped
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
         self._portions: list[_Placed] = []
-        self._delayed: list[Any] = []
 
     def _anew(self) -> Rows:
         return ClusterRows(self._rows, self._client, self._is_clipped)
@@ -174,9 +173,6 @@ class ClusterRows(Rows):
         _check_workers(client)
         if not isinstance(self._rows, Rows):
             _warn_of_spilling(client)
-            # Another method of Dask's would write rows to disks.
-            whole = self._rows.rechunk({1: self.shape[1]}, method="tasks")
-            self._delayed = whole.to_delayed().ravel().tolist()
         slots = [address for address, n in self._workers() for _ in range(n)]
         n, share = len(shards), len(shards) / len(slots)
         unit = 2 ** max(0, int(math.log2(max(1.0, share / _EIGHTHS))))
@@ -192,14 +188,29 @@ class ClusterRows(Rows):
         import dask
 
         edges = np.cumsum([0, *self._rows.chunks[0]]).tolist()
-        found = []
-        for chunk, (first, last) in zip(self._delayed, pairwise(edges), strict=True):
-            own = slice(max(start - first, 0), min(stop, last) - first)
-            if own == slice(0, last - first):
-                found.append(self._client.compute(chunk, **where))
-            elif own.start < own.stop:
-                part = dask.delayed(_Cut(own), pure=False)(chunk, dask_key_name=_name("cut"))
-                found.append(self._client.compute(part))
+        first = int(np.searchsorted(edges, start, side="right")) - 1
+        last = int(np.searchsorted(edges, stop, side="left"))
+        whole, cuts = slice(first, last), []
+        for place in sorted({first, last - 1}):
+            own = slice(max(start - edges[place], 0), min(stop, edges[place + 1]) - edges[place])
+            if own != slice(0, edges[place + 1] - edges[place]):
+                part = dask.delayed(_Cut(own), pure=False)(*self._delayed(place, place + 1))
+                cuts.append((place, part))
+                # The first may be the last.
+                whole = slice(place + 1, last) if place == first else slice(whole.start, place)
+        # Few calls for many chunks: each sends the graph of what it asks for.
+        chunks = self._client.compute(self._delayed(whole.start, whole.stop), **where)
+        for place, part in cuts:
+            chunks.insert(0 if place == first else len(chunks), self._client.compute(part))
+        return chunks
+
+    def _delayed(self, first: int, last: int) -> list[Any]:
+        """Some chunks of an array, with all of their features."""
+        if first >= last:
+            return []
+        # Another method of Dask's would write rows to disks.
+        chunks = self._rows.blocks[first:last].rechunk({1: self.shape[1]}, method="tasks")
+        found: list[Any] = chunks.to_delayed().ravel().tolist()
         return found
 
     def _workers(self) -> list[tuple[str, int]]:
@@ -422,39 +433,30 @@ class _Load:
             return _failure(error)
 
     def _cut(self, chunks: list[NDArray[Any]]) -> list[Part]:
-        """Shards of chunks in this worker's memory."""
+        """Shards out of chunks; those within one are views of it."""
         first, stop = self.shards[0][0], self.shards[-1][1]
-        n_rows = sum(map(len, chunks))
+        edges = first + np.cumsum([0, *map(len, chunks)])
         shapes = {(chunk.shape[1:], chunk.dtype) for chunk in chunks}
-        if n_rows != stop - first or shapes != {((self.n_features,), self.dtype)}:
+        if edges[-1] != stop or shapes != {((self.n_features,), self.dtype)}:
             raise ValueError(
-                f"rows: chunks of the array hold {n_rows} rows of (shape, type) {shapes}, where it "
-                f"states {stop - first} of {self.n_features} features and type {self.dtype}; give "
-                "dask.array the right meta."
+                f"rows: chunks of the array hold {edges[-1] - first} rows of (shape, type) "
+                f"{shapes}, where it states {stop - first} of {self.n_features} features and type "
+                f"{self.dtype}; give dask.array the right meta."
             )
-        held = _Chunks([_own(chunk) for chunk in chunks])
-        rows = held._clipped() if self.clipped else held
-        # Columns that are made of rows in memory are made again with them.
-        return [Part(rows, a - first, b - first, a, {}, False) for a, b in self.shards]
-
-
-class _Chunks(Rows):
-    """Rows of neighbouring chunks in memory, of which only blocks across their edges are copied."""
-
-    _read_values = 1
-    _in_memory = True
-
-    def __init__(self, chunks: list[NDArray[np.floating]]) -> None:
-        self._chunks, self._edges = chunks, np.cumsum([0, *map(len, chunks)])
-        self.shape = int(self._edges[-1]), chunks[0].shape[1]
-        self.dtype = chunks[0].dtype
-
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        first = int(np.searchsorted(self._edges, start, side="right")) - 1
-        last = max(first + 1, int(np.searchsorted(self._edges, stop, side="left")))
-        pairs = zip(self._chunks[first:last], self._edges[first:last].tolist(), strict=True)
-        held = [chunk[max(0, start - edge) : stop - edge] for chunk, edge in pairs]
-        return _own(held[0] if len(held) == 1 else np.concatenate(held))
+        parts = []
+        for start, end in self.shards:
+            begins = int(np.searchsorted(edges, start, side="right")) - 1
+            ends = int(np.searchsorted(edges, end, side="left"))
+            held = [
+                chunk[max(0, start - edge) : end - edge]
+                for chunk, edge in zip(chunks[begins:ends], edges[begins:ends], strict=True)
+            ]
+            block = _own(held[0] if len(held) == 1 else np.concatenate(held))
+            # In this order: NumPy takes ten times as long where addresses are odd.
+            block = clipped(block) if self.clipped else block
+            # Columns that are made of rows in memory are made again with them.
+            parts.append(Part(block, 0, end - start, start, {}, False))
+        return parts
 
 
 @dataclass(frozen=True, repr=False)

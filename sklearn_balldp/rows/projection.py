@@ -103,9 +103,14 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
 
     Gives C order, and float32 or float64, whatever the rows hold; ``X`` itself where nothing has to
     change. It rounds to that precision: declare a radius in these coordinates, or cast to float64
-    before. Raises ValueError if a row holds NaN or infinity.
+    before. Raises ValueError if a row holds NaN or infinity, or there are no rows and columns.
     """
     given: Any = np.asarray(X)
+    if given.ndim != 2:
+        raise ValueError(
+            f"X has the shape {given.shape}, which must be (n_samples, n_features); use "
+            "X.reshape(1, -1) for one row."
+        )
     if not np.issubdtype(given.dtype, np.floating):
         given = given.astype(np.float64)
     given = clip_entries(given.astype(given.dtype.newbyteorder("="), copy=False))

@@ -43,8 +43,6 @@ class Rows(ABC):
     ndim = 2
     # Values that are read at once.
     _read_values = 2**21
-    # Whether they are in memory after all.
-    _in_memory = False
 
     def _part(self, start: int, stop: int) -> NDArray[np.floating]:
         """As :meth:`read`, checked: passes must not take anything else for rows."""
@@ -154,7 +152,7 @@ class ClippedRows(Rows):
 
     def __init__(self, source: Rows) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
-        self._read_values, self._in_memory = source._read_values, source._in_memory
+        self._read_values = source._read_values
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         return clipped(self.source._part(start, stop))

@@ -80,8 +80,7 @@ class Part:
     @property
     def nbytes(self) -> int:
         """Memory that the rows and columns of the shard take."""
-        in_memory = not isinstance(self._X, Rows) or self._X._in_memory
-        own = len(self) * self.shape[1] * self.dtype.itemsize if in_memory else 0
+        own = 0 if isinstance(self._X, Rows) else len(self) * self._X.itemsize * self.shape[1]
         return own + sum(column.nbytes for column in self._columns.values())
 
     @property

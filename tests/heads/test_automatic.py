@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
@@ -213,6 +215,22 @@ def test_settings_are_functions_of_public_numbers():
         hidden = dataclasses.replace(given, labels="protected", class_counts=None)
         equal = settings_of(hidden, mu, started=True)
         assert equal == settings_of(dataclasses.replace(hidden, radius=0.1 * r), mu, started=True)
+
+
+@pytest.mark.parametrize("Head", HEADS)
+@pytest.mark.parametrize(("epsilon", "radius"), [(5.0, 1e-3), (100.0, 1e-5)])
+def test_a_single_step_leaves_the_discriminant_as_it_is(Head, epsilon, radius):
+    """However little noise there is, it does not leap."""
+    rng = np.random.default_rng(0)
+    y = np.arange(30_000) % 10
+    X = normalize(rng.standard_normal((10, 10)))[y] + 0.17 * rng.standard_normal((30_000, 10))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    head = Head(epsilon, radius=radius, mechanism="gradient", random_state=0).fit(X, y)
+    assert head.release_.bound.descent.n_steps == 1
+    other = BallDPLinearDiscriminant(epsilon, radius=radius, random_state=0).fit(X, y)
+    assert abs(head.score(X, y) - other.score(X, y)) < 0.003
+    tuned = GradientPerturbation(learning_rate=1.0)
+    assert head.set_params(mechanism=tuned).fit(X, y).release_.bound.descent.n_steps == 50
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e4])

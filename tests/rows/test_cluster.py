@@ -85,6 +85,20 @@ def assert_same(head, other):
         np.testing.assert_array_equal(other.released_parameters()[key], values, key)
 
 
+@pytest.mark.usefixtures("many_shards")
+def test_many_chunks_take_no_more_calls(client, monkeypatch):
+    X, y = records()
+    found, calls = [], []
+    compute = client.compute
+    monkeypatch.setattr(client, "compute", lambda *a, **k: calls.append(a) or compute(*a, **k))
+    for size in (1500, 20):
+        calls.clear()
+        found.append(fitted(HEADS["prototypes"], da.from_array(X, chunks=(size, 9)), y))
+        # All chunks of a portion at once, and the first and last, where it cuts them.
+        assert len(calls) <= 3 * sum(client.nthreads().values())
+    assert_same(*found)
+
+
 def sent_rows(dask_worker):
     """Values that a worker was sent by others since this was last asked."""
     sent = sum(message["total"] for message in dask_worker.transfer_incoming_log)

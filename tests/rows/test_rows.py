@@ -74,3 +74,9 @@ def test_blocks_cover_the_rows_in_little_memory(dtype):
     tracemalloc.stop()
     assert peak < 0.5 * 6000 * 10 * 8
     np.testing.assert_allclose(total, X[500:5501].astype(float).sum(axis=0))
+
+
+def test_only_rows_are_projected():
+    for shape in ((3,), (2, 2, 2)):
+        with pytest.raises(ValueError, match="n_samples, n_features"):
+            project_onto_ball(np.zeros(shape), 1.0)
