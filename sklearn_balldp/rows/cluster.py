@@ -219,7 +219,8 @@ class ClusterRows(Rows):
 
         places: dict[str, list[int]] = {}
         if not isinstance(self._rows, Rows):
-            for key, addresses in self._client.who_has(futures_of(self._rows)).items():
+            holders = _result("X", lambda: self._client.who_has(futures_of(self._rows)))
+            for key, addresses in holders.items():
                 if isinstance(key, tuple) and key[0] == self._rows.name:
                     for address in addresses:
                         places.setdefault(address, []).append(key[1])
@@ -451,12 +452,25 @@ class _Load:
                 chunk[max(0, start - edge) : end - edge]
                 for chunk, edge in zip(chunks[begins:ends], edges[begins:ends], strict=True)
             ]
-            block = _own(held[0] if len(held) == 1 else np.concatenate(held))
-            # In this order: NumPy takes ten times as long where addresses are odd.
-            block = clipped(block) if self.clipped else block
+            block: Any = _own(held[0] if len(held) == 1 else np.concatenate(held))
+            # Clipped by passes, with blocks in the cache.
+            block = _Held(block)._clipped() if self.clipped else block
             # Columns that are made of rows in memory are made again with them.
             parts.append(Part(block, 0, end - start, start, {}, False))
         return parts
+
+
+class _Held(Rows):
+    """Rows of a shard in memory."""
+
+    _read_values = 1
+
+    def __init__(self, rows: NDArray[np.floating]) -> None:
+        self._rows, self._held_bytes = rows, rows.nbytes
+        self.shape, self.dtype = (len(rows), rows.shape[1]), rows.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        return self._rows[start:stop]
 
 
 @dataclass(frozen=True, repr=False)

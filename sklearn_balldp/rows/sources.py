@@ -41,8 +41,8 @@ class Rows(ABC):
     shape: tuple[int, int]
     dtype: np.dtype
     ndim = 2
-    # Values that are read at once.
-    _read_values = 2**21
+    # Values that are read at once, and bytes that are held in memory all the same.
+    _read_values, _held_bytes = 2**21, 0
 
     def _part(self, start: int, stop: int) -> NDArray[np.floating]:
         """As :meth:`read`, checked: passes must not take anything else for rows."""
@@ -152,7 +152,7 @@ class ClippedRows(Rows):
 
     def __init__(self, source: Rows) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
-        self._read_values = source._read_values
+        self._read_values, self._held_bytes = source._read_values, source._held_bytes
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         return clipped(self.source._part(start, stop))

@@ -80,7 +80,8 @@ class Part:
     @property
     def nbytes(self) -> int:
         """Memory that the rows and columns of the shard take."""
-        own = 0 if isinstance(self._X, Rows) else len(self) * self._X.itemsize * self.shape[1]
+        own = len(self) * self.shape[1] * self.dtype.itemsize
+        own = self._X._held_bytes if isinstance(self._X, Rows) else own
         return own + sum(column.nbytes for column in self._columns.values())
 
     @property

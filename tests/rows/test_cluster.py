@@ -573,3 +573,11 @@ def test_huge_entries_are_clipped_on_workers():
     X[7, 3], X[8] = 1e200, -1e300
     for name in ("prototypes", "sphere", "descent"):
         assert_same(fitted(HEADS[name], X, y), fitted(HEADS[name], da.from_array(X), y))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_a_worker_holds_is_counted(dtype):
+    """Dask decides by it how much fits into memory."""
+    X, _ = records(dtype)
+    load = cluster._Load(0, [(0, 4000), (4000, N)], np.dtype(dtype), D, dtype == np.float64)
+    assert load([X[:1000], X[1000:]]).__sizeof__() == X.nbytes
