@@ -9,7 +9,7 @@ one margin, the score of the label over a smooth maximum of the others,
 Its gradient gap is bounded in docs/sensitivity.md, whatever K is. The table has the test accuracy
 of noise on the minimiser: each head at the best of some ``alpha``, picked on the test rows, so as
 good as it can be. This one is shown with the noise of the proved bound, and with that of a gap
-which some pair of records attains: no better proof can need less.
+which some pair of records attains: a better bound of the gap cannot need less.
 """
 
 import argparse

@@ -194,15 +194,21 @@ class ClusterRows(Rows):
         for place in sorted({first, last - 1}):
             own = slice(max(start - edges[place], 0), min(stop, edges[place + 1]) - edges[place])
             if own != slice(0, edges[place + 1] - edges[place]):
-                part = dask.delayed(_Cut(own), pure=False)(*self._delayed(place, place + 1))
+                chunk = self._delayed(place, place + 1)[0]
+                part = dask.delayed(_Cut(own), pure=False)(chunk, dask_key_name=_name("cut"))
                 cuts.append((place, part))
                 # The first may be the last.
                 whole = slice(place + 1, last) if place == first else slice(whole.start, place)
         # Few calls for many chunks: each sends the graph of what it asks for.
-        chunks = self._client.compute(self._delayed(whole.start, whole.stop), **where)
+        chunks = self._computed(self._delayed(whole.start, whole.stop), **where)
         for place, part in cuts:
-            chunks.insert(0 if place == first else len(chunks), self._client.compute(part))
+            chunks.insert(0 if place == first else len(chunks), *self._computed([part]))
         return chunks
+
+    def _computed(self, tasks: list[Any], **where: Any) -> list[Any]:
+        """Futures of tasks; an error of sending them would quote what they hold."""
+        futures: list[Any] = _result("X", lambda: self._client.compute(tasks, **where))
+        return futures
 
     def _delayed(self, first: int, last: int) -> list[Any]:
         """Some chunks of an array, with all of their features."""
@@ -390,7 +396,8 @@ class _Cut:
 
     def __call__(self, chunk: Any) -> Any:
         try:
-            return np.asarray(chunk)[self.rows]
+            # A view would keep all of the chunk.
+            return np.asarray(chunk)[self.rows].copy()
         except BaseException as error:
             return _failure(error)
 

@@ -103,7 +103,7 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
 
     Gives C order, and float32 or float64, whatever the rows hold; ``X`` itself where nothing has to
     change. It rounds to that precision: declare a radius in these coordinates, or cast to float64
-    before. Raises ValueError if a row holds NaN or infinity, or there are no rows and columns.
+    before. Raises ValueError if a row holds NaN or infinity, or ``X`` is not two-dimensional.
     """
     given: Any = np.asarray(X)
     if given.ndim != 2:
