@@ -3,9 +3,10 @@
 All of it is fixed before the rows are touched, and tuned on public benchmark data alone. Two
 numbers say how a descent fares. The *noise of the means* is what the noise of class sums would add
 to the squared norm of a class mean if they had all of the budget, on average over records, in units
-of the squared norm of a row. The *worth of steps* compares the noise of the sums, which is
-proportional to the radius, with that of gradients, which is not: at small radii sums are nearly
-exact, and steps would only add their noise.
+of the squared norm of a row. The *worth of steps* is the product of two shares. One compares the
+noise of the sums, which is proportional to the radius, with that of gradients, which is not: at
+small radii sums are nearly exact, and steps would only add their noise. The other says whether
+there are records enough for steps to learn from: that takes more of them where classes are many.
 """
 
 import math
@@ -26,20 +27,28 @@ HALF_MEANS_NOISE = 0.1
 STEPS, STEPS_FROM_ZERO = 50, 100
 #: Worth below which many steps cost more than they gain, and the share of the only one there.
 LEAST_WORTH, HARDLY_ANY = 0.2, 0.01
-#: Worth at which steps are as good as the sums that they start from, and how fast that turns.
-EVEN_WORTH, FEW_RECORDS, WORTH_POWER = 0.9, 0.7, 4.0
 #: Records times mu, over the root of the number of features, at which the radius times the root of
-#: the number of classes is the worth; the power at which the worth grows with it.
+#: the number of classes is the relative noise of the sums; the power at which that grows with it.
 RECORDS, RECORDS_POWER = 51.0, 0.7
-#: Power at which the worth falls with W / s of the loss over that of the sums.
+#: Relative noise at which steps are as good as the sums that they start from, and how fast that
+#: turns.
+EVEN_NOISE, NOISE_POWER = 0.9, 4.0
+#: Records, in that unit and over a power of the number of classes, that are just enough, and how
+#: fast that turns; the squared hinge needs more.
+FEW_RECORDS, FEW_USUAL = {"squared_hinge": 0.35}, 0.2
+CLASSES_POWER, FEW_POWER = 0.45, 6.0
+#: Power at which the relative noise falls with W / s of the loss over that of the sums.
 WEIGHTED_POWER = 2.0
-#: Clipping norm of residuals where steps are worth little, and where they are worth much.
+#: Clipping norm of residuals where the sums are nearly exact, and where they are noisy.
 CLIPS = 0.3, 0.1
 #: Standard deviation, in units of 1 / B, that the noise of all steps together would give one
-#: parameter if nothing pulled it back: what the default step size aims at; likewise. Margins of the
-#: squared hinge are smaller. From zero the path is longer.
-ACCUMULATED_NOISE = {"squared_hinge": (0.02, 0.5)}
-OTHERWISE, FROM_ZERO = (0.2, 1.5), 1.5
+#: parameter if nothing pulled it back: what the default step size aims at. The first aim is for
+#: sums that are nearly exact, the second for noisy sums and few records, the third for noisy sums
+#: and enough records. Margins of the squared hinge are smaller. From zero the path is longer.
+AIMS = {"squared_hinge": (0.02, 0.17, 0.5)}
+USUAL_AIMS, FROM_ZERO = (0.2, 0.5, 1.5), 1.5
+#: Power of the radius with which the third aim falls: smaller balls start nearer to the optimum.
+NEAR_POWER = {"softmax": 0.3}
 #: Largest total step, in units of 1 / B and for gradients of the clipping norm.
 LONGEST_PATH = 3e4
 
@@ -96,9 +105,10 @@ def settings_of(
     # Weights of classes make steps noisier, and leave the sums as they are.
     relative = r * math.sqrt(problem.n_classes) * records**RECORDS_POWER
     relative *= (problem.mass / n) ** WEIGHTED_POWER
-    odds = (EVEN_WORTH / relative) ** WORTH_POWER + (FEW_RECORDS / records) ** WORTH_POWER
-    worth = 1.0 / (1.0 + odds)
-    aims = ACCUMULATED_NOISE.get(problem.loss, OTHERWISE)
+    few = FEW_RECORDS.get(problem.loss, FEW_USUAL) * problem.n_classes**CLASSES_POWER
+    noisy = _share(relative / EVEN_NOISE, NOISE_POWER)
+    worth = noisy * _share(records / few, FEW_POWER)
+    aims = AIMS.get(problem.loss, USUAL_AIMS)
     # A regulariser that was asked for acts in the steps; sums that hide labels have more noise.
     asked_for = problem.alpha > 0.0 or learning_rate is not None or problem.labels != "public"
     if n_steps is None and not asked_for and worth < LEAST_WORTH:
@@ -106,11 +116,17 @@ def settings_of(
     present = counts[counts > 0]
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n
     most = SOME + (MOST - SOME) / (1.0 + noise / HALF_MEANS_NOISE)
+    exact, few_records, enough = aims
+    enough *= min(1.0, r) ** NEAR_POWER.get(problem.loss, 0.0)
+    aim = exact + noisy * (few_records - exact) + worth * (enough - few_records)
+    clip = CLIPS[0] + noisy * (CLIPS[1] - CLIPS[0])
+    return Settings(LITTLE + worth * (most - LITTLE), clip, aim, n_steps or STEPS)
 
-    def between(little: float, much: float) -> float:
-        return little + worth * (much - little)
 
-    return Settings(between(LITTLE, most), between(*CLIPS), between(*aims), n_steps or STEPS)
+def _share(ratio: float, power: float) -> float:
+    """Ratio^power / (1 + ratio^power): nothing far below one, a half at one, all far above."""
+    # At a radius of next to nothing the ratio may vanish.
+    return 1.0 / (1.0 + max(ratio, 1e-30) ** -power)
 
 
 def default_learning_rate(bound: TranscriptBound, accumulated_noise: float) -> float:

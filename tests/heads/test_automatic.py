@@ -187,12 +187,18 @@ def test_settings_are_functions_of_public_numbers():
         found = settings_of(given, mu, started=True, n_steps=7)
         m = n * mu / (51.0 * math.sqrt(d))
         x = r * math.sqrt(k) * m**0.7
-        w = 1.0 / (1.0 + (0.9 / x) ** 4 + (0.7 / m) ** 4)
+        a = 1.0 / (1.0 + (0.9 / x) ** 4)
+        w = a / (1.0 + (0.2 * k**0.45 / m) ** 6)
         v = d / n * (r / mu) ** 2 * np.sum(1.0 / counts[counts > 0])
         g = 0.3 + 0.5 / (1.0 + v / 0.1)
         assert found.share == pytest.approx(0.1 + w * (g - 0.1))
-        assert found.clip == pytest.approx(0.3 - 0.2 * w)
-        assert found.accumulated_noise == pytest.approx(0.2 + 1.3 * w)
+        assert found.clip == pytest.approx(0.3 - 0.2 * a)
+        enough = 1.5 * min(1.0, r) ** 0.3
+        assert found.accumulated_noise == pytest.approx(0.2 + 0.3 * a + (enough - 0.5) * w)
+        binary = settings_of(
+            dataclasses.replace(given, loss="logistic"), mu, started=True, n_steps=7
+        )
+        assert binary.accumulated_noise == pytest.approx(0.2 + 0.3 * a + w)
         assert 0.1 <= found.share <= MOST_OF_STEPS
         assert found.n_steps == 7
         own = settings_of(given, mu, started=True)
@@ -207,9 +213,12 @@ def test_settings_are_functions_of_public_numbers():
         hinge = settings_of(hinged, mu, started=True, n_steps=7)
         m /= math.sqrt(k) if k > 2 else 1.0
         x = r * math.sqrt(k) * m**0.7
-        w = 1.0 / (1.0 + (0.9 / x) ** 4 + (0.7 / m) ** 4)
+        a = 1.0 / (1.0 + (0.9 / x) ** 4)
+        w = a / (1.0 + (0.35 * k**0.45 / m) ** 6)
         assert hinge.share == pytest.approx(0.1 + w * (g - 0.1))
-        assert hinge.accumulated_noise == pytest.approx(0.02 + 0.48 * w)
+        assert hinge.accumulated_noise == pytest.approx(0.02 + 0.15 * a + 0.33 * w)
+        tiny = settings_of(dataclasses.replace(given, radius=1e-200), mu, started=True, n_steps=7)
+        assert (tiny.share, tiny.clip, tiny.accumulated_noise) == (0.1, 0.3, 0.2)
         zero = settings_of(given, mu, started=False)
         assert (zero.clip, zero.accumulated_noise, zero.n_steps) == (0.1, 1.5, 100)
         hidden = dataclasses.replace(given, labels="protected", class_counts=None)
@@ -234,7 +243,7 @@ def test_a_single_step_leaves_the_discriminant_as_it_is(Head, epsilon, radius):
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e4])
-@pytest.mark.parametrize("radius", [1e-6, 2.0])
+@pytest.mark.parametrize("radius", [1e-30, 1e-6, 2.0])
 def test_extreme_budgets_and_radii(epsilon, radius):
     X, y = data()
     for Head in HEADS:
