@@ -31,7 +31,7 @@ radii = [0.02, 0.05, 0.1, 0.2, 0.4, 0.8]
 heads = {
     "discriminant": BallDPLinearDiscriminant(epsilon=0.5, domain="sphere"),
     "prototypes": BallDPRidgePrototype(epsilon=0.5),
-    "logistic": BallDPLogisticRegression(epsilon=0.5),
+    "logistic": BallDPLogisticRegression(epsilon=0.5, domain="sphere"),
 }
 
 

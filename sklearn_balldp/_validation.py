@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from .rows import Rows, computed, is_dask, is_on_device, on_cluster, on_device
-from .rows.sources import LARGEST_ENTRY
+from .rows.sources import tamed
 
 #: Public lengths and weights lie between these: products of a few of them, and squares of those,
 #: are ordinary doubles.
@@ -97,15 +97,9 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
         checked = validated(estimator, stand_in, y, reset=reset)
         X = X._anew()
         return (X, checked[1]) if isinstance(checked, tuple) else X
-    if getattr(X, "dtype", None) == np.longdouble:
-        # Finite numbers beyond float64 are clipped, as all huge ones are before their projection.
-        with np.errstate(all="ignore"):
-            if getattr(estimator, "domain", "ball") == "sphere" and np.ndim(X) == 2:
-                # Rows are scaled in any case: clipped ones would point elsewhere.
-                peak = np.abs(X).max(axis=1, keepdims=True, initial=0.0)
-                X = X / np.where(np.isfinite(peak) & (peak > 0.0), peak, 1.0)
-            else:
-                X = np.where(np.isfinite(X), np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY), X)
+    if isinstance(X, np.ndarray) and X.dtype == np.longdouble and X.ndim == 2 and X.size:
+        # Before numbers beyond float64 turn infinite.
+        X = tamed(X, getattr(estimator, "domain", "ball"))
     kind: type[Exception] = ValueError
     try:
         checked = validate_data(estimator, X, y, dtype=DTYPES, ensure_all_finite=False, reset=reset)

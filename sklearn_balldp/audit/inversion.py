@@ -219,6 +219,7 @@ def invert_minimiser(
     alpha: float,
     norm_bound: float,
     fit_intercept: bool,
+    domain: str = "ball",
     tol: float = 1e-6,
     residual: float = 1e-12,
 ) -> Reconstruction:
@@ -247,6 +248,9 @@ def invert_minimiser(
         Public parameters of the fit.
     fit_intercept : bool
         Whether the last column of ``theta`` is the intercept.
+    domain : {"ball", "sphere"}, default="ball"
+        Whether the fit projected rows onto the ball, or scaled all to norm B; known rows are
+        brought there, and the missing one is found there.
     tol : float, default=1e-6
         Relative error of v within which a solution counts.
     residual : float, default=1e-12
@@ -273,6 +277,7 @@ def invert_minimiser(
         alpha=0.0,
         norm_bound=norm_bound,
         fit_intercept=fit_intercept,
+        domain=domain,
     )
     n_known = len(known.X)
     gradient_sum = n_known * known.value_and_gradient(parameters)[1]
@@ -304,7 +309,9 @@ def invert_minimiser(
     else:
         propose = _without_intercept(loss, v, parameters, float(norm_bound))
     for row in propose:
-        if not np.linalg.norm(row) <= float(norm_bound) * (1.0 + tol):
+        length = float(np.linalg.norm(row) / norm_bound)
+        short = domain == "sphere" and tol < length < 1.0 - tol
+        if short or not length <= 1.0 + tol:
             continue
         for code in range(n_classes):
             new = all(

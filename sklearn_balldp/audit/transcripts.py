@@ -25,7 +25,7 @@ from ..heads.statistics import StatisticsPerturbation
 from ..losses import clip_residuals
 from ..privacy.noise import Noise
 from ..privacy.weights import total_of
-from ..rows import SINGLE_BLAS_THREAD, project_onto_ball
+from ..rows import SINGLE_BLAS_THREAD, project_onto_ball, rows_in_domain
 from .certificates import check_prior
 
 Array = NDArray[np.float64]
@@ -52,6 +52,8 @@ class Suspects:
         Loss, clipping and shape, and what rows are moved by.
     weights : ndarray of shape (n_changed,), optional
         Weights of the records in the loss; 1 by default.
+    domain : {"ball", "sphere"}, default="ball"
+        Where rows are brought before they are moved.
     """
 
     def __init__(
@@ -61,9 +63,11 @@ class Suspects:
         norm_bound: float,
         begun: Beginning,
         weights: Array | None = None,
+        domain: str = "ball",
     ) -> None:
         bound, d = begun.bound, rows.shape[-1]
-        inside = project_onto_ball(rows.reshape(-1, d).astype(np.float64), norm_bound)
+        flat = rows.reshape(-1, d).astype(np.float64)
+        inside: NDArray[np.floating] = rows_in_domain(flat, norm_bound, domain)
         if begun.centre is not None:
             inside = project_onto_ball(inside - begun.centre, bound.norm_bound)
         constants = np.full((len(inside), bound.shape[1] - d), bound.constant)
@@ -284,7 +288,7 @@ class _Runs:
         self.known = known_gradients(problem, begun[0], left_out)
         weights = problem.loss_row_weights
         own = None if weights is None else weights[left_out]
-        self.suspects = Suspects(rows, codes, problem.norm_bound, begun[0], own)
+        self.suspects = Suspects(rows, codes, problem.norm_bound, begun[0], own, problem.domain)
 
     def from_here(self, begun: list[Beginning]) -> "_Runs":
         """The same, about to take the first step from here."""
@@ -361,7 +365,7 @@ def transcript_log_posterior(
             "of them but one."
         )
     begun = beginning(transcript.start, known, bound)
-    suspects = Suspects(rows[:, None], codes[:, None], known.norm_bound, begun)
+    suspects = Suspects(rows[:, None], codes[:, None], known.norm_bound, begun, domain=known.domain)
     log = np.zeros(len(rows))
     if bound.start is not None:
         # The missing record is in the place of a copy of a known one.

@@ -32,7 +32,7 @@ from .._validation import (
 )
 from .._version import __version__
 from ..accounting.ledger import CountedMixin, charged
-from ..adjacency import METRICS, euclidean_radius, full_radius_in
+from ..adjacency import DOMAINS, METRICS, euclidean_radius, full_radius_in
 from ..arrays import namespace
 from ..privacy.bounds import Bound, as_float_or_tuple
 from ..privacy.digest import parameters_digest
@@ -45,12 +45,11 @@ from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import (
     Part,
     Rows,
-    clip_entries,
-    clipped,
     computed,
     encoder_of,
     rows_in_domain,
     table_of,
+    tame_input,
     working_precision,
 )
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
@@ -65,6 +64,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     # In no signature: scikit-learn takes a named weight for a number of repetitions, which it is
     # not, as each repetition is another record to hide.
     __metadata_request__fit: ClassVar[dict[str, None]] = {"sample_weight": None}
+
+    #: Where rows are brought: heads that can scale them take it as a parameter.
+    domain: str = "ball"
 
     #: Fitted attributes that are released parameters, or public counts of records.
     _parameters: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "class_counts_")
@@ -96,6 +98,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         if not isinstance(policy, (RadiusPolicy, type(None))):
             check_positive("radius", self.radius, ", a RadiusPolicy, or None (2 * norm_bound)")
         check_option("metric", self.metric, METRICS)
+        takes_domain = "domain" in self.get_params(deep=False)
+        check_option("domain", self.domain, DOMAINS if takes_domain else DOMAINS[:1])
         check_option("calibration", self.calibration, ("analytic", "classic"))
         check_flag("protect_labels", self.protect_labels)
         check_flag("verbose", self.verbose)
@@ -207,7 +211,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             metric=self.metric,
             norm_bound=norm_bound,
             labels=labels,
-            domain=getattr(self, "domain", "ball"),
+            domain=self.domain,
         )
         counts = np.bincount(codes, minlength=len(classes))
         declared = self._declared(
@@ -291,6 +295,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             ),
             metric=self.metric,
             labels="protected" if self.protect_labels else "public",
+            domain=self.domain,
             sums_weights=weighed.sums,
             loss_weights=weighed.loss,
         )
@@ -400,7 +405,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             metric=self.metric,
             norm_bound=float(self.norm_bound),
             labels="protected" if self.protect_labels else "public",
-            domain=getattr(self, "domain", "ball"),
+            domain=self.domain,
         )
         problem = self._declared(int(n_samples), int(n_features), classes, counts, chosen, weighed)
         _, problem, promise, release = self._promised(problem, self._noise(), chosen)
@@ -484,6 +489,12 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 stated_sensitivity=promise.sensitivity if own else (),
                 stated_sigma=promise.sigma if own else (),
             )
+        if release.domain != problem.domain:
+            raise ValueError(
+                f"mechanism {mechanism}: its bound is for rows in the {release.domain}, where this "
+                f"head has domain={problem.domain!r}; give the bound a field rows, and bring the "
+                "rows there, or set domain to the other."
+            )
         if not bound.mechanism:
             # Of somebody's own: whether it is a plain record is not known.
             try:
@@ -516,8 +527,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         return True
 
     def _taken(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Rows as passes take them: squares of entries are finite."""
-        return clip_entries(X)
+        """Rows as passes take them: their squares neither overflow nor vanish."""
+        taken: NDArray[np.floating] = tame_input(X, self.domain)
+        return taken
 
     def _policy_rows(
         self, policy: RadiusPolicy, X: Any, y: NDArray[Any]
@@ -528,7 +540,13 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     def _in_domain(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """Rows in the coordinates that radii are declared in; passes project onto the ball."""
-        return X
+        if self.domain == "ball":
+            return X
+        with np.errstate(all="ignore"):
+            finite = bool(np.isfinite(X).all())
+        if not finite:
+            raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.")
+        return rows_in_domain(X.astype(np.float64), float(self.norm_bound), self.domain)
 
     def _noise(self) -> Noise:
         """Noise of one release: of a fit, or of an audit's trial."""
@@ -609,6 +627,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             ),
             metric=release.metric,
             labels=release.labels,
+            domain=release.domain,
             **self._released_weights(),
         )
 
@@ -744,7 +763,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         estimator
             ``LogisticRegression`` where this head gives probabilities, else ``LinearSVC``, or a
             Pipeline that ends in one. Labels, scores and probabilities are this head's for rows in
-            double precision. It carries no record: publish ``release_`` beside it.
+            double precision (on the sphere with entries above 1e-14). It carries no record: publish
+            ``release_`` beside it.
         """
         check_is_fitted(self)
         check_flag("project", project)
@@ -868,8 +888,6 @@ def _scores_of(
         else:
             # NaN, infinity, or a square that only float64 can hold.
             far = xp.astype(block, xp.float64)
-            if domain == "ball" and not part.on_device:
-                far = clipped(far)
             inside = rows_in_domain(far, norm_bound, domain)
             scores = xp.astype(inside, weights.dtype) @ weights
         scores += offsets

@@ -301,6 +301,7 @@ class GradientPerturbation(Mechanism):
                 start=start,
                 centred=start is not None and constant > 0.0 and bool(self.centre),
                 weights=problem.loss_weights,
+                rows=problem.domain,
             )
 
         promised = bound(math.nan)
@@ -484,6 +485,7 @@ def mean_gradient(
         norm_bound=bound.norm_bound,
         constant=bound.constant,
         clip=bound.descent.clip,
+        domain=problem.domain,
         moved=None if begun.centre is None else (problem.norm_bound, begun.centre),
         weights=(bound.weights, problem.loss_row_weights),
         total=total,

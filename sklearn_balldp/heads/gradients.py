@@ -34,14 +34,16 @@ from ..rows import (
     block_rows,
     check_unchanged,
     copy_rows,
+    domain_factors,
     table_of,
+    were_tame,
     working_precision,
 )
 from ..rows.passes import BLOCK_VALUES
 
 #: Bytes of moved and projected rows that are kept between passes; more are made again in each.
 KEPT_BYTES = 2**27
-# Factors below this one lose digits in single precision, as those of huge rows do.
+# Factors outside of this and one over it lose digits or overflow in single precision.
 _TINY = 2.0**-100
 
 
@@ -59,14 +61,16 @@ class MeanGradient:
     n_classes : int
         Number of classes.
     norm_bound : float
-        Radius of the ball onto which rows are projected.
+        Largest norm B of the rows as they are computed with.
     constant : float
         Constant that rows are augmented by; 0 for no intercept.
     clip : float or None
         Norm to which the residual of each record, its derivative by the scores, is clipped.
+    domain : {"ball", "sphere"}, default="ball"
+        Whether rows are projected onto the ball at first, or scaled to its surface.
     moved : tuple of (float, ndarray of shape (n_features,)), optional
-        Radius of a ball onto which rows are projected first, at most ``norm_bound`` over 0.3, and a
-        public vector that they are moved by then.
+        Largest norm of the rows at first, at most ``norm_bound`` over 0.3, and a public vector that
+        they are moved by then; what is too long after that is projected onto the ball.
     weights : tuple of (Weights, ndarray of shape (n_samples,)), optional
         Public numbers of the records' weights, and the weights; 1 by default.
     total : float, optional
@@ -90,6 +94,7 @@ class MeanGradient:
         norm_bound: float,
         constant: float,
         clip: float | None,
+        domain: str = "ball",
         moved: tuple[float, Array] | None = None,
         weights: tuple[Weights | None, Array | None] = (None, None),
         total: float | None = None,
@@ -114,7 +119,7 @@ class MeanGradient:
         if moved is not None:
             # The vector is public, rounded or not.
             moved = moved[0], moved[1].astype(self.dtype)
-        placing = _Placing(self.norm_bound, moved, self.dtype)
+        placing = _Placing(self.norm_bound, moved, self.dtype, domain)
         #: Rows as they are computed with, where they are kept; else what each is multiplied by.
         self.X: NDArray[np.floating] | None = None
         if table.local and self._n * self._d * self.dtype.itemsize <= KEPT_BYTES:
@@ -158,7 +163,7 @@ class MeanGradient:
 
 @dataclass(frozen=True)
 class _Placing:
-    """How rows are moved and projected before they are computed with.
+    """How rows are scaled, moved and projected before they are computed with.
 
     Parameters
     ----------
@@ -168,11 +173,14 @@ class _Placing:
         As in :class:`MeanGradient`, the vector in the precision of the rows.
     dtype : dtype
         Precision that they are computed in.
+    domain : {"ball", "sphere"}
+        Where they are brought at first.
     """
 
     norm_bound: float
     moved: tuple[float, Array] | None
     dtype: np.dtype
+    domain: str
 
     def fill(self, part: Part, rows: NDArray[np.floating]) -> dict[str, NDArray[np.floating]]:
         """Write the rows of a shard, as they are computed with; give what scales them last."""
@@ -194,10 +202,10 @@ class _Placing:
         return found
 
     def _factors(self, part: Part, block: Array) -> tuple[Array | None, Array | None]:
-        """Factors that project float64 rows at first, and once they are moved; None for ones."""
+        """Factors of float64 rows at first, and once they are moved; None for ones."""
         if self.moved is None:
-            return ball_factors(block, self.norm_bound), None
-        first = ball_factors(block, self.moved[0])
+            return domain_factors(block, self.norm_bound, self.domain), None
+        first = domain_factors(block, self.moved[0], self.domain)
         inside = block if first is None else block * first[:, None]
         return first, ball_factors(inside - part.put(self.moved[1]), self.norm_bound)
 
@@ -219,10 +227,12 @@ class _Placing:
         if first is None:
             copy_rows(out, block)
         else:
-            tiny = first < _TINY
-            huge = block[tiny] * first[tiny, None]
-            copy_rows(out, block, first.astype(self.dtype))
-            out[tiny] = huge
+            extreme = ~((first >= _TINY) & (first <= 1.0 / _TINY))
+            others = block[extreme] * first[extreme, None]
+            # Factors of extreme rows overflow here: these rows are written again below.
+            with np.errstate(all="ignore"):
+                copy_rows(out, block, first.astype(self.dtype))
+            out[extreme] = others
         if self.moved is not None:
             out -= self.moved[1]
 
@@ -236,10 +246,9 @@ class _Placing:
                 yield rows, block if self.moved is None else block - part.put(self.moved[1])
             return
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
-        # Rows that no tiny factor projects have no entries that are clipped.
-        moderate = first is None or bool(first.min() >= _TINY)
+        raw = were_tame(first, self.norm_bound if self.moved is None else self.moved[0])
         few = max(1, block_rows(part.shape[1]) // 2)
-        for rows, block in part.blocks(size, part.dtype.type, once=True, moderate=moderate):
+        for rows, block in part.blocks(size, part.dtype.type, once=True, raw=raw):
             # A few at a time, which stay in the cache.
             for start in range(0, len(block), few):
                 own = slice(rows.start + start, min(rows.start + start + few, rows.stop))

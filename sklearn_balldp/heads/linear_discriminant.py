@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_option, check_share, checked_prior, checked_priors, is_real
-from ..adjacency import DOMAINS
+from .._validation import check_share, checked_prior, checked_priors, is_real
 from ..privacy.bounds import Bound
 from ..privacy.digest import parameters_digest
 from ..privacy.statistics import StatisticsBound
-from ..rows import rows_in_domain
 from .base import BaseBallDPClassifier, ProbabilitiesMixin, masses_of
 from .discriminant_rule import discriminant_rule
 from .mechanism import Array, Mechanism, Problem
@@ -52,10 +50,10 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         the others the noise is that of the smallest Euclidean ball that holds theirs; with
         "chebyshev" its radius is up to ``sqrt(n_features)`` times as large.
     domain : {"ball", "sphere"}, default="ball"
-        Choose "sphere" for rows of unit norm: for a small radius it takes 29 % off the noise in the
-        second moment. It scales every row to norm ``norm_bound`` by itself, and radii are distances
-        between scaled rows; zero rows stay zero. "ball" projects rows outside the ball of radius
-        ``norm_bound`` onto it.
+        Choose "sphere" for rows of unit norm: for a small radius it takes up to 29 % off the noise
+        in the second moment. It scales every row to norm ``norm_bound`` by itself, and radii are
+        distances between scaled rows; zero rows stay zero. "ball" projects rows outside the ball of
+        radius ``norm_bound`` onto it.
     share : float or "auto", default="auto"
         How the budget is divided: what takes the larger share gets less noise. It is the share of
         mu squared that the class sums take, above 0 and at most 1; the second moment takes the
@@ -257,7 +255,6 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_option("domain", self.domain, DOMAINS)
         if not isinstance(self.shrinkage, str) or self.shrinkage != "auto":
             check_share("shrinkage", self.shrinkage)
         if not (isinstance(self.share, str) and self.share == "auto") and not (
@@ -283,20 +280,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _problem(self, **public: Any) -> Problem:
         masses = masses_of(public)
         self._check_priors(len(public["classes"]), public["n_features"], masses)
-        return super()._problem(**public, domain=self.domain)
-
-    def _taken(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
-        # Rows of any length are scaled: none is clipped, which would turn it.
-        return super()._taken(X) if self.domain == "ball" else X
-
-    def _in_domain(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
-        if self.domain == "ball":
-            return X
-        with np.errstate(all="ignore"):
-            finite = bool(np.isfinite(X).all())
-        if not finite:
-            raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.")
-        return rows_in_domain(X.astype(np.float64), float(self.norm_bound), "sphere")
+        return super()._problem(**public)
 
     def _fit(self, *args: Any) -> dict[str, Any]:
         fitted = super()._fit(*args)

@@ -43,6 +43,11 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         How the distance between two rows of one label is measured. "euclidean" wastes no noise. For
         the others the noise is that of the smallest Euclidean ball that holds theirs; with
         "chebyshev" its radius is up to ``sqrt(n_features)`` times as large.
+    domain : {"ball", "sphere"}, default="ball"
+        Choose "sphere" for rows of unit norm and a small radius: the second moment that a descent
+        starts from then takes up to 29 % less noise. It scales every row to norm ``norm_bound`` by
+        itself, and radii are distances between scaled rows; zero rows stay zero. "ball" projects
+        rows outside the ball of radius ``norm_bound`` onto it.
     mechanism : {"auto", "output", "gradient"} or Mechanism, default="auto"
         Where the noise is added, which decides how accurate the head is. "gradient"
         (:class:`.GradientPerturbation`) adds it to class sums, and then to the gradients of a
@@ -60,9 +65,9 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         ``0.3 / n_samples`` at least. A number also enters the choice of "auto", and can turn it to
         "output". Alpha is the paper's lambda; scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
     norm_bound : float, default=1.0
-        The radius B of the ball that rows are projected onto: longer rows are shortened to it. A
-        large B can cost noise, a small one changes the rows. 1 suits embeddings of unit norm.
-        Declare it; never read it off the rows.
+        The radius B of the ball that rows are projected onto: longer rows are shortened to it (on
+        the sphere all rows have this norm). A large B can cost noise, a small one changes the rows.
+        1 suits embeddings of unit norm. Declare it; never read it off the rows.
     fit_intercept : bool, default=True
         Gives each score an offset of its own. That costs noise where noise is added to the
         minimiser; where it is added to gradients, it lets rows be centred, which saves noise. Rows
@@ -153,6 +158,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         radius=None,
         metric="euclidean",
         *,
+        domain="ball",
         mechanism="auto",
         alpha=None,
         norm_bound=1.0,
@@ -172,6 +178,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         self.delta = delta
         self.radius = radius
         self.metric = metric
+        self.domain = domain
         self.mechanism = mechanism
         self.alpha = alpha
         self.norm_bound = norm_bound

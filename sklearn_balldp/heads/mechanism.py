@@ -178,7 +178,8 @@ class PrivateProblem(Problem):
     Attributes
     ----------
     X : ndarray of shape (n_samples, n_features)
-        Rows, not yet projected onto the ball.
+        Rows, not yet projected onto the ball or scaled to the sphere
+        (``sklearn_balldp.rows.rows_in_domain`` does both).
     codes : ndarray of shape (n_samples,)
         Positions of the records' labels among ``classes``.
     row_weights : ndarray of shape (n_samples,) or None

@@ -4,8 +4,8 @@ r"""Regularised mean losses of linear scores, evaluated on row blocks.
           + \frac{\alpha}{2} \|\theta\|^2
 
 with public weights of sum W (1 and n where there are none), :math:`\tilde x = (x, 1)` under an
-intercept (regularised) and :math:`x` without. Rows are projected onto the admissible ball by one
-factor per row, never copied; sums accumulate in float64.
+intercept (regularised) and :math:`x` without. Rows are projected onto the admissible ball, or
+scaled to its surface, by one factor per row, never copied; sums accumulate in float64.
 """
 
 import copy
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..arrays import namespace
 from ..losses import Array, Loss, make_loss
 from ..privacy.rounding import UNIT_ROUNDOFF, additions
-from ..rows import Part, ball_factors, check_unchanged, row_blocks, table_of
+from ..rows import Part, check_unchanged, domain_factors, row_blocks, table_of, were_tame
 
 # Second derivatives of so many scores are kept between passes; of more they are computed again.
 _KEPT = 2**23
@@ -33,7 +33,7 @@ class LinearObjective:
     loss : {"logistic", "softmax", "squared_hinge"}
         Loss of one record.
     X : ndarray of shape (n_samples, n_features)
-        float16, float32 or float64 rows, projected onto the ball on the fly.
+        float16, float32 or float64 rows, brought into the domain on the fly.
     codes : ndarray of shape (n_samples,)
         Class codes 0..K-1.
     n_classes : int
@@ -44,6 +44,8 @@ class LinearObjective:
         Radius of the admissible ball.
     fit_intercept : bool
         Whether rows are augmented by a constant 1.
+    domain : {"ball", "sphere"}, default="ball"
+        Whether rows are projected onto the ball, or scaled to its surface.
     weights : ndarray of shape (n_samples,), optional
         Weight of each record; 1 by default.
     total : float, optional
@@ -65,6 +67,7 @@ class LinearObjective:
         alpha: float,
         norm_bound: float,
         fit_intercept: bool,
+        domain: str = "ball",
         weights: Array | None = None,
         total: float | None = None,
     ) -> None:
@@ -72,8 +75,9 @@ class LinearObjective:
         self.X, self.codes, self.alpha = X, codes, float(alpha)
         self.weights, self.total = weights, float(len(X)) if total is None else float(total)
         self.norm_bound, self.fit_intercept = float(norm_bound), fit_intercept
+        self.domain = domain
         self.shape = (self.loss.n_scores, X.shape[1] + int(fit_intercept))
-        self._passes = _Passes(self.loss, self.norm_bound, fit_intercept)
+        self._passes = _Passes(self.loss, self.norm_bound, fit_intercept, domain)
         table = table_of(X, codes=codes, weights=weights)
         self._table = table.with_columns(self._passes.factors)
         # Where second derivatives were taken, and themselves if there are few.
@@ -141,17 +145,20 @@ class _Passes:
         Radius of the admissible ball.
     fit_intercept : bool
         Whether rows are augmented by a constant 1.
+    domain : {"ball", "sphere"}
+        Where rows are brought.
     """
 
     loss: Loss
     norm_bound: float
     fit_intercept: bool
+    domain: str
 
     def factors(self, part: Part) -> dict[str, Array]:
-        """What projects each row, if any lies outside of the ball."""
+        """What brings each row into the domain, if any lies outside."""
         found: dict[str, Array] = {}
         for rows, block in part.blocks():
-            factors = ball_factors(block, self.norm_bound)
+            factors = domain_factors(block, self.norm_bound, self.domain)
             if factors is not None:
                 if not found:
                     found["factors"] = part.put(np.ones(len(part)))
@@ -162,7 +169,7 @@ class _Passes:
         """Sums of losses and of gradients; second derivatives are kept if there is a place."""
         codes, weights = part.column("codes"), part.column("weights")
         value, gradient = 0.0, part.put(np.zeros(theta.shape))
-        for rows, block in _blocks(part):
+        for rows, block in self._blocks(part):
             scores = self._scores(part, rows, block, theta)
             values, residuals, second = self.loss.evaluate(scores, codes[rows])
             if weights is not None:
@@ -179,7 +186,7 @@ class _Passes:
     ) -> tuple[Array]:
         """Sum of Hessians at ``theta``, times ``direction``."""
         weights, product = part.column("weights"), part.put(np.zeros(direction.shape))
-        for rows, block in _blocks(part):
+        for rows, block in self._blocks(part):
             scores = self._scores(part, rows, block, direction)
             if kept is None:
                 curvature = self._curved(part, rows, block, theta)
@@ -195,7 +202,7 @@ class _Passes:
         """Sum of Hessians, for one score column."""
         weights, dimension = part.column("weights"), theta.shape[1]
         factors, total = part.column("factors"), part.put(np.zeros((dimension, dimension)))
-        for rows, block in _blocks(part):
+        for rows, block in self._blocks(part):
             xp = namespace(block)
             augmented = part.put(np.ones((block.shape[0], dimension)))
             augmented[:, : block.shape[1]] = block
@@ -224,6 +231,10 @@ class _Passes:
             moment[:-1, -1] = moment[-1, :-1]
             moment[-1, -1] = float(sample.shape[0])
         return moment, sample.shape[0]
+
+    def _blocks(self, part: Part) -> Iterator[tuple[slice, Array]]:
+        """Blocks of rows; those that were tame before are not looked at again."""
+        return part.blocks(raw=were_tame(part.column("factors"), self.norm_bound))
 
     def _curved(self, part: Part, rows: slice, block: Array, theta: Array) -> Array:
         """Second derivatives of a block's records at some parameters."""
@@ -256,11 +267,6 @@ class _Passes:
             out[0, :n_features] += residuals[:, 0] @ block
         else:
             out[:, :n_features] += residuals.T @ block
-
-
-def _blocks(part: Part) -> Iterator[tuple[slice, Array]]:
-    """Blocks of rows; where no row had to be projected, no entry has to be clipped."""
-    return part.blocks(moderate=part.column("factors") is None)
 
 
 class ReplacedRecords:
@@ -306,6 +312,7 @@ class ReplacedRecords:
             alpha=0.0,
             norm_bound=self._all.norm_bound,
             fit_intercept=self._all.fit_intercept,
+            domain=self._all.domain,
             weights=weights,
             total=self._all.total,
         )

@@ -154,6 +154,7 @@ class OutputPerturbation(Mechanism):
             labels=problem.labels,
             tol=0.0,
             weights=problem.loss_weights,
+            rows=problem.domain,
         )
 
     def _certifiable(self, problem: Problem) -> MinimizerBound:
@@ -216,6 +217,7 @@ def _objective(problem: PrivateProblem, bound: MinimizerBound) -> LinearObjectiv
         alpha=bound.alpha,
         norm_bound=bound.norm_bound,
         fit_intercept=bound.fit_intercept,
+        domain=bound.rows,
         weights=problem.loss_row_weights,
         total=total_of(bound.weights, problem.n_samples),
     )

@@ -73,7 +73,8 @@ def plain_model(
         public = pd.DataFrame(public, columns=names)
     if domain == "sphere":
         model.coef_, model.n_features_in_ = norm_bound * coef, coef.shape[1]
-        # Squares of huge or tiny entries are not met: the largest entry goes first.
+        # Squares of huge entries are not met: the largest entry goes first. Where that is below ten
+        # times the machine epsilon, scikit-learn takes a row for zero.
         largest, scale = Normalizer("max").fit(public), Normalizer().fit(np.zeros_like(coef))
         return Pipeline([("largest", largest), ("scale", scale), ("head", model)])
     # Beside each row stands the larger of its norm and B, which no entry exceeds: divided by the

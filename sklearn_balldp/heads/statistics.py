@@ -18,7 +18,7 @@ from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..privacy.statistics import CHUNK, SUMMED, StatisticsBound, constant_of_counts
 from ..privacy.weights import total_of
-from ..rows import Part, block_rows, factors_into_domain, rows_in_domain, table_of
+from ..rows import Part, block_rows, domain_factors, rows_in_domain, table_of
 from .discriminant_rule import share_of_sums
 from .mechanism import (
     Array,
@@ -363,7 +363,7 @@ def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array,
     sums_of = part.class_sums(n_classes)
     placed = None if part.on_device else np.empty((size, d), dtype=precision)
     for rows, block in part.blocks(size):
-        block, factors = factors_into_domain(block, bound.norm_bound, bound.rows)
+        factors = domain_factors(block, bound.norm_bound, bound.rows)
         weights = part.put(np.ones(block.shape[0])) if factors is None else factors
         own = None if row_weights is None else row_weights[rows]
         entries = weights if own is None else weights * own

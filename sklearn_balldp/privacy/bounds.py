@@ -26,7 +26,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..adjacency import LABELS, Domain
+from .._validation import check_option
+from ..adjacency import DOMAINS, LABELS, Domain
 from ..losses import Loss, make_loss
 from .fields import check_follows, check_types, with_floats
 from .noise import grid_slack
@@ -475,6 +476,8 @@ class MinimizerBound(ParameterBound):
         Noise scale.
     weights : Weights or None
         Public weights of the records.
+    rows : {"ball", "sphere"}
+        Whether rows have norm at most B, or are scaled to B.
     """
 
     what = "noise on the minimiser"
@@ -492,8 +495,10 @@ class MinimizerBound(ParameterBound):
     tol: float
     sigma: tuple[float, ...] = ()
     weights: Weights | None = None
+    rows: str = "ball"
 
     def check(self, record: Any, radius: float, mu: float) -> None:
+        check_option("record: bound.rows", self.rows, DOMAINS)
         if not self.tol >= 0.0:
             raise ValueError(f"record: bound.tol={self.tol!r} must not be negative.")
         check_follows("bound.sigma", self.sigma, self.calibrated(radius, mu).sigma)

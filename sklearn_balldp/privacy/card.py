@@ -161,9 +161,16 @@ def card_of(release: Any, model: Any = None, audit: Any = None) -> Card:
     return Card(f"Privacy card of a {release.head}", tuple(sections), _registry(release))
 
 
+def _where(release: Any) -> str:
+    """Where rows lie."""
+    if release.domain == "sphere":
+        return f"scaled to norm {release.norm_bound:g}"
+    return f"in a ball of radius {release.norm_bound:g}"
+
+
 def _near(release: Any) -> str:
     """Which other versions of a record count."""
-    scaled = f" scaled to norm {release.norm_bound:g}" if release.domain == "sphere" else ""
+    scaled = f" {_where(release)}" if release.domain == "sphere" else ""
     edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
     distance = f"{release.metric} distance between embeddings{scaled}{edits}"
     return f"within {_exact(release.radius)} ({distance})"
@@ -410,8 +417,8 @@ def _registry(release: Any) -> dict[str, Any]:
             },
             "dp_variant": {
                 "variant_name": "Approximate DP",
-                "data_domain": f"rows of {release.n_features} features in a ball of radius "
-                f"{release.norm_bound:g}, {release.n_classes} labels",
+                "data_domain": f"rows of {release.n_features} features {_where(release)}, "
+                f"{release.n_classes} labels",
                 "unprotected_quantities": f"{labels}number of records, label set, encoder, all "
                 "settings",
             },

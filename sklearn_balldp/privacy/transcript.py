@@ -33,7 +33,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..adjacency import Domain
+from .._validation import check_option
+from ..adjacency import DOMAINS, Domain
 from ..losses import Loss, make_loss
 from .bounds import Bound, class_shares
 from .fields import check_follows, check_types, with_floats
@@ -107,6 +108,8 @@ class TranscriptBound(Bound):
         Whether rows are moved by the mean that the start tells.
     weights : Weights or None
         Public weights of the records in the loss.
+    rows : {"ball", "sphere"}
+        Whether rows have norm at most B, or are scaled to B.
     """
 
     what = "noise on the gradients of a descent"
@@ -125,6 +128,7 @@ class TranscriptBound(Bound):
     start: StatisticsBound | None = None
     centred: bool = False
     weights: Weights | None = None
+    rows: str = "ball"
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
@@ -172,6 +176,7 @@ class TranscriptBound(Bound):
             descent=replace(self.descent, learning_rate=rate),
             start=None,
             centred=False,
+            rows="ball",
         )
 
     def check(self, record: Any, radius: float, mu: float) -> None:
@@ -199,6 +204,7 @@ class TranscriptBound(Bound):
 
     def _check_settings(self) -> None:
         """Raise a ValueError unless promises and settings are some that a descent can have."""
+        check_option("record: bound.rows", self.rows, DOMAINS)
         radii, mus = zip(*self.promises, strict=True)
         ascending = all(a < b for a, b in itertools.pairwise((0.0, *radii)))
         growing = all(a <= b for a, b in itertools.pairwise(mus)) and mus[0] > 0.0
@@ -218,7 +224,7 @@ class TranscriptBound(Bound):
                 stated = getattr(self.start, name)
                 check_follows(f"bound.start.{name}", stated, getattr(self, name))
             self._check_weights(self.start.weights)
-            check_follows("bound.start.rows", self.start.rows, "ball")
+            check_follows("bound.start.rows", self.start.rows, self.rows)
             # What calibrating takes off for the sampler's grid is twice what mu counts.
             spent = self.start.mu(radii[0]) + grid_slack(self.start.n_values)
             self.start.check_calibrated("bound.start", radii[0], spent)

@@ -298,8 +298,8 @@ def _consistency_checks(record: Release, parts: Parts, surplus: list[str]) -> li
     faults = []
     if type(head).__name__ != record.head:
         faults.append(f"the record is of a {record.head}")
-    same_name = ("epsilon", "delta", "metric", "norm_bound", "calibration", "coordinates")
-    for name in (*same_name, *(["domain"] if hasattr(head, "domain") else [])):
+    same_name = "epsilon", "delta", "metric", "domain", "norm_bound", "calibration", "coordinates"
+    for name in same_name:
         value = getattr(head, name, None)
         if value != getattr(record, name):
             faults.append(

@@ -15,12 +15,13 @@ from .passes import (
 from .projection import (
     ball_factors,
     check_unchanged,
-    clip_entries,
-    factors_into_domain,
+    domain_factors,
     project_onto_ball,
     rows_in_domain,
+    tame_input,
+    were_tame,
 )
-from .sources import Rows, clipped, from_hdf5, from_parquet, from_zarr
+from .sources import Rows, from_hdf5, from_parquet, from_zarr
 from .table import Part, table_of
 
 __all__ = [
@@ -31,13 +32,11 @@ __all__ = [
     "ball_factors",
     "block_rows",
     "check_unchanged",
-    "clip_entries",
-    "clipped",
     "computed",
     "copy_rows",
+    "domain_factors",
     "encoded",
     "encoder_of",
-    "factors_into_domain",
     "from_hdf5",
     "from_parquet",
     "from_zarr",
@@ -51,5 +50,7 @@ __all__ = [
     "rows_in_domain",
     "shards_of",
     "table_of",
+    "tame_input",
+    "were_tame",
     "working_precision",
 ]

@@ -29,7 +29,7 @@ from .._version import __version__
 from ..arrays import on_host
 from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
-from .sources import PRECISIONS, Rows, clipped
+from .sources import PRECISIONS, Rows, tamed
 from .table import Part, Result, Sums, cut
 
 # First words of errors whose text holds no number of a row.
@@ -113,7 +113,7 @@ def on_cluster(X: Any, client: Any = None) -> Rows:
 class ClusterRows(Rows):
     """Rows that a cluster computes with; see :func:`on_cluster`."""
 
-    def __init__(self, X: Any, client: Any, clipped: bool = False) -> None:
+    def __init__(self, X: Any, client: Any, domain: str | None = None) -> None:
         if isinstance(X, ClusterRows) or not (isinstance(X, Rows) or hasattr(X, "rechunk")):
             raise TypeError(
                 f"X: a {type(X).__name__} cannot go to a cluster; pass a dask array (a data frame "
@@ -130,22 +130,23 @@ class ClusterRows(Rows):
                 f"X: rows are of type {X.dtype}; convert them to float16, float32 or float64 "
                 "(X.astype)."
             )
-        self._rows, self._client, self._is_clipped = X, client, clipped
+        self._rows, self._client, self._domain = X, client, domain
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
         self._portions: list[_Placed] = []
 
     def _anew(self) -> Rows:
-        return ClusterRows(self._rows, self._client, self._is_clipped)
+        return ClusterRows(self._rows, self._client, self._domain)
 
-    def _clipped(self) -> Rows:
-        return ClusterRows(self._rows, self._client, True)
+    def _tamed(self, domain: str) -> Rows:
+        return ClusterRows(self._rows, self._client, domain)
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         if isinstance(self._rows, Rows):
             rows = self._rows._part(start, stop)
         else:
             rows = np.asarray(_result("X", self._client.compute(self._rows[start:stop]).result))
-        return clipped(rows) if self._is_clipped else rows
+        rows = tamed(rows, self._domain)
+        return rows
 
     def _taken(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
         if isinstance(self._rows, Rows):
@@ -153,7 +154,8 @@ class ClusterRows(Rows):
         # Workers pick them: no other row comes to this process.
         _check_workers(self._client)
         rows = np.asarray(_result("X", self._client.compute(self._rows[places]).result))
-        return clipped(rows) if self._is_clipped else rows
+        rows = tamed(rows, self._domain)
+        return rows
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("rows on a cluster belong to this process, which is connected to it.")
@@ -237,7 +239,7 @@ class ClusterRows(Rows):
     def _portion(self, slot: str, place: int, shards: list[tuple[int, int]]) -> "_Placed":
         """Future of some shards, on the worker at an address if it lives."""
         where = {"workers": [slot], "allow_other_workers": True}
-        load = _Load(place, shards, self.dtype, self.shape[1], self._is_clipped)
+        load = _Load(place, shards, self.dtype, self.shape[1], self._domain)
         start, stop = shards[0][0], shards[-1][1]
         rows = self._rows if isinstance(self._rows, Rows) else self._chunks_of(start, stop, where)
         future = self._client.submit(load, rows, key=_name("load"), pure=False, **where)
@@ -416,21 +418,21 @@ class _Load:
         Precision of the rows.
     n_features : int
         Number of features.
-    clipped : bool
-        Whether entries are clipped to where squares are finite.
+    domain : {"ball", "sphere"} or None
+        Where rows will lie, if they have to be tamed.
     """
 
     place: int
     shards: list[tuple[int, int]]
     dtype: np.dtype
     n_features: int
-    clipped: bool
+    domain: str | None
 
     def __call__(self, rows: Any) -> Any:
         """The portion, from a source or from chunks of an array."""
         try:
             if isinstance(rows, Rows):
-                source: Any = rows._clipped() if self.clipped else rows
+                source: Any = rows if self.domain is None else rows._tamed(self.domain)
                 parts = [Part(source, a, b, a, {}, True) for a, b in self.shards]
             elif failed := [chunk for chunk in rows if isinstance(chunk, _Failure)]:
                 return failed[0]
@@ -460,8 +462,8 @@ class _Load:
                 for chunk, edge in zip(chunks[begins:ends], edges[begins:ends], strict=True)
             ]
             block: Any = _own(held[0] if len(held) == 1 else np.concatenate(held))
-            # Clipped by passes, with blocks in the cache.
-            block = _Held(block)._clipped() if self.clipped else block
+            # By passes, with blocks in the cache.
+            block = block if self.domain is None else _Held(block)._tamed(self.domain)
             # Columns that are made of rows in memory are made again with them.
             parts.append(Part(block, 0, end - start, start, {}, False))
         return parts

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..arrays import indicator, namespace, on_host
 from ..progress import bar
 from .passes import SHARD_ROWS, shards_of
-from .sources import LARGEST_ENTRY, PRECISIONS, Rows
+from .sources import PRECISIONS, Rows, tamed
 from .table import Part, Table, cut, sum_of
 
 
@@ -80,12 +80,9 @@ class DeviceRows(Rows):
         self._X = X.detach() if hasattr(X, "detach") else X
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(precision)
 
-    def _clipped(self) -> Rows:
-        xp = namespace(self._X)
-        peak = max(float(xp.max(self._X)), -float(xp.min(self._X)))
-        if not LARGEST_ENTRY < peak < np.inf:
-            return self
-        return DeviceRows(xp.clip(self._X, -LARGEST_ENTRY, LARGEST_ENTRY))
+    def _tamed(self, domain: str) -> Rows:
+        rows = tamed(self._X, domain)
+        return self if rows is self._X else DeviceRows(rows)
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         rows: NDArray[np.floating] = on_host(self._X[start:stop, :])
@@ -138,7 +135,7 @@ class DevicePart(Part):
         dtype: type[np.floating] = np.float64,
         *,
         once: bool = False,
-        moderate: bool = False,
+        raw: bool = False,
     ) -> Iterator[tuple[slice, Any]]:
         # Few large products keep a device busy; of no more rows than what proofs count.
         for first in range(self._first, self._stop, SHARD_ROWS):

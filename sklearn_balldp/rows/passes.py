@@ -24,6 +24,8 @@ T = TypeVar("T")
 # Single precision with the bits of half precision is too small by this factor.
 _HALF_TO_SINGLE = np.float32(2.0**112)
 _SUBNORMAL = np.float32(2.0**-136)
+# Factors that stay finite times that one.
+_FITTING = np.float32(2.0**14)
 #: Values of a block: it stays in the processor's cache.
 BLOCK_VALUES = 2**18
 #: Values of rows that are one shard.
@@ -117,7 +119,13 @@ def copy_rows(
         np.copyto(bits.view(np.int32), rows.view(np.int16))
         bits <<= 13
         bits &= 0x8FFFE000
-        out *= _HALF_TO_SINGLE if factors is None else factors[:, None] * _HALF_TO_SINGLE
+        if factors is None or not factors.max(initial=0.0) <= _FITTING:
+            out *= _HALF_TO_SINGLE
+            if factors is not None:
+                out *= factors[:, None]
+        else:
+            # In one go: the product of both factors is exact.
+            out *= factors[:, None] * _HALF_TO_SINGLE
         # Infinity and NaN have the exponent after the largest.
         if factors is None and max(out.max(initial=0.0), -out.min(initial=0.0)) >= 2.0**16:
             np.copyto(out, rows)

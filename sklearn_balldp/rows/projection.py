@@ -7,10 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import namespace
 from .passes import map_shards, row_blocks
-from .sources import Rows, are_moderate, clipped
-
-# Squares of norms between these lose nothing.
-_TINY, _HUGE = 1e-200, 1e280
+from .sources import SCALED_ENTRY, Rows, are_tame, tamed
 
 
 def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.float64] | None:
@@ -57,45 +54,49 @@ def rows_in_domain(
     Gives ``rows`` itself where nothing has to change. A zero row stays zero on the sphere. Raises
     FloatingPointError if a row holds NaN or infinity.
     """
-    rows, factors = factors_into_domain(rows, norm_bound, domain)
+    rows = tamed(rows, domain)
+    factors = domain_factors(rows, norm_bound, domain)
     return rows if factors is None else rows * factors[:, None]
 
 
-def factors_into_domain(
+def domain_factors(
     rows: NDArray[np.float64], norm_bound: float, domain: str
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Rows, and what to multiply each by; None where nothing has to change.
+) -> NDArray[np.float64] | None:
+    """What to multiply each tame float64 row by; None where nothing has to change.
 
-    The rows are those given, but for few on the sphere whose squares cannot be held.
+    Raises FloatingPointError if a row holds NaN or infinity.
     """
-    norm_bound = float(norm_bound)
     if domain == "ball":
-        return rows, ball_factors(rows, norm_bound)
+        return ball_factors(rows, norm_bound)
     xp = namespace(rows)
     with np.errstate(all="ignore"):
         squares = xp.vecdot(rows, rows)
-        odd = ~((squares > _TINY) & (squares < _HUGE))
-        if xp.any(odd):
-            if not xp.all(xp.isfinite(rows)):
-                raise FloatingPointError("rows hold NaN or infinity.")
-            # Squares of these over- or underflow: the largest entry goes first. No other row may
-            # change by a bit.
-            peak = xp.max(xp.abs(rows), axis=1)
-            rows = xp.where((odd & (peak > 0.0))[:, None], rows / peak[:, None], rows)
-            squares = xp.where(odd, xp.where(peak > 0.0, xp.vecdot(rows, rows), 1.0), squares)
-        return rows, norm_bound / xp.sqrt(squares)
+        if not xp.all(xp.isfinite(squares)):
+            raise FloatingPointError("rows hold NaN or infinity.")
+        # Nothing tame but zero has a square of zero.
+        factors: NDArray[np.float64] = float(norm_bound) / xp.sqrt(
+            xp.where(squares > 0.0, squares, 1.0)
+        )
+        return factors
 
 
-def clip_entries(X: Any) -> Any:
-    """``X`` itself, or with entries clipped to :data:`LARGEST_ENTRY`: then a copy in C order."""
+def were_tame(factors: NDArray[np.float64] | None, norm_bound: float) -> bool:
+    """Whether :func:`domain_factors` of rows show that none of them had to be tamed."""
+    # Tamed rows have an entry of that size at least.
+    least = norm_bound / SCALED_ENTRY * 1e20
+    return factors is None or bool(namespace(factors).min(factors) >= least)
+
+
+def tame_input(X: Any, domain: str) -> Any:
+    """Rows of a fit whose squares neither overflow nor vanish; ``X`` itself where they do not."""
     if isinstance(X, Rows):
-        return X._clipped() if X.dtype == np.float64 else X
+        return X._tamed(domain) if X.dtype == np.float64 else X
     if X.dtype.itemsize > 8:
-        return clipped(X).astype(np.float64)
+        return tamed(X, domain).astype(np.float64)
     if X.dtype != np.float64 or X.size == 0:
         return X
-    shards = map_shards(lambda start, stop: are_moderate(X[start:stop]), *X.shape)
-    return X if all(shards) else clipped(X)
+    shards = map_shards(lambda start, stop: are_tame(X[start:stop], domain), *X.shape)
+    return X if all(shards) else tamed(X, domain)
 
 
 def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
@@ -113,7 +114,7 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
         )
     if not np.issubdtype(given.dtype, np.floating):
         given = given.astype(np.float64)
-    given = clip_entries(given.astype(given.dtype.newbyteorder("="), copy=False))
+    given = tame_input(given.astype(given.dtype.newbyteorder("="), copy=False), "ball")
     given = np.ascontiguousarray(given, dtype=np.promote_types(given.dtype, np.float32))
     projected: Any = given
     finite = True

@@ -16,10 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..arrays import namespace
+
 #: Precisions that rows may have.
 PRECISIONS = ("float16", "float32", "float64")
-#: Entries are clipped to this size, a 1-Lipschitz map of each row that keeps squares finite.
-LARGEST_ENTRY = 1e140
+#: Size of a row's largest entry beyond which, and below which, its square may leave float64.
+LARGEST_ENTRY, SMALLEST_ENTRY = 1e140, 1e-100
+#: Size that the largest entry gets where rows are scaled for that.
+SCALED_ENTRY = 1e120
 # Decoded row groups of a Parquet file that are kept: threads read neighbouring parts.
 _KEPT_GROUPS = 4
 
@@ -75,9 +79,9 @@ class Rows(ABC):
         """The same rows, for one fit: nothing that it has others make may outlive it."""
         return self
 
-    def _clipped(self) -> "Rows":
-        """The same rows, with entries clipped to :data:`LARGEST_ENTRY`."""
-        return ClippedRows(self)
+    def _tamed(self, domain: str) -> "Rows":
+        """The same rows, all of them tame (:func:`tamed`)."""
+        return TamedRows(self, domain)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -130,32 +134,55 @@ class Rows(ABC):
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
 
 
-def are_moderate(rows: NDArray[np.floating]) -> bool:
-    """Whether all entries are finite and at most :data:`LARGEST_ENTRY`, as their squares show."""
+def are_tame(rows: NDArray[np.floating], domain: str) -> bool:
+    """Whether squares alone show that :func:`tamed` changes no row."""
+    # Twice as far as needed: rounding of squares must not let one row decide how another is seen.
+    most, least = 0.5 * LARGEST_ENTRY**2, 2.0 * rows.shape[1] * SMALLEST_ENTRY**2
     with np.errstate(all="ignore"):
-        return bool(np.vecdot(rows, rows).max(initial=0.0) <= LARGEST_ENTRY**2)
+        squares = np.vecdot(rows, rows)
+        moderate = bool(squares.max(initial=0.0) <= most)
+        return moderate and (domain == "ball" or bool(squares.min(initial=np.inf) >= least))
 
 
-def clipped(rows: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Rows themselves, or with finite entries clipped to :data:`LARGEST_ENTRY`: in C order then."""
-    if are_moderate(rows):
+def tamed(rows: Any, domain: str | None) -> Any:
+    """Rows whose squares neither overflow nor vanish: themselves, or a copy in C order.
+
+    No domain leaves all as they are.
+
+    In the ball finite entries are clipped to :data:`LARGEST_ENTRY`, a 1-Lipschitz map of each row.
+    Rows that are to be scaled to the sphere would then point elsewhere: they are scaled at once.
+    Each row is changed by itself; those that hold NaN or infinity, and zeros, stay.
+    """
+    xp = namespace(rows)
+    if domain is None or (xp is np and are_tame(rows, domain)):
         return rows
     with np.errstate(all="ignore"):
-        huge = (np.abs(rows) > LARGEST_ENTRY) & np.isfinite(rows)
-    if not huge.any():
-        return rows
-    return np.ascontiguousarray(np.where(huge, np.copysign(LARGEST_ENTRY, rows), rows))
+        peaks = xp.maximum(xp.max(rows, axis=1), -xp.min(rows, axis=1))
+        odd = peaks > LARGEST_ENTRY
+        if domain == "sphere":
+            odd = odd | ((peaks > 0.0) & (peaks < SMALLEST_ENTRY))
+        odd = (odd & xp.isfinite(peaks))[:, None]
+        if not xp.any(odd):
+            return rows
+        if domain == "sphere":
+            own = rows / xp.where(odd, peaks[:, None], 1.0) * SCALED_ENTRY
+        else:
+            own = xp.clip(rows, -LARGEST_ENTRY, LARGEST_ENTRY)
+        found = xp.where(odd, own, rows)
+    return np.ascontiguousarray(found) if xp is np else found
 
 
-class ClippedRows(Rows):
-    """Rows of a file, with finite entries clipped to :data:`LARGEST_ENTRY`."""
+class TamedRows(Rows):
+    """Rows of a file, all of them tame (:func:`tamed`)."""
 
-    def __init__(self, source: Rows) -> None:
+    def __init__(self, source: Rows, domain: str) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
         self._read_values, self._held_bytes = source._read_values, source._held_bytes
+        self._domain = domain
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        return clipped(self.source._part(start, stop))
+        rows: NDArray[np.floating] = tamed(self.source._part(start, stop), self._domain)
+        return rows
 
 
 class _File(Rows):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..progress import bar
 from .passes import map_shards, row_blocks, shards_of
-from .sources import ClippedRows, Rows, is_mapped
+from .sources import Rows, TamedRows, is_mapped
 
 Array = NDArray[np.float64]
 #: What a pass gives for each shard: arrays, or numbers.
@@ -100,14 +100,14 @@ class Part:
         dtype: type[np.floating] = np.float64,
         *,
         once: bool = False,
-        moderate: bool = False,
+        raw: bool = False,
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         """As :func:`.row_blocks`; positions count from the first row of the shard.
 
-        Where a pass before has shown that the entries of all rows are ``moderate``, they are not
-        clipped again.
+        Where a pass before has shown that the rows are tame, they are read ``raw``: nobody looks
+        again.
         """
-        X = self._X.source if moderate and isinstance(self._X, ClippedRows) else self._X
+        X = self._X.source if raw and isinstance(self._X, TamedRows) else self._X
         for rows, block in row_blocks(X, self._first, self._stop, size, dtype, once=once):
             yield slice(rows.start - self._first, rows.stop - self._first), block
 

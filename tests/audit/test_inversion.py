@@ -205,7 +205,33 @@ def single_gradient(loss, theta, row, code, n_classes, fit_intercept):
     ).value_and_gradient(theta)[1]
 
 
-def invert(loss, theta, X, codes, n_classes, alpha, fit_intercept):
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_minimisers_of_scaled_rows_are_inverted(loss, n_classes, fit_intercept):
+    """Rows of any length, of which the fit saw the directions."""
+    rng = np.random.default_rng(n_classes)
+    X, codes = ball(rng, 40, 5), rng.integers(n_classes, size=40)
+    directions = X / np.linalg.norm(X, axis=1, keepdims=True)
+    theta = minimiser(loss, directions, codes, n_classes, 0.3, fit_intercept)
+    n_inverted = 0
+    for hidden in range(0, 40, 4):
+        gradient = single_gradient(
+            loss, theta, directions[hidden], codes[hidden], n_classes, fit_intercept
+        )
+        if np.linalg.norm(gradient) < 1e-3:
+            continue
+        known = np.arange(40) != hidden
+        given = X[known], codes[known], n_classes, 0.3, fit_intercept
+        found = invert(loss, theta, *given, domain="sphere")
+        near = np.linalg.norm(found.rows - directions[hidden], axis=1) < 1e-6
+        assert near.any()
+        np.testing.assert_allclose(np.linalg.norm(found.rows, axis=1), 1.0, rtol=1e-5)
+        assert not len(invert(loss, theta, *given).rows)
+        n_inverted += 1
+    assert n_inverted >= 5
+
+
+def invert(loss, theta, X, codes, n_classes, alpha, fit_intercept, domain="ball"):
     return invert_minimiser(
         loss,
         theta,
@@ -215,6 +241,7 @@ def invert(loss, theta, X, codes, n_classes, alpha, fit_intercept):
         alpha=alpha,
         norm_bound=1.0,
         fit_intercept=fit_intercept,
+        domain=domain,
     )
 
 

@@ -41,6 +41,8 @@ HEADS = [
     BallDPLinearDiscriminant(8.0, norm_bound=0.3),
     BallDPLinearDiscriminant(8.0, domain="sphere", norm_bound=2.0),
     BallDPLinearDiscriminant(8.0, share=1.0),
+    BallDPLogisticRegression(8.0, domain="sphere", mechanism="gradient", norm_bound=2.0),
+    BallDPSquaredHingeSVC(8.0, domain="sphere", mechanism="output"),
 ]
 
 

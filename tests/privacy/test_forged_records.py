@@ -225,8 +225,8 @@ def test_starts_of_descents_in_turn(field, change):
         pass  # there is no such bound
 
 
-def test_a_start_on_the_sphere_is_no_start():
-    """All else made to follow: shares, mu and epsilon. Rows of a descent are in the ball."""
+def test_a_start_on_the_sphere_is_none_for_steps_in_the_ball():
+    """All else made to follow: shares, mu and epsilon."""
     started = GradientPerturbation(n_steps=5, start="statistics")
     head = BallDPLogisticRegression(4.0, radius=0.1, mechanism=started).fit(*data())
     release = head.release_

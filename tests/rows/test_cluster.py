@@ -41,10 +41,14 @@ STAYS_IN_MEMORY = {
 HEADS = {
     "prototypes": BallDPRidgePrototype(),
     "discriminant": BallDPLinearDiscriminant(),
-    "sphere": BallDPLinearDiscriminant(domain="sphere"),
+    "discriminant, sphere": BallDPLinearDiscriminant(domain="sphere"),
     "descent": BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=10)),
     "SVC": BallDPSquaredHingeSVC(mechanism=GradientPerturbation(start="zero", n_steps=10)),
     "minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01),
+    "descent, sphere": BallDPLogisticRegression(
+        domain="sphere", mechanism=GradientPerturbation(n_steps=5)
+    ),
+    "minimiser, sphere": BallDPLogisticRegression(domain="sphere", mechanism="output", alpha=0.01),
 }
 
 
@@ -568,10 +572,10 @@ def test_errors_of_any_kind_end_a_fit(client):
 
 
 @pytest.mark.usefixtures("client")
-def test_huge_entries_are_clipped_on_workers():
+def test_extreme_rows_are_tamed_on_workers():
     X, y = records()
-    X[7, 3], X[8] = 1e200, -1e300
-    for name in ("prototypes", "sphere", "descent"):
+    X[7, 3], X[8], X[9], X[10] = 1e200, -1e300, 0.0, 1e-220
+    for name in HEADS:
         assert_same(fitted(HEADS[name], X, y), fitted(HEADS[name], da.from_array(X), y))
 
 
@@ -579,5 +583,6 @@ def test_huge_entries_are_clipped_on_workers():
 def test_what_a_worker_holds_is_counted(dtype):
     """Dask decides by it how much fits into memory."""
     X, _ = records(dtype)
-    load = cluster._Load(0, [(0, 4000), (4000, N)], np.dtype(dtype), D, dtype == np.float64)
+    domain = "ball" if dtype == np.float64 else None
+    load = cluster._Load(0, [(0, 4000), (4000, N)], np.dtype(dtype), D, domain)
     assert load([X[:1000], X[1000:]]).__sizeof__() == X.nbytes

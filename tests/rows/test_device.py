@@ -22,10 +22,14 @@ N, D = 6000, 16
 HEADS = {
     "prototypes": BallDPRidgePrototype(),
     "discriminant": BallDPLinearDiscriminant(),
-    "sphere": BallDPLinearDiscriminant(domain="sphere"),
+    "discriminant, sphere": BallDPLinearDiscriminant(domain="sphere"),
     "descent": BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=10)),
     "SVC": BallDPSquaredHingeSVC(mechanism=GradientPerturbation(start="zero", n_steps=10)),
     "minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01),
+    "descent, sphere": BallDPLogisticRegression(
+        domain="sphere", mechanism=GradientPerturbation(n_steps=5)
+    ),
+    "minimiser, sphere": BallDPLogisticRegression(domain="sphere", mechanism="output", alpha=0.01),
 }
 
 
@@ -164,7 +168,7 @@ def test_rows_that_are_not_finite_are_refused(name, bad):
 def test_huge_and_tiny_rows():
     X, y = records()
     X[7, 3], X[8], X[9], X[10] = 1e200, -1e300, 0.0, 1e-220
-    for name in ("prototypes", "sphere", "descent"):
+    for name in HEADS:
         expected, found = (fitted(HEADS[name], rows, y) for rows in (X, on_device(strict(X))))
         for key, values in expected.released_parameters().items():
             np.testing.assert_allclose(

@@ -46,10 +46,14 @@ FORMATS = ("memmap", "zarr", "hdf5", "parquet", "two parquet files")
 HEADS = {
     "prototypes": BallDPRidgePrototype(),
     "discriminant": BallDPLinearDiscriminant(),
-    "sphere": BallDPLinearDiscriminant(domain="sphere"),
+    "discriminant, sphere": BallDPLinearDiscriminant(domain="sphere"),
     "descent": BallDPLogisticRegression(),
     "SVC": BallDPSquaredHingeSVC(mechanism=GradientPerturbation(start="zero", n_steps=20)),
     "minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01),
+    "descent, sphere": BallDPLogisticRegression(
+        domain="sphere", mechanism=GradientPerturbation(n_steps=5)
+    ),
+    "minimiser, sphere": BallDPLogisticRegression(domain="sphere", mechanism="output", alpha=0.01),
 }
 
 
@@ -305,6 +309,24 @@ def test_huge_entries_are_clipped_in_every_pass(name, kind, tmp_path, monkeypatc
     assert expected.keys() == found.keys()
     for key, values in expected.items():
         np.testing.assert_array_equal(found[key], values, key)
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("kind", ["array", "columns", "memmap", "zarr", "hdf5"])
+@pytest.mark.parametrize("name", [name for name in HEADS if "sphere" in name])
+def test_extreme_rows_are_scaled_in_every_pass(name, kind, tmp_path, monkeypatch):
+    """On the sphere what is huge, or all but zero, points where it pointed."""
+    X, y = records(np.float64)
+    scales = np.ones(N)
+    scales[[7, 2008, 2009, 2010, 5]] = 1e200, 1e307, 1e-150, 1e-300, 0.0
+    expected = released(HEADS[name], X * np.where(scales > 0.0, 1.0, 0.0)[:, None], y)[1]
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
+    X *= scales[:, None]
+    rows = {"array": X, "columns": np.asfortranarray(X)}.get(kind)
+    found = released(HEADS[name], stored(X, kind, tmp_path) if rows is None else rows, y)[1]
+    assert expected.keys() == found.keys()
+    for key, values in expected.items():
+        np.testing.assert_allclose(found[key], values, rtol=1e-9, atol=1e-9, err_msg=key)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -1,0 +1,421 @@
+"""Linear heads of rows that are scaled to the sphere: each row by its direction alone."""
+
+import copy
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    OutputPerturbation,
+    RadiusPolicy,
+    ReconstructionAuditor,
+    verify,
+)
+from sklearn_balldp.audit.transcripts import _Runs, transcript_log_posterior
+from sklearn_balldp.heads import Promise, gradients
+from sklearn_balldp.heads.descent import beginning, mean_gradient, start_values
+from sklearn_balldp.heads.statistics import StatisticsPerturbation
+from sklearn_balldp.privacy import Release
+from sklearn_balldp.privacy.bounds import MinimizerBound
+from sklearn_balldp.privacy.sensitivity import moment_sensitivity
+from sklearn_balldp.rows import rows_in_domain
+from sklearn_balldp.rows.passes import copy_rows
+from sklearn_balldp.rows.sources import tamed
+
+N, D, K = 300, 10, 3
+DESCENT = GradientPerturbation(n_steps=4, clip=0.1, keep_transcript=True)
+HEADS = {
+    "descent": BallDPLogisticRegression(8.0, 1e-4, mechanism=DESCENT),
+    "unclipped": BallDPSquaredHingeSVC(
+        8.0,
+        1e-4,
+        mechanism=GradientPerturbation(n_steps=4, clip=None, keep_transcript=True),
+        fit_intercept=False,
+    ),
+    "from zero": BallDPLogisticRegression(
+        8.0, 1e-4, mechanism=GradientPerturbation(n_steps=4, start="zero", keep_transcript=True)
+    ),
+    "protected": BallDPLogisticRegression(
+        8.0, 1e-4, mechanism=DESCENT, protect_labels=True, classes=range(K)
+    ),
+    "balanced": BallDPLogisticRegression(
+        8.0, 1e-4, mechanism=DESCENT, class_weight={0: 1.0, 1: 3.0, 2: 2.0}
+    ),
+    "minimiser": BallDPLogisticRegression(
+        8.0, 1e-4, mechanism=OutputPerturbation(tol=1e-10), alpha=0.01
+    ),
+    "SVC minimiser": BallDPSquaredHingeSVC(
+        8.0, 1e-4, mechanism=OutputPerturbation(tol=1e-10), alpha=0.01
+    ),
+}
+DESCENTS = [name for name in HEADS if "minimiser" not in name]
+
+
+def directions(k=K, n=N, seed=0):
+    """Rows of norm one, most of it in common."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % k
+    X = 0.4 * rng.standard_normal((n, D)) + 0.8 * np.eye(k, D)[y] + np.eye(D)[D - 1]
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+def head_of(name, **params):
+    given = {"radius": 0.3, "domain": "sphere", "norm_bound": 2.0, "random_state": 0, **params}
+    return clone(HEADS[name]).set_params(**given)
+
+
+def of_any_length(X, dtype, seed=1):
+    """The same rows in a precision, some of them as long and as short as it holds."""
+    limits = {np.float16: (-6, 4), np.float32: (-44, 38), np.float64: (-320, 307)}[dtype]
+    exponents = np.random.default_rng(seed).uniform(*limits, len(X))
+    with np.errstate(under="ignore"):
+        return (X * 10.0 ** exponents[:, None]).astype(dtype)
+
+
+def scaled(X):
+    """Long hand: by the largest entry, and then by the norm."""
+    X = X.astype(np.longdouble)
+    X = X / np.maximum(np.abs(X).max(axis=1, keepdims=True), np.finfo(np.longdouble).tiny)
+    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    return (X / np.where(norms > 0.0, norms, 1.0)).astype(np.float64)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("k", [2, K])
+@pytest.mark.parametrize("name", [name for name in HEADS if name not in ("protected", "balanced")])
+def test_lengths_of_rows_do_not_matter(name, k, dtype, kept, monkeypatch, recwarn):
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 2**20 if kept else 0)
+    X, y = directions(k)
+    rows = of_any_length(X, dtype)
+    rows[3] = 0.0
+    X = scaled(rows)
+    # What rounding may hide follows the precision, and so does the noise.
+    peer = X.astype(np.float64 if dtype == np.float64 else np.float32)
+    head, other = (head_of(name).fit(own, y) for own in (rows, peer))
+    rough = 1e-7 if dtype == np.float64 else 1e-4
+    np.testing.assert_allclose(head.coef_, other.coef_, rtol=rough, atol=rough)
+    scores = head.decision_function(X)
+    np.testing.assert_allclose(head.decision_function(rows), scores, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.ravel(scores[3]), _bare(head, k), atol=1e-6)
+    assert not recwarn.list
+    # In the ball short rows stay short.
+    if dtype == np.float64:
+        ball = head_of(name, domain="ball").fit(rows, y)
+        assert np.abs(ball.coef_ - head.coef_).max() > 0.1
+
+
+def _bare(head, k):
+    return head.intercept_ if len(head.coef_) > 1 or k == 2 else np.zeros(k)
+
+
+def test_an_unknown_domain_is_refused():
+    for Head in (BallDPLogisticRegression, BallDPSquaredHingeSVC):
+        with pytest.raises(ValueError, match="domain must be one of ball, sphere; got 'cube'"):
+            Head(domain="cube").fit(*directions())
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", HEADS)
+def test_rows_that_are_not_finite_are_refused(name, dtype, bad):
+    X, y = directions()
+    X = X.astype(dtype)
+    X[5, 2] = bad
+    head = head_of(name)
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        head.fit(X, y)
+    assert not hasattr(head, "release_")
+
+
+def neighbours(X, y, radius, n_trials, seed=0, labels=False):
+    """Records replaced by rows within the radius once both are scaled, of any other length.
+
+    With ``labels`` every other one changes its label, and goes anywhere.
+    """
+    rng = np.random.default_rng(seed)
+    turn = 2.0 * math.asin(0.5 * radius)
+    for trial in range(n_trials):
+        place = int(rng.integers(len(X)))
+        row = scaled(X[place][None])[0]
+        step = rng.standard_normal(D)
+        if trial % 2:
+            # Against the others of its class, where it moves the sums most.
+            step = -X[y == y[place]].mean(axis=0)
+        step -= (step @ row) * row
+        row = math.cos(turn) * row + math.sin(turn) * step / np.linalg.norm(step)
+        code = int(y[place])
+        if labels and trial % 2:
+            code, row = (code + 1) % K, X[rng.integers(len(X))]
+        elif radius >= 1.0 and trial % 5 == 0:
+            row = np.zeros(D)
+        yield place, row * 10.0 ** rng.uniform(-3, 3), code
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", DESCENTS)
+@pytest.mark.parametrize("further", [1.0, 1.5, 3.5])
+def test_the_joint_distance_of_neighbours_never_exceeds_mu(name, dtype, further):
+    """Sums and the gradients at the iterates that occurred, over their noise: brute force.
+
+    Also further away than the radius of the release, where zero rows are neighbours too.
+    """
+    X, y = directions(n=60)
+    X = of_any_length(X, np.float16).astype(dtype)
+    # Of rows of norm 2.
+    radius = 0.6
+    head = head_of(name, radius=radius, epsilon=60.0, delta=1e-3).fit(X, y)
+    bound, transcript, problem = head.release_.bound, head.transcript_, head._known(X, y)
+    begun = beginning(transcript.start, problem, bound)
+    assert (begun.centre is not None) == (name not in ("unclipped", "from zero"))
+    largest = 0.0
+    labels = name == "protected"
+    for place, row, code in neighbours(X, y, 0.5 * radius * further, 60, labels=labels):
+        other = problem.replaced(place, row.astype(dtype), code)
+        squares = 0.0
+        if bound.start is not None:
+            tables = [start_values(p, bound) for p in (problem, other)]
+            noisy = tables[0][1] > 0
+            squares = np.sum(((tables[0][0] - tables[1][0])[noisy] / tables[0][1][noisy]) ** 2)
+        means = [mean_gradient(p, begun)(transcript.iterates) for p in (problem, other)]
+        gaps = np.linalg.norm((means[0] - means[1]).reshape(4, -1), axis=1) / transcript.sigma
+        largest = max(largest, math.sqrt(squares + np.sum(gaps**2)))
+    allowed = bound.mu(radius * further)
+    assert (0.35 if further == 1.0 else 0.1) * allowed < largest <= allowed
+
+
+@pytest.mark.parametrize("name", ["minimiser", "SVC minimiser"])
+def test_minimisers_of_neighbours_are_within_the_sensitivity(noise_free, name):
+    X, y = directions(2, n=60)
+    X = of_any_length(X, np.float16).astype(np.float64)
+    head = head_of(name, radius=0.6, alpha=1.0).fit(X, y)
+    first, largest = np.hstack([head.coef_, head.intercept_[:, None]]), 0.0
+    for place, row, _ in neighbours(X, y, 0.3, 20):
+        changed = X.copy()
+        changed[place] = row
+        other = clone(head).fit(changed, y)
+        second = np.hstack([other.coef_, other.intercept_[:, None]])
+        largest = max(largest, float(np.linalg.norm(first - second)))
+    assert 0.1 * head.release_.sensitivity < largest <= head.release_.sensitivity
+    # What audits compute without a fit is the same.
+    problem = head._known(X, y)
+    promise = Promise(head.release_.bound)
+    near = head._released_by().neighbours(problem, promise).models(place, row[None], y[[place]])
+    np.testing.assert_allclose(near[0], second, atol=1e-7)
+
+
+def test_the_start_takes_less_noise_than_in_the_ball():
+    X, y = directions()
+    given = {"epsilon": 4.0, "radius": 0.05, "mechanism": "gradient", "norm_bound": 1.0}
+    ball, sphere = (
+        head_of("descent", domain=domain, **given).fit(X, y).release_
+        for domain in ("ball", "sphere")
+    )
+    moments = [release.bound.start for release in (ball, sphere)]
+    needed = [b.sensitivity(0.05)[1] / b.sigma[1] / math.sqrt(1.0 - b.share) for b in moments]
+    # Per unit of what each spends on it, the moment takes noise in proportion to how far it moves.
+    moved = [moment_sensitivity(0.05, norm_bound=1.0, domain=d) for d in ("ball", "sphere")]
+    assert needed[0] == pytest.approx(needed[1], rel=0.02)
+    assert moved[1] < 0.75 * moved[0]
+    assert moments[1].sigma[1] < 0.9 * moments[0].sigma[1]
+    assert sphere.bound.mu(0.05) == pytest.approx(ball.bound.mu(0.05), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_record_names_the_domain(name):
+    release = head_of(name).fit(*directions()).release_
+    assert release.domain == "sphere" == release.bound.rows
+    assert any("scaled" in line for line in release.assumptions)
+    record = release.to_dict()
+    assert Release.from_dict(record) == release
+    with pytest.raises(ValueError, match="rows"):
+        dataclasses.replace(release, bound=dataclasses.replace(release.bound, rows="cube"))
+
+
+def test_start_and_steps_are_of_the_same_rows():
+    release = head_of("descent").fit(*directions()).release_
+    with pytest.raises(ValueError, match=r"bound\.start\.rows"):
+        dataclasses.replace(release, bound=dataclasses.replace(release.bound, rows="ball"))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_models_are_verified_with_their_rows(name):
+    X, y = directions()
+    X = of_any_length(X, np.float16).astype(np.float32)
+    head = head_of(name, random_state=None).fit(X, y)
+    assert head._released_problem().domain == "sphere"
+    verdict = verify(head, private=(X, y))
+    assert not verdict.failed, str(verdict)
+    relabelled = copy.copy(head).set_params(domain="ball")
+    assert verify(relabelled).failed
+
+
+def test_a_mechanism_that_knows_nothing_of_the_sphere_is_refused():
+    class OwnBound(MinimizerBound):
+        """As that of the package."""
+
+    class Own(OutputPerturbation):
+        """Its bound is for rows in the ball."""
+
+        name = "own"
+
+        def promise(self, problem, budget):
+            bound = super().promise(dataclasses.replace(problem, domain="ball"), budget).bound
+            return Promise(OwnBound(**vars(bound)))
+
+        def run(self, problem, promise, noise):
+            raise AssertionError("rows were touched")
+
+    head = head_of("minimiser", mechanism=Own())
+    with pytest.raises(ValueError, match=r"rows in the ball, where this head has domain='sphere'"):
+        head.fit(*directions())
+    assert not hasattr(head, "release_")
+
+
+@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
+@pytest.mark.parametrize("name", ["descent", "minimiser"])
+def test_audits_hold(name, noise):
+    X, y = directions(2, n=200)
+    Xp, yp = directions(2, n=400, seed=1)
+    X, Xp = (of_any_length(rows, np.float16).astype(np.float64) for rows in (X, Xp))
+    head = head_of(name, radius=1.0, epsilon=40.0, random_state=None)
+    auditor = ReconstructionAuditor(
+        head, n_draws=3, n_supports=3, n_candidates=6, noise=noise, random_state=0
+    ).fit(X, y, Xp, yp)
+    assert auditor.guarantee_holds_, auditor.failures_
+    assert auditor.report_["success"].max() > 0.2
+
+
+def test_suspects_of_an_audit_have_the_gradients_that_a_fit_would_see():
+    X, y = directions()
+    X = of_any_length(X, np.float16).astype(np.float64)
+    head = head_of("descent").fit(X, y)
+    problem = head._known(X, y)
+    begun = beginning(head.transcript_.start, problem, head.release_.bound)
+    rows, codes = 1e3 * np.eye(D)[:4, None], np.arange(4)[:, None] % K
+    runs = _Runs(problem, np.array([7]), rows, codes, [begun] * 4).from_here([begun] * 4)
+    residuals = runs.suspects.residuals(runs.iterates.thetas)
+    found = runs.noiseless(residuals, np.arange(4))
+    for i, (row, code) in enumerate(zip(rows, codes, strict=True)):
+        mean = mean_gradient(problem.replaced(7, row[0], int(code[0])), begun)
+        np.testing.assert_allclose(found[i], mean(begun.theta[None])[0], atol=1e-12)
+
+
+def test_cards_and_policies_know_of_the_sphere():
+    X, y = directions()
+    policy = RadiusPolicy(0.5, source="reference")
+    rows = of_any_length(X, np.float16).astype(np.float64)
+    radii = [
+        head_of("descent", radius=policy).fit(own, y, own, y).release_.radius
+        for own in (rows, 2.0 * scaled(rows))
+    ]
+    assert radii[0] == pytest.approx(radii[1], rel=1e-9)
+    record = head_of("descent").fit(X, y).release_.card()
+    assert "scaled to norm 2" in record.to_yaml()
+    assert "in a ball" not in record.to_yaml()
+
+
+def test_prototypes_have_no_domain():
+    head = BallDPRidgePrototype()
+    head.domain = "sphere"
+    with pytest.raises(ValueError, match="domain must be one of ball; got 'sphere'"):
+        head.fit(*directions())
+
+
+def test_the_posterior_of_candidates_is_exact():
+    X, y = directions()
+    X = of_any_length(X, np.float16).astype(np.float64)
+    head = head_of("descent", epsilon=200.0).fit(X, y)
+    rng = np.random.default_rng(0)
+    candidates = X[7] * (1.0 + 0.5 * rng.standard_normal((5, D)))
+    # What points the same way is the same record.
+    candidates[0], candidates[1] = X[7], 1e-5 * X[7]
+    known, codes = np.arange(N) != 7, np.full(5, y[7])
+    logs = transcript_log_posterior(head, X[known], y[known], candidates, codes)
+    assert logs[0] == pytest.approx(logs[1], abs=1e-6)
+    assert np.argmax(logs) in (0, 1)
+    bound, kept, problem = head.release_.bound, head.transcript_, head._known(X, y)
+    sums = StatisticsPerturbation().neighbours(problem, Promise(bound.start))
+    tables, scale = sums.models(7, candidates, codes), np.asarray(sums.sigma)
+    noisy = scale > 0
+    parts = -0.5 * np.sum(((kept.start - tables)[:, noisy] / scale[noisy]) ** 2, axis=1)
+    begun = beginning(kept.start, problem, bound)
+    for i, row in enumerate(candidates):
+        means = mean_gradient(problem.replaced(7, row, int(y[7])), begun)(kept.iterates)
+        parts[i] -= 0.5 * np.sum(((kept.gradients - means) / kept.sigma[:, None, None]) ** 2)
+    np.testing.assert_allclose(logs, parts - np.logaddexp.reduce(parts), atol=1e-6)
+
+
+def test_a_single_step_is_as_good_as_the_discriminant():
+    X, y = directions(n=3000)
+    common = {"epsilon": 1.0, "radius": 0.02, "domain": "sphere", "random_state": 0}
+    head = BallDPLogisticRegression(mechanism="gradient", **common).fit(X, y)
+    other = BallDPLinearDiscriminant(**common).fit(X, y)
+    assert head.release_.bound.descent.n_steps == 1
+    zero = GradientPerturbation(start="zero")
+    from_zero = BallDPLogisticRegression(mechanism=zero, **common).fit(X, y)
+    alike = [np.mean(one.predict(X) == other.predict(X)) for one in (head, from_zero)]
+    assert alike[0] > 0.995 > alike[1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_other_rows_are_the_same_to_the_last_bit(dtype):
+    """What single precision rests on: a changed row, however odd, moves no other row's bits."""
+    X, y = directions()
+    X = X.astype(dtype)
+    head = head_of("descent").fit(X, y)
+    problem = head._known(X, y)
+    begun = beginning(head.transcript_.start, problem, head.release_.bound)
+    tiny, huge = (1e-45, 3e38) if dtype == np.float32 else (1e-310, 1e305)
+    before = _stored(mean_gradient(problem, begun))
+    keep = np.arange(N) != 7
+    for row in (np.zeros(D), np.full(D, tiny), np.full(D, huge), X[7] * dtype(1e-3), np.eye(D)[0]):
+        other = head._known(np.where(keep[:, None], X, row.astype(dtype)), y)
+        after = _stored(mean_gradient(other, begun))
+        for own, moved in zip(before, after, strict=True):
+            np.testing.assert_array_equal(own[keep], moved[keep])
+
+
+def _stored(mean):
+    (part,) = mean._table.each(lambda part: part)
+    return mean.X, part.column("last")
+
+
+def test_rows_are_scaled_to_the_bound_in_every_precision():
+    X, _ = directions()
+    for dtype in (np.float16, np.float32, np.float64):
+        rows = of_any_length(X, dtype).astype(np.float64)
+        found = rows_in_domain(rows, 2.0, "sphere")
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 2.0, rtol=1e-14)
+        np.testing.assert_allclose(found, 2.0 * scaled(rows), rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+def test_no_row_decides_how_another_is_tamed(domain):
+    """Squares err: what they show of a block must hold for each of its rows, at the very edge."""
+    for d in range(1, 80):
+        for edge in (1e-100, 1e140, 1e-100 / math.sqrt(d), 1e140 / math.sqrt(d)):
+            for entry in (np.nextafter(edge, 0.0), edge, np.nextafter(edge, np.inf)):
+                row = np.full((1, d), entry)
+                for other in (np.ones((1, d)), np.full((1, d), 1e-150), np.full((1, d), 1e300)):
+                    together = tamed(np.vstack([other, row]), domain)
+                    np.testing.assert_array_equal(together[1:], tamed(row, domain))
+
+
+@pytest.mark.parametrize("largest", [1.0, 2.0**14, 2.0**30])
+def test_half_precision_times_any_factors_is_rounded_once(largest):
+    rng = np.random.default_rng(0)
+    rows = of_any_length(directions()[0], np.float16)
+    rows[0], rows[1, 0] = 0.0, np.float16(6e-8)
+    factors = (rng.uniform(0.1, 1.0, N) * largest).astype(np.float32)
+    out = np.empty(rows.shape, dtype=np.float32)
+    copy_rows(out, rows, factors)
+    np.testing.assert_array_equal(out, rows.astype(np.float32) * factors[:, None])
