@@ -59,12 +59,12 @@ FROM_ZERO = {
     "mechanism": GradientPerturbation(n_steps=100, clip=0.2, averaging=0.5, start="zero"),
 }
 HEADS = {
-    "logistic": (BallDPLogisticRegression(), 10),
+    "logistic": (BallDPLogisticRegression(domain="sphere"), 10),
     "discriminant": (BallDPLinearDiscriminant(domain="sphere"), 10),
     "prototypes": (BallDPRidgePrototype(), 10),
     "descent from zero": (BallDPLogisticRegression(**FROM_ZERO), 3),
     "minimiser": (BallDPLogisticRegression(mechanism="output", alpha=0.01), 3),
-    "logistic, standard DP": (BallDPLogisticRegression(**PROTECTED), 10),
+    "logistic, standard DP": (BallDPLogisticRegression(domain="sphere", **PROTECTED), 10),
     "discriminant, standard DP": (BallDPLinearDiscriminant(domain="sphere", **PROTECTED), 10),
     "descent from zero, standard DP": (BallDPLogisticRegression(**FROM_ZERO, **PROTECTED), 3),
     "no noise": (LogisticRegression(C=10.0, max_iter=300), 1),
