@@ -115,8 +115,7 @@ The paper trains class prototypes on embeddings of seven datasets. It reports th
 ε = 2, δ = 1e-6, for a ball of the median distance of two records of one label (q50). The table
 puts its figure beside the same calibration measured here, and beside this package's logistic
 regression with its defaults, for the same ball and under standard differential privacy (DP). Opacus
-was tuned at no charge. The settings of a descent were refined since; [accuracy by
-radius](worth.md) was measured with the new ones."""
+was tuned at no charge."""
 PICTURE = """\
 Which promise buys the most accuracy against one attacker? He knows all records but one, and ten
 candidates for that one, which lie within the q50 distance. Every line says how accurate the same
