@@ -19,7 +19,7 @@ from ..privacy.weights import total_of
 from ..progress import bar
 from ..rows import SINGLE_BLAS_THREAD, n_threads
 from .descent_settings import default_learning_rate, settings_of
-from .discriminant_rule import discriminant_rule
+from .discriminant_rule import TAIL, discriminant_rule
 from .gradients import MeanGradient
 from .mechanism import (
     Array,
@@ -38,6 +38,8 @@ from .statistics import Statistics, StatisticsPerturbation, statistics_of
 CONSTANT = 0.3
 #: Least square of the mean that rows are moved by, in units of their own: a shorter one is left.
 SHORT_MEAN = 0.04
+#: Length of the path of all steps, in lengths of the start, that may restore half of its slope.
+LONG_PATH = 8.0
 #: What ``start=`` takes.
 STARTS = "auto", "statistics", "prototypes", "zero"
 # Iterates stay within this norm, in units of 1 / B: a step size that diverges gives no infinity.
@@ -413,7 +415,7 @@ def beginning(table: Array, problem: Problem, bound: TranscriptBound) -> Beginni
     if bound.centred:
         centre, reach = centre_of(statistics)
     own = bound.after(reach)
-    coef, intercept = start_of(statistics, problem, bound)
+    coef, intercept = start_of(statistics, problem, own)
     if centre is not None:
         intercept = intercept + coef @ centre
     columns = [coef]
@@ -521,7 +523,10 @@ def start_values(problem: PrivateProblem, bound: TranscriptBound) -> tuple[Array
 def start_of(
     statistics: Statistics, problem: Problem, bound: TranscriptBound
 ) -> tuple[Array, Array]:
-    """Weights and intercepts of a discriminant of noisy sums, in the units of the loss."""
+    """Weights and intercepts of a discriminant of noisy sums, in the units of the loss.
+
+    ``bound`` is that of the steps alone.
+    """
     priors = None
     if problem.class_weights is not None:
         # The weights of classes are priors: their sums are not weighted.
@@ -532,12 +537,39 @@ def start_of(
     intercept = np.where(known, intercept, intercept[known].min(initial=0.0))
     if bound.loss == "squared_hinge":
         coef, intercept = _as_margins(coef, intercept, statistics, problem.class_weights)
+    elif statistics.second_moment is None and bound.descent.n_steps > 1:
+        kept = _kept(coef, statistics, bound)
+        coef, intercept = kept * coef, kept * intercept
     if bound.loss == "softmax":
         return coef - coef.mean(axis=0), intercept - intercept.mean()
     if len(coef) == 2:
         half = 0.5 if bound.loss == "squared_hinge" else 1.0
         return half * (coef[1:] - coef[:1]), half * (intercept[1:] - intercept[:1])
     return coef, intercept
+
+
+def _kept(coef: Array, statistics: Statistics, bound: TranscriptBound) -> float:
+    r"""Share of its slope that a start keeps if it is made of class sums alone.
+
+    Such scores are too steep where classes are far apart, as they know nothing of the covariance:
+    by :math:`1 + L / 14` for log-odds L of the class means. As much is taken off as steps could
+    restore: most of it where their path is many times as long as the start.
+    """
+    counts = np.maximum(np.asarray(statistics.counts, dtype=np.float64), 1.0)
+    shares = counts / counts.sum()
+    means = statistics.class_sums / counts[:, None]
+    deviations = means - shares @ means
+    squares = np.vecdot(deviations, deviations)
+    noise = means.shape[1] * (statistics.sigma_sums / counts) ** 2
+    # What noise adds to a square is no distance.
+    apart = np.maximum(1.0 - noise / np.maximum(squares, 1e-300), 0.0)
+    log_odds = max(float(shares @ (np.vecdot(coef, deviations) * apart)), 0.0)
+    descent = bound.descent
+    longest = descent.learning_rate * descent.n_steps / (1.0 - descent.momentum)
+    longest *= (descent.clip or 1.0) * bound.norm_bound
+    length = max(float(np.linalg.norm(coef - coef.mean(axis=0))), 1e-300)
+    restored = 1.0 / (1.0 + (LONG_PATH * length / longest) ** 2)
+    return 1.0 / (1.0 + restored * log_odds / TAIL)
 
 
 def _as_margins(

@@ -16,7 +16,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.audit.residuals import transcript_fault
 from sklearn_balldp.audit.transcripts import transcript_log_posterior
-from sklearn_balldp.heads import Promise
+from sklearn_balldp.heads import Promise, descent
 from sklearn_balldp.heads.descent import (
     beginning,
     centre_of,
@@ -25,6 +25,7 @@ from sklearn_balldp.heads.descent import (
     start_values,
 )
 from sklearn_balldp.heads.descent_settings import settings_of
+from sklearn_balldp.heads.discriminant_rule import discriminant_rule
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.statistics import StatisticsPerturbation, statistics_of
 from sklearn_balldp.privacy import Noise, Release
@@ -140,6 +141,67 @@ def test_it_starts_from_the_discriminant(noise_free, Head, k, fit_intercept):
     if Head is BallDPSquaredHingeSVC and fit_intercept:
         own = margins[np.arange(N), y] if k > 2 else margins * (2 * y - 1)
         assert 0.5 < np.median(own) < 2.0
+
+
+def far_apart(spread, n=N):
+    """Three classes on the sphere, whose rows are spread around orthogonal directions."""
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 3
+    X = np.eye(3, D)[y] + spread * rng.standard_normal((n, D)) / math.sqrt(D)
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+@pytest.mark.parametrize("protect", [False, True])
+@pytest.mark.parametrize("Head", LOSSES)
+def test_a_start_of_sums_alone_keeps_what_steps_could_not_restore(Head, protect, monkeypatch):
+    """As the documentation states it; other starts keep all of their slope."""
+    labels = {"protect_labels": True, "classes": range(3)} if protect else {}
+
+    def start_of(spread, whole=False, epsilon=64.0, **params):
+        X, y = far_apart(spread)
+        mechanism = started(**{"n_steps": 50, "start": "prototypes", **params})
+        head = Head(epsilon, radius=0.3, mechanism=mechanism, random_state=0, **labels)
+        head.set_params(mechanism__keep_transcript=True).fit(X, y)
+        problem, bound = head._released_problem(), head.release_.bound
+        with monkeypatch.context() as patch:
+            if whole:
+                patch.setattr(descent, "_kept", lambda *_: 1.0)
+            return beginning(head.transcript_.start, problem, bound), head
+
+    def kept(spread, **params):
+        own, whole = (start_of(spread, w, **params)[0].theta for w in (False, True))
+        shares = own[np.abs(whole) > 1e-6] / whole[np.abs(whole) > 1e-6]
+        np.testing.assert_allclose(shares, shares[0], rtol=1e-9)
+        return shares[0]
+
+    if Head is BallDPSquaredHingeSVC:
+        assert kept(0.5) == 1.0
+        return
+    # Rows of little spread are far apart in units of it; a short path can restore nothing.
+    close, wide = kept(0.4), kept(4.0)
+    assert close < 0.75 < 0.9 < wide < 1.0
+    assert kept(0.4, learning_rate=1e-6) == pytest.approx(1.0, abs=1e-6)
+    assert kept(0.4, n_steps=1) == kept(0.4, start="statistics") == 1.0
+    # By hand, from what was released: noise that makes up a part of the distances, and a long path.
+    noisy = {"epsilon": 0.25 if protect else 0.03, "learning_rate": 1e3}
+    begun, head = start_of(0.4, whole=True, **noisy)
+    bound, problem = begun.bound, head._released_problem()
+    statistics = statistics_of(head.transcript_.start, problem, head.release_.bound.start)
+    counts = np.maximum(statistics.counts, 1.0)
+    means = statistics.class_sums / counts[:, None]
+    shares = counts / counts.sum()
+    apart = means - shares @ means
+    coef = discriminant_rule(statistics)[0]
+    length = np.linalg.norm(begun.theta[:, :D])
+    signal = 1.0 - D * (statistics.sigma_sums / counts) ** 2 / np.sum(apart**2, axis=1)
+    log_odds = shares @ (np.sum(coef * apart, axis=1) * np.maximum(signal, 0.0))
+    own = bound.descent
+    path = own.learning_rate * own.n_steps * own.clip * bound.norm_bound / (1.0 - own.momentum)
+    restored = 1.0 / (1.0 + (8.0 * length / path) ** 2)
+    assert 0.3 < shares @ signal < 0.98
+    found = kept(0.4, **noisy)
+    assert found < 0.9
+    assert found == pytest.approx(1.0 / (1.0 + restored * log_odds / 14.0), rel=1e-6)
 
 
 def test_noise_of_the_start_has_its_law():
