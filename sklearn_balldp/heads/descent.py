@@ -555,9 +555,8 @@ def _kept(coef: Array, statistics: Statistics, bound: TranscriptBound) -> float:
     by :math:`1 + L / 14` for log-odds L of the class means. As much is taken off as steps could
     restore: most of it where their path is many times as long as the start.
     """
-    counts = np.maximum(np.asarray(statistics.counts, dtype=np.float64), 1.0)
+    counts, means = _class_means(statistics)
     shares = counts / counts.sum()
-    means = statistics.class_sums / counts[:, None]
     deviations = means - shares @ means
     squares = np.vecdot(deviations, deviations)
     noise = means.shape[1] * (statistics.sigma_sums / counts) ** 2
@@ -572,6 +571,15 @@ def _kept(coef: Array, statistics: Statistics, bound: TranscriptBound) -> float:
     return 1.0 / (1.0 + restored * log_odds / TAIL)
 
 
+def _class_means(statistics: Statistics) -> tuple[Array, Array]:
+    """Weight of each class, or its records, and noisy means; none is divided by nothing."""
+    counts = np.asarray(statistics.counts, dtype=np.float64)
+    # Private counts are noisy; a public class may have no records.
+    least = 1.0 if statistics.sigma_counts > 0.0 else float(counts[counts > 0.0].min(initial=1.0))
+    counts = np.maximum(counts, least)
+    return counts, statistics.class_sums / counts[:, None]
+
+
 def _as_margins(
     coef: Array,
     intercept: Array,
@@ -579,11 +587,7 @@ def _as_margins(
     class_weights: tuple[float, ...] | None,
 ) -> tuple[Array, Array]:
     """Scores to about 1 on their own class and -1 on the others, in the same order as before."""
-    counts = np.asarray(statistics.counts, dtype=np.float64)
-    # Private counts are noisy; a public class may have no records.
-    least = 1.0 if statistics.sigma_counts > 0.0 else float(counts[counts > 0.0].min(initial=1.0))
-    counts = np.maximum(counts, least)
-    means = statistics.class_sums / counts[:, None]
+    counts, means = _class_means(statistics)
     if class_weights is not None:
         counts = counts * np.array(class_weights)
     scores = means @ coef.T + intercept

@@ -204,6 +204,23 @@ def test_a_start_of_sums_alone_keeps_what_steps_could_not_restore(Head, protect,
     assert found == pytest.approx(1.0 / (1.0 + restored * log_odds / 14.0), rel=1e-6)
 
 
+def test_classes_of_little_weight_keep_their_means():
+    """A class may weigh less than one record, or hold none: a start divides by what there is."""
+    X, y = far_apart(0.4)
+    head = BallDPLogisticRegression(
+        1e4, radius=0.01, mechanism=started(keep_transcript=True), max_weight=1.0, classes=range(4)
+    ).fit(X, y, sample_weight=np.where(y == 1, 1e-3, 1.0))
+    bound = head.release_.bound.start
+    statistics = statistics_of(head.transcript_.start, head._released_problem(), bound)
+    assert 0.0 < statistics.counts[1] < 0.5
+    assert statistics.counts[3] == 0.0
+    counts, means = descent._class_means(statistics)
+    np.testing.assert_array_equal(counts[:3], statistics.counts[:3])
+    assert counts[3] == statistics.counts[1]
+    assert np.linalg.norm(means[1] - X[y == 1].mean(axis=0)) < 0.1
+    assert np.isfinite(head.coef_).all()
+
+
 def test_noise_of_the_start_has_its_law():
     X, y = data()
     noise = []
