@@ -19,7 +19,7 @@ from ..privacy.weights import total_of
 from ..progress import bar
 from ..rows import SINGLE_BLAS_THREAD, n_threads
 from .descent_settings import default_learning_rate, settings_of
-from .discriminant_rule import TAIL, discriminant_rule
+from .discriminant_rule import TAIL, discriminant_rule, likely_counts
 from .gradients import MeanGradient
 from .mechanism import (
     Array,
@@ -530,7 +530,7 @@ def start_of(
     priors = None
     if problem.class_weights is not None:
         # The weights of classes are priors: their sums are not weighted.
-        priors = statistics.counts * np.array(problem.class_weights)
+        priors = likely_counts(statistics) * np.array(problem.class_weights)
         priors = priors / priors.sum()
     coef, intercept = discriminant_rule(statistics, prior=problem.prior, priors=priors)
     known = np.isfinite(intercept)
@@ -573,10 +573,9 @@ def _kept(coef: Array, statistics: Statistics, bound: TranscriptBound) -> float:
 
 def _class_means(statistics: Statistics) -> tuple[Array, Array]:
     """Weight of each class, or its records, and noisy means; none is divided by nothing."""
-    counts = np.asarray(statistics.counts, dtype=np.float64)
-    # Private counts are noisy; a public class may have no records.
-    least = 1.0 if statistics.sigma_counts > 0.0 else float(counts[counts > 0.0].min(initial=1.0))
-    counts = np.maximum(counts, least)
+    counts = likely_counts(statistics)
+    # A public class may have no records.
+    counts = np.maximum(counts, float(counts[counts > 0.0].min(initial=1.0)))
     return counts, statistics.class_sums / counts[:, None]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy.sensitivity import moment_sensitivity
-from .ridge_prototype import EFFECTIVE_DIMENSION, gaussian_rule, log_priors_of
+from .ridge_prototype import EFFECTIVE_DIMENSION, discounted, gaussian_rule, log_priors_of
 
 Array = NDArray[np.float64]
 
@@ -105,10 +105,7 @@ def discriminant_rule(
         Minus infinity for a class without records.
     """
     scale = statistics.norm_bound
-    # Noisy counts may be anything; public ones may be zero.
-    counts = np.asarray(statistics.counts, dtype=np.float64)
-    if statistics.sigma_counts > 0.0:
-        counts = np.maximum(counts, 1.0)
+    counts = likely_counts(statistics)
     here = counts > 0.0
     counts, log_priors = counts[here], log_priors_of(priors, counts)[here]
     means = statistics.class_sums[here] / counts[:, None] / scale
@@ -129,6 +126,22 @@ def discriminant_rule(
     coef, intercept = np.zeros(statistics.class_sums.shape), np.full(len(here), -np.inf)
     coef[here], intercept[here] = weights / scale, offsets
     return coef, intercept
+
+
+def likely_counts(statistics: Any) -> Array:
+    """Weight of each class: public numbers, or noisy ones as far as they can be believed.
+
+    Noisy ones, which may be negative, are shrunk towards equal ones by the share of noise in their
+    spread: a mean over too small a count would be long, and its class predicted too often.
+    """
+    counts = np.asarray(statistics.counts, dtype=np.float64)
+    noise = statistics.sigma_counts**2
+    if noise == 0.0:
+        return counts
+    equal, freedom = statistics.total / len(counts), len(counts) - 1
+    deviations = counts - equal
+    spread = discounted(deviations @ deviations / freedom - noise, noise * np.sqrt(2.0 / freedom))
+    return np.maximum(equal + spread / (spread + noise) * deviations, 1.0)
 
 
 def shrunk_towards(

@@ -400,6 +400,12 @@ def log_priors_of(priors: Any, counts: Array) -> Array:
     return logs
 
 
+def discounted(estimate: float, deviation: float) -> float:
+    """An estimate of a square, the less believed the nearer it is to its standard deviation."""
+    estimate = max(float(estimate), 0.0)
+    return estimate**2 / (estimate + deviation + np.finfo(np.float64).tiny)
+
+
 def gaussian_rule(
     prototypes: NDArray[np.float64],
     counts: NDArray[np.float64],
@@ -439,11 +445,6 @@ def gaussian_rule(
     deviation_noise = noise * (1.0 - 2.0 * prior) + grand_noise
     covariance = prior * noise - grand_noise
 
-    def energy(estimate: float, deviation: float) -> float:
-        # An estimate near its own standard deviation is discounted.
-        estimate = max(estimate, 0.0)
-        return estimate**2 / (estimate + deviation + tiny)
-
     # Squared norms less what noise adds to them; rows of norm B leave no more than the cap. Classes
     # weigh by the inverse variance of their estimates, whose signal is at least B^2 / d.
     cap = (1.0 - WITHIN_CLASS_FLOOR) * energy_bound
@@ -452,9 +453,10 @@ def gaussian_rule(
     weights /= weights.sum()
     # A squared norm of d normal deviates of variance v has standard deviation sqrt(2 d) v.
     spread = np.sqrt(2.0 * n_features * (weights**2 @ deviation_noise**2))
-    between = min(energy(weights @ raw, spread), cap)
+    between = min(discounted(weights @ raw, spread), cap)
     grand_spread = grand_noise * np.sqrt(2.0 * n_features)
-    centre = min(energy(grand @ grand - n_features * grand_noise, grand_spread), cap - between)
+    square = float(grand @ grand) - n_features * grand_noise
+    centre = min(discounted(square, grand_spread), cap - between)
 
     # Signal lies in k of d dimensions: per dimension it is d / k times as strong against the noise.
     shrink = k * between / (k * between + n_features * noise + tiny)

@@ -1,6 +1,7 @@
 """The discriminant head: the contract, its sums and its rule, what it holds, what it refuses."""
 
 import copy
+import dataclasses
 import io
 import pickle
 
@@ -27,10 +28,13 @@ from sklearn_balldp import (
 from sklearn_balldp.audit.residuals import _narrowed
 from sklearn_balldp.heads import Promise
 from sklearn_balldp.heads.discriminant_rule import (
+    discriminant_rule,
+    likely_counts,
     share_of_sums,
     shrunk_towards,
     spectrum_of_mean,
 )
+from sklearn_balldp.heads.statistics import Statistics
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 
@@ -246,6 +250,54 @@ def test_the_share_is_a_function_of_public_numbers():
     alone = BallDPLinearDiscriminant(0.5).plan(1000, 384, [500, 500]).release.bound
     assert alone.share == 1.0
     assert not alone.moment
+
+
+def noisy_counts(true, sigma, rng):
+    """What a release tells of class counts, and little else."""
+    noisy = np.asarray(true) + sigma * rng.standard_normal(len(true))
+    return Statistics(
+        classes=np.arange(len(true)),
+        counts=noisy,
+        class_sums=np.asarray(true)[:, None] * np.eye(len(true), 50),
+        second_moment=None,
+        sigma_sums=1.0,
+        sigma_moment=None,
+        sigma_counts=sigma,
+        domain="ball",
+        norm_bound=1.0,
+        total=float(np.sum(true)),
+    )
+
+
+@pytest.mark.parametrize("sigma", [1e-3, 5.0, 60.0, 1e4])
+@pytest.mark.parametrize("spread", [0.0, 0.3, 2.0])
+def test_noisy_counts_are_believed_as_far_as_their_spread_exceeds_the_noise(spread, sigma):
+    rng = np.random.default_rng(0)
+    shares = np.exp(spread * rng.standard_normal(80))
+    true = 8000 * shares / shares.sum()
+    errors, found = [], []
+    for _ in range(50):
+        statistics = noisy_counts(true, sigma, rng)
+        found.append(likely_counts(statistics))
+        clipped = np.maximum(statistics.counts, 1.0)
+        errors.append([np.sum((c - true) ** 2) for c in (found[-1], clipped, 100.0)])
+    ours, noisy, equal = np.mean(errors, axis=0)
+    # Neither counts as they came nor equal ones are better, but for what it costs to tell which.
+    assert ours <= 1.1 * noisy
+    assert ours <= 1.1 * equal + 0.01 * 80 * sigma**2
+    assert np.min(found) >= 1.0
+    known = dataclasses.replace(noisy_counts(true, sigma, rng), sigma_counts=0.0)
+    np.testing.assert_array_equal(likely_counts(known), known.counts)
+
+
+def test_no_class_is_predicted_more_often_because_its_count_came_out_small():
+    rng = np.random.default_rng(1)
+    true = np.full(40, 100.0)
+    statistics = noisy_counts(true, 60.0, rng)
+    exact = dataclasses.replace(statistics, counts=true, sigma_counts=0.0)
+    (coef, offsets), (known, at_known) = map(discriminant_rule, (statistics, exact))
+    assert np.ptp(np.linalg.norm(coef, axis=1)) < 0.35 * np.linalg.norm(known, axis=1).mean()
+    assert np.ptp(offsets) < np.ptp(at_known) + 0.5
 
 
 def test_protected_labels_share_is_no_function_of_counts(recwarn):

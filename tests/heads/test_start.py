@@ -25,7 +25,7 @@ from sklearn_balldp.heads.descent import (
     start_values,
 )
 from sklearn_balldp.heads.descent_settings import settings_of
-from sklearn_balldp.heads.discriminant_rule import discriminant_rule
+from sklearn_balldp.heads.discriminant_rule import discriminant_rule, likely_counts
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.statistics import StatisticsPerturbation, statistics_of
 from sklearn_balldp.privacy import Noise, Release
@@ -187,7 +187,7 @@ def test_a_start_of_sums_alone_keeps_what_steps_could_not_restore(Head, protect,
     begun, head = start_of(0.4, whole=True, **noisy)
     bound, problem = begun.bound, head._released_problem()
     statistics = statistics_of(head.transcript_.start, problem, head.release_.bound.start)
-    counts = np.maximum(statistics.counts, 1.0)
+    counts = likely_counts(statistics)
     means = statistics.class_sums / counts[:, None]
     shares = counts / counts.sum()
     apart = means - shares @ means
