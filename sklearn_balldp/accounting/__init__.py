@@ -1,6 +1,6 @@
 """Accounting: the only room with a state, which counts releases across threads and processes."""
 
-from .accountant import PrivacyAccountant, Total, compose_releases
+from .accountant import PrivacyAccountant, Total, UncoveredWarning, compose_releases
 from .ledger import BudgetExceededError
 from .searching import PrivateAccuracy
 
@@ -9,5 +9,6 @@ __all__ = [
     "PrivacyAccountant",
     "PrivateAccuracy",
     "Total",
+    "UncoveredWarning",
     "compose_releases",
 ]

@@ -26,9 +26,9 @@ from .ledger import (
     check_adjacency,
     check_spent,
     end,
-    full_radius_of,
     machine_of,
     read_record,
+    square_of,
     tickets,
 )
 from .searching import selection_of, touching_one_record
@@ -198,7 +198,7 @@ def _total(
         for item in spent:
             check_spent(labels, unit, item)
         if radius is None:
-            radius = full_radius_of(releases[0])
+            radius = releases[0].full_radius
     private: bool | str = True
     if any(record.private == "conditional" for record in records):
         private = "conditional"
@@ -209,7 +209,7 @@ def _total(
         record.guarantee(radius).mu if isinstance(record, Release) else record.mu
         for record in composed
     ]
-    pure = [s.epsilon for s in spent] + list(_drawn_elsewhere(releases, spent).values())
+    pure = _pure_epsilons(releases, spent)
     mu = compose([*mus, *map(mu_from_pure, pure)])
     epsilon = epsilon_from_mu(mu, delta)
     if any(pure):
@@ -221,14 +221,15 @@ def _total(
     return Total(len(records), radius, mu, epsilon, delta, labels, "ex post", private, unit=unit)
 
 
-def _drawn_elsewhere(releases: Iterable[Release], spent: Iterable[Spent]) -> dict[str, float]:
-    """Private radii that releases rest on and that were not counted when drawn, once each."""
-    seen = {item.draw for item in spent}
-    return {
-        release.radius_draw: release.radius_epsilon
-        for release in releases
-        if release.radius_epsilon > 0.0 and release.radius_draw not in seen
-    }
+def _pure_epsilons(releases: Iterable[Release], spent: Iterable[Spent]) -> list[float]:
+    """What was spent beside Gaussian noise: each private radius once, by its largest statement."""
+    draws: dict[str, float] = {}
+    stated = [(item.draw, item.epsilon) for item in spent]
+    stated += [(release.radius_draw, release.radius_epsilon) for release in releases]
+    for draw, epsilon in stated:
+        if draw:
+            draws[draw] = max(epsilon, draws.get(draw, 0.0))
+    return [*draws.values(), *(epsilon for draw, epsilon in stated if not draw)]
 
 
 class PrivacyAccountant:
@@ -445,14 +446,13 @@ class PrivacyAccountant:
         heads = [record for record in records if isinstance(record, Release)]
         enforced = self.radius
         if enforced is None and heads:
-            enforced = full_radius_of(heads[0])
+            enforced = heads[0].full_radius
         radius = enforced if radius is None else float(radius)
-        total = _total(records, self.delta, radius)
-        selection = None
+        selection = touching = None
         if search is not None:
             selection = selection_of(search, scored_on)
             touching = touching_one_record(search, records, radius, n_samples)
-            total = _total(records, self.delta, radius, touching)
+        total = _total(records, self.delta, radius, touching)
         # What was enforced at a radius holds for closer substitutions, not for further ones.
         covered = self.limit is not None and (
             enforced is None or radius is None or radius <= enforced
@@ -509,8 +509,7 @@ class PrivacyAccountant:
         check_whole("n_fits", n_fits)
         if self.limit is None:
             raise ValueError("limit=None: no budget remains to be planned; pass limit=.")
-        spent = sum(square for _, square, *_ in self._counted())
-        left = mu_from_budget(self.limit, self.delta) ** 2 - spent
+        left = mu_from_budget(self.limit, self.delta) ** 2 - square_of(self._counted())
         # Room for the rounding of as many sums.
         mu = math.sqrt(max(left, 0.0) / n_fits) * (1.0 - 1e-9)
         if mu <= 0.0:

@@ -41,7 +41,6 @@ from typing import Any
 
 import psutil
 
-from ..adjacency import full_radius_in
 from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
 from ..privacy.release import Release
 from .wrappers import wrappers_above
@@ -88,17 +87,14 @@ class Spent:
 
 
 Record = Release | Spent
-#: Body, square of mu at the accountant's radius, draw, adjacency, labels, and what surrounds it.
-Row = tuple[str, float, str | None, str | None, str, str]
+#: Body, square of mu at the accountant's radius, that of the private radius it rests on, its draw,
+#: adjacency, and what surrounds it.
+Row = tuple[str, float, float, str | None, str | None, str]
 
-_COLUMNS = "body TEXT, square REAL, draw TEXT, adjacency TEXT, labels TEXT, beside TEXT"
-_NAMES = "body, square, draw, adjacency, labels, beside"
+_COLUMNS = "body TEXT, square REAL, drawn REAL, draw TEXT, adjacency TEXT, beside TEXT"
+_NAMES = "body, square, drawn, draw, adjacency, beside"
 _SELECT = f"SELECT {_NAMES} FROM record ORDER BY id"
 _INSERT = f"INSERT INTO record ({_NAMES}) VALUES (?, ?, ?, ?, ?, ?)"
-
-
-def full_radius_of(release: Release) -> float:
-    return full_radius_in(release.metric, release.norm_bound, release.n_features)
 
 
 def adjacency_of(release: Release) -> dict[str, Any]:
@@ -131,6 +127,16 @@ def check_spent(labels: str, unit: str, spent: Spent) -> None:
             f"a private {spent.what} was drawn with public labels, beside releases that protect "
             "labels: no common adjacency covers them; use public reference rows."
         )
+
+
+def square_of(rows: Iterable[Row]) -> float:
+    """Square of the mu of all: each private radius once, whichever releases rest on it."""
+    total, draws = 0.0, dict[str, float]()
+    for _, square, drawn, draw, *_ in rows:
+        total += square
+        if draw is not None:
+            draws[draw] = max(drawn, draws.get(draw, 0.0))
+    return total + sum(draws.values())
 
 
 class Ledger:
@@ -184,48 +190,46 @@ class Ledger:
         beside: list[str],
     ) -> int:
         radius, limit, delta = ticket.radius, ticket.limit, ticket.delta
-        adjacency = draw = None
-        labels = "any"
-        rows = base.execute("SELECT DISTINCT adjacency FROM record WHERE adjacency IS NOT NULL")
-        known = [json.loads(text) for (text,) in rows]
+        adjacency, draw, drawn = None, None, 0.0
+        found = base.execute("SELECT DISTINCT adjacency FROM record WHERE adjacency IS NOT NULL")
+        known = [json.loads(text) for (text,) in found]
         if isinstance(record, Release):
             own = adjacency_of(record)
             adjacency = json.dumps(own)
-            own_mu = record.guarantee(full_radius_of(record) if radius is None else radius).mu
-            mu = own_mu
+            mu = record.guarantee(record.full_radius if radius is None else radius).mu
             if record.radius_epsilon > 0.0:
                 draw = record.radius_draw
-                counted = base.execute("SELECT 1 FROM record WHERE draw = ?", (draw,)).fetchone()
-                if counted is None:
-                    mu = compose([mu, mu_from_pure(record.radius_epsilon)])
+                drawn = mu_from_pure(record.radius_epsilon) ** 2
             check_adjacency(known, own)
             for (body,) in base.execute("SELECT body FROM record WHERE adjacency IS NULL"):
                 check_spent(record.labels, record.unit, read_record(body))  # type: ignore[arg-type]
         else:
-            labels, draw = record.labels, record.draw or None
-            mu = compose([record.mu, mu_from_pure(record.epsilon)])
+            draw, mu = record.draw or None, record.mu
+            if draw is None:
+                mu = compose([mu, mu_from_pure(record.epsilon)])
+            else:
+                drawn = mu_from_pure(record.epsilon) ** 2
             if known:
                 check_spent(known[0]["labels"], known[0]["unit"], record)
         if record.private is False:
             mu = math.inf
-        count, total = base.execute(
-            "SELECT COUNT(*), COALESCE(SUM(square), 0.0) FROM record"
-        ).fetchone()
+        # Without their bodies, which are long.
+        rows = base.execute(
+            "SELECT '', square, drawn, draw, adjacency, beside FROM record"
+        ).fetchall()
+        row = (_write(record), mu**2, drawn, draw, adjacency, json.dumps(beside))
         if limit is not None and ticket.n_fits is not None and adjacency and not known:
-            # The first fit of those planned: all of them must be within reach.
-            planned = mu
-            if isinstance(record, Release) and record.radius_epsilon > 0.0:
-                # Drawn for this fit, and so for each of them.
-                planned = compose([own_mu, mu_from_pure(record.radius_epsilon)])
-            self._check_planned(total, planned, limit, delta, ticket.n_fits)
+            # The first fit of those planned: all of them must be within reach, each with a radius
+            # drawn for it if this one has.
+            planned = math.sqrt(mu**2 + drawn)
+            self._check_planned(square_of(rows), planned, limit, delta, ticket.n_fits)
         # Against a limit only one way of adding up may be used: the Gaussian one.
-        if limit is not None and math.sqrt(total + mu**2) > mu_from_budget(limit, delta):
+        if limit is not None and math.sqrt(square_of([*rows, row])) > mu_from_budget(limit, delta):
             raise BudgetExceededError(
                 f"this release would take the total above limit={limit!r} (delta={delta!r}, "
-                f"{count} release(s) so far); nothing was released. Lower epsilon, make fewer "
+                f"{len(rows)} release(s) so far); nothing was released. Lower epsilon, make fewer "
                 "fits, or raise the limit."
             )
-        row = (_write(record), mu**2, draw, adjacency, labels, json.dumps(beside))
         return int(base.execute(_INSERT, row).lastrowid or 0)
 
     @staticmethod
@@ -447,7 +451,8 @@ def charged(record: Record) -> Iterator[None]:
     """Count a release with every accountant before it is made; take it back if it fails."""
     with contextlib.ExitStack() as undo:
         active = tickets()
-        beside = wrappers_above() if active else []
+        protected = isinstance(record, Release) and record.labels == "protected"
+        beside = wrappers_above(protected) if active else []
         for ticket in active:
             ledger = Ledger(ticket.path)
             try:

@@ -22,6 +22,7 @@ from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
 from ..privacy.release import Release
 from .ledger import Record, Spent, charged
+from .wrappers import STRATIFIED
 
 #: Splitters whose test folds partition the records: each is left out of one fit per candidate.
 _DISJOINT = (
@@ -36,7 +37,6 @@ _DISJOINT = (
 _TOLD = ("epsilon", "delta", "radius", "alpha", "norm_bound")
 #: Those that keep the records of one owner together.
 _BY_GROUP = (GroupKFold, StratifiedGroupKFold, LeaveOneGroupOut)
-_STRATIFIED = (StratifiedKFold, StratifiedGroupKFold)
 _SCORE = "accuracy"
 
 
@@ -111,16 +111,21 @@ def touching_one_record(
             f"search: cv={given!r} puts records of one person into several folds, where these "
             "releases hide all of them: use cv=GroupKFold(...), or total() without search=."
         )
-    if any(r.unit == "person" for r in heads) and not _splits_by_owner(search.estimator):
+    if any(r.unit == "person" for r in heads) and not _by_owner(search.estimator, splitter):
         raise ValueError(
             "search: its folds may be by others than the owners, which must reach splitter and "
             "head as one groups=: request them by set_fit_request(groups=True) with metadata "
             "routing, or use total() without search=."
         )
-    if isinstance(splitter, _STRATIFIED) and any(r.labels == "protected" for r in heads):
+    if isinstance(splitter, STRATIFIED) and any(r.labels == "protected" for r in heads):
         raise ValueError(
             f"search: cv={given!r} splits by labels, which these releases protect: a changed label "
             "moves other records between folds, so that no total holds; use cv=KFold(...)."
+        )
+    if hasattr(search, "n_resources_"):
+        raise ValueError(
+            "search: successive halving fits parts of the records, which share no folds; use "
+            "total() without search=."
         )
     results = search.cv_results_
     scores_of_splits = [v for k, v in results.items() if re.fullmatch(r"split\d+_test_.*", k)]
@@ -170,11 +175,15 @@ def touching_one_record(
     return [*kept, *scores, *rest]
 
 
-def _splits_by_owner(estimator: Any) -> bool:
-    """Whether the head is given the same groups as the splitter: by that name."""
-    head = parts_of(estimator).last
-    routing = getattr(head, "get_metadata_routing", None)
-    return routing is not None and routing().fit.requests.get("groups") is True
+def _by_owner(estimator: Any, splitter: Any) -> bool:
+    """Whether head and splitter are given the same groups: both by that name."""
+    routings = [
+        getattr(own, "get_metadata_routing", None) for own in (parts_of(estimator).last, splitter)
+    ]
+    if None in routings:
+        return False
+    head, split = (routing() for routing in routings)  # type: ignore[misc]
+    return all(method.requests.get("groups") is True for method in (head.fit, split.split))
 
 
 def _check_folds(fits: list[Release], n_candidates: int, n_samples: int) -> None:

@@ -7,13 +7,27 @@ that leads to a fit, in worker processes too, where functions of their modules m
 
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
-from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
 from sklearn.pipeline import Pipeline
 
 from ..pipelines import parts_of
 
+#: Splitters whose folds depend on labels.
+STRATIFIED = (
+    StratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedShuffleSplit,
+    RepeatedStratifiedKFold,
+)
 #: What is released beside the heads, by the module that does it.
 _BESIDE = {
     "sklearn.calibration": "CalibratedClassifierCV: its calibration is fitted on private scores",
@@ -29,15 +43,20 @@ _BESIDE = {
 }
 
 
-def wrappers_above() -> list[str]:
-    """What surrounds the present fit and releases more than it, in words."""
-    return list(dict.fromkeys(_found()))
+def wrappers_above(protected: bool = False) -> list[str]:
+    """What surrounds the present fit and releases more than it, in words.
+
+    If labels are protected, that includes what chooses records by their labels.
+    """
+    return list(dict.fromkeys(_found(protected)))
 
 
-def _found() -> Iterator[str]:
+def _found(protected: bool) -> Iterator[str]:
     frame = sys._getframe()
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
+        if protected and module.startswith("sklearn."):
+            yield from _chosen_by_label(frame)
         if module in _BESIDE:
             if not isinstance(frame.f_locals.get("self"), FixedThresholdClassifier):
                 yield _BESIDE[module]
@@ -46,6 +65,13 @@ def _found() -> Iterator[str]:
         elif frame.f_code.co_name == "_fit_and_predict":
             yield "cross_val_predict: predictions for private rows, and what is fitted on them"
         frame = frame.f_back  # type: ignore[assignment]
+
+
+def _chosen_by_label(frame: FrameType) -> Iterator[str]:
+    if frame.f_code.co_name == "_fit_ovo_binary":
+        yield "OneVsOneClassifier: a protected label decides which heads are fitted on its record"
+    if any(isinstance(value, STRATIFIED) for value in frame.f_locals.values()):
+        yield "stratified folds: a changed label, which heads protect, moves other records"
 
 
 def _learning_steps(pipeline: Any) -> Iterator[str]:

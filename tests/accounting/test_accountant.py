@@ -37,6 +37,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
     cross_val_score,
 )
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
@@ -49,7 +50,7 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     compose_releases,
 )
-from sklearn_balldp.accounting import ledger
+from sklearn_balldp.accounting import UncoveredWarning, ledger
 from sklearn_balldp.accounting.ledger import BudgetExceededError, Spent, charged, tickets
 from sklearn_balldp.accounting.searching import PrivateAccuracy
 from sklearn_balldp.heads.ridge_prototype import PrototypePerturbation
@@ -437,6 +438,13 @@ def test_folds_of_a_search_must_keep_persons_together():
                 continue
             with pytest.raises(ValueError, match="records of one person into several folds"):
                 accountant.total(search=found)
+        # The head is given its owners, and the splitter another column.
+        splitter = GroupKFold(4).set_split_request(groups="session")
+        with PrivacyAccountant(radius=0.5) as accountant:
+            found = GridSearchCV(head, parameters, cv=splitter)
+            found.fit(X, Y, groups=groups, session=np.arange(len(Y)))
+        with pytest.raises(ValueError, match="may be by others than the owners"):
+            accountant.total(search=found)
 
 
 def test_different_candidates_drop_the_least_costly():
@@ -498,9 +506,22 @@ def test_protected_labels_refuse_stratified_splits():
             found = search(head, cv=cv).fit(X, Y)
         with pytest.raises(ValueError, match=r"splits by labels.*KFold"):
             accountant.total(search=found)
+        with pytest.warns(UncoveredWarning, match="stratified folds"):
+            accountant.total()
     with PrivacyAccountant(radius=0.5) as accountant:
         found = search(head, cv=KFold(5)).fit(X, Y)
     assert accountant.total(search=found).labels == "protected"
+    assert accountant.total().uncovered == ()
+    with PrivacyAccountant(radius=0.5) as accountant:
+        OneVsOneClassifier(head.set_params(classes=[0, 1])).fit(X, Y)
+    with pytest.warns(UncoveredWarning, match="OneVsOneClassifier"):
+        accountant.total()
+    with PrivacyAccountant(radius=0.5) as accountant:
+        OneVsRestClassifier(head).fit(X, Y)
+    assert accountant.total().uncovered == ()
+    with PrivacyAccountant(radius=0.5) as accountant:
+        OneVsOneClassifier(HEAD).fit(X, Y)
+    assert accountant.total().uncovered == ()
 
 
 def test_private_scores_protect_the_selection():
@@ -960,6 +981,58 @@ def test_radii_drawn_before_the_block_count_once():
     limit = epsilon_from_mu(compose([mus[0], 0.5 * mu_from_pure(0.5)]), 1e-6)
     with PrivacyAccountant(limit=limit), pytest.raises(BudgetExceededError):
         BallDPRidgePrototype(1.0, radius=frozen).fit(X, Y)
+
+
+def test_a_failed_fit_does_not_take_back_a_radius_that_others_rest_on(monkeypatch):
+    """Two fits under way at once rest on one private radius, drawn before; the first fails."""
+    frozen = FrozenEstimator(RadiusPolicy(source="private", epsilon=0.25).fit(X, Y))
+    limit = 2.0
+    with PrivacyAccountant(limit=limit) as accountant:
+        release = BallDPRidgePrototype(0.5, radius=frozen).fit(X, Y).release_
+        run = PrototypePerturbation.run
+
+        def late(*arguments):
+            # Another fit ends while this one is under way.
+            monkeypatch.setattr(PrototypePerturbation, "run", run)
+            BallDPRidgePrototype(0.5, radius=frozen).fit(X, Y)
+            raise OSError("the disk is full")
+
+        for number in accountant._counted():
+            assert number[1] == pytest.approx(release.guarantee(2.0).mu ** 2)
+        ledger.Ledger(accountant._ticket.path).remove(1)
+        monkeypatch.setattr(PrototypePerturbation, "run", late)
+        with pytest.raises(OSError, match="disk"):
+            BallDPRidgePrototype(0.5, radius=frozen).fit(X, Y)
+        own, pure = release.guarantee(2.0).mu, mu_from_pure(0.25)
+        assert ledger.square_of(accountant._counted()) == pytest.approx(own**2 + pure**2)
+        left = mu_from_budget(limit, 1e-6) ** 2 - own**2 - pure**2
+        assert accountant.remaining() == pytest.approx(epsilon_from_mu(math.sqrt(left), 1e-6))
+        with contextlib.suppress(BudgetExceededError):
+            while True:
+                BallDPRidgePrototype(0.5, radius=frozen).fit(X, Y)
+    assert accountant.total().mu <= mu_from_budget(limit, 1e-6)
+
+
+def test_a_radius_that_is_stated_twice_counts_by_the_larger():
+    frozen = FrozenEstimator(RadiusPolicy(source="private", epsilon=0.5).fit(X, Y))
+    release = BallDPRidgePrototype(1.0, radius=frozen).fit(X, Y).release_
+    less = replace(release, radius_epsilon=0.01)
+    totals = [compose_releases(pair).mu for pair in ([release, less], [less, release])]
+    assert totals[0] == totals[1] == compose_releases([release, release]).mu
+
+
+def test_private_radii_and_persons_do_not_mix():
+    head = BallDPRidgePrototype(radius=0.5)
+    for first in (True, False):
+        with PrivacyAccountant(radius=0.5):
+            if first:
+                RadiusPolicy(source="private", epsilon=1.0).fit(X, Y)
+                with pytest.raises(ValueError, match="hides one record"):
+                    head.fit(X, Y, groups=np.arange(120) // 2)
+            else:
+                head.fit(X, Y, groups=np.arange(120) // 2)
+                with pytest.raises(ValueError, match="hides one record"):
+                    RadiusPolicy(source="private", epsilon=1.0).fit(X, Y)
 
 
 def test_a_declared_policy_alone_is_conditional():

@@ -26,8 +26,7 @@ from sklearn_balldp import (
     RadiusPolicy,
     compose_releases,
 )
-from sklearn_balldp.accounting import BudgetExceededError
-from sklearn_balldp.accounting.accountant import UncoveredWarning
+from sklearn_balldp.accounting import BudgetExceededError, UncoveredWarning
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 
 RNG = np.random.default_rng(0)
