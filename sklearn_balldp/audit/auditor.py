@@ -114,10 +114,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Costs training records: the share of ``X`` that is kept for candidates if ``X_public`` is
         not given. The head is then fitted on the others.
     noise : {"simulated", "mechanism"}, default="simulated"
-        "mechanism" finds more faults, and is slower: every trial is a release by the head's own
-        sampler, which also finds noise that is reused from release to release or from block to
-        block. "simulated" draws noise of the scale that the release states, in the span of the
-        candidate models.
+        "mechanism" makes every trial a release by the head's own sampler. It is slower, and it also
+        finds noise that is reused from release to release or from block to block. "simulated" draws
+        noise of the scale that the release states, in the span of the candidate models.
     n_jobs : int or None, default=None
         Saves time: the number of threads that the supports are spread over.
     random_state : None, int, Generator or RandomState, default=None

@@ -67,7 +67,6 @@ def baseline(
     *,
     distances: ArrayLike | None = None,
     eta: float = 0.0,
-    anywhere: bool = False,
 ) -> float:
     """Success probability kappa of the best blind guess.
 
@@ -79,14 +78,11 @@ def baseline(
         Distances between candidates; needed for ``eta > 0``.
     eta : float, default=0.0
         A guess within this distance of the truth succeeds.
-    anywhere : bool, default=False
-        Let the guess be any point, not only a candidate. The value is then the bound
-        ``max_i prior(ball(z_i, 2 eta))``: two points within eta of a guess are within 2 eta.
 
     Returns
     -------
     float
-        Exact for guesses among the candidates, an upper bound for guesses anywhere.
+        Exact for guesses among the candidates.
 
     Raises
     ------
@@ -103,8 +99,7 @@ def baseline(
     table = np.asarray(distances, dtype=np.float64)
     if table.shape != (len(weights), len(weights)):
         raise ValueError(f"distances must be square with one row per candidate, got {table.shape}.")
-    near = table <= (2.0 * eta if anywhere else eta)
-    return min(1.0, float((near @ weights).max()))
+    return min(1.0, float(((table <= eta) @ weights).max()))
 
 
 def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
@@ -323,40 +318,6 @@ def enclosing_ball(points: ArrayLike, n_iter: int = 1000) -> tuple[Array, float]
     return best, float(np.sqrt(np.max(np.sum((table - best) ** 2, axis=1))))
 
 
-def anchor_bound(
-    models: ArrayLike,
-    sigma: ArrayLike,
-    prior: ArrayLike | None = None,
-    reference: ArrayLike | None = None,
-) -> float:
-    """Direct bound with the distance that the candidate models really have from a reference.
-
-    Parameters
-    ----------
-    models : array-like of shape (n_candidates, ...)
-        Noiseless parameters that each candidate would give.
-    sigma : array-like
-        Noise scale, broadcast against one model.
-    prior : array-like of shape (n_candidates,), optional
-        Prior; uniform by default.
-    reference : array-like, optional
-        Any point in parameter space, such as an anchor's model; the centre of a small enclosing
-        ball of the candidate models by default.
-
-    Returns
-    -------
-    float
-        ``Phi(Phi^-1(kappa) + largest distance)``.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid.
-    """
-    distances, weights = _distances(models, sigma, prior, reference)
-    return gaussian_power(float(weights.max()), float(distances.max()))
-
-
 def support_bound(
     models: ArrayLike,
     sigma: ArrayLike,
@@ -444,8 +405,6 @@ class Estimate:
     value: float
     low: float
     high: float
-    n_draws: int
-    confidence: float
 
 
 def bayes_success(
@@ -515,7 +474,7 @@ def bayes_success(
         total += float(np.sum(best / masses.sum(axis=1)))
     value = total / n_draws
     margin = math.sqrt(math.log(2.0 / (1.0 - confidence)) / (2.0 * n_draws))
-    return Estimate(value, max(0.0, value - margin), min(1.0, value + margin), n_draws, confidence)
+    return Estimate(value, max(0.0, value - margin), min(1.0, value + margin))
 
 
 def span_coordinates(points: Array) -> Array:

@@ -3,10 +3,7 @@ r"""Identification: which of some candidates is the missing record?
 The adversary knows every record but one (the known records), every public number and the law of
 the noise. Everything here is a function of arrays: no estimator, no randomness.
 
-Labels: with public class counts the adversary knows the missing label, and
-:func:`consistent_prior` gives candidates that contradict it posterior 0. Candidates of different
-labels lie within no label-preserving ball: for them only the anchor, support and Bayes values
-hold, unless the release protects labels.
+With public labels all candidates have one label: class counts tell the missing one.
 
 References
 ----------
@@ -21,7 +18,6 @@ from scipy.special import logsumexp
 from .certificates import check_prior
 
 Array = NDArray[np.float64]
-Codes = NDArray[np.intp]
 _TRIALS_VALUES = 2**22
 
 
@@ -65,23 +61,6 @@ def log_posterior(
     if np.isneginf(total).any():
         raise ValueError("no candidate explains the parameters that are released without noise.")
     return (scores - total).reshape(*leading, len(flat))
-
-
-def consistent_prior(
-    prior: ArrayLike | None, codes: ArrayLike, known_codes: ArrayLike, class_counts: ArrayLike
-) -> Array:
-    """Prior restricted to the candidates that complete the public class counts."""
-    labels = np.asarray(codes, dtype=np.intp)
-    weights = check_prior(prior, len(labels))
-    counts = np.asarray(class_counts)
-    known = np.bincount(np.asarray(known_codes, dtype=np.intp), minlength=len(counts))
-    missing = counts - known if len(known) == len(counts) else np.zeros(1)
-    if not ((missing >= 0).all() and missing.sum() == 1):
-        raise ValueError("class_counts must hold exactly one record more than the known ones.")
-    weights = np.where(labels == int(np.argmax(missing)), weights, 0.0)
-    if not weights.any():
-        raise ValueError("no candidate has the label that completes the public class counts.")
-    return weights / weights.sum()
 
 
 def decode(

@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.validation import check_is_fitted
 
+from .._validation import caller_level
 from ..heads.base import BaseBallDPClassifier
 from ..heads.mechanism import PrivateProblem
 from ..heads.weighing import owners_of
@@ -183,7 +184,7 @@ def warn_of_pooling(parts: Parts) -> None:
             "one record moves every row: neither the guarantee nor this audit covers that. Use "
             "steps that map each row on its own, or fit them on public rows and freeze them.",
             PooledPreprocessingWarning,
-            stacklevel=7,
+            stacklevel=caller_level(),
         )
 
 

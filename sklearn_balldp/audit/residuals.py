@@ -32,20 +32,17 @@ from scipy.linalg import helmert
 from scipy.stats import chi2, kstwo, norm
 from scipy.stats import t as student
 
+from ..adjacency import full_radius
 from ..heads.base import BaseBallDPClassifier
-from ..heads.descent import (
-    Beginning,
-    Transcript,
-    beginning,
-    mean_gradient,
-    start_values,
-)
+from ..heads.descent import Steps, Transcript, mean_gradient
 from ..heads.mechanism import Mechanism, PrivateProblem, Promise
 from ..heads.output import OutputPerturbation
 from ..heads.ridge_prototype import PrototypePerturbation
+from ..heads.start import Beginning, beginning, start_values
 from ..heads.statistics import Layout, StatisticsPerturbation, scales_of
 from ..heads.weighing import Weighed
 from ..privacy.bounds import MinimizerBound, PrototypeBound
+from ..privacy.release import Release, total_epsilon
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
 from ..privacy.weights import total_of
@@ -321,6 +318,7 @@ def transcript_fault(head: BaseBallDPClassifier, transcript: Transcript) -> str 
     faults = [
         _replay_fault(head, begun, gradients, iterates, precision)
         or _scale_fault(begun.bound, iterates, sigma, precision)
+        or _ex_post_fault(release, begun.bound, iterates, sigma, precision)
         for precision in precisions
     ]
     return None if None in faults else faults[-1]
@@ -336,6 +334,21 @@ def _scale_fault(
             stated = f"the noise scale of step {step} is {sigma[step]:.6g}"
             return f"{stated}, the gap at its iterate asks for {needed:.6g}"
     return None
+
+
+def _ex_post_fault(
+    release: Release, bound: TranscriptBound, iterates: Array, sigma: Array, precision: Any
+) -> str | None:
+    """Whether the figure ex post is that of these iterates."""
+    largest = full_radius(bound.norm_bound)
+    moved = [bound.sensitivity(t, largest, bound.rounding(t, precision)) for t in iterates]
+    whole: Any = release.bound
+    mu = Steps(spent=list(np.array(moved) / sigma)).mu_ex_post(whole)
+    needed = total_epsilon(mu, release.delta, release.radius_epsilon)
+    stated = release.epsilon_full_radius_ex_post
+    if stated is not None and math.isclose(stated, needed, rel_tol=1e-6):
+        return None
+    return f"epsilon_full_radius_ex_post={stated!r} is {needed!r} at its iterates"
 
 
 def _replay_fault(

@@ -18,9 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from ..heads.base import BaseBallDPClassifier
-from ..heads.descent import Beginning, Iterates, beginning, mean_gradient
+from ..heads.descent import mean_gradient
 from ..heads.gradients import MeanGradient
+from ..heads.iterates import Iterates
 from ..heads.mechanism import Neighbours, PrivateProblem, Promise, as_sets
+from ..heads.start import Beginning, beginning
 from ..heads.statistics import StatisticsPerturbation
 from ..losses import clip_residuals
 from ..privacy.noise import Noise

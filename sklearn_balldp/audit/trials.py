@@ -217,7 +217,9 @@ def hidden_records(
 ) -> Positions:
     """Positions of the hidden records: every candidate equally often, or draws from the prior."""
     if uniform:
-        return np.arange(n_trials) % len(weights)
+        # In random order: replays see every other trial, and must see no choice of candidates.
+        rounds = [rng.permutation(len(weights)) for _ in range(-(-n_trials // len(weights)))]
+        return np.concatenate(rounds)[:n_trials]
     return rng.choice(len(weights), size=n_trials, p=weights)
 
 

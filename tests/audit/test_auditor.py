@@ -44,6 +44,7 @@ from sklearn_balldp.audit import auditor as auditor_module
 from sklearn_balldp.audit.auditor import _convicts
 from sklearn_balldp.audit.certificates import scaled_models
 from sklearn_balldp.audit.preparation import stream_of
+from sklearn_balldp.audit.trials import hidden_records
 from sklearn_balldp.heads import Promise, output, ridge_prototype
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.bounds import MinimizerBound, PrototypeBound
@@ -53,6 +54,20 @@ SURE = 1 - 1e-9
 
 def success_interval(successes, trials, confidence=0.95):
     return tuple(binomtest(int(successes), trials).proportion_ci(confidence, "exact"))
+
+
+@pytest.mark.parametrize("m", [2, 3, 4, 10])
+def test_every_other_trial_hides_any_candidate(m):
+    """Replays see every other trial: fixed turns would show them half of the candidates."""
+    rng = np.random.default_rng(0)
+    targets = [hidden_records(np.full(m, 1 / m), True, 40 * m, rng) for _ in range(20)]
+    for target in targets:
+        assert np.bincount(target).tolist() == [40] * m
+    odd = np.concatenate([target[1::2] for target in targets])
+    assert np.abs(np.bincount(odd, minlength=m) - len(odd) / m).max() < 6 * np.sqrt(len(odd) / m)
+    # So do few of them.
+    first = [hidden_records(np.full(m, 1 / m), True, 1, rng)[0] for _ in range(60 * m)]
+    assert np.bincount(first, minlength=m).min() > 20
 
 
 def noiseless(head, X, y):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
-from sklearn_balldp.audit.identification import consistent_prior, decode, log_posterior
+from sklearn_balldp.audit.identification import decode, log_posterior
 
 SURE = 1 - 1e-10
 
@@ -56,18 +56,6 @@ def test_parameters_without_noise_identify():
     assert np.exp(logs).sum() == pytest.approx(1)
     with pytest.raises(ValueError, match="no candidate explains"):
         log_posterior(models[0] + 1.0, models, sigma)
-
-
-def test_public_counts_rule_out_labels():
-    weights = consistent_prior([0.1, 0.2, 0.3, 0.4], [0, 1, 1, 2], [0, 0, 1, 2], [2, 2, 1])
-    np.testing.assert_allclose(weights, [0, 0.4, 0.6, 0])
-    with pytest.raises(ValueError, match="completes the public class counts"):
-        consistent_prior(None, [0, 2], [0, 0, 1, 2], [2, 2, 1])
-    for counts in ([2, 1, 1], [3, 2, 1], [1, 3, 1], [2, 2]):
-        with pytest.raises(ValueError, match="exactly one record more"):
-            consistent_prior(None, [0, 1], [0, 0, 1, 2], counts)
-    mixed = log_posterior(np.zeros(2), np.eye(4, 2), 1.0, weights)
-    assert np.isneginf(mixed[[0, 3]]).all()
 
 
 def test_decoder_takes_the_most_mass_within_eta():

@@ -16,8 +16,8 @@ from sklearn_balldp import (
 from sklearn_balldp.audit import FailedGuaranteeWarning
 from sklearn_balldp.audit.supports import Support, gaps_within
 from sklearn_balldp.audit.transcripts import Suspects, transcript_log_posterior
-from sklearn_balldp.heads.descent import beginning
 from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.heads.start import beginning
 from sklearn_balldp.privacy.noise import Noise
 
 HEADS = {

@@ -16,7 +16,9 @@ from sklearn_balldp.audit.transcripts import (
     known_gradients,
     transcript_log_posterior,
 )
-from sklearn_balldp.heads.descent import Iterates, beginning, mean_gradient
+from sklearn_balldp.heads.descent import mean_gradient
+from sklearn_balldp.heads.iterates import Iterates
+from sklearn_balldp.heads.start import beginning
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.transcript import TranscriptBound
 
