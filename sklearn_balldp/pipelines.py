@@ -35,11 +35,14 @@ class Parts:
         Named steps before it.
     frozen : bool
         Whether it is in a ``FrozenEstimator``.
+    wrapper : str
+        Type of another estimator that it was taken out of, which may hold more; empty if none.
     """
 
     last: Any
     steps: tuple[tuple[str, Any], ...] = ()
     frozen: bool = False
+    wrapper: str = ""
 
     @property
     def encoder(self) -> str | None:
@@ -66,7 +69,7 @@ class Parts:
 def parts_of(model: Any) -> Parts:
     """Take a model apart: a Pipeline, a frozen model, or what an auditor holds."""
     steps: list[tuple[str, Any]] = []
-    frozen = False
+    frozen, wrapper = False, ""
     while True:
         if isinstance(model, FrozenEstimator):
             frozen, model = True, model.estimator
@@ -74,9 +77,10 @@ def parts_of(model: Any) -> Parts:
             steps += model.steps[:-1]
             model = model.steps[-1][1]
         elif not hasattr(model, "release_") and hasattr(model, "estimator_"):
+            wrapper = wrapper or type(model).__name__
             model = model.estimator_
         else:
-            return Parts(model, tuple(steps), frozen)
+            return Parts(model, tuple(steps), frozen, wrapper)
 
 
 def _learns(step: Any) -> bool:

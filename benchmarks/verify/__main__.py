@@ -10,6 +10,7 @@ import json
 import tempfile
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ from sklearn_balldp.audit.residuals import (
     residual_checks,
     weight_checks,
 )
-from sklearn_balldp.heads import Promise
+from sklearn_balldp.heads import Promise, Transcript
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 
@@ -266,6 +267,18 @@ def measure_forgeries():
     other = copy.deepcopy(descent)
     other.transcript_ = fitted(HEADS["descent, 20 steps"], (X, Y)).transcript_
     add("descent, another run's transcript", other)
+    figure = {"epsilon_full_radius_ex_post": descent.release_.epsilon * 1.01}
+    lower = changed(descent, lambda m: vars(m).update(release_=replace(m.release_, **figure)))
+    add("descent, a smaller epsilon ex post", lower)
+    add(
+        "a seed in the model, none in the record",
+        changed(honest, lambda m: m.set_params(random_state=0)),
+    )
+    add("other steps in the model", changed(descent, lambda m: m.mechanism.set_params(n_steps=200)))
+    add(
+        "private rows as a transcript",
+        changed(honest, lambda m: vars(m).update(transcript_=Transcript(X, X, Y))),
+    )
 
     # What nobody can find.
     def missing(released, values, sigma):

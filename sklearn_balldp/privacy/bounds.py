@@ -33,7 +33,7 @@ from .fields import check_follows, check_types, with_floats
 from .noise import grid_slack
 from .rounding import UNIT_ROUNDOFF, additions
 from .sensitivity import gap_over_minimisers, minimizer_norm_bound, prototype_sensitivity
-from .weights import Weights, mass_of, total_of, weights_from
+from .weights import Weights, is_weighted, mass_of, total_of, weights_from
 
 Blocks = float | tuple[float, ...]
 
@@ -346,7 +346,7 @@ class PrototypeBound(ParameterBound):
     weights: Weights | None = None
 
     def __post_init__(self) -> None:
-        weighted = self.weights is not None and not self.weights.uniform
+        weighted = is_weighted(self.weights)
         if self.mode == "worst" and self.labels == "public" and weighted:
             raise ValueError(
                 "counts='worst' is the paper's, for one record of one weight a person; use "
@@ -390,7 +390,7 @@ class PrototypeBound(ParameterBound):
 
     @property
     def theorem(self) -> str:
-        if self.weights is not None and not self.weights.uniform:
+        if is_weighted(self.weights):
             if self.labels == "protected":
                 return "s max(2r, 2 sqrt(2) B) / (alpha W): prototypes, labels protected"
             return "q 2r s_c / (2 W_c + alpha W) per class block: weights of one unit"
@@ -520,7 +520,7 @@ class MinimizerBound(ParameterBound):
             "tight": "G the certified gradient gap",
             "paper": "G = L_z r (Margaryan & Gupta)",
         }[self.method]
-        weighted = self.weights is not None and not self.weights.uniform
+        weighted = is_weighted(self.weights)
         n = "alpha W / s" if weighted else "alpha n"
         return f"G / ({n}) + 2 tol / alpha: {self.loss} minimiser, {gap}"
 

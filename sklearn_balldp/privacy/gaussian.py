@@ -340,7 +340,10 @@ def gaussian_power(level: float, mu: float) -> float:
     """
     level, mu = float(level), _check_mu(mu)
     if not 0.0 <= level <= 1.0:
-        raise ValueError(f"the baseline success probability must lie in [0, 1], got {level!r}.")
+        raise ValueError(
+            "the success of a blind guess must lie in [0, 1] (1/10 for ten candidates), got "
+            f"{level!r}."
+        )
     if math.isinf(mu):
         return 1.0
     if level in (0.0, 1.0):

@@ -28,7 +28,7 @@ from .gaussian import (
     mu_from_pure,
 )
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
-from .weights import Weights, units_of
+from .weights import Weights, is_weighted, units_of
 
 #: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
 RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
@@ -332,6 +332,14 @@ class Release:
         with _contradictions():
             self._check_bound()
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read from a file, a record is checked as if it were made anew."""
+        for name, value in state.items():
+            # What is computed from the fields is computed again.
+            if not isinstance(getattr(type(self), name, None), cached_property):
+                vars(self)[name] = value
+        self.__post_init__()
+
     def _check_radius(self) -> None:
         """Where the radius came from, and what that spent."""
         drawn = self.radius_source in ("private", "seeded")
@@ -341,12 +349,14 @@ class Release:
                 f"{self.radius_epsilon!r} and radius_draw={self.radius_draw!r} do not go together: "
                 "a private quantile spends epsilon and is identified, no other radius is."
             )
-        edits = self.radius_source == "edits"
-        hidden = self.radius_hides * self.radius_edits
-        whole = abs(hidden - round(hidden)) <= 1e-9 * max(1.0, hidden)
-        if (self.radius_edits > 0) != edits or not (
-            whole and (0.0 < self.radius_hides <= 1.0) == edits
-        ):
+        n_edits, hides = self.radius_edits, self.radius_hides
+        if self.radius_source == "edits":
+            hidden = hides * n_edits
+            whole = abs(hidden - round(hidden)) <= 1e-9 * max(1.0, hidden)
+            sound = n_edits > 0 and whole and 0.0 < hides <= 1.0
+        else:
+            sound = n_edits == 0 and hides == 0.0
+        if not sound:
             raise ValueError(
                 f"record: radius_source={self.radius_source!r}, radius_edits="
                 f"{self.radius_edits!r} and radius_hides={self.radius_hides!r} do not go together: "
@@ -715,7 +725,10 @@ class Release:
             bound; the error names the field, its value and what it should be.
         """
         if not isinstance(record, Mapping):
-            raise ValueError(f"record: expected a mapping, got {type(record).__name__}.")
+            raise ValueError(
+                f"record: expected a mapping, got {type(record).__name__}; of a fitted head pass "
+                "release_."
+            )
         with _contradictions():
             return cls._read(record)
 
@@ -809,7 +822,7 @@ class Release:
             A title and a text; empty where every record counts once.
         """
         weights = self.weights
-        if weights is None or weights.uniform:
+        if not is_weighted(weights):
             return []
         classes = ""
         if weights.by_class is not None:
@@ -879,7 +892,8 @@ def _range(values: Blocks, parts: str) -> str:
         return f"{values:.4g}"
     if not values:
         return "known after the steps"
-    return f"{min(values):.4g} to {max(values):.4g} over {len(values)} {parts}"
+    ends = dict.fromkeys(f"{end:.4g}" for end in (min(values), max(values)))
+    return f"{' to '.join(ends)} over {len(values)} {parts}"
 
 
 def _to_json(value: Any) -> Any:

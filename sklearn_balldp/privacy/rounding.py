@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..losses import Loss
-from .weights import Weights, mass_of
+from .weights import Weights, is_weighted, mass_of
 
 UNIT_ROUNDOFF = 2.0**-53
 #: Rows that are added up in single precision in one go.
@@ -92,7 +92,7 @@ def mean_rounding(
         largest = min(largest, clip)
     gradient = largest * augmented
     record = residual * augmented + (evaluation + row) * gradient
-    if weights is not None and not weights.uniform:
+    if is_weighted(weights):
         # Weights are rounded, and so are their products.
         record += 4.0 * u * gradient
     if double:

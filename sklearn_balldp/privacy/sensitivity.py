@@ -29,7 +29,7 @@ from scipy.special import expit
 from ..adjacency import DOMAINS, Domain
 from ..losses import Loss, make_loss
 from .maximum import certified_maximum
-from .weights import Weights
+from .weights import Weights, is_weighted
 
 Array = NDArray[np.float64]
 
@@ -101,7 +101,7 @@ def prototype_sensitivity(
     worst = 2.0 * radius / (2.0 + ridge)
     if label_change and norm_bound is None:
         raise ValueError("norm_bound is needed when label changes are adjacent.")
-    if weights is not None and not weights.uniform:
+    if is_weighted(weights):
         return _weighted_prototypes(radius, ridge, weights, mode, norm_bound, label_change)
     if label_change and norm_bound is not None:
         return max(worst, 2.0 * math.sqrt(2.0) * float(norm_bound) / (2.0 + ridge))

@@ -24,7 +24,7 @@ from .fields import check_follows
 from .noise import grid_slack
 from .rounding import UNIT_ROUNDOFF, additions
 from .sensitivity import moment_sensitivity
-from .weights import Weights, total_of
+from .weights import Weights, is_weighted, total_of
 
 #: Rows whose outer products may be summed in one go in single precision: the more, the faster.
 GROUPS = (256, 128)
@@ -145,7 +145,7 @@ class StatisticsBound(ParameterBound):
     @property
     def theorem(self) -> str:
         change = ", label changes included" if self.labels == "protected" else ""
-        times = "" if self.weights is None or self.weights.uniform else "s times "
+        times = "s times " if is_weighted(self.weights) else ""
         if not self.moment:
             return f"{times}r for class sums{change}"
         where = "in the ball" if self.rows == "ball" else "on the sphere"
@@ -271,7 +271,7 @@ class StatisticsBound(ParameterBound):
         b = Domain.of_rounded_rows(self.norm_bound, 0.0).norm_bound
         # Terms are as large as the largest weight; records of one unit may be in as many groups.
         record, several, factors = 1.0, 1, 4.0
-        if self.weights is not None and not self.weights.uniform:
+        if is_weighted(self.weights):
             record, several, factors = self.weights.record, self.weights.most_records, 8.0
         sums = several * _group_error(CHUNK, UNIT_ROUNDOFF, factors) + self._folds()
         roundoff = _SINGLE_ROUNDOFF if self.summed else UNIT_ROUNDOFF

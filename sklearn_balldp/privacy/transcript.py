@@ -43,7 +43,7 @@ from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
 from .rounding import mean_rounding
 from .statistics import StatisticsBound
-from .weights import Weights, mass_of, weights_from
+from .weights import Weights, is_weighted, mass_of, weights_from
 
 #: Least norm that rows may have once they are moved by their mean, in units of B.
 LEAST_REACH = 0.3
@@ -242,6 +242,10 @@ class TranscriptBound(Bound):
                 f"record: bound.descent={own!r}, constant={self.constant!r} must be settings of a "
                 "descent (positive, shares between 0 and 1)."
             )
+        if not all(self.step_mu(mu) > 0.0 for _, mu in self.step_promises):
+            raise ValueError(
+                f"record: bound.promises={self.promises!r} leave nothing for a step on the grid."
+            )
 
     def _check_weights(self, sums: Weights | None) -> None:
         """Raise a ValueError unless weights in sums and in the loss are of the same units."""
@@ -326,7 +330,7 @@ class TranscriptBound(Bound):
         change = ", label changes included" if self.labels == "protected" else ""
         begun = "" if self.start is None else f", after {self.start.theorem}"
         begun += ", whose mean the rows are moved by" if self.centred else ""
-        n = "n" if self.weights is None or self.weights.uniform else "(W / s)"
+        n = "(W / s)" if is_weighted(self.weights) else "n"
         return f"gradient gap at each public iterate / {n}{clipped}{change}{begun}"
 
     @property

@@ -14,7 +14,7 @@ Noiseless values of a class block move by what one unit holds of that class. Wit
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..adjacency import UNITS
 from .fields import check_follows, check_types, with_floats
@@ -164,6 +164,11 @@ class Weights:
             check_follows("the sum of weights.class_records", sum(self.class_records), n_samples)
         if self.most_classes > min(self.most_records, n_classes):
             raise ValueError(f"record: weights.most_classes={self.most_classes!r} is too large.")
+
+
+def is_weighted(weights: Weights | None) -> TypeGuard[Weights]:
+    """Whether records count otherwise than once each, all with owners of their own."""
+    return weights is not None and not weights.uniform
 
 
 def weights_from(value: Any) -> Weights | None:

@@ -1,6 +1,7 @@
 """Models, records, private rows and transcripts from files, without running what they hold."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,9 +71,19 @@ def load_model(path: str | Path, *, allow_joblib: bool = False) -> Any:
 def load_record(path: str | Path) -> dict[str, Any]:
     """A record as written by ``json.dump(release_.to_dict(), file)``."""
     path = _existing(path, "release")
-    record = _read(
-        lambda: json.loads(path.read_text(encoding="utf-8")), f"release={str(path)!r} is no JSON"
-    )
+    name = f"release={str(path)!r}"
+    twice: list[str] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice.extend(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        return dict(pairs)
+
+    def read() -> Any:
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
+
+    record = _read(read, f"{name} is no JSON")
+    if twice:
+        raise ValueError(f"{name} holds {', '.join(twice)} more than once: readers may differ.")
     if not isinstance(record, dict):
         raise ValueError(f"release={str(path)!r} is no record; write release_.to_dict() into it.")
     return record

@@ -1,15 +1,12 @@
 """Check a published model: against its record, and against the private rows for their owner."""
 
-import contextlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._validation import is_real
 from ..audit.preparation import completed
 from ..audit.residuals import (
     CANNOT,
@@ -24,24 +21,11 @@ from ..audit.residuals import (
 )
 from ..heads import Transcript
 from ..heads.base import BaseBallDPClassifier
-from ..losses import Loss
 from ..pipelines import Parts, parts_of
-from ..privacy.digest import parameters_digest
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
+from .consistency import consistency_checks, shape_fault, surplus
 from .files import load_model, load_record, load_rows, load_transcript
-
-# What fitted heads hold beside their parameters, and what their records keep once computed.
-_FITTED = (
-    "classes_",
-    "n_features_in_",
-    "feature_names_in_",
-    "release_",
-    "transcript_",
-    "_metadata_request",
-)
-_CACHED = {"mu", "epsilon_full_radius", "_told"}
-_OWN = ("output", "gradient", "statistics")
 
 
 @dataclass(frozen=True)
@@ -165,27 +149,32 @@ def verify(
     >>> [check.name for check in verify(head).checks if check.verdict == "FAIL"]
     ['parameters', 'size of the weights']
     """
-    parts = _parts_of(_model(model, allow_joblib), "model")
+    loaded = _model(model, allow_joblib)
+    parts = _parts_of(loaded, "model")
     before = [_parts_of(_model(m, allow_joblib), "earlier").last for m in earlier]
     given = load_record(release) if isinstance(release, (str, Path)) else release
     rows: Any = load_rows(private) if isinstance(private, (str, Path)) else private
     if rows is not None and not isinstance(rows, Mapping):
+        if not (isinstance(rows, tuple) and len(rows) == 2):
+            raise ValueError(f"private must be (X, y), a mapping or a file, got {type(rows)}.")
         rows = dict(zip(("X", "y"), rows, strict=True))
+    if rows is not None and not {"X", "y"} <= set(rows):
+        raise ValueError(f"private holds {', '.join(map(str, rows))}; it needs X and y.")
     is_file = isinstance(transcript, (str, Path))
     steps: Any = load_transcript(transcript) if is_file else transcript  # type: ignore[arg-type]
     checks, record = _record_checks(parts.last, given)
     if record is None:
         return Verdict(tuple(checks), None)
     # From here on the record counts that was checked, whatever the model says of itself.
-    surplus = _surplus(parts.last, record)
+    beside = surplus(loaded, parts.last, record)
     parts = replace(parts, last=_with_record(parts.last, record))
     head = parts.last
     steps = getattr(head, "transcript_", None) if steps is None else steps
-    fault = _shape_fault(record, head)
+    fault = shape_fault(record, head)
     if fault is not None:
         checks.append(Check("model", FAIL, fault, "shape of what the record speaks of"))
         return Verdict(tuple(checks), record)
-    checks += _consistency_checks(record, parts, surplus)
+    checks += consistency_checks(record, parts, beside)
     checks += _public_checks(record, head, steps)
     checks += _statement_checks(record)
     if rows is None:
@@ -204,11 +193,14 @@ def verify(
 
 def _parts_of(model: Any, name: str) -> Parts:
     parts = parts_of(model)
+    found = parts.wrapper or type(parts.last).__name__
     if isinstance(parts.last, BaseBallDPClassifier) and hasattr(parts.last, "release_"):
-        return parts
+        if not parts.wrapper:
+            return parts
+        found += ", which may publish more than the head in it"
     raise ValueError(
-        f"{name}: expected a fitted Ball-DP head, or a Pipeline that ends in one; got "
-        f"{type(parts.last).__name__}."
+        f"{name}: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a search its "
+        f"best_estimator_); got {found}."
     )
 
 
@@ -217,38 +209,6 @@ def _with_record(head: BaseBallDPClassifier, record: Release) -> BaseBallDPClass
     other = object.__new__(type(head))
     other.__dict__.update(vars(head), release_=record)
     return other
-
-
-def _shape_fault(record: Release, head: BaseBallDPClassifier) -> str | None:
-    """Why nothing can be computed of a head, in words; None where everything can."""
-    try:
-        parameters = head._parameters_as_published()
-        shape, n_classes = np.shape(parameters), len(head.classes_)
-        sound = all(
-            np.asarray(v).dtype.kind in "fiubUOmM" for v in head.released_parameters().values()
-        )
-        numbers = np.asarray(parameters).dtype.kind == "f"
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        return f"its parameters cannot be read ({type(error).__name__})"
-    if n_classes != record.n_classes:
-        return f"{n_classes} classes, the record has {record.n_classes}"
-    kind = getattr(record.bound, "kind", None)
-    n_scores = kind.n_scores if isinstance(kind, Loss) else None
-    width = record.n_features + int(_augmented(record.bound) is True)
-    known = _augmented(record.bound) is not None or n_scores is not None
-    if not (sound and numbers and len(shape) == 2):
-        return "its parameters are no table of numbers"
-    if known and shape != (n_scores, width):
-        return f"parameters of shape {shape}, the record's are {(n_scores, width)}"
-    if record.head == "BallDPRidgePrototype" and shape != (n_classes, record.n_features):
-        return f"prototypes of shape {shape}, the record's are {(n_classes, record.n_features)}"
-    if record.head == "BallDPLinearDiscriminant":
-        scores = 1 if n_classes == 2 else n_classes
-        for name, wanted in (("coef_", (scores, record.n_features)), ("intercept_", (scores,))):
-            values = np.asarray(getattr(head, name, None))
-            if values.shape != wanted or values.dtype.kind != "f":
-                return f"{name} of shape {values.shape}, the record's is {wanted}"
-    return None
 
 
 def _model(model: Any, allow_joblib: bool) -> Any:
@@ -284,109 +244,6 @@ def _record_checks(
             Check("the model's own record", PASS if same else FAIL, found, "the record handed over")
         )
     return checks, record
-
-
-def _consistency_checks(record: Release, parts: Parts, surplus: list[str]) -> list[Check]:
-    """Whether the model is the one that the record speaks of."""
-    head = parts.last
-    digest = parameters_digest(head.released_parameters())
-    same = digest == record.digest
-    found = f"SHA-256 {digest[:16]}" + ("" if same else f", the record says {record.digest[:16]}")
-    if same and not head._parameters_follow():
-        same, found = False, f"{found}, but what it predicts with does not follow from them"
-    checks = [Check("parameters", PASS if same else FAIL, found, "the record's digest")]
-    faults = []
-    if type(head).__name__ != record.head:
-        faults.append(f"the record is of a {record.head}")
-    same_name = "epsilon", "delta", "metric", "domain", "norm_bound", "calibration", "coordinates"
-    for name in same_name:
-        value = getattr(head, name, None)
-        if value != getattr(record, name):
-            faults.append(
-                f"its parameter {name}={value!r}, the record has {getattr(record, name)!r}"
-            )
-    radius = record.full_radius if head.radius is None else head.radius
-    if is_real(radius) and float(radius) != record.radius:
-        faults.append(f"its parameter radius={head.radius!r}, the record has {record.radius!r}")
-    with contextlib.suppress(ValueError):
-        mechanism = head._mechanism_named(record.mechanism)
-        if mechanism.name != record.mechanism:
-            faults.append(f"its mechanism is {mechanism.name!r}, the record's {record.mechanism!r}")
-        elif not math.isnan(head._given_alpha()) and head._given_alpha() != record.alpha:
-            faults.append(f"its parameter alpha={head.alpha!r}, the record has {record.alpha!r}")
-    if bool(head.protect_labels) != (record.labels == "protected"):
-        faults.append(
-            f"protect_labels={head.protect_labels!r}, the record keeps labels {record.labels}"
-        )
-    if _augmented(record.bound) is not None and head.fit_intercept != _augmented(record.bound):
-        faults.append(f"fit_intercept={head.fit_intercept!r}, the record counts otherwise")
-    if surplus:
-        faults.append(f"it holds {', '.join(surplus)}, which no head releases")
-    if getattr(head, "n_features_in_", None) != record.n_features:
-        faults.append(f"the record has {record.n_features} features")
-    counts = getattr(head, "class_counts_", None)
-    if record.labels == "protected" and counts is not None:
-        faults.append("class counts are published, though labels are protected")
-    if counts is not None:
-        stated = getattr(record.bound, "class_counts", None)
-        differ = stated is not None and tuple(np.asarray(counts).tolist()) != stated
-        if record.weights is not None and record.weights.class_records is not None:
-            differ = differ or tuple(np.asarray(counts).tolist()) != record.weights.class_records
-        if differ or int(np.sum(counts)) != record.n_samples:
-            faults.append(f"class counts are not those of the record's {record.n_samples} records")
-    found = (
-        "; ".join(faults)
-        or f"{record.head}, {record.n_features} features, {record.n_classes} classes"
-    )
-    checks.append(Check("model", FAIL if faults else PASS, found, "shape, labels and counts"))
-    if record.encoder is None and parts.encoder is None:
-        found, verdict = "neither model nor record names one", CANNOT
-    elif None in (record.encoder, parts.encoder):
-        known = record.encoder or parts.encoder
-        found, verdict = (
-            f"only {'the record' if record.encoder else 'the model'} names {known}",
-            CANNOT,
-        )
-    else:
-        same = record.encoder == parts.encoder
-        found = f"{parts.encoder}" + ("" if same else f", the record says {record.encoder}")
-        verdict = PASS if same else FAIL
-    checks.append(
-        Check("encoder", verdict, found, "the name and revision that each of them states")
-    )
-    if parts.steps:
-        learning = ", ".join([*parts.learning, *parts.learned])
-        checks.append(
-            Check(
-                "preprocessing",
-                CANNOT if learning else PASS,
-                f"{learning}: only the publisher knows whether the rows of its fit were public"
-                if learning
-                else "every step maps each row on its own",
-                "a step fitted on private rows is outside of the guarantee",
-            )
-        )
-    return checks
-
-
-def _surplus(head: BaseBallDPClassifier, record: Release) -> list[str]:
-    """What a head carries beside its parameters and what it released."""
-    own = type(head).__module__.startswith(f"{__package__.split('.')[0]}.")
-    known = {*head.get_params(deep=False), *head._parameters, *_FITTED}
-    found = [name for name in vars(head) if name not in known and own and record.mechanism in _OWN]
-    for part in ("statistics_", "transcript_"):
-        held = getattr(head, part, None)
-        if own and is_dataclass(held):
-            named = {field.name for field in fields(held)}
-            found += [f"{part}.{name}" for name in vars(held) if name not in named]
-    inside = {field.name for field in fields(record)} | _CACHED
-    return found + [f"release_.{name}" for name in vars(head.release_) if name not in inside]
-
-
-def _augmented(bound: Any) -> bool | None:
-    """Whether a bound counts an intercept; None if it does not tell."""
-    told = getattr(bound, "fit_intercept", getattr(bound, "constant", None))
-    return None if told is None else bool(told)
 
 
 def _public_checks(

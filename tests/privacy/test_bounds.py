@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sklearn_balldp.heads.descent import Iterates
 from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.heads.iterates import Iterates
 from sklearn_balldp.privacy.bounds import bound_from_dict
 from sklearn_balldp.privacy.gaussian import delta_from_mu
 from sklearn_balldp.privacy.noise import grid_slack

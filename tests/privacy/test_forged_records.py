@@ -580,6 +580,50 @@ def test_settings_of_no_descent(change):
             Release.from_dict(sealed(forged))
 
 
+def test_steps_of_weighted_records_count_by_their_weights():
+    """W / s takes the place of n: with rare classes it is far less."""
+    X, y = data()
+    y = np.where(np.arange(N) < 6, 1, 0)
+    head = BallDPLogisticRegression(
+        4.0,
+        radius=0.5,
+        class_weight="balanced",
+        max_weight=50.0,
+        mechanism=GradientPerturbation(n_steps=5, start="prototypes"),
+    ).fit(X, y)
+    record, bound = head.release_.to_dict(), head.release_.bound
+    assert bound.mass < 0.5 * N
+    assert Release.from_dict(sealed(record)) == head.release_
+    for factor, fails in ((1.0, False), (0.9, True), (bound.mass / N, True)):
+        least = factor * (1.0 + 1e-9) * bound._least_gap(0.5) / bound.mass
+        sigma = least / bound.step_mu(bound.step_promises[0][1])
+        forged = sealed({**record, "sensitivity": [least] * 5, "sigma": [sigma] * 5})
+        if fails:
+            with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
+                Release.from_dict(forged)
+        else:
+            assert Release.from_dict(forged).sigma == (sigma,) * 5
+
+
+@pytest.mark.parametrize("name", ["prototypes", "minimiser", "statistics", "started descent"])
+def test_a_millionth_is_too_much(name):
+    """Numbers that follow from others do so to many digits."""
+    record = record_of(name)
+    fields = [key for key in ("epsilon", "mu", "epsilon_full_radius", "sigma", "sensitivity")]
+    changed = 0
+    for key in fields:
+        value = record.get(key)
+        for factor in (1.0 - 1e-6, 1.0 + 1e-6):
+            if isinstance(value, float) or (isinstance(value, list) and value):
+                other = [v * factor for v in value] if isinstance(value, list) else value * factor
+                if name == "started descent" and key in ("sigma", "sensitivity"):
+                    continue  # gaps at iterates that the record does not hold
+                with pytest.raises(ValueError, match="record"):
+                    Release.from_dict(sealed({**record, key: other}))
+                changed += 1
+    assert changed >= 4
+
+
 def test_more_records_than_there_were():
     record = record_of("descent")
     for n in (2 * N, 10**12, 10**18):

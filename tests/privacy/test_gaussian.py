@@ -136,7 +136,7 @@ def test_power():
         (mu_from_budget, (1, 1), "delta"),
         (delta_from_mu, (-1, 1), "mu"),
         (epsilon_from_mu, (math.nan, 0.1), "mu"),
-        (gaussian_power, (1.5, 1), "baseline"),
+        (gaussian_power, (1.5, 1), "blind guess"),
     ],
 )
 def test_errors_name_the_argument(function, arguments, name):

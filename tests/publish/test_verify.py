@@ -3,8 +3,10 @@
 import copy
 import dataclasses
 import json
+import pickle
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import joblib
@@ -14,6 +16,7 @@ import pytest
 import skops.io
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -23,10 +26,13 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
+    OutputPerturbation,
     RadiusPolicy,
+    ReconstructionAuditor,
     verify,
 )
 from sklearn_balldp.__main__ import main
+from sklearn_balldp.heads import Transcript
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 from sklearn_balldp.publish.files import (
@@ -440,6 +446,206 @@ def test_parameters_that_say_otherwise(change):
         for private in (None, data()):
             verdict = verify(fitted("minimiser").set_params(**other), private=private)
             assert failed(verdict) == ["model"]
+
+
+HONEST = [
+    ("prototypes", {"radius": None}),
+    ("prototypes", {"counts": "min", "priors": [0.2, 0.2, 0.6]}),
+    ("prototypes", {"epsilon": Fraction(9, 4), "norm_bound": np.float32(1.0)}),
+    ("prototypes", {"classes": ("x", 0, 1, 2)[1:], "verbose": 0}),
+    ("descent", {"mechanism": GradientPerturbation(clip=Fraction(1, 3), n_steps=np.int64(4))}),
+    ("statistics", {"share": Fraction(1, 3)}),
+    ("prototypes", {"counts": "worst"}),
+    ("prototypes", {"protect_labels": True, "classes": range(K)}),
+    ("prototypes", {"radius": RadiusPolicy(source="private", epsilon=0.3)}),
+    ("prototypes", {"radius": RadiusPolicy(source="declared")}),
+    ("prototypes", {"radius": FrozenEstimator(RadiusPolicy(source="declared").fit(*data()))}),
+    (
+        "prototypes",
+        {"radius": FrozenEstimator(RadiusPolicy(source="private", epsilon=0.2).fit(*data()))},
+    ),
+    ("statistics", {"share": 0.3}),
+    ("statistics", {"protect_labels": True, "classes": range(K)}),
+    ("minimiser", {"mechanism": OutputPerturbation(sensitivity="paper"), "class_weight": None}),
+    ("minimiser", {"alpha": None, "class_weight": "balanced"}),
+    ("minimiser", {"mechanism": "auto", "alpha": None}),
+    (
+        "descent",
+        {
+            "mechanism": GradientPerturbation(
+                n_steps=3, learning_rate=0.5, momentum=0.0, clip=None, averaging=1.0
+            )
+        },
+    ),
+    ("descent", {"mechanism": GradientPerturbation(outer_radius=1.0, outer_epsilon=5.0)}),
+    ("descent", {"mechanism": GradientPerturbation(start="prototypes", centre=False)}),
+    ("descent", {"mechanism": "gradient", "class_weight": "balanced", "radius": 0.02}),
+]
+
+
+@pytest.mark.parametrize(("name", "params"), HONEST)
+def test_settings_that_the_record_follows(name, params):
+    verdict = verify(fitted(name, **params), private=data())
+    assert not verdict.failed, str(verdict)
+    assert ("priors" in lines(verdict)) == ("priors" in params)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "found"),
+    [
+        ("prototypes", {"random_state": 0}, "random_state=0"),
+        ("prototypes", {"counts": "worst"}, "its counts='worst'"),
+        ("prototypes", {"radius": RadiusPolicy(source="declared")}, "radius is from 'declared'"),
+        (
+            "prototypes",
+            {"radius": RadiusPolicy(source="private", epsilon=0.3)},
+            "radius is from 'private'",
+        ),
+        ("prototypes", {"radius": np.array([0.5, 0.5])}, "its parameter radius="),
+        ("prototypes", {"epsilon": np.array([4.0, 4.0])}, "of no use (ValueError)"),
+        ("statistics", {"share": 0.123}, "its share=0.123"),
+        (
+            "minimiser",
+            {"mechanism": OutputPerturbation(sensitivity="paper")},
+            "sensitivity='paper'",
+        ),
+        ("minimiser", {"mechanism": None}, "of no use (ValueError)"),
+        ("minimiser", {"alpha": "x"}, "of no use (ValueError)"),
+        ("minimiser", {"class_weight": "balanced"}, "no weights of classes"),
+        ("descent", {"mechanism__n_steps": 7}, "its n_steps=7, the record has 6"),
+        ("descent", {"mechanism__clip": 1.0}, "its clip=1.0"),
+        ("descent", {"mechanism__learning_rate": 3.0}, "its learning_rate=3.0"),
+        ("descent", {"mechanism__momentum": 0.1}, "its momentum=0.1"),
+        ("descent", {"mechanism__averaging": 0.9}, "its averaging=0.9"),
+        ("descent", {"mechanism__start": "auto"}, "its start from zero=False"),
+        (
+            "descent",
+            {"mechanism__outer_radius": 1.0, "mechanism__outer_epsilon": 9.0},
+            "its outer_radius=True",
+        ),
+        ("started descent", {"mechanism__start": "prototypes"}, "its second moment=False"),
+    ],
+)
+def test_settings_that_say_otherwise(name, change, found):
+    for private in (None, data()):
+        verdict = verify(fitted(name).set_params(**change), private=private)
+        assert failed(verdict) == ["model"]
+        assert found in str(verdict)
+
+
+def test_radii_of_policies_that_say_otherwise():
+    head = fitted("prototypes", radius=RadiusPolicy(source="private", epsilon=0.3))
+    assert failed(verify(head.set_params(radius__epsilon=3.0))) == ["model"]
+    assert failed(verify(head.set_params(radius__epsilon=0.3, radius__random_state=0))) == ["model"]
+    seeded = head.set_params(radius__epsilon=0.3, radius__random_state=None)
+    seeded.radius.rows = data()[0]
+    assert failed(verify(seeded)) == ["model"]
+    other = FrozenEstimator(RadiusPolicy(0.9, source="private", epsilon=0.3).fit(*data()))
+    assert failed(verify(head.set_params(radius=other))) == ["model"]
+
+
+def test_heads_made_of_statistics_pass():
+    X, y = data()
+    policies = [
+        RadiusPolicy(0.5),
+        RadiusPolicy(source="declared"),
+        RadiusPolicy(source="private", epsilon=0.5),
+        FrozenEstimator(RadiusPolicy(source="declared").fit(X, y)),
+    ]
+    for policy in policies:
+        public = {"X_public": X, "y_public": y} if policy is policies[0] else {}
+        head = BallDPLinearDiscriminant(4.0, radius=policy).fit(X, y, **public)
+        other = BallDPLinearDiscriminant.from_statistics(head.statistics_, priors="uniform")
+        for private in (None, (X, y)):
+            assert not verify(head, private=private).failed
+            assert not verify(other, private=private).failed
+
+
+def test_public_counts_may_not_be_missing():
+    for name in HEADS:
+        head = fitted(name)
+        del head.class_counts_
+        head.release_ = dataclasses.replace(
+            head.release_, digest=parameters_digest(head.released_parameters())
+        )
+        assert "model" in failed(verify(head))
+
+
+def test_rows_do_not_ride_along():
+    X, y = data()
+    for name in ("prototypes", "minimiser", "statistics"):
+        head = fitted(name)
+        head.transcript_ = Transcript(X, X, y)
+        assert failed(verify(head)) == ["model"]
+    pipeline = make_pipeline(Normalizer(), fitted("prototypes"))
+    assert not verify(FrozenEstimator(pipeline)).failed
+    frozen = FrozenEstimator(fitted("prototypes"))
+    frozen.rows = X
+    assert failed(verify(frozen)) == ["model"]
+    for name in ("verbose", "max_weight", "classes"):
+        assert failed(verify(fitted("prototypes").set_params(**{name: X}))) == ["model"]
+    pipeline.rows = X
+    assert failed(verify(pipeline)) == failed(verify(FrozenEstimator(pipeline))) == ["model"]
+    head = fitted("descent")
+    head.mechanism.rows = X
+    assert failed(verify(head)) == ["model"]
+
+
+def test_wrappers_are_no_models():
+    """They may hold a threshold, scores or chosen columns that were made of private rows."""
+    X, y = data()
+    head = BallDPLogisticRegression(4.0, radius=0.5)
+    tuned = TunedThresholdClassifierCV(head, cv=2).fit(X, y == 1)
+    auditor = ReconstructionAuditor(
+        fitted("prototypes", radius=None), n_supports=1, n_candidates=3
+    ).fit(X, y)
+    for model in (tuned, auditor):
+        with pytest.raises(ValueError, match=f"got {type(model).__name__}, which may publish more"):
+            verify(model)
+    assert not verify(tuned.estimator_).failed
+
+
+@pytest.mark.parametrize("stated", [None, 4.01, 1e300])
+def test_figures_ex_post_are_those_of_the_iterates(stated):
+    for name in ("descent", "started descent"):
+        head = fitted(name)
+        head.release_ = dataclasses.replace(head.release_, epsilon_full_radius_ex_post=stated)
+        assert failed(verify(head)) == ["transcript"]
+
+
+def test_records_that_say_a_thing_twice(tmp_path):
+    head = fitted("prototypes")
+    record = json.dumps(head.release_.to_dict())
+    path = tmp_path / "release.json"
+    path.write_text(record)
+    assert not verify(head, path).failed
+    for text in ('{"epsilon": 0.1, ' + record[1:], record.replace('"mode"', '"mode": "x", "mode"')):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="more than once"):
+            verify(head, path)
+
+
+def test_a_record_is_checked_when_it_is_read_from_a_pickle(tmp_path):
+    for name in HEADS:
+        head = fitted(name)
+        assert pickle.loads(pickle.dumps(head)).release_ == head.release_
+        vars(head.release_)["mu"] = 1e-3
+        vars(head.release_)["rows"] = data()[0]
+        again = pickle.loads(pickle.dumps(head))
+        assert again.release_.mu == fitted(name).release_.mu > 1e-2
+        assert failed(verify(again)) == ["model"]
+        object.__setattr__(head.release_, "epsilon", 0.1)
+        with pytest.raises(ValueError, match="epsilon"):
+            pickle.loads(pickle.dumps(head))
+        skops.io.dump(head, tmp_path / "m.skops")
+        with pytest.raises(ValueError, match="epsilon"):
+            load_model(tmp_path / "m.skops")
+
+
+@pytest.mark.parametrize("private", [5, {"X": 1}, (1, 2, 3)])
+def test_private_rows_of_no_sense(private):
+    with pytest.raises(ValueError, match="private"):
+        verify(fitted("prototypes"), private=private)
 
 
 def test_weights_of_no_sense():

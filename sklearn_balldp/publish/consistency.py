@@ -1,0 +1,292 @@
+"""Whether a model is the one that its record speaks of: parameters, settings, and nothing else."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+from .._validation import is_real
+from ..audit.residuals import CANNOT, FAIL, PASS, Check
+from ..heads.base import BaseBallDPClassifier
+from ..losses import Loss
+from ..pipelines import Parts
+from ..privacy.digest import parameters_digest
+from ..privacy.noise import EXACT_SAMPLER
+from ..privacy.release import Release
+from ..privacy.weights import is_weighted
+from ..radius import RadiusPolicy
+
+# What fitted heads hold beside their parameters, and what their records keep once computed.
+_FITTED = ("classes_", "n_features_in_", "feature_names_in_", "release_", "_metadata_request")
+_CACHED = {"mu", "epsilon_full_radius", "_told"}
+_OWN = ("output", "gradient", "statistics")
+#: Parameters of a head that its record holds by the same name.
+_SAME_NAME = (
+    "epsilon",
+    "delta",
+    "metric",
+    "domain",
+    "norm_bound",
+    "calibration",
+    "coordinates",
+)
+
+
+def shape_fault(record: Release, head: BaseBallDPClassifier) -> str | None:
+    """Why nothing can be computed of a head, in words; None where everything can."""
+    try:
+        parameters = head._parameters_as_published()
+        shape, n_classes = np.shape(parameters), len(head.classes_)
+        sound = all(
+            np.asarray(v).dtype.kind in "fiubUOmM" for v in head.released_parameters().values()
+        )
+        numbers = np.asarray(parameters).dtype.kind == "f"
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        return f"its parameters cannot be read ({type(error).__name__})"
+    weights = getattr(record.bound, "weights", None)
+    counted = record.labels == "public" and not is_weighted(weights)
+    if counted and record.mechanism in _OWN and getattr(head, "class_counts_", None) is None:
+        return "class_counts_ are missing, though labels are public"
+    if n_classes != record.n_classes:
+        return f"{n_classes} classes, the record has {record.n_classes}"
+    kind = getattr(record.bound, "kind", None)
+    n_scores = kind.n_scores if isinstance(kind, Loss) else None
+    width = record.n_features + int(_augmented(record.bound) is True)
+    known = _augmented(record.bound) is not None or n_scores is not None
+    if not (sound and numbers and len(shape) == 2):
+        return "its parameters are no table of numbers"
+    if known and shape != (n_scores, width):
+        return f"parameters of shape {shape}, the record's are {(n_scores, width)}"
+    if record.head == "BallDPRidgePrototype" and shape != (n_classes, record.n_features):
+        return f"prototypes of shape {shape}, the record's are {(n_classes, record.n_features)}"
+    if record.head == "BallDPLinearDiscriminant":
+        scores = 1 if n_classes == 2 else n_classes
+        for name, wanted in (("coef_", (scores, record.n_features)), ("intercept_", (scores,))):
+            values = np.asarray(getattr(head, name, None))
+            if values.shape != wanted or values.dtype.kind != "f":
+                return f"{name} of shape {values.shape}, the record's is {wanted}"
+    return None
+
+
+def consistency_checks(record: Release, parts: Parts, beside: list[str]) -> list[Check]:
+    """Parameters, settings, encoder and steps of a model, against its record.
+
+    ``beside`` names what it carries and should not (:func:`surplus`).
+    """
+    return [
+        _parameters_check(record, parts.last),
+        _model_check(record, parts.last, beside),
+        _encoder_check(record, parts),
+        *_priors_checks(parts.last),
+        *_preprocessing_checks(parts),
+    ]
+
+
+def _parameters_check(record: Release, head: BaseBallDPClassifier) -> Check:
+    digest = parameters_digest(head.released_parameters())
+    same = digest == record.digest
+    found = f"SHA-256 {digest[:16]}" + ("" if same else f", the record says {record.digest[:16]}")
+    if same and not head._parameters_follow():
+        same, found = False, f"{found}, but what it predicts with does not follow from them"
+    return Check("parameters", PASS if same else FAIL, found, "the record's digest")
+
+
+def _model_check(record: Release, head: BaseBallDPClassifier, beside: list[str]) -> Check:
+    faults: list[str] = []
+    for look in (
+        _sense_faults,
+        _parameter_faults,
+        _radius_faults,
+        _mechanism_faults,
+        _count_faults,
+    ):
+        try:
+            faults += look(record, head)
+        except Exception as error:
+            # A model that was loaded may hold anything, and its message may quote that.
+            faults.append(f"its parameters are of no use ({type(error).__name__})")
+    if beside:
+        faults.append(f"it holds {', '.join(beside)}, which no head releases")
+    found = (
+        "; ".join(faults)
+        or f"{record.head}, {record.n_features} features, {record.n_classes} classes"
+    )
+    return Check("model", FAIL if faults else PASS, found, "shape, labels and counts")
+
+
+def _sense_faults(_: Release, head: BaseBallDPClassifier) -> Iterator[str]:
+    """Parameters that no fit would take may hold anything."""
+    head._check_parameters()
+    declared = head.classes
+    if declared is not None and set(declared) != set(head.classes_.tolist()):
+        yield "classes are not those that were declared"
+
+
+def _parameter_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]:
+    if type(head).__name__ != record.head:
+        yield f"the record is of a {record.head}"
+    for name in _SAME_NAME:
+        value: Any = getattr(head, name, None)
+        if (float(value) if is_real(value) else value) != getattr(record, name):
+            yield f"its parameter {name}={value!r}, the record has {getattr(record, name)!r}"
+    if bool(head.protect_labels) != (record.labels == "protected"):
+        yield f"protect_labels={head.protect_labels!r}, the record keeps labels {record.labels}"
+    if _augmented(record.bound) is not None and head.fit_intercept != _augmented(record.bound):
+        yield f"fit_intercept={head.fit_intercept!r}, the record counts otherwise"
+    if getattr(head, "n_features_in_", None) != record.n_features:
+        yield f"the record has {record.n_features} features"
+    if head.random_state is not None and record.sampler == EXACT_SAMPLER:
+        yield f"random_state={head.random_state!r}, the record's sampler is {record.sampler!r}"
+    weights = record.bound.weights if hasattr(record.bound, "weights") else None
+    weighed = weights is not None and weights.by_class is not None
+    asked = getattr(head, "class_weight", None) is not None
+    if asked and not weighed:
+        yield f"class_weight={head.class_weight!r}, the record has no weights of classes"
+    if weighed and not asked:
+        yield "class_weight=None, the record has weights of classes"
+
+
+def _radius_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]:
+    """Whether the radius comes from where the record says."""
+    frozen = isinstance(head.radius, FrozenEstimator)
+    policy = head.radius.estimator if frozen else head.radius
+    if not isinstance(policy, RadiusPolicy):
+        radius = record.full_radius if policy is None else policy
+        if not is_real(radius) or float(radius) != record.radius:
+            yield f"its parameter radius={head.radius!r}, the record has {record.radius!r}"
+        # A head made of released statistics states the number, wherever it came from.
+        return
+    if frozen:
+        choice = policy.choice_
+        source, epsilon = choice.source, choice.epsilon
+        source = "seeded" if choice.seeded else source
+        stated = record.radius_draw, record.radius_edits, record.radius_hides
+        value = record.full_radius if choice.value is None else choice.value
+        if value != record.radius or (choice.draw, choice.n_edits, choice.hidden) != stated:
+            yield f"its frozen policy chose radius={choice.value!r}, the record has another"
+    else:
+        source, epsilon = policy.source, 0.0
+        if source == "private":
+            epsilon = float(policy.epsilon)
+            source = "private" if policy.random_state is None else "seeded"
+    if source != record.radius_source:
+        yield f"its radius is from {source!r}, the record's from {record.radius_source!r}"
+    elif epsilon != record.radius_epsilon:
+        yield f"its radius spends epsilon={epsilon!r}, the record's {record.radius_epsilon!r}"
+
+
+def _mechanism_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]:
+    mechanism = head._mechanism_named(record.mechanism)
+    if mechanism.name != record.mechanism:
+        yield f"its mechanism is {mechanism.name!r}, the record's {record.mechanism!r}"
+        return
+    if not math.isnan(head._given_alpha()) and head._given_alpha() != record.alpha:
+        yield f"its parameter alpha={head.alpha!r}, the record has {record.alpha!r}"
+    if record.mechanism in _OWN:
+        for name, (value, stated) in mechanism.settings_beside(record.bound).items():
+            if (float(value) if is_real(value) else value) != stated:
+                yield f"its {name}={value!r}, the record has {stated!r}"
+
+
+def _count_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]:
+    counts = getattr(head, "class_counts_", None)
+    if record.labels == "protected":
+        if counts is not None:
+            yield "class counts are published, though labels are protected"
+        return
+    if counts is None:
+        return
+    own = tuple(np.asarray(counts).tolist())
+    stated = getattr(record.bound, "class_counts", None)
+    differ = stated is not None and own != stated
+    if record.weights is not None and record.weights.class_records is not None:
+        differ = differ or own != record.weights.class_records
+    if differ or sum(own) != record.n_samples:
+        yield f"class counts are not those of the record's {record.n_samples} records"
+
+
+def _encoder_check(record: Release, parts: Parts) -> Check:
+    if record.encoder is None and parts.encoder is None:
+        found, verdict = "neither model nor record names one", CANNOT
+    elif None in (record.encoder, parts.encoder):
+        known = record.encoder or parts.encoder
+        found = f"only {'the record' if record.encoder else 'the model'} names {known}"
+        verdict = CANNOT
+    else:
+        same = record.encoder == parts.encoder
+        found = f"{parts.encoder}" + ("" if same else f", the record says {record.encoder}")
+        verdict = PASS if same else FAIL
+    return Check("encoder", verdict, found, "the name and revision that each of them states")
+
+
+def _priors_checks(head: BaseBallDPClassifier) -> list[Check]:
+    priors = getattr(head, "priors", None)
+    if priors is None or isinstance(priors, str):
+        return []
+    found = f"priors={priors!r} move its predictions; only the publisher knows whether they follow"
+    return [Check("priors", CANNOT, f"{found} from private rows", "no digest covers them")]
+
+
+def _preprocessing_checks(parts: Parts) -> list[Check]:
+    if not parts.steps:
+        return []
+    learning = ", ".join([*parts.learning, *parts.learned])
+    found = "every step maps each row on its own"
+    if learning:
+        found = f"{learning}: only the publisher knows whether the rows of its fit were public"
+    why = "a step fitted on private rows is outside of the guarantee"
+    return [Check("preprocessing", CANNOT if learning else PASS, found, why)]
+
+
+def surplus(model: Any, head: BaseBallDPClassifier, record: Release) -> list[str]:
+    """What a model carries beside its parameters and what it released."""
+    found = []
+    own = _is_own(head)
+    if own and record.mechanism in _OWN:
+        steps = ("transcript_",) if record.mechanism == "gradient" else ()
+        found += _beside(head, "", (*head._parameters, *_FITTED, *steps))
+    for part in ("statistics_", "transcript_"):
+        held = getattr(head, part, None)
+        if own and is_dataclass(held):
+            named = {field.name for field in fields(held)}
+            found += [f"{part}.{name}" for name in vars(held) if name not in named]
+    inside = {field.name for field in fields(record)} | _CACHED
+    found += [f"release_.{name}" for name in vars(head.release_) if name not in inside]
+    policy = getattr(head, "radius", None)
+    if isinstance(policy, FrozenEstimator):
+        policy = policy.estimator
+    chosen = ("radius_", "choice_", "n_features_in_", "feature_names_in_", "_metadata_request")
+    mechanism = getattr(head, "mechanism", None)
+    carriers: list[tuple[Any, str, tuple[str, ...]]] = [
+        (mechanism, "mechanism.", ()),
+        (policy, "radius.", chosen),
+    ]
+    for part, prefix, known in carriers:
+        if hasattr(part, "get_params") and _is_own(part):
+            found += _beside(part, prefix, known)
+    while model is not head:
+        whole = isinstance(model, Pipeline)
+        found += _beside(model, "pipeline." if whole else "frozen.", ("_metadata_request",))
+        model = model.steps[-1][1] if whole else model.estimator
+    return found
+
+
+def _is_own(part: Any) -> bool:
+    """Whether its class is one of this package."""
+    return type(part).__module__.startswith(f"{__package__.split('.')[0]}.")
+
+
+def _beside(carrier: Any, prefix: str, known: tuple[str, ...] = ()) -> list[str]:
+    """Attributes that are neither parameters nor known."""
+    expected = {*carrier.get_params(deep=False), *known}
+    return [f"{prefix}{name}" for name in vars(carrier) if name not in expected]
+
+
+def _augmented(bound: Any) -> bool | None:
+    """Whether a bound counts an intercept; None if it does not tell."""
+    told = getattr(bound, "fit_intercept", getattr(bound, "constant", None))
+    return None if told is None else bool(told)
