@@ -3,8 +3,10 @@ whose errors quote none.
 """
 
 import contextlib
+import math
 import numbers
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -27,7 +29,11 @@ def is_real(value: Any) -> bool:
 
 def check_positive(name: str, value: Any, otherwise: str = "") -> None:
     """Raise a ValueError unless ``value`` is a number from :data:`LEAST` to :data:`MOST`."""
-    if not (is_real(value) and LEAST <= float(value) <= MOST):
+    number = math.nan
+    # Whole numbers may be beyond float64.
+    with contextlib.suppress(OverflowError):
+        number = float(value) if is_real(value) else math.nan
+    if not LEAST <= number <= MOST:
         raise ValueError(
             f"{name} must be a positive number between {LEAST:g} and {MOST:g}{otherwise}, got "
             f"{value!r}."
@@ -63,6 +69,15 @@ def check_flag(name: str, value: Any) -> None:
     """Raise a ValueError unless ``value`` is a truth value."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False, got {value!r}.")
+
+
+def caller_level() -> int:
+    """``stacklevel`` that makes a warning point to the code which called this package."""
+    level, frame = 1, sys._getframe(1)
+    package = __name__.split(".")[0]
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 #: float64 first: integer input becomes float64; the other two are read in row blocks.
@@ -155,6 +170,10 @@ def _quoting_nothing(kind: type[Exception], text: str) -> Exception:
         )
     if text.startswith("Complex data not supported"):
         return ValueError("Complex data not supported; pass real rows.")
+    if text.startswith("Can't call numpy() on Tensor that requires grad"):
+        return ValueError("X is a tensor that requires grad; pass X.detach().")
+    if "unsupported ScalarType BFloat16" in text:
+        return ValueError("X is a tensor of type bfloat16; pass X.float().")
     if text.startswith("could not convert string"):
         return ValueError("X holds text; encode it into numbers first.")
     return ValueError(

@@ -302,7 +302,12 @@ def load_embeddings(path: Any, *, normalize: bool = True) -> Bunch:
             raise ValueError(
                 f"{path} lacks the array(s) {', '.join(missing)}; it needs {', '.join(_ARRAYS)}."
             )
-        arrays = {name: file[name] for name in _ARRAYS}
+        try:
+            arrays = {name: file[name] for name in _ARRAYS}
+        except ValueError as error:
+            raise ValueError(
+                f"{path} holds Python objects, which are not loaded; save labels as y.astype(str)."
+            ) from error
     for name in ("X_train", "X_test"):
         rows = np.asarray(arrays[name], dtype=np.float32)
         arrays[name] = unit_rows(rows) if normalize else rows

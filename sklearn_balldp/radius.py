@@ -540,13 +540,14 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         public = self.source == "reference"
         rows, labels = (X_public, y_public) if public else (X, y)
         if rows is None or labels is None:
-            names = "X_public and y_public" if public else "X and y"
-            if not public and rows is not None:
+            if public:
+                raise ValueError(
+                    "source='reference' needs X_public and y_public, public rows given by name: "
+                    "fit(X_public=rows, y_public=labels); or choose source='declared' or 'private'."
+                )
+            if rows is not None:
                 raise ValueError("requires y to be passed, but the target y is None.")
-            raise ValueError(
-                f"source={self.source!r} needs {names}: pass them to fit"
-                + (", or choose source='declared' or 'private'." if public else ".")
-            )
+            raise ValueError(f"source={self.source!r} needs X and y: pass them to fit.")
         if public:
             rows, labels = validated_public(self, rows, labels)
         else:

@@ -1,14 +1,22 @@
 """No error quotes a cell: neither its message, nor any error that it was raised from or beside."""
 
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.model_selection import KFold
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
+    PrivacyAccountant,
     RadiusPolicy,
+    compose_releases,
 )
 
 SECRET = 0.1234567
@@ -114,6 +122,69 @@ def test_labels(estimator, kind):
 def test_none_among_labels_has_a_message_of_its_own():
     for labels in (BAD_LABELS["None"], BAD_LABELS["list with None"]):
         assert refused(BallDPRidgePrototype().fit, ROWS, labels).startswith("y holds None")
+
+
+def test_public_rows_are_given_by_name():
+    """A third argument would be taken for owners or weights: two rows of them, say."""
+    for estimator in HEADS:
+        with pytest.raises(TypeError, match="positional"):
+            estimator.fit(ROWS, LABELS, LABELS)
+    with pytest.raises(ValueError, match=r"fit\(X_public=rows, y_public=labels\)"):
+        RadiusPolicy().fit(ROWS, LABELS)
+
+
+def test_what_is_said_of_tensors():
+    torch = pytest.importorskip("torch")
+    rows = torch.tensor(np.random.default_rng(0).standard_normal((12, 3)))
+    head = BallDPRidgePrototype()
+    assert "X.detach()" in refused(head.fit, rows.clone().requires_grad_(), LABELS)
+    assert "X.float()" in refused(head.fit, rows.bfloat16(), LABELS)
+
+
+def test_parameters_are_named_with_a_remedy():
+    rows = np.random.default_rng(0).standard_normal((12, 3))
+    for value in (10**400, -(10**400)):
+        for name in ("epsilon", "radius", "norm_bound"):
+            with pytest.raises(ValueError, match=f"{name} must be a positive number"):
+                BallDPRidgePrototype(**{name: value}).fit(rows, LABELS)
+    automatic = BallDPLogisticRegression()
+    with pytest.raises(ValueError, match="mechanism='auto' has no settings of its own"):
+        automatic.set_params(mechanism__n_steps=10)
+    assert automatic.mechanism == "auto"
+    chosen = BallDPLogisticRegression().set_params(mechanism="gradient", mechanism__n_steps=10)
+    assert chosen.mechanism.n_steps == 10
+    head = BallDPRidgePrototype(delta=1e-6, classes={0, 1}, verbose=0).fit(rows, LABELS)
+    assert head.classes_.tolist() == [0, 1]
+    planned = head.set_params(classes={0, 1}, protect_labels=True).plan(12, 3)
+    assert planned.release.n_classes == 2
+    head.set_params(protect_labels=False)
+    assert head.set_params(classes={0: "a", 1: "b"}.keys(), verbose=0).fit(rows, LABELS)
+    with pytest.raises(ValueError, match="verbose must be True or False"):
+        BallDPRidgePrototype(verbose="yes").fit(rows, LABELS)
+    with pytest.raises(ValueError, match="1/10 for ten candidates"):
+        head.release_.certificate(10)
+    with pytest.raises(ValueError, match="of a fitted head pass release_"):
+        compose_releases([head])
+    halving = SimpleNamespace(
+        cv_results_={}, n_splits_=2, n_resources_=[1], cv=KFold(2), scoring=None
+    )
+    with PrivacyAccountant() as accountant, pytest.raises(ValueError, match="successive halving"):
+        accountant.total(search=halving)
+
+
+@pytest.mark.parametrize("depth", [0, 3])
+def test_warnings_point_to_the_code_that_called(depth):
+    rows = np.random.default_rng(0).standard_normal((12, 3))
+
+    def call(job, deeper):
+        return call(job, deeper - 1) if deeper else job()
+
+    heads = [*HEADS, BallDPLinearDiscriminant(), BallDPLogisticRegression()]
+    for head in (clone(own).set_params(delta=0.5) for own in heads):
+        for job in (partial(head.fit, rows, LABELS), partial(head.plan, 12, 3, [6, 6])):
+            with pytest.warns(UserWarning, match="is not below 1/n_samples") as caught:
+                call(job, depth)
+            assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_the_search_would_find_a_cell():

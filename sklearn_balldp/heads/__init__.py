@@ -5,6 +5,7 @@ from .linear_discriminant import BallDPLinearDiscriminant
 from .logistic import BallDPLogisticRegression
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
 from .output import OutputPerturbation
+from .plan import Plan
 from .ridge_prototype import BallDPRidgePrototype
 from .squared_hinge import BallDPSquaredHingeSVC
 from .statistics import Statistics, StatisticsPerturbation
@@ -19,6 +20,7 @@ __all__ = [
     "Mechanism",
     "Outcome",
     "OutputPerturbation",
+    "Plan",
     "PrivateProblem",
     "Problem",
     "Promise",

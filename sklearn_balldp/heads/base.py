@@ -3,16 +3,16 @@
 import contextlib
 import json
 import math
+import numbers
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags, assert_all_finite
@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._validation import (
     all_finite,
+    caller_level,
     check_flag,
     check_inside,
     check_option,
@@ -33,7 +34,6 @@ from .._validation import (
 from .._version import __version__
 from ..accounting.ledger import CountedMixin, charged
 from ..adjacency import DOMAINS, METRICS, euclidean_radius, full_radius_in
-from ..arrays import namespace
 from ..privacy.bounds import Bound, as_float_or_tuple
 from ..privacy.digest import parameters_digest
 from ..privacy.gaussian import delta_from_mu
@@ -43,17 +43,15 @@ from ..privacy.weights import Weights, units_of
 from ..progress import shown
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import (
-    Part,
     Rows,
     computed,
     encoder_of,
     rows_in_domain,
-    table_of,
     tame_input,
-    working_precision,
 )
 from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
 from .plan import Plan
+from .scoring import projected_scores
 from .serving import plain_model
 from .weighing import Weighed, weigh
 
@@ -102,7 +100,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         check_option("domain", self.domain, DOMAINS if takes_domain else DOMAINS[:1])
         check_option("calibration", self.calibration, ("analytic", "classic"))
         check_flag("protect_labels", self.protect_labels)
-        check_flag("verbose", self.verbose)
+        if not isinstance(self.verbose, numbers.Integral):
+            check_flag("verbose", self.verbose)
         if self.max_weight is not None:
             check_positive("max_weight", self.max_weight, " or None")
         check_random_state(self.random_state)
@@ -136,9 +135,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         self,
         X: ArrayLike,
         y: ArrayLike,
+        *,
         X_public: ArrayLike | None = None,
         y_public: ArrayLike | None = None,
-        *,
         groups: ArrayLike | None = None,
         **weights: ArrayLike | None,
     ) -> "BaseBallDPClassifier":
@@ -237,6 +236,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             **published,
             "release_": _completed(release, outcome, parameters_digest(self._released(published))),
         }
+
+    def _listed_classes(self) -> Any:
+        """Declared classes, of which a set is a list too."""
+        return list(self.classes) if isinstance(self.classes, Set) else self.classes
 
     def _check_radius_of_persons(self) -> None:
         """Raise a ValueError for a private radius, before it is drawn."""
@@ -378,7 +381,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 "class_counts=None: with public labels the noise may follow the counts; pass the "
                 "records of each class."
             )
-        classes = np.arange(len(counts or ())) if self.classes is None else np.unique(self.classes)
+        declared = self._listed_classes()
+        classes = np.arange(len(counts or ())) if declared is None else np.unique(declared)
         if codes is not None:
             classes = found
         if len(classes) < 2 or (counts is not None and len(counts) != len(classes)):
@@ -424,7 +428,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 f"delta={self.delta!r} is not below 1/{number}={share:.3g}: releasing whole "
                 f"{units} at random would satisfy it; choose a smaller delta.",
                 UserWarning,
-                stacklevel=6,
+                stacklevel=caller_level(),
             )
 
     def _record(
@@ -679,7 +683,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             return classes, codes
         declared = classes = np.empty(0)
         with contextlib.suppress(TypeError, ValueError):
-            declared = np.asarray(self.classes)
+            declared = np.asarray(self._listed_classes())
             classes = np.unique(declared)
         if declared.ndim != 1 or len(classes) < 2:
             raise ValueError(
@@ -696,13 +700,13 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             )
         return classes, codes
 
-    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
+    def _scores(self, X: ArrayLike, *, largest: bool = False) -> NDArray[Any]:
         check_is_fitted(self)
         X = self._taken(validated(self, X, reset=False))
         coef, intercept = self._linear_rule()
+        bound, domain = self.release_.norm_bound, self.release_.domain
         with all_finite():
-            release = self.release_
-            return projected_scores(X, coef, intercept, release.norm_bound, release.domain)
+            return projected_scores(X, coef, intercept, bound, domain, largest=largest)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores of the released rule.
@@ -736,14 +740,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         ndarray of shape (n_samples,)
             One label of ``classes_`` per row.
         """
-        check_is_fitted(self)
-        rows = self._taken(validated(self, X, reset=False))
-        coef, intercept = self._linear_rule()
-        with all_finite():
-            release = self.release_
-            codes = projected_scores(
-                rows, coef, intercept, release.norm_bound, release.domain, largest=True
-            )
+        codes = self._scores(X, largest=True)
         return self.classes_[codes]
 
     def to_sklearn(self, *, project: bool = True) -> Any:
@@ -786,125 +783,6 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         return tags
 
 
-class ProbabilitiesMixin:
-    """Probabilities of a head whose scores are log-probabilities, up to a constant of the row."""
-
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log-probabilities of the released model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Embeddings; rows are brought into the domain as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Log-probability of each class of ``classes_``.
-        """
-        scores = self._scores(X)  # type: ignore[attr-defined]
-        if scores.shape[1] == 1:
-            scores = np.hstack([np.zeros_like(scores), scores])
-        return log_probabilities(scores)
-
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the released model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Embeddings; rows are brought into the domain as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Probability of each class of ``classes_``.
-        """
-        return np.exp(self.predict_log_proba(X))
-
-
-def projected_scores(
-    X: NDArray[np.floating],
-    coef: NDArray[np.float64],
-    intercept: NDArray[np.float64],
-    norm_bound: float,
-    domain: str = "ball",
-    *,
-    largest: bool = False,
-) -> NDArray[Any]:
-    """Scores of rows in the domain, in the rows' own precision where it can hold them.
-
-    With ``largest`` only the position of the largest score of each row, block by block.
-
-    Raises
-    ------
-    FloatingPointError
-        If a row holds NaN or infinity.
-    """
-    # Products of rows in the ball, and of few that are not yet, with such weights are finite.
-    moderate = bool((np.abs(coef) < 1e18).all() and (intercept < 1e18).all())
-    table = table_of(X)
-    single = moderate and not table.on_device
-    precision: Any = working_precision(X.dtype, norm_bound) if single else np.float64
-    weights = np.ascontiguousarray(coef.T, dtype=precision)
-    kind = (len(X),) if largest else (len(X), len(coef))
-    found: NDArray[Any] = np.empty(kind, dtype=np.intp if largest else precision)
-    start = 0
-    for part in table.each(
-        _scores_of, weights, intercept.astype(precision), norm_bound, domain, largest
-    ):
-        found[start : start + len(part)] = part
-        start += len(part)
-    return found
-
-
-def _scores_of(
-    part: Part,
-    weights: NDArray[Any],
-    offsets: NDArray[Any],
-    norm_bound: float,
-    domain: str,
-    largest: bool,
-) -> NDArray[Any]:
-    """Scores of one shard's rows in the precision of the weights, or where they are largest."""
-    xp = namespace(weights)
-    precision: Any = np.float64 if part.on_device else weights.dtype.type
-    # As a number of the same precision.
-    bound, kept = float(precision(norm_bound) ** 2), []
-    for _, block in part.blocks(dtype=precision):
-        with np.errstate(all="ignore"):
-            scores = block @ weights
-            squares = xp.vecdot(block, block)
-        longest, shortest = float(xp.max(squares)), np.inf
-        if domain == "sphere":
-            # Every row is scaled; the least normal square is for rows that are all but zero.
-            shortest = float(xp.min(squares))
-        if np.finfo(precision).tiny < shortest and longest < np.inf:
-            if longest > bound or domain == "sphere":
-                reach = squares
-                if domain == "ball":
-                    reach = xp.where(squares < bound, bound, squares)
-                scores *= (norm_bound / xp.sqrt(reach))[:, None]
-        else:
-            # NaN, infinity, or a square that only float64 can hold.
-            far = xp.astype(block, xp.float64)
-            inside = rows_in_domain(far, norm_bound, domain)
-            scores = xp.astype(inside, weights.dtype) @ weights
-        scores += offsets
-        kept.append(_largest_of(scores) if largest else scores)
-    return xp.concat(kept)
-
-
-def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:
-    """Positions of the largest scores; of two classes as their difference has it."""
-    xp = namespace(scores)
-    if scores.shape[1] == 1:
-        return xp.astype(scores[:, 0] > 0.0, xp.int64)
-    if scores.shape[1] == 2:
-        return xp.astype(scores[:, 1] - scores[:, 0] > 0.0, xp.int64)
-    return xp.argmax(scores, axis=1)
-
-
 def masses_of(public: Mapping[str, Any]) -> Any:
     """Weight of each class in the loss among a problem's public numbers, or its records."""
     weights = public["loss_weights"]
@@ -943,9 +821,3 @@ def _completed(release: Release, outcome: Outcome, digest: str) -> Release:
             outcome.mu_ex_post, release.delta, release.radius_epsilon
         )
     return replace(release, **late)
-
-
-def log_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log-softmax of scores, minus infinity where the probability itself underflows to zero."""
-    logs = log_softmax(scores, axis=1)
-    return np.where(np.exp(logs) > 0.0, logs, -np.inf)

@@ -1,25 +1,21 @@
 """Gradient perturbation: noisy sums to start from, noisy gradients, and the model made of them."""
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from .._validation import check_flag, check_option, check_positive, check_share, check_whole
 from ..adjacency import euclidean_radius, full_radius
 from ..privacy.gaussian import LARGEST_EPSILON, compose
 from ..privacy.noise import Noise, grid_slack
-from ..privacy.statistics import StatisticsBound
-from ..privacy.transcript import LEAST_REACH, Descent, TranscriptBound
+from ..privacy.transcript import Descent, TranscriptBound
 from ..privacy.weights import total_of
 from ..progress import bar
 from ..rows import SINGLE_BLAS_THREAD, n_threads
 from .descent_settings import default_learning_rate, settings_of
-from .discriminant_rule import TAIL, discriminant_rule, likely_counts
 from .gradients import MeanGradient
 from .mechanism import (
     Array,
@@ -31,19 +27,13 @@ from .mechanism import (
     Problem,
     Promise,
 )
-from .statistics import Statistics, StatisticsPerturbation, statistics_of
+from .start import Beginning, beginning, start_bound, start_values
 
 #: Constant that augments the rows, in units of B: a smaller one takes less of the noise, and moves
 #: intercepts more slowly.
 CONSTANT = 0.3
-#: Least square of the mean that rows are moved by, in units of their own: a shorter one is left.
-SHORT_MEAN = 0.04
-#: Length of the path of all steps, in lengths of the start, that may restore half of its slope.
-LONG_PATH = 8.0
 #: What ``start=`` takes.
 STARTS = "auto", "statistics", "prototypes", "zero"
-# Iterates stay within this norm, in units of 1 / B: a step size that diverges gives no infinity.
-_FARTHEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -69,86 +59,6 @@ class Transcript:
     start: Array = field(default_factory=lambda: np.empty((0, 0)))
 
 
-class Iterates:
-    """Parameters of one or more runs: heavy-ball steps and the mean of the last iterates.
-
-    Functions of released gradients and public numbers alone.
-
-    Parameters
-    ----------
-    n_runs : int
-        Independent runs.
-    bound : TranscriptBound
-        Shape, loss and settings.
-    alpha : float
-        Regularisation strength.
-    precision : dtype
-        Precision that iterates are rounded to, that of the rows.
-    start : ndarray of shape (n_runs, n_scores, n_columns), optional
-        First iterates; zero by default.
-    """
-
-    def __init__(
-        self,
-        n_runs: int,
-        bound: TranscriptBound,
-        alpha: float,
-        precision: DTypeLike = np.float64,
-        start: Array | None = None,
-    ) -> None:
-        shape, descent = (n_runs, *bound.shape), bound.descent
-        self.thetas = np.zeros(shape)
-        self._velocity, self._total = np.zeros(shape), np.zeros(shape)
-        self._descent, self._precision = descent, precision
-        # At rest the released gradient is minus alpha times the iterate.
-        self._pull = 1.0 + descent.learning_rate * alpha / (1.0 - descent.momentum)
-        # The gradients of a record's classes add up to zero: noise in the sum is no signal.
-        self._centred = bound.loss == "softmax"
-        self._farthest = _FARTHEST / bound.norm_bound
-        self._averaged = max(1, round(descent.averaging * descent.n_steps))
-        self._step = 0
-        if start is not None:
-            self._move(start)
-
-    def _move(self, thetas: Array) -> None:
-        norms = np.sqrt(np.einsum("rkd,rkd->r", thetas, thetas))
-        # At zero the factor is one, whatever the divisor.
-        factors = np.minimum(1.0, self._farthest / np.maximum(norms, 1e-300))
-        thetas = thetas * factors[:, None, None]
-        self.thetas = thetas.astype(self._precision).astype(np.float64)
-
-    def advance(self, gradients: Array) -> None:
-        """One step of every run along its released gradient, then towards zero."""
-        if self._centred:
-            gradients = gradients - gradients.mean(axis=1, keepdims=True)
-        thetas, self._velocity = self._stepped(self.thetas, self._velocity, gradients)
-        self._move(thetas)
-        self._step += 1
-        if self._step > self._descent.n_steps - self._averaged:
-            self._total += self.thetas
-
-    def _stepped(self, thetas: Array, velocity: Array, gradients: Array) -> tuple[Array, Array]:
-        """Iterates and velocity after a step."""
-        velocity = self._descent.momentum * velocity + gradients
-        # Implicit: however strong the regulariser is, it takes no parameter beyond zero.
-        return (thetas - self._descent.learning_rate * velocity) / self._pull, velocity
-
-    def gains(self) -> Array:
-        """What one more in the gradient of each step takes from a released parameter."""
-        n_steps = self._descent.n_steps
-        thetas, velocity, taken = np.zeros(1), np.zeros(1), np.zeros(n_steps + 1)
-        for step in range(n_steps):
-            thetas, velocity = self._stepped(thetas, velocity, np.array([float(step == 0)]))
-            taken[step + 1] = taken[step] - thetas[0]
-        # Every step acts on those that follow it as the first one does.
-        left = np.arange(n_steps, 0, -1)
-        return (taken[left] - taken[np.maximum(left - self._averaged, 0)]) / self._averaged
-
-    def released(self) -> Array:
-        """Mean of the last iterates of every run."""
-        return self._total / self._averaged
-
-
 class GradientPerturbation(Mechanism):
     """Noise on class sums, and on the gradients of a full-batch descent that starts from them.
 
@@ -160,10 +70,10 @@ class GradientPerturbation(Mechanism):
     ----------
     n_steps : int or "auto", default="auto"
         How many steps the descent takes. Each costs one pass over the rows; all share the budget
-        equally, so more steps are noisier ones. "auto" takes 50, and 100 from zero. It takes one
-        where labels are public, neither ``alpha`` nor ``learning_rate`` is given, and public
-        numbers say that steps would cost their start more than they gain: that one has a hundredth
-        of the budget, and the model is all but the discriminant that it starts from.
+        equally, so more steps are noisier ones. "auto" takes 50, and 100 from zero. It takes one if
+        public numbers say that steps would harm their start: that one has a hundredth of the
+        budget, and the model is all but the discriminant that it starts from. Where labels are
+        protected, or ``alpha`` or ``learning_rate`` is given, it takes 50 all the same.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm
@@ -260,6 +170,22 @@ class GradientPerturbation(Mechanism):
         if (self.outer_radius is None) != (self.outer_epsilon is None):
             raise ValueError("outer_radius and outer_epsilon go together: pass both or neither.")
 
+    def settings_beside(self, bound: Any) -> dict[str, tuple[Any, Any]]:
+        own = bound.descent
+        found = {"start from zero": (self.start == "zero", bound.start is None)}
+        for name in ("n_steps", "learning_rate", "momentum", "clip", "averaging"):
+            value = getattr(self, name)
+            open_to_choice = value == "auto" or (name == "learning_rate" and value is None)
+            if not open_to_choice:
+                found[name] = value, getattr(own, name)
+        if self.start == "prototypes" and bound.start is not None:
+            found["second moment"] = False, bound.start.moment
+        if not self.centre:
+            found["centre"] = False, bound.centred
+        second = [promise for promise in bound.promises[1:]]
+        found["outer_radius"] = self.outer_radius is not None, bool(second)
+        return found
+
     def promise(self, problem: Problem, budget: Budget) -> Promise:
         if self.start == "zero" and problem.prior is not None:
             raise ValueError(
@@ -307,10 +233,13 @@ class GradientPerturbation(Mechanism):
             )
 
         promised = bound(math.nan)
-        if promised.step_mu(promised.step_promises[0][1]) <= grid_slack(promised.step_values):
+        # The start takes a larger share of one promise than of the other.
+        if min(promised.step_mu(mu) for _, mu in promised.step_promises) <= grid_slack(
+            promised.step_values
+        ):
             raise ValueError(
-                f"epsilon={budget.epsilon!r} is too small for {n_steps} steps on the sampler's "
-                "grid; raise epsilon or lower n_steps."
+                f"epsilon={budget.epsilon!r} (outer_epsilon={self.outer_epsilon!r}) is too small "
+                f"for {n_steps} steps on the sampler's grid; raise it or lower n_steps."
             )
         rate = self.learning_rate
         if rate is None:
@@ -372,79 +301,6 @@ class GradientPerturbation(Mechanism):
         raise TypeError("noise on gradients is audited by its transcript.")
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """Where the steps begin, and in which coordinates: a public function of the released sums.
-
-    Parameters
-    ----------
-    bound : TranscriptBound
-        Of the steps alone, for rows as they are moved.
-    centre : ndarray of shape (n_features,) or None
-        What rows are moved by; None where they stay.
-    theta : ndarray of shape (n_scores, n_columns)
-        First iterate.
-    """
-
-    bound: TranscriptBound
-    centre: Array | None
-    theta: Array
-
-    def iterates(self, alpha: float, precision: DTypeLike) -> Iterates:
-        """One run from here."""
-        return Iterates(1, self.bound, alpha, precision, self.theta[None])
-
-    def parameters(self, theta: Array) -> Array:
-        """Weights and intercepts for rows where they were, from an iterate or a mean of some."""
-        constant = self.bound.constant
-        if constant == 0.0:
-            return theta
-        parameters = theta.copy()
-        parameters[:, -1] *= constant
-        if self.centre is not None:
-            parameters[:, -1] -= parameters[:, :-1] @ self.centre
-        return parameters
-
-
-def beginning(table: Array, problem: Problem, bound: TranscriptBound) -> Beginning:
-    """Where the steps begin that follow a released table of sums (any, where there is none)."""
-    if bound.start is None:
-        return Beginning(bound, None, np.zeros(bound.shape))
-    statistics = statistics_of(table, problem, bound.start)
-    centre, reach = None, bound.norm_bound
-    if bound.centred:
-        centre, reach = centre_of(statistics)
-    own = bound.after(reach)
-    coef, intercept = start_of(statistics, problem, own)
-    if centre is not None:
-        intercept = intercept + coef @ centre
-    columns = [coef]
-    if bound.constant > 0.0:
-        columns.append(intercept[:, None] / own.constant)
-    return Beginning(own, centre, np.hstack(columns))
-
-
-def centre_of(statistics: Statistics) -> tuple[Array | None, float]:
-    r"""Mean that rows are moved by, and the norm that is left for them; None where it is short.
-
-    The noisy mean is shrunk by what its noise, of known variance, is expected to add to its square,
-    and to the length that leaves :data:`.LEAST_REACH`.
-
-    A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on average.
-    """
-    n, norm_bound = statistics.total, statistics.norm_bound
-    mean = statistics.class_sums.sum(axis=0) / n
-    added = mean.size * len(statistics.class_sums) * (statistics.sigma_sums / n) ** 2
-    square = float(mean @ mean)
-    longest = norm_bound * math.sqrt(1.0 - LEAST_REACH**2)
-    kept = max(square - added, 0.0) / max(square, 1e-300)
-    centre = mean * min(kept, longest / max(math.sqrt(square), 1e-150))
-    share = float(centre @ centre) / norm_bound**2
-    if not share > SHORT_MEAN:
-        return None, norm_bound
-    return centre, norm_bound * math.sqrt(max(1.0 - share, LEAST_REACH**2))
-
-
 @dataclass
 class Steps:
     """What each step of a descent released, and what it was calibrated to; all public."""
@@ -493,108 +349,3 @@ def mean_gradient(
         total=total,
         pool=pool,
     )
-
-
-def start_bound(
-    problem: Problem, promises: Sequence[tuple[float, float]], share: float, sums: float | None
-) -> StatisticsBound:
-    """Bound of the sums that a descent starts from, ``share`` of mu squared being left for it.
-
-    ``sums`` is the share of the class sums among them, None for what public numbers say.
-    """
-    mechanism, most = StatisticsPerturbation(sums), math.sqrt(1.0 - share)
-    bound = mechanism.bound(problem, most * promises[0][1])
-    for outer, outer_mu in promises[1:]:
-        excess = bound.mu(outer) / (most * outer_mu)
-        if excess > 1.0:
-            # The second promise is the stricter one.
-            bound = StatisticsPerturbation(bound.share).bound(
-                problem, most * promises[0][1] / excess
-            )
-    return bound
-
-
-def start_values(problem: PrivateProblem, bound: TranscriptBound) -> tuple[Array, Array]:
-    """Noiseless table of the sums that a descent starts from, and its noise scales."""
-    mechanism = StatisticsPerturbation()
-    return mechanism.noiseless(problem, Promise(bound.start))  # type: ignore[arg-type]
-
-
-def start_of(
-    statistics: Statistics, problem: Problem, bound: TranscriptBound
-) -> tuple[Array, Array]:
-    """Weights and intercepts of a discriminant of noisy sums, in the units of the loss.
-
-    ``bound`` is that of the steps alone.
-    """
-    priors = None
-    if problem.class_weights is not None:
-        # The weights of classes are priors: their sums are not weighted.
-        priors = likely_counts(statistics) * np.array(problem.class_weights)
-        priors = priors / priors.sum()
-    coef, intercept = discriminant_rule(statistics, prior=problem.prior, priors=priors)
-    known = np.isfinite(intercept)
-    intercept = np.where(known, intercept, intercept[known].min(initial=0.0))
-    if bound.loss == "squared_hinge":
-        coef, intercept = _as_margins(coef, intercept, statistics, problem.class_weights)
-    elif statistics.second_moment is None and bound.descent.n_steps > 1:
-        kept = _kept(coef, statistics, bound)
-        coef, intercept = kept * coef, kept * intercept
-    if bound.loss == "softmax":
-        return coef - coef.mean(axis=0), intercept - intercept.mean()
-    if len(coef) == 2:
-        half = 0.5 if bound.loss == "squared_hinge" else 1.0
-        return half * (coef[1:] - coef[:1]), half * (intercept[1:] - intercept[:1])
-    return coef, intercept
-
-
-def _kept(coef: Array, statistics: Statistics, bound: TranscriptBound) -> float:
-    r"""Share of its slope that a start keeps if it is made of class sums alone.
-
-    Such scores are too steep where classes are far apart, as they know nothing of the covariance:
-    by :math:`1 + L / 14` for log-odds L of the class means. As much is taken off as steps could
-    restore: most of it where their path is many times as long as the start.
-    """
-    counts, means = _class_means(statistics)
-    shares = counts / counts.sum()
-    deviations = means - shares @ means
-    squares = np.vecdot(deviations, deviations)
-    noise = means.shape[1] * (statistics.sigma_sums / counts) ** 2
-    # What noise adds to a square is no distance.
-    apart = np.maximum(1.0 - noise / np.maximum(squares, 1e-300), 0.0)
-    log_odds = max(float(shares @ (np.vecdot(coef, deviations) * apart)), 0.0)
-    descent = bound.descent
-    longest = descent.learning_rate * descent.n_steps / (1.0 - descent.momentum)
-    longest *= (descent.clip or 1.0) * bound.norm_bound
-    length = max(float(np.linalg.norm(coef - coef.mean(axis=0))), 1e-300)
-    restored = 1.0 / (1.0 + (LONG_PATH * length / longest) ** 2)
-    return 1.0 / (1.0 + restored * log_odds / TAIL)
-
-
-def _class_means(statistics: Statistics) -> tuple[Array, Array]:
-    """Weight of each class, or its records, and noisy means; none is divided by nothing."""
-    counts = likely_counts(statistics)
-    # A public class may have no records.
-    counts = np.maximum(counts, float(counts[counts > 0.0].min(initial=1.0)))
-    return counts, statistics.class_sums / counts[:, None]
-
-
-def _as_margins(
-    coef: Array,
-    intercept: Array,
-    statistics: Statistics,
-    class_weights: tuple[float, ...] | None,
-) -> tuple[Array, Array]:
-    """Scores to about 1 on their own class and -1 on the others, in the same order as before."""
-    counts, means = _class_means(statistics)
-    if class_weights is not None:
-        counts = counts * np.array(class_weights)
-    scores = means @ coef.T + intercept
-    own = np.diag(scores)
-    # Row by row: a sum over all less one of them would cancel where weights are extreme.
-    rest = np.where(np.eye(len(counts), dtype=bool), 0.0, counts)
-    weight = rest.sum(axis=1)
-    others = np.vecdot(rest, scores.T) / np.where(weight > 0.0, weight, 1.0)
-    shares = counts / counts.sum()
-    half = max(float(shares @ (0.5 * (own - others))), 1e-3)
-    return coef / half, (intercept - float(shares @ (0.5 * (own + others)))) / half

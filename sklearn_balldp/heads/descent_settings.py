@@ -34,18 +34,19 @@ RECORDS, RECORDS_POWER = 51.0, 0.7
 #: turns.
 EVEN_NOISE, NOISE_POWER = 0.9, 4.0
 #: Records, in that unit and over a power of the number of classes, that are just enough, and how
-#: fast that turns; the squared hinge needs more.
+#: fast that turns. The squared hinge needs more; its unit knows most of its number of heads.
 FEW_RECORDS, FEW_USUAL = {"squared_hinge": 0.35}, 0.2
-CLASSES_POWER, FEW_POWER = 0.45, 6.0
+FEW_BY_CLASSES, CLASSES_POWER, FEW_POWER = {"squared_hinge": 0.2}, 0.45, 6.0
 #: Power at which the relative noise falls with W / s of the loss over that of the sums.
 WEIGHTED_POWER = 2.0
 #: Clipping norm of residuals where the sums are nearly exact, and where they are noisy.
 CLIPS = 0.3, 0.1
 #: Standard deviation, in units of 1 / B, that the noise of all steps together would give one
 #: parameter if nothing pulled it back: what the default step size aims at. The first aim is for
-#: sums that are nearly exact, the second for noisy sums and few records, the third for noisy sums
-#: and enough records. Margins of the squared hinge are smaller. From zero the path is longer.
-AIMS = {"squared_hinge": (0.02, 0.17, 0.5)}
+#: sums that are nearly exact, the second for noisy sums and few records (over the root of the
+#: number of one-versus-rest heads), the third for noisy sums and enough records. Margins of the
+#: squared hinge are smaller. From zero the path is longer.
+AIMS = {"squared_hinge": (0.02, 0.2, 0.5)}
 USUAL_AIMS, FROM_ZERO = (0.2, 0.5, 1.5), 1.5
 #: Power of the radius with which the third aim falls: smaller balls start nearer to the optimum.
 NEAR_POWER = {"softmax": 0.3}
@@ -105,7 +106,8 @@ def settings_of(
     # Weights of classes make steps noisier, and leave the sums as they are.
     relative = r * math.sqrt(problem.n_classes) * records**RECORDS_POWER
     relative *= (problem.mass / n) ** WEIGHTED_POWER
-    few = FEW_RECORDS.get(problem.loss, FEW_USUAL) * problem.n_classes**CLASSES_POWER
+    few = FEW_RECORDS.get(problem.loss, FEW_USUAL)
+    few *= problem.n_classes ** FEW_BY_CLASSES.get(problem.loss, CLASSES_POWER)
     noisy = _share(relative / EVEN_NOISE, NOISE_POWER)
     worth = noisy * _share(records / few, FEW_POWER)
     aims = AIMS.get(problem.loss, USUAL_AIMS)
@@ -117,6 +119,7 @@ def settings_of(
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n
     most = SOME + (MOST - SOME) / (1.0 + noise / HALF_MEANS_NOISE)
     exact, few_records, enough = aims
+    few_records /= math.sqrt(stacked)
     enough *= min(1.0, r) ** NEAR_POWER.get(problem.loss, 0.0)
     aim = exact + noisy * (few_records - exact) + worth * (enough - few_records)
     clip = CLIPS[0] + noisy * (CLIPS[1] - CLIPS[0])

@@ -171,7 +171,9 @@ def spectrum_of_mean(values: Array, mean: float, floor: float) -> Array:
     ordered = np.sort(values)[::-1] - floor
     ranks = np.arange(1, len(values) + 1)
     shifts = (np.cumsum(ordered) - len(values) * (mean - floor)) / ranks
-    shift = shifts[np.flatnonzero(ordered > shifts)[-1]]
+    # The first always, also where its shift is rounded to the value itself.
+    last = np.flatnonzero(ordered > shifts)[-1:]
+    shift = shifts[last[0] if len(last) else 0]
     projected: Array = floor + np.maximum(values - floor - shift, 0.0)
     return projected
 

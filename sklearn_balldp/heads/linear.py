@@ -60,9 +60,16 @@ class BaseLinearClassifier(BaseBallDPClassifier):
             The head.
         """
         if any(name.startswith("mechanism__") for name in params):
-            self.mechanism = params.pop("mechanism", self.mechanism)
+            given = self.mechanism
+            self.mechanism = params.pop("mechanism", given)
             if isinstance(self.mechanism, str):
                 self.mechanism = self._mechanism()
+            if isinstance(self.mechanism, AutoMechanism):
+                self.mechanism = given
+                raise ValueError(
+                    "mechanism='auto' has no settings of its own; choose mechanism='gradient' or "
+                    "'output' first, or pass an object such as GradientPerturbation(n_steps=50)."
+                )
         return super().set_params(**params)
 
     def _check_parameters(self) -> None:

@@ -7,9 +7,11 @@ from numpy.typing import NDArray
 
 from .._validation import checked_priors
 from ..privacy.bounds import Bound
-from .base import ProbabilitiesMixin, Problem, masses_of
+from .base import masses_of
 from .linear import BaseLinearClassifier
-from .ridge_prototype import log_priors_of
+from .mechanism import Problem
+from .ridge_prototype import shift_of_priors
+from .scoring import ProbabilitiesMixin
 
 
 class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
@@ -52,18 +54,18 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         Where the noise is added, which decides how accurate the head is. "gradient"
         (:class:`.GradientPerturbation`) adds it to class sums, and then to the gradients of a
         descent that starts from them. "output" (:class:`.OutputPerturbation`) adds it to the
-        certified minimiser, as the paper does. "auto" takes "output" if the noise in a parameter
-        would be small at ``alpha``, or at ``0.3 / n_samples`` if that is None (mostly at epsilons
-        of hundreds to thousands). Elsewhere it takes "gradient", which is more accurate by far. The
-        record names the choice. Pass an object to set a mechanism's parameters, or a mechanism of
-        your own.
+        certified minimiser, as the paper does. "auto" takes "output" only if its noise would be
+        small at ``alpha``, or at ``0.3 / n_samples`` if that is None: in practice at an epsilon of
+        about a thousand. Elsewhere it takes "gradient", which is more accurate by far. The record
+        names the choice. Pass an object to set a mechanism's parameters, or a mechanism of your
+        own.
     alpha : float or None, default=None
         Strength of the regularisation, which pulls the weights towards zero. Leave it at None with
         noise on gradients, which needs none (None is 0): alpha saves no noise there, and the model
-        fits worse. With noise on the minimiser a larger alpha takes less noise. None is then
-        the least that keeps the noise small, from public numbers, and
-        ``0.3 / n_samples`` at least. A number also enters the choice of "auto", and can turn it to
-        "output". Alpha is the paper's lambda; scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
+        fits worse. With noise on the minimiser a larger alpha takes less noise. None then picks the
+        smallest that keeps the noise small, by public numbers; it is at least ``0.3 / n_samples``.
+        A number also enters the choice of "auto", and can turn it to "output". Alpha is the paper's
+        lambda; scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
     norm_bound : float, default=1.0
         The radius B of the ball that rows are projected onto: longer rows are shortened to it (on
         the sphere all rows have this norm). A large B can cost noise, a small one changes the rows.
@@ -94,11 +96,12 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         on the minimiser, it raises a ValueError.
     protect_labels : bool, default=False
         Hides a change of one record's label too, at any distance. With noise on gradients that
-        costs up to six points of accuracy at epsilon 2 and up to twenty at 0.5; with noise on the
-        minimiser it costs most of the accuracy. Needs ``classes``.
+        costs up to four points of accuracy at epsilon 2 and up to 22 at 0.5 (with 77 classes; else
+        up to seven); with noise on the minimiser it costs far more. Needs ``classes``.
     classes : array-like or None, default=None
         Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
-        that are absent from ``y``. None takes the labels seen in ``y`` (public labels only).
+        that are absent from ``y``; noise may then have some rows predicted as these. None takes the
+        labels seen in ``y`` (public labels only).
     calibration : {"analytic", "classic"}, default="analytic"
         "analytic" is exact, so it takes the least noise. "classic" is the textbook formula, which
         takes more; it is proved only for ``epsilon < 1``, and a larger epsilon raises a ValueError.
@@ -218,8 +221,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         # Scores are log-odds of these shares (logit adjustment: Menon et al., 2021).
         shares = self._class_masses()
         priors = checked_priors(self.priors, len(shares), shares)
-        moved = log_priors_of(priors, shares)
-        moved[shares > 0.0] -= log_priors_of(None, shares)[shares > 0.0]
+        moved = shift_of_priors(priors, shares)
         return coef, intercept + (moved if len(coef) > 1 else moved[1:] - moved[:1])
 
     def _loss_name(self, n_classes: int) -> str:

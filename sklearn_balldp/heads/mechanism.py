@@ -18,7 +18,7 @@ from ..privacy.bounds import Blocks, Bound
 from ..privacy.gaussian import classic_mu, mu_from_budget
 from ..privacy.noise import Noise
 from ..privacy.rounding import BLOCK
-from ..privacy.weights import Weights, mass_of, total_of
+from ..privacy.weights import Weights, is_weighted, mass_of, total_of
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.floating]
@@ -192,7 +192,7 @@ class PrivateProblem(Problem):
 
     def __post_init__(self) -> None:
         # Weights must not be lost on the way: noise is calibrated to them.
-        weighted = self.sums_weights is not None and not self.sums_weights.uniform
+        weighted = is_weighted(self.sums_weights)
         if weighted != (self.row_weights is not None):
             raise RuntimeError("the weights of the records are not those of the problem.")
 
@@ -455,6 +455,21 @@ class Mechanism(BaseEstimator, ABC):
         Outcome
             Noisy parameters.
         """
+
+    def settings_beside(self, bound: Any) -> dict[str, tuple[Any, Any]]:
+        """Settings that are fixed, each beside what the bound of a release of it states.
+
+        Parameters
+        ----------
+        bound : Bound
+            Of one of its releases.
+
+        Returns
+        -------
+        dict of str to tuple
+            By name; those that public numbers choose are left out.
+        """
+        return {}
 
     def noiseless(
         self, problem: PrivateProblem, promise: Promise

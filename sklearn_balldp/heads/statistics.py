@@ -17,7 +17,7 @@ from ..privacy.bounds import Bound
 from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..privacy.statistics import CHUNK, SUMMED, StatisticsBound, constant_of_counts
-from ..privacy.weights import total_of
+from ..privacy.weights import is_weighted, total_of
 from ..rows import Part, block_rows, domain_factors, rows_in_domain, table_of
 from .discriminant_rule import share_of_sums
 from .mechanism import (
@@ -197,6 +197,9 @@ class StatisticsPerturbation(Mechanism):
     def __init__(self, share=None):
         self.share = share
 
+    def settings_beside(self, bound: Any) -> dict[str, tuple[Any, Any]]:
+        return {} if self.share is None else {"share": (float(self.share), bound.share)}
+
     def promise(self, problem: Problem, budget: Budget) -> Promise:
         return Promise(self.bound(problem, budget.mu))
 
@@ -311,7 +314,7 @@ def statistics_of(table: Array, problem: Problem, bound: Bound) -> Statistics:
     counts: Any = np.array(problem.class_counts)
     if weighed is not None:
         counts = weighed / bound.count_constant
-    elif bound.weights is not None and not bound.weights.uniform:
+    elif is_weighted(bound.weights):
         counts = problem.class_masses
     return Statistics(
         classes=problem.classes,

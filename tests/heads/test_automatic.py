@@ -214,9 +214,11 @@ def test_settings_are_functions_of_public_numbers():
         m /= math.sqrt(k) if k > 2 else 1.0
         x = r * math.sqrt(k) * m**0.7
         a = 1.0 / (1.0 + (0.9 / x) ** 4)
-        w = a / (1.0 + (0.35 * k**0.45 / m) ** 6)
+        w = a / (1.0 + (0.35 * k**0.2 / m) ** 6)
         assert hinge.share == pytest.approx(0.1 + w * (g - 0.1))
-        assert hinge.accumulated_noise == pytest.approx(0.02 + 0.15 * a + 0.33 * w)
+        few = 0.2 / math.sqrt(k if k > 2 else 1)
+        expected = 0.02 + (few - 0.02) * a + (0.5 - few) * w
+        assert hinge.accumulated_noise == pytest.approx(expected)
         tiny = settings_of(dataclasses.replace(given, radius=1e-200), mu, started=True, n_steps=7)
         assert (tiny.share, tiny.clip, tiny.accumulated_noise) == (0.1, 0.3, 0.2)
         zero = settings_of(given, mu, started=False)

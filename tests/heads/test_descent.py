@@ -25,7 +25,9 @@ from sklearn_balldp import (
     RadiusPolicy,
     compose_releases,
 )
-from sklearn_balldp.heads.descent import Iterates, beginning, mean_gradient
+from sklearn_balldp.heads.descent import mean_gradient
+from sklearn_balldp.heads.iterates import Iterates
+from sklearn_balldp.heads.start import beginning
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu, mu_from_budget
 from sklearn_balldp.privacy.noise import Noise, grid_slack
 from sklearn_balldp.privacy.release import Release

@@ -219,6 +219,20 @@ def test_shrinking_towards_public_vectors():
     np.testing.assert_allclose(kept, 1e-12, rtol=1e-3)
 
 
+def test_spectra_of_noise_alone():
+    """An eigenvalue so large that the mean of all is lost beside it."""
+    for size in (1e16, 1e30, 1e300):
+        for values in ([0.0, 1.0, size], [-size, 0.0, size], [size, size, -size]):
+            found = spectrum_of_mean(np.array(values), 1.0, 0.1)
+            assert np.isfinite(found).all()
+            assert found.min() >= 0.1
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((6, 12)), np.arange(6) % 2
+    head = BallDPLinearDiscriminant(epsilon=1e-8, delta=1e-12, radius=1.0, share=0.5)
+    for seed in range(40):
+        assert np.isfinite(head.set_params(random_state=seed).fit(X, y).coef_).all()
+
+
 @pytest.mark.parametrize("floor", [0.0, 0.1, 0.9])
 def test_spectra_are_projected_onto_those_of_their_mean(floor):
     rng = np.random.default_rng(0)
@@ -482,8 +496,12 @@ def test_policies_and_audits_measure_between_scaled_rows():
     for source in ("declared", "private"):
         epsilon = 1.0 if source == "private" else None
         nested = RadiusPolicy(0.3, source=source, epsilon=epsilon)
-        found = clone(head).set_params(radius=nested).fit(long, y).release_.radius
-        assert found < 1.5
+        # Short rows as well: projected onto the ball they would stay where they are.
+        for rows in (long, X * rng.uniform(0.05, 0.5, len(X))[:, None]):
+            found = clone(head).set_params(radius=nested).fit(rows, y).release_.radius
+            exact = RadiusPolicy(0.3, source="declared").fit(X, y).radius_
+            close = 1e-9 if source == "declared" else 0.3
+            assert found == pytest.approx(exact, rel=close)
     auditor = ReconstructionAuditor(head, n_draws=4, n_candidates=5, random_state=0)
     auditor.fit(long, y, long_test, yt)
     assert (auditor.supports_["distance"] <= auditor.supports_["mu"] * (1 + 1e-6)).all()

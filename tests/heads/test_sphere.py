@@ -21,7 +21,8 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.audit.transcripts import _Runs, transcript_log_posterior
 from sklearn_balldp.heads import Promise, gradients
-from sklearn_balldp.heads.descent import beginning, mean_gradient, start_values
+from sklearn_balldp.heads.descent import mean_gradient
+from sklearn_balldp.heads.start import beginning, start_values
 from sklearn_balldp.heads.statistics import StatisticsPerturbation
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.bounds import MinimizerBound
@@ -314,7 +315,7 @@ def test_cards_and_policies_know_of_the_sphere():
     policy = RadiusPolicy(0.5, source="reference")
     rows = of_any_length(X, np.float16).astype(np.float64)
     radii = [
-        head_of("descent", radius=policy).fit(own, y, own, y).release_.radius
+        head_of("descent", radius=policy).fit(own, y, X_public=own, y_public=y).release_.radius
         for own in (rows, 2.0 * scaled(rows))
     ]
     assert radii[0] == pytest.approx(radii[1], rel=1e-9)

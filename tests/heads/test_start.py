@@ -16,17 +16,12 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.audit.residuals import transcript_fault
 from sklearn_balldp.audit.transcripts import transcript_log_posterior
-from sklearn_balldp.heads import Promise, descent
-from sklearn_balldp.heads.descent import (
-    beginning,
-    centre_of,
-    mean_gradient,
-    start_bound,
-    start_values,
-)
+from sklearn_balldp.heads import Promise, start
+from sklearn_balldp.heads.descent import mean_gradient
 from sklearn_balldp.heads.descent_settings import settings_of
 from sklearn_balldp.heads.discriminant_rule import discriminant_rule, likely_counts
 from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.heads.start import beginning, centre_of, start_bound, start_values
 from sklearn_balldp.heads.statistics import StatisticsPerturbation, statistics_of
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.gaussian import mu_from_budget
@@ -125,6 +120,31 @@ def test_a_second_promise_binds_the_start_too():
     assert Release.from_dict(releases[1].to_dict()) == releases[1]
 
 
+def test_a_second_promise_that_leaves_nothing_for_a_step_is_refused():
+    """The start takes nearly all of it, and the sampler's grid the rest."""
+    epsilon = 7.079018501575237e-11
+    mechanism = started(n_steps=1, start="prototypes", outer_radius=0.03, outer_epsilon=epsilon)
+    head = BallDPLogisticRegression(epsilon, 1e-12, radius=0.01, mechanism=mechanism)
+    with pytest.raises(ValueError, match=r"outer_epsilon=7\.07.* is too small for 1 steps"):
+        head.plan(60, 40, [30, 30])
+    enough = head.set_params(epsilon=1e-9, mechanism__outer_epsilon=1e-9).plan(60, 40, [30, 30])
+    bound = enough.release.bound
+    assert all(bound.step_mu(mu) > 0.0 for _, mu in bound.step_promises)
+    # Nor may a record say so.
+    low, high = 0.5, 1.0
+    for _ in range(60):
+        factor = 0.5 * (low + high)
+        less = (float(bound.start.sigma[0] * factor),)
+        forged = dataclasses.replace(bound, start=dataclasses.replace(bound.start, sigma=less))
+        left = forged.step_promises[1][1]
+        if 0.0 < left < bound.step_promises[1][1] - forged.step_mu(bound.step_promises[1][1]):
+            break
+        low, high = (low, factor) if left > 0.0 else (factor, high)
+    assert forged.step_mu(left) < 0.0 < forged.step_mu(forged.step_promises[0][1])
+    with pytest.raises(ValueError, match="leave nothing for a step on the grid"):
+        forged.check(enough.release, *bound.promises[0])
+
+
 @pytest.mark.parametrize("Head", LOSSES)
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -165,7 +185,7 @@ def test_a_start_of_sums_alone_keeps_what_steps_could_not_restore(Head, protect,
         problem, bound = head._released_problem(), head.release_.bound
         with monkeypatch.context() as patch:
             if whole:
-                patch.setattr(descent, "_kept", lambda *_: 1.0)
+                patch.setattr(start, "_kept", lambda *_: 1.0)
             return beginning(head.transcript_.start, problem, bound), head
 
     def kept(spread, **params):
@@ -214,7 +234,7 @@ def test_classes_of_little_weight_keep_their_means():
     statistics = statistics_of(head.transcript_.start, head._released_problem(), bound)
     assert 0.0 < statistics.counts[1] < 0.5
     assert statistics.counts[3] == 0.0
-    counts, means = descent._class_means(statistics)
+    counts, means = start._class_means(statistics)
     np.testing.assert_array_equal(counts[:3], statistics.counts[:3])
     assert counts[3] == statistics.counts[1]
     assert np.linalg.norm(means[1] - X[y == 1].mean(axis=0)) < 0.1

@@ -24,10 +24,11 @@ from sklearn_balldp import (
     RadiusPolicy,
     verify,
 )
-from sklearn_balldp.heads.descent import beginning, mean_gradient, start_values
+from sklearn_balldp.heads.descent import mean_gradient
 from sklearn_balldp.heads.mechanism import PrivateProblem, Promise
 from sklearn_balldp.heads.objective import LinearObjective
 from sklearn_balldp.heads.output import OutputPerturbation
+from sklearn_balldp.heads.start import beginning, start_values
 from sklearn_balldp.heads.weighing import MOST_BALANCED, weigh, weights_of
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.privacy.release import Release

@@ -1,6 +1,8 @@
 """Sums in any order: what other machines, kernels and partitions may change is accounted for."""
 
+import dataclasses
 import itertools
+from fractions import Fraction
 
 import array_api_strict
 import mpmath
@@ -16,6 +18,7 @@ from sklearn_balldp import (
 from sklearn_balldp.heads import gradients, objective, statistics
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.ridge_prototype import class_sums
+from sklearn_balldp.heads.weighing import weights_of
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.privacy import Release, rounding
 from sklearn_balldp.privacy.bounds import PrototypeBound
@@ -237,3 +240,91 @@ def test_small_releases_keep_their_noise():
         )
         < 2e-12
     )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_largest_weights_of_persons_are_rounded_up(seed):
+    """s divides by no less than the exact sum of any person's weights, in any order."""
+    rng = np.random.default_rng(seed)
+    owners = np.repeat(np.arange(40), 25)
+    rows = rng.uniform(0.0, 0.04, 1000) * 10.0 ** rng.integers(-12, 1, 1000)
+    codes = rng.integers(0, 3, 1000)
+    found = weights_of(rows, codes, 3, owners)
+    exact = [sum(map(Fraction, rows[owners == owner].tolist())) for owner in range(40)]
+    assert Fraction(found.largest) >= max(exact)
+    for code in range(3):
+        mine = codes == code
+        held = [sum(map(Fraction, rows[mine & (owners == i)].tolist())) for i in range(40)]
+        assert Fraction(found.class_largest[code]) >= max(held)
+
+
+def test_joint_shares_are_rounded_up():
+    """q is no less than the length of any person's shares in the largest of each class."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        owners, codes = np.repeat(np.arange(5), 6), rng.integers(0, 3, 30)
+        rows = rng.uniform(0.01, 0.16, 30)
+        found = weights_of(rows, codes, 3, owners)
+        held = [
+            [sum(map(Fraction, rows[(owners == i) & (codes == c)].tolist())) for c in range(3)]
+            for i in range(5)
+        ]
+        most = [max(column) for column in zip(*held, strict=True)]
+        squares = [
+            sum((own / top) ** 2 for own, top in zip(person, most, strict=True) if top)
+            for person in held
+        ]
+        assert Fraction(found.joint) ** 2 >= max(squares)
+
+
+@pytest.mark.parametrize("summed", [0, 64])
+def test_persons_and_weights_in_statistics_by_hand(summed):
+    """A unit's m records are in m groups, each of which errs; weighted rows are rounded twice."""
+    n, d = 1000, 64
+    one = StatisticsBound(n, d, 10, 2.0, "ball", 0.5, 0.0, summed=summed)
+    group, folds = one._roundings(), one._folds()
+    bare = [2.0 * folds * size for size in (2.0, 4.0)]
+    for m in (1, 3, 25):
+        owners = np.arange(n) // m
+        rows = np.linspace(0.5, 1.0, n) / m
+        heavy = weights_of(rows, np.arange(n) % 10, 10, owners if m > 1 else None)
+        own = dataclasses.replace(one, weights=heavy)._roundings()
+        for found, plain, rest in zip(own, group, bare, strict=True):
+            # Beside the folds: m groups, whose factors take twice as many operations.
+            assert found / heavy.record - rest >= m * 1.0001 * (plain - rest)
+
+
+def test_rounding_with_weights_by_hand():
+    """The weight of a record and its product with the gradient err too, by 4 u of its length."""
+    common = {"n_features": 30, "norm_bound": 1.0, "constant": 0.0, "clip": 0.2}
+    theta, u = np.zeros((4, 30)), 2.0**-52
+    n = 100
+    heavy = weights_of(np.linspace(0.5, 1.0, n), None, 4)
+    for dtype, eps in ((np.float64, u), (np.float32, 2.0**-23)):
+        plain, weighted = (
+            mean_rounding(
+                make_loss("softmax", 4), theta, n_samples=n, dtype=dtype, weights=w, **common
+            )
+            for w in (None, heavy)
+        )
+        mass = 1.0 if dtype == np.float64 else heavy.mass
+        scale = 1.0 if dtype == np.float64 else n / heavy.mass
+        assert weighted >= plain * min(1.0, scale) + 3.99 * eps * 0.2 / mass
+
+
+def test_rows_may_be_stored_outside_of_the_ball():
+    """A rounded row of norm B may be longer by a few roundoffs of single precision."""
+    found = mean_rounding(
+        make_loss("logistic", 2),
+        np.zeros((1, 5)),
+        n_samples=1,
+        n_features=5,
+        norm_bound=1.0,
+        constant=0.0,
+        clip=1e-15,
+        dtype=np.float64,
+    )
+    # Only the rounding of the residual is left, times the length of a row.
+    residual = 21.0 * 2.0**-52
+    assert found >= residual * (1.0 + 5.0 * 2.0**-23)
+    assert found <= residual * (1.0 + 1e-5)

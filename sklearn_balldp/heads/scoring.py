@@ -1,0 +1,141 @@
+"""Scores of released weights, the largest of them, and probabilities."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax
+from sklearn.utils.metaestimators import available_if
+
+from ..arrays import namespace
+from ..rows import Part, rows_in_domain, table_of, working_precision
+
+
+class ProbabilitiesMixin:
+    """Probabilities of a head whose scores are log-probabilities, up to a constant of the row."""
+
+    def _has_probabilities(self) -> bool:
+        return True
+
+    @available_if(lambda self: self._has_probabilities())
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log-probabilities of the released model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Embeddings; rows are brought into the domain as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Log-probability of each class of ``classes_``.
+        """
+        scores = self._scores(X)  # type: ignore[attr-defined]
+        if scores.shape[1] == 1:
+            scores = np.hstack([np.zeros_like(scores), scores])
+        return log_probabilities(scores)
+
+    @available_if(lambda self: self._has_probabilities())
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of the released model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Embeddings; rows are brought into the domain as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probability of each class of ``classes_``.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+
+def projected_scores(
+    X: NDArray[np.floating],
+    coef: NDArray[np.float64],
+    intercept: NDArray[np.float64],
+    norm_bound: float,
+    domain: str = "ball",
+    *,
+    largest: bool = False,
+) -> NDArray[Any]:
+    """Scores of rows in the domain, in the rows' own precision where it can hold them.
+
+    With ``largest`` only the position of the largest score of each row, block by block.
+
+    Raises
+    ------
+    FloatingPointError
+        If a row holds NaN or infinity.
+    """
+    # Products of rows in the ball, and of few that are not yet, with such weights are finite.
+    moderate = bool((np.abs(coef) < 1e18).all() and (intercept < 1e18).all())
+    table = table_of(X)
+    single = moderate and not table.on_device
+    precision: Any = working_precision(X.dtype, norm_bound) if single else np.float64
+    weights = np.ascontiguousarray(coef.T, dtype=precision)
+    kind = (len(X),) if largest else (len(X), len(coef))
+    found: NDArray[Any] = np.empty(kind, dtype=np.intp if largest else precision)
+    start = 0
+    for part in table.each(
+        _scores_of, weights, intercept.astype(precision), norm_bound, domain, largest
+    ):
+        found[start : start + len(part)] = part
+        start += len(part)
+    return found
+
+
+def _scores_of(
+    part: Part,
+    weights: NDArray[Any],
+    offsets: NDArray[Any],
+    norm_bound: float,
+    domain: str,
+    largest: bool,
+) -> NDArray[Any]:
+    """Scores of one shard's rows in the precision of the weights, or where they are largest."""
+    xp = namespace(weights)
+    precision: Any = np.float64 if part.on_device else weights.dtype.type
+    # As a number of the same precision.
+    bound, kept = float(precision(norm_bound) ** 2), []
+    for _, block in part.blocks(dtype=precision):
+        with np.errstate(all="ignore"):
+            scores = block @ weights
+            squares = xp.vecdot(block, block)
+        longest, shortest = float(xp.max(squares)), np.inf
+        if domain == "sphere":
+            # Every row is scaled; the least normal square is for rows that are all but zero.
+            shortest = float(xp.min(squares))
+        if np.finfo(precision).tiny < shortest and longest < np.inf:
+            if longest > bound or domain == "sphere":
+                reach = squares
+                if domain == "ball":
+                    reach = xp.where(squares < bound, bound, squares)
+                scores *= (norm_bound / xp.sqrt(reach))[:, None]
+        else:
+            # NaN, infinity, or a square that only float64 can hold.
+            far = xp.astype(block, xp.float64)
+            inside = rows_in_domain(far, norm_bound, domain)
+            scores = xp.astype(inside, weights.dtype) @ weights
+        scores += offsets
+        kept.append(_largest_of(scores) if largest else scores)
+    return xp.concat(kept)
+
+
+def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:
+    """Positions of the largest scores; of two classes as their difference has it."""
+    xp = namespace(scores)
+    if scores.shape[1] == 1:
+        return xp.astype(scores[:, 0] > 0.0, xp.int64)
+    if scores.shape[1] == 2:
+        return xp.astype(scores[:, 1] - scores[:, 0] > 0.0, xp.int64)
+    return xp.argmax(scores, axis=1)
+
+
+def log_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Log-softmax of scores, minus infinity where the probability itself underflows to zero."""
+    logs = log_softmax(scores, axis=1)
+    return np.where(np.exp(logs) > 0.0, logs, -np.inf)
