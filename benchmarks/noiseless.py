@@ -39,6 +39,8 @@ _FUNCTIONS = (
                 objective.shape,
                 objective.alpha,
                 objective.norm_bound,
+                objective.domain,
+                objective.total,
                 tol,
             ),
         ),

@@ -114,12 +114,13 @@ FIRST = """\
 The paper trains class prototypes on embeddings of seven datasets. It reports their accuracy at
 ε = 2, δ = 1e-6, for a ball of the median distance of two records of one label (q50). The table
 puts its figure beside the same calibration measured here, and beside this package's logistic
-regression with its defaults, for the same ball and under standard differential privacy (DP). Opacus
-was tuned at no charge."""
+regression with its defaults, for the same ball and under standard differential privacy (DP).
+Opacus was tuned, and its tuning was not counted as privacy loss. "No noise" is scikit-learn's
+LogisticRegression (C = 10)."""
 PICTURE = """\
-Which promise buys the most accuracy against one attacker? He knows all records but one, and ten
-candidates for that one, which lie within the q50 distance. Every line says how accurate the same
-head is when he is certified to succeed so often at most; only what it hides differs."""
+Which promise buys the most accuracy against one attacker? He knows all records but one, and holds
+ten candidates for that one within the q50 distance. Each line shows the accuracy of the head if his
+certified success is at most the number below. The lines differ in what the head hides."""
 MISSES = """\
 Published cells that are further than {within:g} from the paper ({at_most:g} for "any distance"), or
 audits whose interval does not meet the paper's, and what was measured about them."""
@@ -143,12 +144,13 @@ Balanced accuracy is the mean recall over classes. "Rarest" is the recall of the
 fewest training records. Neither needs a setting: `class_weight="balanced"` and the page on
 [rare classes](people.md) say what helps there."""
 ANCHORS = """\
-Standard differential privacy at δ = 1e-5, on the image features of this page. Every method hides
-the replacement of one record and its label. "Logistic" and "discriminant" are this package's heads
-with their defaults. The others were written for this comparison
-(`benchmarks/anchors/mechanisms.py` has their proofs), and their settings were chosen on a fifth of
-the training rows at no charge. The constants behind our defaults were chosen on seven datasets,
-these two among them. Least squares is also what one Newton step from zero gives."""
+Standard differential privacy at δ = 1e-5, on the image features of this page. Every method
+hides the replacement of one record and its label. "Logistic" and "discriminant" are this
+package's heads with their defaults, the discriminant with `domain="sphere"`. The others were
+written for this comparison (`benchmarks/anchors/mechanisms.py` has their proofs), and their
+settings were chosen on a fifth of the training rows, which was not counted as privacy loss. The
+constants behind our defaults were chosen on seven datasets, these two among them. Least squares
+is also what one Newton step from zero gives."""
 ELSEWHERE = """\
 Figures that others print, for orientation only: their features, and mostly their adjacency, are not
 those above, so no column is shared. Adding or removing a record is half the change of replacing
@@ -196,25 +198,25 @@ PROTOCOL = """\
 - diffprivlib 0.6.6 (objective perturbation, δ = 0) and Opacus 1.6 (DP-SGD on the same linear
   softmax head) run in an environment of their own, on the same data, ε and δ. Their settings are
   chosen on a fifth of the training rows held out (84 settings of Opacus each once, the best five
-  again), at no charge, which favours them. The noise of DP-SGD is the least that dp-accounting's
-  loss distributions allow, once for a record added or removed (its usual adjacency) and once for
-  a record replaced, which is ours. {seeds}
+  again). This choice is not counted as privacy loss, which favours them. The noise of DP-SGD is
+  the least that dp-accounting's loss distributions allow, once for a record added or removed (its
+  usual adjacency) and once for a record replaced, which is ours. {seeds}
 """
 DIFFERENCES = """\
 - Embeddings are stored in half precision and scaled to unit norm again; the paper's preprocessing
   of texts may differ. Reproduced cells still lie within {within:g} ({at_most:g} for "any
   distance").
-- AG News, CIFAR-10 and MNIST have other rows than the paper. Their prototypes stay below the
-paper's
-  figures here whatever the noise, because their prototypes without noise do.
+- AG News, CIFAR-10 and MNIST have other rows than the paper. Where their prototypes stay below the
+  paper's figures, their prototypes without noise mostly do too.
 - A release in paper mode varies a lot (on TREC-6 ten releases have a standard error of 0.02 to
   0.03), so up to 100 are averaged; the paper's own means carry that noise.
 - The calibration is the exact Gaussian profile throughout, also in paper mode; the classic formula
   is refused where it is unproved.
-- The columns "prototypes", "logistic" and "SVC" are the best this package does: prototypes with a
+- The columns "prototypes", "logistic" and "SVC" are this package's heads: prototypes with a
   noise scale for each class and a decision that knows the noise (with labels protected: one scale,
   and the nearest prototype); logistic regression and the SVM with noise on class sums and
-  on the gradients of a descent from there. They are proved:
+  on the gradients of a descent from there. Rows here have unit norm, so `domain="sphere"` would do
+  a little better. All are proved:
   [prototypes](sensitivity.md#ridge-prototypes-labels-public), [gradients](gradient.md).
 - Noise for each class spends the slack that one scale leaves to large classes: the audits show it
   ("noise a class"), and stay below the same certificate.
@@ -336,7 +338,7 @@ def _earlier(everything):
     ]
     if not seeds:
         return ""
-    return f" Cells of base seed {' and '.join(seeds)} are of an earlier plan, with more releases."
+    return f" Some cells of base seed {' and '.join(seeds)} have more releases."
 
 
 def _above(everything):

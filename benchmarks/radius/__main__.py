@@ -54,7 +54,7 @@ SUBSET_RADII = (0.05, 0.3, 1.0, 2.0)
 LARGE = 8e6
 
 PROTECTED = {"protect_labels": True}
-#: Noise on gradients as it was before it started from sums: clipping, steps and averaging fixed.
+#: Noise on gradients from zero: clipping, steps and averaging fixed.
 FROM_ZERO = {
     "mechanism": GradientPerturbation(n_steps=100, clip=0.2, averaging=0.5, start="zero"),
 }
