@@ -121,8 +121,8 @@ def _model_check(record: Release, head: BaseBallDPClassifier, beside: list[str])
 def _sense_faults(_: Release, head: BaseBallDPClassifier) -> Iterator[str]:
     """Parameters that no fit would take may hold anything."""
     head._check_parameters()
-    declared = head.classes
-    if declared is not None and set(declared) != set(head.classes_.tolist()):
+    declared = head._listed_classes()
+    if declared is not None and not np.array_equal(np.unique(declared), head.classes_):
         yield "classes are not those that were declared"
 
 

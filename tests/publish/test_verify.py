@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import TunedThresholdClassifierCV
@@ -542,6 +543,23 @@ def test_radii_of_policies_that_say_otherwise():
     assert failed(verify(seeded)) == ["model"]
     other = FrozenEstimator(RadiusPolicy(0.9, source="private", epsilon=0.3).fit(*data()))
     assert failed(verify(head.set_params(radius=other))) == ["model"]
+
+
+def test_labels_of_any_kind_and_public_policies_pass():
+    X, y = data()
+    days = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[D]")
+    for labels in (days, np.array(["a", "b", "c"]), np.array([1.0, 2.0, 3.0], dtype=np.float32)):
+        for declared in (labels, labels[::-1].tolist(), None):
+            if declared is None or np.asarray(declared).dtype.kind == labels.dtype.kind:
+                head = BallDPRidgePrototype(4.0, radius=0.5, classes=declared).fit(X, labels[y])
+                assert not verify(head).failed
+    for policy in (RadiusPolicy(0.5), RadiusPolicy(0.9, source="edits")):
+        public = {"X_public": X, "y_public": y}
+        if policy.source == "edits":
+            public = {"X_public": X[:50], "y_public": X[50:100]}
+        for own in (policy, FrozenEstimator(clone(policy).fit(**public))):
+            head = BallDPRidgePrototype(4.0, radius=own).fit(X, y, **public)
+            assert not verify(head).failed
 
 
 def test_heads_made_of_statistics_pass():
