@@ -305,6 +305,8 @@ def load_embeddings(path: Any, *, normalize: bool = True) -> Bunch:
         try:
             arrays = {name: file[name] for name in _ARRAYS}
         except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
             raise ValueError(
                 f"{path} holds Python objects, which are not loaded; save labels as y.astype(str)."
             ) from error

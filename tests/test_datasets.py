@@ -269,6 +269,14 @@ def test_released_files_have_checksums():
         assert url.startswith("https://")
 
 
+def test_embeddings_with_labels_that_are_objects(tmp_path):
+    rows, labels = np.eye(3), np.array(["a", "b", "c"], dtype=object)
+    path = tmp_path / "rows.npz"
+    np.savez(path, X_train=rows, y_train=labels, X_test=rows, y_test=labels)
+    with pytest.raises(ValueError, match=r"holds Python objects.*y.astype\(str\)"):
+        load_embeddings(path)
+
+
 def test_load_embeddings(tmp_path):
     rows = RNG.standard_normal((5, 3)).astype(np.float16)
     rows[0] = 0

@@ -177,13 +177,12 @@ def touching_one_record(
 
 def _by_owner(estimator: Any, splitter: Any) -> bool:
     """Whether head and splitter are given the same groups: both by that name."""
-    routings = [
-        getattr(own, "get_metadata_routing", None) for own in (parts_of(estimator).last, splitter)
-    ]
-    if None in routings:
-        return False
-    head, split = (routing() for routing in routings)  # type: ignore[misc]
-    return all(method.requests.get("groups") is True for method in (head.fit, split.split))
+
+    def takes_groups(own: Any, method: str) -> bool:
+        routing = getattr(own, "get_metadata_routing", None)
+        return routing is not None and getattr(routing(), method).requests.get("groups") is True
+
+    return takes_groups(parts_of(estimator).last, "fit") and takes_groups(splitter, "split")
 
 
 def _check_folds(fits: list[Release], n_candidates: int, n_samples: int) -> None:

@@ -182,8 +182,7 @@ class GradientPerturbation(Mechanism):
             found["second moment"] = False, bound.start.moment
         if not self.centre:
             found["centre"] = False, bound.centred
-        second = [promise for promise in bound.promises[1:]]
-        found["outer_radius"] = self.outer_radius is not None, bool(second)
+        found["outer_radius"] = self.outer_radius is not None, len(bound.promises) > 1
         return found
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:

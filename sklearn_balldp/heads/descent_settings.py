@@ -34,7 +34,8 @@ RECORDS, RECORDS_POWER = 51.0, 0.7
 #: turns.
 EVEN_NOISE, NOISE_POWER = 0.9, 4.0
 #: Records, in that unit and over a power of the number of classes, that are just enough, and how
-#: fast that turns. The squared hinge needs more; its unit knows most of its number of heads.
+#: fast that turns. The squared hinge needs more, and a lower power: its records are counted for
+#: each one-versus-rest head already.
 FEW_RECORDS, FEW_USUAL = {"squared_hinge": 0.35}, 0.2
 FEW_BY_CLASSES, CLASSES_POWER, FEW_POWER = {"squared_hinge": 0.2}, 0.45, 6.0
 #: Power at which the relative noise falls with W / s of the loss over that of the sums.

@@ -60,16 +60,16 @@ class BaseLinearClassifier(BaseBallDPClassifier):
             The head.
         """
         if any(name.startswith("mechanism__") for name in params):
-            given = self.mechanism
-            self.mechanism = params.pop("mechanism", given)
-            if isinstance(self.mechanism, str):
-                self.mechanism = self._mechanism()
-            if isinstance(self.mechanism, AutoMechanism):
-                self.mechanism = given
+            given = params.pop("mechanism", self.mechanism)
+            named = isinstance(given, str) and given == AutoMechanism.name
+            if named or isinstance(given, AutoMechanism):
                 raise ValueError(
                     "mechanism='auto' has no settings of its own; choose mechanism='gradient' or "
                     "'output' first, or pass an object such as GradientPerturbation(n_steps=50)."
                 )
+            self.mechanism = given
+            if isinstance(given, str):
+                self.mechanism = self._mechanism()
         return super().set_params(**params)
 
     def _check_parameters(self) -> None:

@@ -27,9 +27,9 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     another of the same label within ``radius``, at (epsilon, delta). The noise is proportional to
     the radius down to zero. Up to a radius of about 0.1 this head is within two points of the
     accuracy of logistic regression, for one pass over the rows, and its epsilon is exact at every
-    distance. All else is
-    computed from the noisy sums, at no further cost: class means, the covariance within classes
-    (its eigenvalues cleaned of the noise, whose distribution is known), and the linear scores
+    distance. All else is computed from the noisy sums, at no further cost: class means, the
+    covariance within classes (its eigenvalues cleaned of the noise, whose distribution is known),
+    and the linear scores
 
     .. math:: x^T \Sigma^{-1} (m_c - g) - \tfrac12 (m_c - g)^T \Sigma^{-1} (m_c + g) + \log \pi_c.
 

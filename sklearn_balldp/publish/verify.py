@@ -155,7 +155,7 @@ def verify(
     given = load_record(release) if isinstance(release, (str, Path)) else release
     rows: Any = load_rows(private) if isinstance(private, (str, Path)) else private
     if rows is not None and not isinstance(rows, Mapping):
-        if not (isinstance(rows, tuple) and len(rows) == 2):
+        if not (isinstance(rows, (tuple, list)) and len(rows) == 2):
             raise ValueError(f"private must be (X, y), a mapping or a file, got {type(rows)}.")
         rows = dict(zip(("X", "y"), rows, strict=True))
     if rows is not None and not {"X", "y"} <= set(rows):

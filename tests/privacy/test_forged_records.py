@@ -605,6 +605,14 @@ def test_steps_of_weighted_records_count_by_their_weights():
             assert Release.from_dict(forged).sigma == (sigma,) * 5
 
 
+@pytest.mark.parametrize("change", [(-100, 2.0), (0, 0.5), (10, 0.0), (0, -0.5), (-1, 0.0)])
+def test_radii_that_were_not_read_off_edits_hide_none(change):
+    record = record_of("prototypes")
+    edited = dict(zip(("radius_edits", "radius_hides"), change, strict=True))
+    with pytest.raises(ValueError, match="do not go together"):
+        Release.from_dict(sealed({**record, **edited}))
+
+
 @pytest.mark.parametrize("name", ["prototypes", "minimiser", "statistics", "started descent"])
 def test_a_millionth_is_too_much(name):
     """Numbers that follow from others do so to many digits."""

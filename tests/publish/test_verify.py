@@ -660,6 +660,12 @@ def test_a_record_is_checked_when_it_is_read_from_a_pickle(tmp_path):
             load_model(tmp_path / "m.skops")
 
 
+def test_private_rows_as_a_list_or_a_mapping():
+    X, y = data()
+    for private in ([X, y], {"X": X, "y": y}):
+        assert not verify(fitted("prototypes"), private=private).failed
+
+
 @pytest.mark.parametrize("private", [5, {"X": 1}, (1, 2, 3)])
 def test_private_rows_of_no_sense(private):
     with pytest.raises(ValueError, match="private"):
