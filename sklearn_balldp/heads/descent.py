@@ -70,18 +70,18 @@ class GradientPerturbation(Mechanism):
     ----------
     n_steps : int or "auto", default="auto"
         How many steps the descent takes. Each costs one pass over the rows; all share the budget
-        equally, so more steps are noisier ones. "auto" takes 50, and 100 from zero. It takes one if
+        equally, so more steps are noisier ones. "auto" takes 25, and 100 from zero. It takes one if
         public numbers say that steps would harm their start: that one has a hundredth of the
         budget, and the model is all but the discriminant that it starts from. Where labels are
-        protected, or ``alpha`` or ``learning_rate`` is given, it takes 50 all the same.
+        protected, or ``alpha`` or ``learning_rate`` is given, it takes 25 all the same.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm
         ``norm_bound``; where rows are centred, and shorter, it grows as one over their squared
         norm.
-    momentum : float, default=0.9
+    momentum : float or "auto", default="auto"
         Makes the descent faster: the share of the velocity that is kept from step to step. At least
-        0, below 1.
+        0, below 1. "auto" takes 0.8, and 0.9 from zero or for a single step.
     clip : float, "auto" or None, default="auto"
         Limits what one record can change: a smaller value takes less noise, and bends the fit more.
         It is the norm that the residual of each record, its derivative by the scores, is clipped
@@ -130,7 +130,7 @@ class GradientPerturbation(Mechanism):
         *,
         n_steps="auto",
         learning_rate=None,
-        momentum=0.9,
+        momentum="auto",
         clip="auto",
         averaging=0.2,
         start="auto",
@@ -151,14 +151,15 @@ class GradientPerturbation(Mechanism):
         self.keep_transcript = keep_transcript
 
     def check(self) -> None:
-        if not (isinstance(self.n_steps, str) and self.n_steps == "auto"):
+        if not _is_auto(self.n_steps):
             check_whole("n_steps", self.n_steps, 1)
         for name in ("learning_rate", "outer_radius", "outer_epsilon"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name), " or None")
-        if not (self.clip is None or (isinstance(self.clip, str) and self.clip == "auto")):
+        if not (self.clip is None or _is_auto(self.clip)):
             check_positive("clip", self.clip, ", 'auto' or None")
-        check_share("momentum", self.momentum, below_one=True)
+        if not _is_auto(self.momentum):
+            check_share("momentum", self.momentum, ", or 'auto'", below_one=True)
         check_share("averaging", self.averaging)
         check_option("start", self.start, STARTS)
         check_flag("centre", self.centre)
@@ -175,7 +176,7 @@ class GradientPerturbation(Mechanism):
         found = {"start from zero": (self.start == "zero", bound.start is None)}
         for name in ("n_steps", "learning_rate", "momentum", "clip", "averaging"):
             value = getattr(self, name)
-            open_to_choice = value == "auto" or (name == "learning_rate" and value is None)
+            open_to_choice = _is_auto(value) or (name == "learning_rate" and value is None)
             if not open_to_choice:
                 found[name] = value, getattr(own, name)
         if self.start == "prototypes" and bound.start is not None:
@@ -191,7 +192,7 @@ class GradientPerturbation(Mechanism):
                 "prior: a descent from start='zero' has no means that it could shrink; pass "
                 "prior=None, or start='auto'."
             )
-        given = None if self.n_steps == "auto" else int(self.n_steps)
+        given = None if _is_auto(self.n_steps) else int(self.n_steps)
         settings = settings_of(
             problem,
             budget.mu,
@@ -199,8 +200,9 @@ class GradientPerturbation(Mechanism):
             n_steps=given,
             learning_rate=self.learning_rate,
         )
-        n_steps, momentum = settings.n_steps, float(self.momentum)
-        clip = settings.clip if self.clip == "auto" else self.clip
+        n_steps = settings.n_steps
+        momentum = settings.momentum if _is_auto(self.momentum) else float(self.momentum)
+        clip = settings.clip if _is_auto(self.clip) else self.clip
         constant = CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0
         promises = ((problem.radius, budget.mu), *self._outer_promise(problem, budget))
         start = None
@@ -322,6 +324,10 @@ class Steps:
         if bound.start is None:
             return steps
         return compose([steps, bound.start.mu(full_radius(bound.norm_bound))])
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
 def mean_gradient(

@@ -23,8 +23,10 @@ from .mechanism import Problem
 LITTLE, SOME, MOST = 0.1, 0.3, MOST_OF_STEPS
 #: Noise of the means halfway between the last two.
 HALF_MEANS_NOISE = 0.1
-#: Steps, and those from zero.
-STEPS, STEPS_FROM_ZERO = 50, 100
+#: Steps from a start, where more would be noisier ones, and from zero; the share of the velocity
+#: that is kept between them.
+STEPS, STEPS_FROM_ZERO = 25, 100
+MOMENTUM, MOMENTUM_FROM_ZERO = 0.8, 0.9
 #: Worth below which many steps cost more than they gain, and the share of the only one there.
 LEAST_WORTH, HARDLY_ANY = 0.2, 0.01
 #: Records times mu, over the root of the number of features, at which the radius times the root of
@@ -69,12 +71,15 @@ class Settings:
         What the step size aims at, in units of 1 / B.
     n_steps : int
         Number of steps.
+    momentum : float
+        Share of the velocity that is kept from step to step.
     """
 
     share: float
     clip: float
     accumulated_noise: float
     n_steps: int
+    momentum: float
 
 
 def settings_of(
@@ -90,7 +95,7 @@ def settings_of(
     The number of steps is one of them unless it is given, or many are asked for by their size.
     """
     if not started:
-        return Settings(1.0, CLIPS[1], FROM_ZERO, n_steps or STEPS_FROM_ZERO)
+        return Settings(1.0, CLIPS[1], FROM_ZERO, n_steps or STEPS_FROM_ZERO, MOMENTUM_FROM_ZERO)
     r = problem.radius / problem.norm_bound
     n, counts = problem.sums_mass, problem.class_masses
     if problem.labels == "protected":
@@ -115,7 +120,7 @@ def settings_of(
     # A regulariser that was asked for acts in the steps; sums that hide labels have more noise.
     asked_for = problem.alpha > 0.0 or learning_rate is not None or problem.labels != "public"
     if n_steps is None and not asked_for and worth < LEAST_WORTH:
-        return Settings(HARDLY_ANY, CLIPS[0], aims[0], 1)
+        return Settings(HARDLY_ANY, CLIPS[0], aims[0], 1, MOMENTUM_FROM_ZERO)
     present = counts[counts > 0]
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n
     most = SOME + (MOST - SOME) / (1.0 + noise / HALF_MEANS_NOISE)
@@ -124,7 +129,7 @@ def settings_of(
     enough *= min(1.0, r) ** NEAR_POWER.get(problem.loss, 0.0)
     aim = exact + noisy * (few_records - exact) + worth * (enough - few_records)
     clip = CLIPS[0] + noisy * (CLIPS[1] - CLIPS[0])
-    return Settings(LITTLE + worth * (most - LITTLE), clip, aim, n_steps or STEPS)
+    return Settings(LITTLE + worth * (most - LITTLE), clip, aim, n_steps or STEPS, MOMENTUM)
 
 
 def _share(ratio: float, power: float) -> float:

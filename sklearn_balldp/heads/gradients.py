@@ -40,6 +40,7 @@ from ..rows import (
     working_precision,
 )
 from ..rows.passes import BLOCK_VALUES
+from .products import block_sums, scores_of
 
 #: Bytes of moved and projected rows that are kept between passes; more are made again in each.
 KEPT_BYTES = 2**27
@@ -137,10 +138,7 @@ class MeanGradient:
     def __call__(self, thetas: Array) -> Array:
         """Mean gradients at several parameters, in one pass over the rows."""
         columns = thetas.reshape(-1, thetas.shape[2]).astype(self.dtype)
-        # BLAS takes columns by fours: a rest takes longer than columns of zeros beside it.
-        n_columns = len(columns) if len(columns) == 1 else -(-len(columns) // 4) * 4
-        weights = np.zeros((self._d, n_columns), dtype=self.dtype)
-        weights[:, : len(columns)] = columns[:, : self._d].T
+        weights = np.ascontiguousarray(columns[:, : self._d].T)
         offsets = (self.constant * columns[:, -1]).astype(self.dtype).reshape(thetas.shape[:2])
         total = self._table.total(self._pass, weights, offsets, self._back, back=self._back)
         self._back = self.X is not None and not self._back
@@ -185,10 +183,9 @@ class _Placing:
     def fill(self, part: Part, rows: NDArray[np.floating]) -> dict[str, NDArray[np.floating]]:
         """Write the rows of a shard, as they are computed with; give what scales them last."""
         last: dict[str, Any] = {}
-        for places, block in part.blocks():
+        for places, block, (first, after) in self._blocks(part):
             own = rows[part.start + places.start : part.start + places.stop]
             copy_rows(own, block)
-            first, after = self._factors(part, block)
             self._place(own, own, first)
             self._note(part, last, "last", places, after)
         return last
@@ -196,18 +193,26 @@ class _Placing:
     def factors(self, part: Part) -> dict[str, Any]:
         """What rows of a shard are multiplied by, if anything, at first and at last."""
         found: dict[str, Any] = {}
-        for places, block in part.blocks():
-            for name, factors in zip(("first", "last"), self._factors(part, block), strict=True):
+        for places, _, pair in self._blocks(part):
+            for name, factors in zip(("first", "last"), pair, strict=True):
                 self._note(part, found, name, places, factors)
         return found
 
-    def _factors(self, part: Part, block: Array) -> tuple[Array | None, Array | None]:
-        """Factors of float64 rows at first, and once they are moved; None for ones."""
-        if self.moved is None:
-            return domain_factors(block, self.norm_bound, self.domain), None
-        first = domain_factors(block, self.moved[0], self.domain)
-        inside = block if first is None else block * first[:, None]
-        return first, ball_factors(inside - part.put(self.moved[1]), self.norm_bound)
+    def _blocks(self, part: Part) -> Iterator[tuple[slice, Array, tuple[Any, Any]]]:
+        """Blocks of float64 rows, and their factors at first and once moved; None for ones."""
+        # One room for all blocks: new memory would take longer than what is done in it.
+        size = max(1, block_rows(part.shape[1]) // 2)
+        room = None if part.on_device else np.empty((min(size, len(part)), part.shape[1]))
+        for places, block in part.blocks(size):
+            if self.moved is None:
+                yield places, block, (domain_factors(block, self.norm_bound, self.domain), None)
+                continue
+            first = domain_factors(block, self.moved[0], self.domain)
+            own = {} if room is None else {"out": room[: len(block)]}
+            xp, moved = namespace(block), part.put(self.moved[1])
+            moving = block if first is None else xp.multiply(block, first[:, None], **own)
+            after = ball_factors(xp.subtract(moving, moved, **own), self.norm_bound)
+            yield places, block, (first, after)
 
     def _note(
         self, part: Part, found: dict[str, Any], name: str, places: slice, factors: Any
@@ -281,7 +286,7 @@ class _GradientPass:
     placing: _Placing | None
 
     def __call__(self, part: Part, weights: Any, offsets: Any, back: bool) -> tuple[Array]:
-        """From offsets of columns, and weights of shape (n_features, n_columns) or of more."""
+        """From offsets of columns, and weights of shape (n_features, n_columns)."""
         n_features, n_columns = weights.shape[0], math.prod(offsets.shape)
         codes, own_weights = part.column("codes"), part.column("weights")
         last = part.column("last")
@@ -289,8 +294,8 @@ class _GradientPass:
         for rows, block in self._chunks(part, back):
             xp = namespace(block)
             # One column is a matrix-vector product, which BLAS runs faster as such.
-            scores = block @ (weights[:, 0] if n_columns == 1 else weights)
-            scores = scores if n_columns == 1 else by_columns(scores[:, :n_columns])
+            scores = scores_of(block, weights[:, 0] if n_columns == 1 else weights)
+            scores = scores if n_columns == 1 else by_columns(scores)
             scores = xp.reshape(scores, (block.shape[0], *offsets.shape))
             # What rows are scaled by at last scales their scores and gradients instead.
             scale = None if last is None else xp.astype(last[rows], scores.dtype)
@@ -305,16 +310,17 @@ class _GradientPass:
             if own_weights is not None:
                 residuals *= xp.astype(own_weights[rows], residuals.dtype)[:, None]
             if self.constant > 0.0:
-                total[:, -1] += self.constant * _block_sums(residuals, None)[:, 0]
+                total[:, -1] += self.constant * block_sums(residuals)[:, 0]
             if scale is not None:
                 residuals *= scale[:, None]
-            total[:, :n_features] += _block_sums(residuals, block)
+            total[:, :n_features] += block_sums(residuals, block)
         return (total,)
 
     def _chunks(self, part: Part, back: bool) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
-        # Twice the bytes of a float64 block: residuals of a chunk stay in the cache with it.
-        size = max(1, 4 * BLOCK_VALUES // (SUMMED * part.shape[1])) * SUMMED
+        # Calls take time too: small chunks would save less in the cache than they cost.
+        blocks = 8 if self.placing is None else 4
+        size = max(1, blocks * BLOCK_VALUES // (SUMMED * part.shape[1])) * SUMMED
         if self.placing is not None:
             yield from self.placing.chunks(part, size)
             return
@@ -322,23 +328,3 @@ class _GradientPass:
         for first in range(0, len(part), size)[:: -1 if back else 1]:
             rows = slice(first, min(first + size, len(part)))
             yield rows, part.rows[rows]
-
-
-def _block_sums(residuals: NDArray[np.floating], rows: NDArray[np.floating] | None) -> Array:
-    """Residuals times rows (or times one): blocks in their own precision, added up in float64."""
-    n_rows, n_columns = residuals.shape
-    if not isinstance(residuals, np.ndarray):
-        sums = namespace(residuals).sum(residuals, axis=0)[:, None]
-        return sums if rows is None else residuals.T @ rows  # type: ignore[no-any-return]
-    whole = n_rows // SUMMED * SUMMED
-    total = np.zeros((n_columns, 1 if rows is None else rows.shape[1]))
-    for part in (slice(0, whole), slice(whole, None)):
-        if len(residuals[part]):
-            size = min(SUMMED, len(residuals[part]))
-            blocks = residuals[part].reshape(-1, size, n_columns)
-            if rows is None:
-                total[:, 0] += blocks.sum(axis=1).sum(axis=0, dtype=np.float64)
-            else:
-                products = blocks.swapaxes(1, 2) @ rows[part].reshape(-1, size, rows.shape[1])
-                total += products.sum(axis=0, dtype=np.float64)
-    return total

@@ -20,6 +20,7 @@ from ..arrays import namespace
 from ..losses import Array, Loss, make_loss
 from ..privacy.rounding import UNIT_ROUNDOFF, additions
 from ..rows import Part, check_unchanged, domain_factors, row_blocks, table_of, were_tame
+from .products import block_sums, scores_of
 
 # Second derivatives of so many scores are kept between passes; of more they are computed again.
 _KEPT = 2**23
@@ -248,7 +249,8 @@ class _Passes:
             check_unchanged(block * own, self.norm_bound)
         # One column is a matrix-vector product, which BLAS runs faster as such.
         weights = theta[0, :n_features] if theta.shape[0] == 1 else theta[:, :n_features].T
-        scores = namespace(block).reshape(block @ weights, (block.shape[0], theta.shape[0]))
+        scores = scores_of(block, weights)
+        scores = namespace(block).reshape(scores, (block.shape[0], theta.shape[0]))
         if factors is not None:
             scores *= factors[rows][:, None]
         if self.fit_intercept:
@@ -266,7 +268,7 @@ class _Passes:
         if out.shape[0] == 1:
             out[0, :n_features] += residuals[:, 0] @ block
         else:
-            out[:, :n_features] += residuals.T @ block
+            out[:, :n_features] += block_sums(residuals, block)
 
 
 class ReplacedRecords:

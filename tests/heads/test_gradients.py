@@ -192,17 +192,17 @@ def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, monkeypatch):
     if moved is not None:
         # No other row leaves the smaller ball.
         X = (0.1 + 0.3 * (X - 0.1)).astype(dtype)
-    original = gradients_module._block_sums
+    original = gradients_module.block_sums
     sums = []
 
-    def recorded(residuals, rows):
+    def recorded(residuals, rows=None):
         size = gradients_module.SUMMED
         for i in range(0, len(residuals), size):
             block = None if rows is None else rows[i : i + size]
             sums.append(original(residuals[i : i + size], block).ravel())
         return original(residuals, rows)
 
-    monkeypatch.setattr(gradients_module, "_block_sums", recorded)
+    monkeypatch.setattr(gradients_module, "block_sums", recorded)
     theta = np.random.default_rng(0).standard_normal((1, 3, d + 1)).astype(np.float16)
     theta = theta.astype(np.float64)
     seen = []

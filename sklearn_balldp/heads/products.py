@@ -1,0 +1,61 @@
+"""Products of rows with columns of weights, and of residuals with rows.
+
+A few rows at a time, where columns are few: BLAS multiplies small matrices as they lie, and makes
+copies of large ones, which takes longer than the product.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import namespace
+from ..privacy.rounding import SUMMED
+
+Array = NDArray[np.floating]
+
+# Multiplications in a product that BLAS takes for a small one, at most.
+_SMALL = 10**6
+
+
+def scores_of(rows: Any, weights: Any) -> Any:
+    """``rows @ weights``, of shape (n_rows, n_columns), or (n_rows,) for a vector of weights."""
+    if weights.ndim == 1 or not isinstance(rows, np.ndarray):
+        return rows @ weights
+    n_features, n_columns = weights.shape
+    if SUMMED * weights.size > _SMALL:
+        # By fours: a rest takes longer than columns of zeros beside it.
+        rest = -n_columns % 4
+        padded = np.pad(weights, ((0, 0), (0, rest))) if rest else weights
+        return (rows @ padded)[:, :n_columns]
+    scores = np.empty((len(rows), n_columns), dtype=rows.dtype)
+    for some, size in _in_blocks(len(rows)):
+        few = rows[some].reshape(-1, size, n_features)
+        np.matmul(few, weights, out=scores[some].reshape(-1, size, n_columns))
+    return scores
+
+
+def block_sums(residuals: Any, rows: Any = None) -> Any:
+    """Residuals times rows (or times one): blocks in their own precision, added up in float64."""
+    n_columns = residuals.shape[1]
+    if not isinstance(residuals, np.ndarray):
+        sums = namespace(residuals).sum(residuals, axis=0)[:, None]
+        return sums if rows is None else residuals.T @ rows
+    total = np.zeros((n_columns, 1 if rows is None else rows.shape[1]))
+    for some, size in _in_blocks(len(residuals)):
+        blocks = residuals[some].reshape(-1, size, n_columns)
+        if rows is None:
+            total[:, 0] += blocks.sum(axis=1).sum(axis=0, dtype=np.float64)
+        else:
+            products = blocks.swapaxes(1, 2) @ rows[some].reshape(-1, size, rows.shape[1])
+            total += products.sum(axis=0, dtype=np.float64)
+    return total
+
+
+def _in_blocks(n_rows: int) -> Iterator[tuple[slice, int]]:
+    """Places of the rows of whole blocks, and of the rest, with the rows of a block of each."""
+    whole = n_rows // SUMMED * SUMMED
+    for some in (slice(0, whole), slice(whole, n_rows)):
+        if some.stop > some.start:
+            yield some, min(SUMMED, some.stop - some.start)
