@@ -171,9 +171,12 @@ class GradientPerturbation(Mechanism):
         if (self.outer_radius is None) != (self.outer_epsilon is None):
             raise ValueError("outer_radius and outer_epsilon go together: pass both or neither.")
 
-    def settings_beside(self, bound: Any) -> dict[str, tuple[Any, Any]]:
+    def settings_beside(self, record: Any) -> dict[str, tuple[Any, Any]]:
+        bound = record.bound
         own = bound.descent
-        found = {"start from zero": (self.start == "zero", bound.start is None)}
+        found: dict[str, tuple[Any, Any]] = {
+            "start from zero": (self.start == "zero", bound.start is None)
+        }
         for name in ("n_steps", "learning_rate", "momentum", "clip", "averaging"):
             value = getattr(self, name)
             open_to_choice = _is_auto(value) or (name == "learning_rate" and value is None)
@@ -183,7 +186,13 @@ class GradientPerturbation(Mechanism):
             found["second moment"] = False, bound.start.moment
         if not self.centre:
             found["centre"] = False, bound.centred
-        found["outer_radius"] = self.outer_radius is not None, len(bound.promises) > 1
+        stated = bound.promises[1:]
+        if (self.outer_radius is None) != (not stated):
+            found["outer_radius"] = self.outer_radius, stated[0][0] if stated else None
+        elif stated:
+            budget = Budget(record.epsilon, record.delta, record.calibration)
+            outer = self._outer(record.metric, bound.norm_bound, bound.n_features, budget)
+            found["outer_radius"], found["mu of outer_epsilon"] = zip(outer, stated[0], strict=True)
         return found
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
@@ -251,13 +260,9 @@ class GradientPerturbation(Mechanism):
         """The second promised radius and its mu, if there is one."""
         if self.outer_radius is None:
             return []
-        outer = euclidean_radius(
-            float(self.outer_radius),
-            problem.metric,
-            norm_bound=problem.norm_bound,
-            n_features=problem.n_features,
+        outer, outer_mu = self._outer(
+            problem.metric, problem.norm_bound, problem.n_features, budget
         )
-        outer_mu = budget.mu_at(float(self.outer_epsilon))
         if not (outer > problem.radius and outer_mu >= budget.mu):
             raise ValueError(
                 f"outer_radius={self.outer_radius!r}, outer_epsilon={self.outer_epsilon!r}: a "
@@ -265,6 +270,15 @@ class GradientPerturbation(Mechanism):
                 "of the ball of rows), and no smaller epsilon."
             )
         return [(outer, outer_mu)]
+
+    def _outer(
+        self, metric: str, norm_bound: float, n_features: int, budget: Budget
+    ) -> tuple[float, float]:
+        """The second promised radius, a Euclidean one, and its mu."""
+        outer = euclidean_radius(
+            float(self.outer_radius), metric, norm_bound=norm_bound, n_features=n_features
+        )
+        return outer, budget.mu_at(float(self.outer_epsilon))
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
         bound: Any = promise.bound

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from ..privacy.bounds import Blocks, Bound
 from ..privacy.gaussian import classic_mu, mu_from_budget
 from ..privacy.noise import Noise
+from ..privacy.release import Release
 from ..privacy.rounding import BLOCK
 from ..privacy.weights import Weights, is_weighted, mass_of, total_of
 
@@ -456,12 +457,12 @@ class Mechanism(BaseEstimator, ABC):
             Noisy parameters.
         """
 
-    def settings_beside(self, bound: Any) -> dict[str, tuple[Any, Any]]:
-        """Settings that are fixed, each beside what the bound of a release of it states.
+    def settings_beside(self, record: Release) -> dict[str, tuple[Any, Any]]:
+        """Settings that are fixed, each beside what the record of a release of it states.
 
         Parameters
         ----------
-        bound : Bound
+        record : Release
             Of one of its releases.
 
         Returns

@@ -81,8 +81,8 @@ class OutputPerturbation(Mechanism):
         if self.tol is not None:
             check_positive("tol", self.tol, " or None")
 
-    def settings_beside(self, bound: Any) -> dict[str, tuple[Any, Any]]:
-        return {"sensitivity": (self.sensitivity, bound.method)}
+    def settings_beside(self, record: Any) -> dict[str, tuple[Any, Any]]:
+        return {"sensitivity": (self.sensitivity, record.bound.method)}
 
     def alpha_for(self, problem: Problem, budget: Budget) -> float:
         """The least regularisation whose noise has standard deviation 0.15 / B in a parameter.

@@ -272,8 +272,9 @@ class PrototypePerturbation(Mechanism):
     def __init__(self, counts="per_class"):
         self.counts = counts
 
-    def settings_beside(self, bound: Any) -> dict[str, tuple[Any, Any]]:
-        return {} if bound.labels == "protected" else {"counts": (self.counts, bound.mode)}
+    def settings_beside(self, record: Any) -> dict[str, tuple[Any, Any]]:
+        public = record.labels == "public"
+        return {"counts": (self.counts, record.bound.mode)} if public else {}
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
         mode = "worst" if problem.labels == "protected" else self.counts

@@ -197,8 +197,8 @@ class StatisticsPerturbation(Mechanism):
     def __init__(self, share=None):
         self.share = share
 
-    def settings_beside(self, bound: Any) -> dict[str, tuple[Any, Any]]:
-        return {} if self.share is None else {"share": (float(self.share), bound.share)}
+    def settings_beside(self, record: Any) -> dict[str, tuple[Any, Any]]:
+        return {} if self.share is None else {"share": (float(self.share), record.bound.share)}
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
         return Promise(self.bound(problem, budget.mu))

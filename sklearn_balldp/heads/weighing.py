@@ -198,6 +198,18 @@ def _class_weights(class_weight: Any, classes: NDArray[Any], masses: Array, cap:
     return weights
 
 
+def follow_class_weight(
+    weights: Weights, class_weight: Any, classes: NDArray[Any], max_weight: float | None
+) -> bool:
+    """Whether the factors that a record states for its classes are those that were asked for."""
+    stated, totals = np.array(weights.by_class), np.array(weights.class_totals)
+    masses = np.divide(totals, stated, out=np.zeros(len(stated)), where=stated > 0.0)
+    # A record does not tell whether max_weight bounded declared weights, or these.
+    caps = {MOST_BALANCED} if max_weight is None else {MOST_BALANCED, float(max_weight)}
+    expected = (_class_weights(class_weight, classes, masses, cap) for cap in caps)
+    return any(np.allclose(stated, own, rtol=1e-9, atol=0.0) for own in expected)
+
+
 def weights_of(
     rows: Array,
     codes: Codes | None,

@@ -89,19 +89,20 @@ def _fits(value: Any, wanted: tuple[Any, ...]) -> bool:
 def check_follows(name: str, value: Any, expected: Any) -> None:
     """Raise a ValueError unless what a record states is what follows from the rest of it.
 
-    Numbers may differ by the rounding of another machine's arithmetic.
+    They may differ as in :func:`agree`.
     """
-    if not _agree(value, expected):
+    if not agree(value, expected):
         raise ValueError(
             f"record: {name}={value!r} does not follow from the rest of it: it should be "
             f"{expected!r}."
         )
 
 
-def _agree(value: Any, expected: Any) -> bool:
+def agree(value: Any, expected: Any) -> bool:
+    """Whether two values are the same; numbers but for the rounding of another machine."""
     if isinstance(expected, tuple):
         same = isinstance(value, tuple) and len(value) == len(expected)
-        return same and all(_agree(*pair) for pair in zip(value, expected, strict=True))
+        return same and all(agree(*pair) for pair in zip(value, expected, strict=True))
     if is_real(expected) and is_real(value):
         return math.isclose(value, expected, rel_tol=_ROUNDING)
     return type(value) is type(expected) and value == expected

@@ -12,9 +12,11 @@ from sklearn.pipeline import Pipeline
 from .._validation import is_real
 from ..audit.residuals import CANNOT, FAIL, PASS, Check
 from ..heads.base import BaseBallDPClassifier
+from ..heads.weighing import follow_class_weight
 from ..losses import Loss
 from ..pipelines import Parts
 from ..privacy.digest import parameters_digest
+from ..privacy.fields import agree
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from ..privacy.weights import is_weighted
@@ -142,12 +144,14 @@ def _parameter_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[s
     if head.random_state is not None and record.sampler == EXACT_SAMPLER:
         yield f"random_state={head.random_state!r}, the record's sampler is {record.sampler!r}"
     weights = record.bound.weights if hasattr(record.bound, "weights") else None
-    weighed = weights is not None and weights.by_class is not None
-    asked = getattr(head, "class_weight", None) is not None
-    if asked and not weighed:
-        yield f"class_weight={head.class_weight!r}, the record has no weights of classes"
-    if weighed and not asked:
+    asked = getattr(head, "class_weight", None)
+    if weights is None or weights.by_class is None:
+        if asked is not None:
+            yield f"class_weight={asked!r}, the record has no weights of classes"
+    elif asked is None:
         yield "class_weight=None, the record has weights of classes"
+    elif not follow_class_weight(weights, asked, head.classes_, head.max_weight):
+        yield f"class_weight={asked!r}, the record has other weights of classes"
 
 
 def _radius_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]:
@@ -187,8 +191,8 @@ def _mechanism_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[s
     if not math.isnan(head._given_alpha()) and head._given_alpha() != record.alpha:
         yield f"its parameter alpha={head.alpha!r}, the record has {record.alpha!r}"
     if record.mechanism in _OWN:
-        for name, (value, stated) in mechanism.settings_beside(record.bound).items():
-            if (float(value) if is_real(value) else value) != stated:
+        for name, (value, stated) in mechanism.settings_beside(record).items():
+            if not agree(value, stated):
                 yield f"its {name}={value!r}, the record has {stated!r}"
 
 

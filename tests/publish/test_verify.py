@@ -480,7 +480,17 @@ HONEST = [
     ),
     ("descent", {"mechanism": GradientPerturbation(outer_radius=1.0, outer_epsilon=5.0)}),
     ("descent", {"mechanism": GradientPerturbation(start="prototypes", centre=False)}),
+    (
+        "descent",
+        {
+            "mechanism": GradientPerturbation(outer_radius=1.0, outer_epsilon=Fraction(5)),
+            "metric": "chebyshev",
+            "radius": 0.1,
+        },
+    ),
     ("descent", {"mechanism": "gradient", "class_weight": "balanced", "radius": 0.02}),
+    ("descent", {"mechanism": "gradient", "class_weight": "balanced", "max_weight": 1.1}),
+    ("minimiser", {"class_weight": {0: 0.5, 2: np.float32(0.1)}, "max_weight": 0.2}),
 ]
 
 
@@ -522,7 +532,7 @@ def test_settings_that_the_record_follows(name, params):
         (
             "descent",
             {"mechanism__outer_radius": 1.0, "mechanism__outer_epsilon": 9.0},
-            "its outer_radius=True",
+            "its outer_radius=1.0",
         ),
         ("started descent", {"mechanism__start": "prototypes"}, "its second moment=False"),
     ],
@@ -532,6 +542,42 @@ def test_settings_that_say_otherwise(name, change, found):
         verdict = verify(fitted(name).set_params(**change), private=private)
         assert failed(verdict) == ["model"]
         assert found in str(verdict)
+
+
+@pytest.mark.parametrize("change", [{"outer_radius": 1.1}, {"outer_epsilon": 5.1}])
+def test_a_second_promise_that_says_otherwise(change):
+    head = fitted("descent", mechanism=GradientPerturbation(outer_radius=1.0, outer_epsilon=5.0))
+    head.mechanism.set_params(**change)
+    verdict = verify(head)
+    assert failed(verdict) == ["model"]
+    assert "outer_" in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("fit", "claim"),
+    [
+        ({"class_weight": "balanced"}, {"class_weight": {0: 1.0, 1: 2.0}}),
+        ({"class_weight": {0: 1.0, 1: 2.0}}, {"class_weight": "balanced"}),
+        ({"class_weight": {0: 1.0, 1: 2.0}}, {"class_weight": {0: 1.0, 1: 2.001}}),
+        ({"class_weight": {0: 1.0, 1: 2.0}}, {"class_weight": {7: 1.0}}),
+        ({"class_weight": "balanced"}, {"max_weight": 1.01}),
+    ],
+)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_weights_of_classes_that_say_otherwise(fit, claim, grouped):
+    X, y = data()
+    # Classes of unlike sizes.
+    kept = (y == 1) | (np.arange(len(y)) > len(y) // 3)
+    X, y = X[kept], y[kept]
+    groups = np.arange(len(y)) // 2 if grouped else None
+    head = fitted("minimiser", **fit).fit(X, y, groups=groups)
+    assert not verify(head).failed
+    verdict = verify(head.set_params(**claim))
+    if claim == {"max_weight": 1.01}:
+        # It may bound declared weights.
+        assert not verdict.failed
+    else:
+        assert failed(verdict) == ["model"]
 
 
 def test_radii_of_policies_that_say_otherwise():
