@@ -33,8 +33,8 @@ from ..rows import (
     ball_factors,
     block_rows,
     check_unchanged,
-    copy_rows,
     domain_factors,
+    place_rows,
     table_of,
     were_tame,
     working_precision,
@@ -44,8 +44,6 @@ from .products import block_sums, scores_of
 
 #: Bytes of moved and projected rows that are kept between passes; more are made again in each.
 KEPT_BYTES = 2**27
-# Factors outside of this and one over it lose digits or overflow in single precision.
-_TINY = 2.0**-100
 
 
 class MeanGradient:
@@ -184,9 +182,7 @@ class _Placing:
         """Write the rows of a shard, as they are computed with; give what scales them last."""
         last: dict[str, Any] = {}
         for places, block, (first, after) in self._blocks(part):
-            own = rows[part.start + places.start : part.start + places.stop]
-            copy_rows(own, block)
-            self._place(own, own, first)
+            self._place(rows[part.start + places.start :][: len(block)], block, first)
             self._note(part, last, "last", places, after)
         return last
 
@@ -227,17 +223,7 @@ class _Placing:
         self, out: NDArray[np.floating], block: NDArray[np.floating], first: Array | None
     ) -> None:
         """Project and move rows in the precision that they are computed in."""
-        # Copied in any case: that a row is projected must not decide where others lie. Nor how they
-        # are stored: a factor of one changes nothing.
-        if first is None:
-            copy_rows(out, block)
-        else:
-            extreme = ~((first >= _TINY) & (first <= 1.0 / _TINY))
-            others = block[extreme] * first[extreme, None]
-            # Factors of extreme rows overflow here: these rows are written again below.
-            with np.errstate(all="ignore"):
-                copy_rows(out, block, first.astype(self.dtype))
-            out[extreme] = others
+        place_rows(out, block, first)
         if self.moved is not None:
             out -= self.moved[1]
 

@@ -30,7 +30,7 @@ def scores_of(rows: Any, weights: Any) -> Any:
         padded = np.pad(weights, ((0, 0), (0, rest))) if rest else weights
         return (rows @ padded)[:, :n_columns]
     scores = np.empty((len(rows), n_columns), dtype=rows.dtype)
-    for some, size in _in_blocks(len(rows)):
+    for some, size in in_blocks(len(rows)):
         few = rows[some].reshape(-1, size, n_features)
         np.matmul(few, weights, out=scores[some].reshape(-1, size, n_columns))
     return scores
@@ -43,7 +43,7 @@ def block_sums(residuals: Any, rows: Any = None) -> Any:
         sums = namespace(residuals).sum(residuals, axis=0)[:, None]
         return sums if rows is None else residuals.T @ rows
     total = np.zeros((n_columns, 1 if rows is None else rows.shape[1]))
-    for some, size in _in_blocks(len(residuals)):
+    for some, size in in_blocks(len(residuals)):
         blocks = residuals[some].reshape(-1, size, n_columns)
         if rows is None:
             total[:, 0] += blocks.sum(axis=1).sum(axis=0, dtype=np.float64)
@@ -53,9 +53,9 @@ def block_sums(residuals: Any, rows: Any = None) -> Any:
     return total
 
 
-def _in_blocks(n_rows: int) -> Iterator[tuple[slice, int]]:
+def in_blocks(n_rows: int, size: int = SUMMED) -> Iterator[tuple[slice, int]]:
     """Places of the rows of whole blocks, and of the rest, with the rows of a block of each."""
-    whole = n_rows // SUMMED * SUMMED
+    whole = n_rows // size * size
     for some in (slice(0, whole), slice(whole, n_rows)):
         if some.stop > some.start:
-            yield some, min(SUMMED, some.stop - some.start)
+            yield some, min(size, some.stop - some.start)

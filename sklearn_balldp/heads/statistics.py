@@ -16,9 +16,9 @@ from ..arrays import namespace
 from ..privacy.bounds import Bound
 from ..privacy.noise import Noise
 from ..privacy.release import Release
-from ..privacy.statistics import CHUNK, SUMMED, StatisticsBound, constant_of_counts
+from ..privacy.statistics import CHUNK, FOLDED, SUMMED, StatisticsBound, constant_of_counts
 from ..privacy.weights import is_weighted, total_of
-from ..rows import Part, block_rows, domain_factors, rows_in_domain, table_of
+from ..rows import Part, block_rows, domain_factors, place_rows, rows_in_domain, table_of
 from .discriminant_rule import share_of_sums
 from .mechanism import (
     Array,
@@ -33,9 +33,12 @@ from .mechanism import (
     Rows,
     as_sets,
 )
+from .products import in_blocks
 
 # Columns of the second moment that are multiplied at a time: half of the others need not be.
 _PANEL = 96
+# Usual blocks of rows that are read at a time: calls take time too.
+_BLOCKS = 4
 
 
 @dataclass(frozen=True)
@@ -358,7 +361,8 @@ def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array,
     n_classes, d = bound.n_classes, bound.n_features
     codes, row_weights = part.column("codes"), part.column("weights")
     summed = bound.summed or SUMMED
-    size = max(1, block_rows(d) // summed) * summed
+    # A power of two groups, so that a chunk is of whole blocks.
+    size = summed << (max(1, min(_BLOCKS * block_rows(d), CHUNK) // summed).bit_length() - 1)
     total, chunk = (part.put(np.zeros((n_classes, d))) for _ in range(2))
     n_moments = d if bound.moment else 0
     moments: Any = _WholeMoments(n_moments, part) if part.on_device else None
@@ -374,16 +378,11 @@ def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array,
         if own is not None:
             # Outer products take the root of the weight twice.
             weights = weights * namespace(own).sqrt(own)
-        # One place for all rows, moved or not: which of them are must not decide how the others
-        # are multiplied.
         if placed is None:
             out = block * weights[:, None]
         else:
             out = placed[: len(block)]
-            if factors is None and own is None:
-                np.copyto(out, block, casting="same_kind")
-            else:
-                np.multiply(block, weights[:, None], out=out, casting="same_kind")
+            place_rows(out, block, None if factors is None and own is None else weights)
         moments.add(out)
         if rows.stop // CHUNK > rows.start // CHUNK:
             total += chunk
@@ -394,25 +393,36 @@ def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array,
 
 
 class _Moments:
-    """Sum of outer products of rows, its upper half in panels of a few features each."""
+    """Sum of outer products of rows, its upper half in panels of a few features each.
+
+    Groups of rows are multiplied in their precision. Sums of a few groups are added up in pairs
+    there, and in float64 from then on.
+    """
 
     def __init__(self, n_features: int, precision: Any, summed: int) -> None:
         self._summed = summed
         starts = range(0, n_features, _PANEL)
         shapes = [(min(_PANEL, n_features - start), n_features - start) for start in starts]
         self._starts = starts
-        self._products = [np.empty(shape, dtype=precision) for shape in shapes]
+        self._products = [np.empty((FOLDED, *shape), dtype=precision) for shape in shapes]
         self._chunk = [np.zeros(shape) for shape in shapes]
         self.total = [np.zeros(shape) for shape in shapes]
 
     def add(self, rows: NDArray[np.floating]) -> None:
-        for first in range(0, len(rows), self._summed):
-            few = rows[first : first + self._summed]
-            for start, product, chunk in zip(
-                self._starts, self._products, self._chunk, strict=True
-            ):
-                np.matmul(few[:, start : start + _PANEL].T, few[:, start:], out=product)
-                chunk += product
+        for some, size in in_blocks(len(rows), self._summed):
+            groups = rows[some].reshape(-1, size, rows.shape[1])
+            for first in range(0, len(groups), FOLDED):
+                self._add_groups(groups[first : first + FOLDED])
+
+    def _add_groups(self, groups: NDArray[np.floating]) -> None:
+        for start, room, chunk in zip(self._starts, self._products, self._chunk, strict=True):
+            left = groups[:, :, start : start + _PANEL].swapaxes(1, 2)
+            products = np.matmul(left, groups[:, :, start:], out=room[: len(groups)])
+            while len(products) > 1:
+                pairs, rest = len(products) // 2, -(-len(products) // 2)
+                products[:pairs] += products[rest:]
+                products = products[:rest]
+            chunk += products[0]
 
     def fold(self) -> None:
         for total, chunk in zip(self.total, self._chunk, strict=True):

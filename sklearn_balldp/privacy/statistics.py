@@ -30,9 +30,13 @@ from .weights import Weights, is_weighted, total_of
 GROUPS = (256, 128)
 #: Rows that are summed in one go in double precision.
 SUMMED = 256
+#: Groups whose sums are added up in pairs, in that precision.
+FOLDED = 4
 #: Rows whose sums are added up, in float64, before they join the total.
 CHUNK = 8192
 _SINGLE_ROUNDOFF = 2.0**-24
+# Groups that the results of those additions come to: two and two, and all four.
+_FOLDS = 8.0
 # Rounding of float32 sums may take this share of the sensitivity; else they are made in float64.
 _SINGLE_SHARE = 1.0 / 64.0
 # Rows of smaller norm B, or of larger than its inverse, are summed in float64.
@@ -180,7 +184,8 @@ class StatisticsBound(ParameterBound):
         # Products of extreme rows would over- or underflow in single precision.
         moderate = _LEAST_NORM <= self.norm_bound <= 1.0 / _LEAST_NORM
         for summed in GROUPS if self.moment and moderate else ():
-            added = self.largest * 2.0 * _group_error(summed, _SINGLE_ROUNDOFF) * self.norm_bound**2
+            error = _group_error(summed, _SINGLE_ROUNDOFF, 4.0 + _FOLDS)
+            added = self.largest * 2.0 * error * self.norm_bound**2
             if added <= _SINGLE_SHARE * whole[-1]:
                 return summed
         return 0
@@ -275,9 +280,10 @@ class StatisticsBound(ParameterBound):
             record, several, factors = self.weights.record, self.weights.most_records, 8.0
         sums = several * _group_error(CHUNK, UNIT_ROUNDOFF, factors) + self._folds()
         roundoff = _SINGLE_ROUNDOFF if self.summed else UNIT_ROUNDOFF
-        # Rows are rounded too, before they are multiplied: twice in each of two products.
-        moment = several * _group_error(self.summed or SUMMED, roundoff, factors) + self._folds()
-        moment += several * 0.5 * factors * roundoff
+        # Rows are rounded too, and their factors, before they are multiplied by one another.
+        group = _group_error(self.summed or SUMMED, roundoff, factors + _FOLDS)
+        moment = several * group + self._folds()
+        moment += several * 4.0 * roundoff
         return (
             2.0 * record * sums * math.hypot(b, self.count_constant),
             2.0 * record * moment * b**2,

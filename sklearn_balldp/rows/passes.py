@@ -26,6 +26,8 @@ _HALF_TO_SINGLE = np.float32(2.0**112)
 _SUBNORMAL = np.float32(2.0**-136)
 # Factors that stay finite times that one.
 _FITTING = np.float32(2.0**14)
+# Factors outside of this and one over it lose digits or overflow in single precision.
+_TINY = 2.0**-100
 #: Values of a block: it stays in the processor's cache.
 BLOCK_VALUES = 2**18
 #: Values of rows that are one shard.
@@ -129,6 +131,29 @@ def copy_rows(
         # Infinity and NaN have the exponent after the largest.
         if factors is None and max(out.max(initial=0.0), -out.min(initial=0.0)) >= 2.0**16:
             np.copyto(out, rows)
+
+
+def place_rows(
+    out: NDArray[np.floating], rows: NDArray[np.floating], factors: NDArray[np.float64] | None
+) -> None:
+    """Copy rows, times factors if there are any, in the precision of the array they are copied to.
+
+    All are copied and multiplied in one way: that a row is scaled must not decide how others are
+    computed. A factor of one changes nothing.
+    """
+    if factors is None:
+        copy_rows(out, rows)
+        return
+    extreme = ~((factors >= _TINY) & (factors <= 1.0 / _TINY))
+    others = rows[extreme] * factors[extreme, None]
+    if rows.dtype.itemsize > out.dtype.itemsize:
+        # NumPy takes twice as long to multiply from one precision to another.
+        copy_rows(out, rows)
+        rows = out
+    # Factors of extreme rows overflow here: these rows are written again below.
+    with np.errstate(all="ignore"):
+        copy_rows(out, rows, factors.astype(out.dtype))
+    out[extreme] = others
 
 
 def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:

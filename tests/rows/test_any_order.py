@@ -277,6 +277,19 @@ def test_joint_shares_are_rounded_up():
         assert Fraction(found.joint) ** 2 >= max(squares)
 
 
+@pytest.mark.parametrize("summed", [0, 128, 256])
+def test_rounding_of_statistics_by_hand(summed):
+    """Additions in a group, sums of four groups in pairs, two roundings of a row, and float64."""
+    n, d, b = 5000, 64, 2.0
+    bound = StatisticsBound(n, d, 10, b, "ball", 0.5, 0.0, summed=summed)
+    m, u = summed or statistics.SUMMED, 2.0**-24 if summed else 2.0**-53
+    group = m**2 / 2 + (4 + 2 + 2 + 4) * m
+    assert group >= sum(range(2, m + 1)) + (2 + 2 + 4) * m + 3 * m
+    double = (rounding.additions(n, d) + d + 32) * n * 2.0**-53
+    expected = 2.0 * b**2 * ((1.01 * group + 4) * u + 1.01 * double)
+    assert bound._roundings()[1] == pytest.approx(expected, rel=5e-6)
+
+
 @pytest.mark.parametrize("summed", [0, 64])
 def test_persons_and_weights_in_statistics_by_hand(summed):
     """A unit's m records are in m groups, each of which errs; weighted rows are rounded twice."""
