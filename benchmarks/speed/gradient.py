@@ -42,6 +42,7 @@ def measure(comparators):
             times["output"],
             asked=3 if (n, n_classes) == (25_000, 2) else np.nan,
         )
+    yield _default_fit()
     yield from _passes()
     n_values = 100_000
     times = interleaved(
@@ -68,6 +69,21 @@ def measure(comparators):
     )
     if comparators:
         yield from _against_opacus(comparators)
+
+
+def _default_fit():
+    """What a user waits for who sets nothing, against what the minimiser would take."""
+    X, y = embeddings(25_000, 384, 6)
+    heads = {
+        "default": BallDPLogisticRegression(2.0, radius=0.5),
+        "output": BallDPLogisticRegression(2.0, radius=0.5, mechanism="output"),
+    }
+    jobs = {name: lambda head=head: head.fit(X, y) for name, head in heads.items()}
+    times = interleaved(jobs, repeats=9)
+    job = "default fit, 25000 x 384, 6 classes"
+    return row(
+        "gradient", job, times["default"], "noise on the minimiser", times["output"], asked=1
+    )
 
 
 def _passes():

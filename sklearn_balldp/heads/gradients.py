@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ..arrays import by_columns, namespace
 from ..losses import Array, Loss, clip_residuals, make_loss
-from ..privacy.rounding import SUMMED, mean_rounding
+from ..privacy.rounding import BLOCK, SUMMED, mean_rounding
 from ..privacy.weights import Weights
 from ..rows import (
     Part,
@@ -305,8 +305,8 @@ class _GradientPass:
     def _chunks(self, part: Part, back: bool) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
         # Calls take time too: small chunks would save less in the cache than they cost.
-        blocks = 8 if self.placing is None else 4
-        size = max(1, blocks * BLOCK_VALUES // (SUMMED * part.shape[1])) * SUMMED
+        values = (8 if self.placing is None else 4) * BLOCK_VALUES
+        size = max(SUMMED, min(BLOCK, values // part.shape[1]) // SUMMED * SUMMED)
         if self.placing is not None:
             yield from self.placing.chunks(part, size)
             return
