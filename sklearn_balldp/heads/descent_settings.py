@@ -23,9 +23,9 @@ from .mechanism import Problem
 LITTLE, SOME, MOST = 0.1, 0.3, MOST_OF_STEPS
 #: Noise of the means halfway between the last two.
 HALF_MEANS_NOISE = 0.1
-#: Steps from a start, where more would be noisier ones, and from zero; the share of the velocity
-#: that is kept between them.
-STEPS, STEPS_FROM_ZERO = 25, 100
+#: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
+#: little noise. Steps from zero; and the share of the velocity that is kept between steps.
+STEPS, USUAL_STEPS, STEPS_FROM_ZERO = {"squared_hinge": 50}, 25, 100
 MOMENTUM, MOMENTUM_FROM_ZERO = 0.8, 0.9
 #: Worth below which many steps cost more than they gain, and the share of the only one there.
 LEAST_WORTH, HARDLY_ANY = 0.2, 0.01
@@ -129,7 +129,8 @@ def settings_of(
     enough *= min(1.0, r) ** NEAR_POWER.get(problem.loss, 0.0)
     aim = exact + noisy * (few_records - exact) + worth * (enough - few_records)
     clip = CLIPS[0] + noisy * (CLIPS[1] - CLIPS[0])
-    return Settings(LITTLE + worth * (most - LITTLE), clip, aim, n_steps or STEPS, MOMENTUM)
+    n_steps = n_steps or STEPS.get(problem.loss, USUAL_STEPS)
+    return Settings(LITTLE + worth * (most - LITTLE), clip, aim, n_steps, MOMENTUM)
 
 
 def _share(ratio: float, power: float) -> float:
