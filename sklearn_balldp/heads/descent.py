@@ -15,7 +15,7 @@ from ..privacy.transcript import Descent, TranscriptBound
 from ..privacy.weights import total_of
 from ..progress import bar
 from ..rows import SINGLE_BLAS_THREAD, n_threads
-from .descent_settings import default_learning_rate, settings_of
+from .descent_settings import default_learning_rate, default_momentum, settings_of
 from .gradients import MeanGradient
 from .mechanism import (
     Array,
@@ -178,11 +178,12 @@ class GradientPerturbation(Mechanism):
         found: dict[str, tuple[Any, Any]] = {
             "start from zero": (self.start == "zero", bound.start is None)
         }
-        for name in ("n_steps", "learning_rate", "momentum", "clip", "averaging"):
+        for name in ("n_steps", "learning_rate", "clip", "averaging"):
             value = getattr(self, name)
             open_to_choice = _is_auto(value) or (name == "learning_rate" and value is None)
             if not open_to_choice:
                 found[name] = value, getattr(own, name)
+        found["momentum"] = self._momentum(own.n_steps), own.momentum
         if self.start == "prototypes" and bound.start is not None:
             found["second moment"] = False, bound.start.moment
         if not self.centre:
@@ -211,7 +212,7 @@ class GradientPerturbation(Mechanism):
             learning_rate=self.learning_rate,
         )
         n_steps = settings.n_steps
-        momentum = settings.momentum if _is_auto(self.momentum) else float(self.momentum)
+        momentum = self._momentum(n_steps)
         clip = settings.clip if _is_auto(self.clip) else self.clip
         constant = CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0
         promises = ((problem.radius, budget.mu), *self._outer_promise(problem, budget))
@@ -256,6 +257,11 @@ class GradientPerturbation(Mechanism):
         if rate is None:
             rate = default_learning_rate(promised, settings.accumulated_noise)
         return Promise(bound(float(rate)))
+
+    def _momentum(self, n_steps: int) -> float:
+        if _is_auto(self.momentum):
+            return default_momentum(n_steps, started=self.start != "zero")
+        return float(self.momentum)
 
     def _outer_promise(self, problem: Problem, budget: Budget) -> list[tuple[float, float]]:
         """The second promised radius and its mu, if there is one."""

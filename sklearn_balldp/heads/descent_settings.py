@@ -24,9 +24,10 @@ LITTLE, SOME, MOST = 0.1, 0.3, MOST_OF_STEPS
 #: Noise of the means halfway between the last two.
 HALF_MEANS_NOISE = 0.1
 #: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
-#: little noise. Steps from zero; and the share of the velocity that is kept between steps.
+#: little noise. And steps from zero.
 STEPS, USUAL_STEPS, STEPS_FROM_ZERO = {"squared_hinge": 50}, 25, 100
-MOMENTUM, MOMENTUM_FROM_ZERO = 0.8, 0.9
+#: Share of the velocity that is kept: between steps from a start, and otherwise.
+MOMENTUM, USUAL_MOMENTUM = 0.8, 0.9
 #: Worth below which many steps cost more than they gain, and the share of the only one there.
 LEAST_WORTH, HARDLY_ANY = 0.2, 0.01
 #: Records times mu, over the root of the number of features, at which the radius times the root of
@@ -71,15 +72,12 @@ class Settings:
         What the step size aims at, in units of 1 / B.
     n_steps : int
         Number of steps.
-    momentum : float
-        Share of the velocity that is kept from step to step.
     """
 
     share: float
     clip: float
     accumulated_noise: float
     n_steps: int
-    momentum: float
 
 
 def settings_of(
@@ -95,7 +93,7 @@ def settings_of(
     The number of steps is one of them unless it is given, or many are asked for by their size.
     """
     if not started:
-        return Settings(1.0, CLIPS[1], FROM_ZERO, n_steps or STEPS_FROM_ZERO, MOMENTUM_FROM_ZERO)
+        return Settings(1.0, CLIPS[1], FROM_ZERO, n_steps or STEPS_FROM_ZERO)
     r = problem.radius / problem.norm_bound
     n, counts = problem.sums_mass, problem.class_masses
     if problem.labels == "protected":
@@ -120,7 +118,7 @@ def settings_of(
     # A regulariser that was asked for acts in the steps; sums that hide labels have more noise.
     asked_for = problem.alpha > 0.0 or learning_rate is not None or problem.labels != "public"
     if n_steps is None and not asked_for and worth < LEAST_WORTH:
-        return Settings(HARDLY_ANY, CLIPS[0], aims[0], 1, MOMENTUM_FROM_ZERO)
+        return Settings(HARDLY_ANY, CLIPS[0], aims[0], 1)
     present = counts[counts > 0]
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n
     most = SOME + (MOST - SOME) / (1.0 + noise / HALF_MEANS_NOISE)
@@ -130,13 +128,18 @@ def settings_of(
     aim = exact + noisy * (few_records - exact) + worth * (enough - few_records)
     clip = CLIPS[0] + noisy * (CLIPS[1] - CLIPS[0])
     n_steps = n_steps or STEPS.get(problem.loss, USUAL_STEPS)
-    return Settings(LITTLE + worth * (most - LITTLE), clip, aim, n_steps, MOMENTUM)
+    return Settings(LITTLE + worth * (most - LITTLE), clip, aim, n_steps)
 
 
 def _share(ratio: float, power: float) -> float:
     """Ratio^power / (1 + ratio^power): nothing far below one, a half at one, all far above."""
     # At a radius of next to nothing the ratio may vanish.
     return 1.0 / (1.0 + max(ratio, 1e-30) ** -power)
+
+
+def default_momentum(n_steps: int, *, started: bool) -> float:
+    """Share of the velocity that is kept from step to step."""
+    return MOMENTUM if started and n_steps > 1 else USUAL_MOMENTUM
 
 
 def default_learning_rate(bound: TranscriptBound, accumulated_noise: float) -> float:

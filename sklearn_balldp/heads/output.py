@@ -82,7 +82,7 @@ class OutputPerturbation(Mechanism):
             check_positive("tol", self.tol, " or None")
 
     def settings_beside(self, record: Any) -> dict[str, tuple[Any, Any]]:
-        return {"sensitivity": (self.sensitivity, record.bound.method)}
+        return {"sensitivity": (str(self.sensitivity), record.bound.method)}
 
     def alpha_for(self, problem: Problem, budget: Budget) -> float:
         """The least regularisation whose noise has standard deviation 0.15 / B in a parameter.
@@ -153,7 +153,7 @@ class OutputPerturbation(Mechanism):
             alpha=problem.alpha,
             norm_bound=problem.norm_bound,
             fit_intercept=problem.fit_intercept,
-            method=self.sensitivity,
+            method=str(self.sensitivity),
             labels=problem.labels,
             tol=0.0,
             weights=problem.loss_weights,

@@ -274,10 +274,10 @@ class PrototypePerturbation(Mechanism):
 
     def settings_beside(self, record: Any) -> dict[str, tuple[Any, Any]]:
         public = record.labels == "public"
-        return {"counts": (self.counts, record.bound.mode)} if public else {}
+        return {"counts": (str(self.counts), record.bound.mode)} if public else {}
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
-        mode = "worst" if problem.labels == "protected" else self.counts
+        mode = "worst" if problem.labels == "protected" else str(self.counts)
         bound = PrototypeBound(
             n_samples=problem.n_samples,
             n_values=problem.n_classes * problem.n_features,

@@ -404,7 +404,8 @@ class _Moments:
         starts = range(0, n_features, _PANEL)
         shapes = [(min(_PANEL, n_features - start), n_features - start) for start in starts]
         self._starts = starts
-        self._products = [np.empty((FOLDED, *shape), dtype=precision) for shape in shapes]
+        # One room for the products of all panels.
+        self._room = np.empty(FOLDED * min(_PANEL, n_features) * n_features, dtype=precision)
         self._chunk = [np.zeros(shape) for shape in shapes]
         self.total = [np.zeros(shape) for shape in shapes]
 
@@ -415,9 +416,10 @@ class _Moments:
                 self._add_groups(groups[first : first + FOLDED])
 
     def _add_groups(self, groups: NDArray[np.floating]) -> None:
-        for start, room, chunk in zip(self._starts, self._products, self._chunk, strict=True):
+        for start, chunk in zip(self._starts, self._chunk, strict=True):
             left = groups[:, :, start : start + _PANEL].swapaxes(1, 2)
-            products = np.matmul(left, groups[:, :, start:], out=room[: len(groups)])
+            products = self._room[: len(groups) * chunk.size].reshape(-1, *chunk.shape)
+            np.matmul(left, groups[:, :, start:], out=products)
             while len(products) > 1:
                 pairs, rest = len(products) // 2, -(-len(products) // 2)
                 products[:pairs] += products[rest:]

@@ -105,7 +105,8 @@ def weigh(
             "that has records."
         )
     by_class = tuple(factors.tolist())
-    loss = weights_of(own, codes, k, owners, by_class)
+    # Equal terms in a long sum would drift: these totals are products.
+    loss = weights_of(own, codes, k, owners, by_class, masses * factors)
     return Weighed(rows, sums, loss)
 
 
@@ -203,9 +204,14 @@ def follow_class_weight(
 ) -> bool:
     """Whether the factors that a record states for its classes are those that were asked for."""
     stated, totals = np.array(weights.by_class), np.array(weights.class_totals)
-    masses = np.divide(totals, stated, out=np.zeros(len(stated)), where=stated > 0.0)
-    # A record does not tell whether max_weight bounded declared weights, or these.
-    caps = {MOST_BALANCED} if max_weight is None else {MOST_BALANCED, float(max_weight)}
+    masses, caps = np.array(weights.class_records, dtype=np.float64), {MOST_BALANCED}
+    if max_weight is not None:
+        # There may be declared weights: a class may have records, and no mass.
+        masses[:] = 0.0
+        # A record does not tell whether max_weight bounded those, or the weights of classes.
+        caps.add(float(max_weight))
+    if max_weight is not None or weights.unit != "record":
+        np.divide(totals, stated, out=masses, where=stated > 0.0)
     expected = (_class_weights(class_weight, classes, masses, cap) for cap in caps)
     return any(np.allclose(stated, own, rtol=1e-9, atol=0.0) for own in expected)
 
@@ -216,6 +222,7 @@ def weights_of(
     n_classes: int,
     owners: Codes | None = None,
     by_class: tuple[float, ...] | None = None,
+    totals: Array | None = None,
 ) -> Weights:
     """Public numbers of weights.
 
@@ -231,6 +238,8 @@ def weights_of(
         Owners as whole numbers from 0; each record its own by default.
     by_class : tuple of float, optional
         Factor of each class that is in the weights already.
+    totals : ndarray of shape (n_classes,), optional
+        Total weight of each class; summed up here by default.
 
     Returns
     -------
@@ -238,7 +247,7 @@ def weights_of(
         Sums of a unit are rounded up.
     """
     n = len(rows)
-    totals = largest_of = records = None
+    largest_of = records = None
     joint, most_classes = 1.0, 1
     if owners is None:
         n_units, most, largest = n, 1, float(rows.max())
@@ -269,7 +278,8 @@ def weights_of(
                 joint = 1.0
             largest_of = up * found
     if codes is not None and largest_of is not None:
-        totals = np.bincount(codes, rows, n_classes)
+        if totals is None:
+            totals = np.bincount(codes, rows, n_classes).astype(np.float64)
         records = tuple(np.bincount(codes, minlength=n_classes).tolist())
         total = float(totals.sum())
     else:

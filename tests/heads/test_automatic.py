@@ -203,9 +203,8 @@ def test_settings_are_functions_of_public_numbers():
         assert found.n_steps == 7
         own = settings_of(given, mu, started=True)
         hinged = dataclasses.replace(given, loss="squared_hinge")
-        assert found.momentum == 0.8
         if w < 0.2:
-            assert dataclasses.astuple(own) == (0.01, 0.3, 0.2, 1, 0.9)
+            assert dataclasses.astuple(own) == (0.01, 0.3, 0.2, 1)
         else:
             assert own == dataclasses.replace(found, n_steps=25)
         assert settings_of(dataclasses.replace(given, alpha=0.1), mu, started=True).n_steps == 25
@@ -224,10 +223,23 @@ def test_settings_are_functions_of_public_numbers():
         tiny = settings_of(dataclasses.replace(given, radius=1e-200), mu, started=True, n_steps=7)
         assert (tiny.share, tiny.clip, tiny.accumulated_noise) == (0.1, 0.3, 0.2)
         zero = settings_of(given, mu, started=False)
-        assert dataclasses.astuple(zero) == (1.0, 0.1, 1.5, 100, 0.9)
+        assert dataclasses.astuple(zero) == (1.0, 0.1, 1.5, 100)
         hidden = dataclasses.replace(given, labels="protected", class_counts=None)
         equal = settings_of(hidden, mu, started=True)
         assert equal == settings_of(dataclasses.replace(hidden, radius=0.1 * r), mu, started=True)
+
+
+def test_momentum_is_for_several_steps_from_a_start():
+    X, y = data()
+    for own, momentum in (
+        ({}, 0.8),
+        ({"n_steps": 1}, 0.9),
+        ({"start": "zero", "n_steps": 3}, 0.9),
+        ({"momentum": 0.3}, 0.3),
+    ):
+        mechanism = GradientPerturbation(**{"n_steps": 4, **own})
+        head = BallDPLogisticRegression(2.0, radius=0.3, mechanism=mechanism).fit(X, y)
+        assert head.release_.bound.descent.momentum == momentum
 
 
 @pytest.mark.parametrize("Head", HEADS)

@@ -33,7 +33,7 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.__main__ import main
-from sklearn_balldp.heads import Transcript
+from sklearn_balldp.heads import Transcript, weighing
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 from sklearn_balldp.publish.files import (
@@ -456,7 +456,8 @@ HONEST = [
     ("prototypes", {"classes": ("x", 0, 1, 2)[1:], "verbose": 0}),
     ("descent", {"mechanism": GradientPerturbation(clip=Fraction(1, 3), n_steps=np.int64(4))}),
     ("statistics", {"share": Fraction(1, 3)}),
-    ("prototypes", {"counts": "worst"}),
+    ("prototypes", {"counts": np.str_("worst")}),
+    ("minimiser", {"mechanism": OutputPerturbation(sensitivity=np.str_("paper"))}),
     ("prototypes", {"protect_labels": True, "classes": range(K)}),
     ("prototypes", {"radius": RadiusPolicy(source="private", epsilon=0.3)}),
     ("prototypes", {"radius": RadiusPolicy(source="declared")}),
@@ -528,6 +529,7 @@ def test_settings_that_the_record_follows(name, params):
         ("descent", {"mechanism__learning_rate": 3.0}, "its learning_rate=3.0"),
         ("descent", {"mechanism__momentum": 0.1}, "its momentum=0.1"),
         ("descent", {"mechanism__averaging": 0.9}, "its averaging=0.9"),
+        ("descent", {"mechanism__start": "auto", "mechanism__momentum": "auto"}, "its momentum"),
         ("descent", {"mechanism__start": "auto"}, "its start from zero=False"),
         (
             "descent",
@@ -578,6 +580,33 @@ def test_weights_of_classes_that_say_otherwise(fit, claim, grouped):
         assert not verdict.failed
     else:
         assert failed(verdict) == ["model"]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_class_of_records_is_not_left_out_of_balanced_weights(grouped, monkeypatch):
+    """Less noise for the others would be the gain of that lie."""
+    honest = weighing._class_weights
+
+    def forged(class_weight, classes, masses, cap):
+        return honest(class_weight, classes, masses * (np.arange(len(masses)) > 0), cap)
+
+    X, y = data()
+    groups = np.arange(len(y)) // 2 if grouped else None
+    monkeypatch.setattr(weighing, "_class_weights", forged)
+    head = fitted("minimiser", class_weight="balanced").fit(X, y, groups=groups)
+    monkeypatch.undo()
+    assert head.release_.bound.weights.by_class[0] == 0.0
+    assert failed(verify(head)) == ["model"]
+
+
+def test_totals_of_weighted_classes_do_not_drift():
+    """A long sum of equal terms is short; a product is not, and the record is compared with it."""
+    codes = np.repeat([0, 1], [4_900_000, 100_000])
+    loss = weighing.weigh(codes, len(codes), np.arange(2), class_weight="balanced").loss
+    exact = np.bincount(codes) * np.array(loss.by_class)
+    np.testing.assert_array_equal(loss.class_totals, exact)
+    assert weighing.follow_class_weight(loss, "balanced", np.arange(2), None)
+    assert weighing.follow_class_weight(loss, "balanced", np.arange(2), 4.0)
 
 
 def test_radii_of_policies_that_say_otherwise():
