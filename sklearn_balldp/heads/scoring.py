@@ -1,5 +1,6 @@
 """Scores of released weights, the largest of them, and probabilities."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from ..rows import Part, rows_in_domain, table_of, working_precision
 
 class ProbabilitiesMixin:
     """Probabilities of a head whose scores are log-probabilities, up to a constant of the row."""
+
+    #: Of the head.
+    _scores: Callable[..., NDArray[Any]]
 
     def _has_probabilities(self) -> bool:
         return True
@@ -31,7 +35,7 @@ class ProbabilitiesMixin:
         ndarray of shape (n_samples, n_classes)
             Log-probability of each class of ``classes_``.
         """
-        scores = self._scores(X)  # type: ignore[attr-defined]
+        scores = self._scores(X)
         if scores.shape[1] == 1:
             scores = np.hstack([np.zeros_like(scores), scores])
         return log_probabilities(scores)

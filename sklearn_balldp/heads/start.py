@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -114,8 +115,8 @@ def start_bound(
 
 def start_values(problem: PrivateProblem, bound: TranscriptBound) -> tuple[Array, Array]:
     """Noiseless table of the sums that a descent starts from, and its noise scales."""
-    mechanism = StatisticsPerturbation()
-    return mechanism.noiseless(problem, Promise(bound.start))  # type: ignore[arg-type]
+    start: Any = bound.start
+    return StatisticsPerturbation().noiseless(problem, Promise(start))
 
 
 def start_of(
