@@ -22,8 +22,8 @@ from .__main__ import DATASETS, DELTA, rows_of
 CELLS = ((0.3, 0.5), ("any", 0.5), (0.1, 2.0))
 MOST_ROWS, MOST_TEST_ROWS, RELEASES = 20_000, 5_000, 5
 CONSTANTS = {
-    "LEAST_WORTH": (0.1, 0.4),
-    "EVEN_NOISE": (0.45, 1.8),
+    "LEAST_WORTH": (0.15, 0.6),
+    "EVEN_NOISE": (0.375, 1.5),
     "FEW_USUAL": (0.1, 0.4),
     "CLASSES_POWER": (0.225, 0.9),
     "HALF_MEANS_NOISE": (0.05, 0.2),

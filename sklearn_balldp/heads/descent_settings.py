@@ -29,13 +29,13 @@ STEPS, USUAL_STEPS, STEPS_FROM_ZERO = {"squared_hinge": 50}, 25, 100
 #: Share of the velocity that is kept: between steps from a start, and otherwise.
 MOMENTUM, USUAL_MOMENTUM = 0.8, 0.9
 #: Worth below which many steps cost more than they gain, and the share of the only one there.
-LEAST_WORTH, HARDLY_ANY = 0.2, 0.01
+LEAST_WORTH, HARDLY_ANY = 0.3, 0.01
 #: Records times mu, over the root of the number of features, at which the radius times the root of
 #: the number of classes is the relative noise of the sums; the power at which that grows with it.
 RECORDS, RECORDS_POWER = 51.0, 0.7
 #: Relative noise at which steps are as good as the sums that they start from, and how fast that
 #: turns.
-EVEN_NOISE, NOISE_POWER = 0.9, 4.0
+EVEN_NOISE, NOISE_POWER = 0.75, 6.0
 #: Records, in that unit and over a power of the number of classes, that are just enough, and how
 #: fast that turns. The squared hinge needs more, and a lower power: its records are counted for
 #: each one-versus-rest head already.

@@ -187,7 +187,7 @@ def test_settings_are_functions_of_public_numbers():
         found = settings_of(given, mu, started=True, n_steps=7)
         m = n * mu / (51.0 * math.sqrt(d))
         x = r * math.sqrt(k) * m**0.7
-        a = 1.0 / (1.0 + (0.9 / x) ** 4)
+        a = 1.0 / (1.0 + (0.75 / x) ** 6)
         w = a / (1.0 + (0.2 * k**0.45 / m) ** 6)
         v = d / n * (r / mu) ** 2 * np.sum(1.0 / counts[counts > 0])
         g = 0.3 + 0.5 / (1.0 + v / 0.1)
@@ -203,7 +203,7 @@ def test_settings_are_functions_of_public_numbers():
         assert found.n_steps == 7
         own = settings_of(given, mu, started=True)
         hinged = dataclasses.replace(given, loss="squared_hinge")
-        if w < 0.2:
+        if w < 0.3:
             assert dataclasses.astuple(own) == (0.01, 0.3, 0.2, 1)
         else:
             assert own == dataclasses.replace(found, n_steps=25)
@@ -213,10 +213,10 @@ def test_settings_are_functions_of_public_numbers():
         hinge = settings_of(hinged, mu, started=True, n_steps=7)
         m /= math.sqrt(k) if k > 2 else 1.0
         x = r * math.sqrt(k) * m**0.7
-        a = 1.0 / (1.0 + (0.9 / x) ** 4)
+        a = 1.0 / (1.0 + (0.75 / x) ** 6)
         w = a / (1.0 + (0.35 * k**0.2 / m) ** 6)
         assert hinge.share == pytest.approx(0.1 + w * (g - 0.1))
-        assert settings_of(hinged, mu, started=True).n_steps == (1 if w < 0.2 else 50)
+        assert settings_of(hinged, mu, started=True).n_steps == (1 if w < 0.3 else 50)
         few = 0.2 / math.sqrt(k if k > 2 else 1)
         expected = 0.02 + (few - 0.02) * a + (0.5 - few) * w
         assert hinge.accumulated_noise == pytest.approx(expected)
