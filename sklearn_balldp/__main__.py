@@ -16,8 +16,8 @@ from sklearn.linear_model import LogisticRegression
 
 from . import BallDPLogisticRegression
 from .datasets import load_embeddings, unit_rows
+from .distances import same_label_quantile
 from .publish.command import verify_command
-from .radius import same_label_quantile
 
 CANDIDATES = 10
 BALL, STANDARD = "ball", "standard DP"

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from ._validation import check_positive, check_whole
 from .adjacency import METRICS
-from .radius import nearest_of_label, row_distances
+from .distances import nearest_of_label, row_distances
 
 #: Kinds of edits that need no list of the user's.
 KINDS = ("number", "date", "name", "city", "word")

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.frozen import FrozenEstimator
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -30,255 +28,18 @@ from ._validation import (
     validated,
     validated_public,
 )
-from .accounting.ledger import CountedMixin, Spent, charged
-from .adjacency import METRICS, full_radius_in
-from .privacy.noise import RandomState, check_random_state, permute_and_flip
+from .accounting.ledger import Spent, charged
+from .accounting.tickets import CountedMixin
+from .adjacency import METRICS
+from .distances import AGGREGATES, edit_quantile, private_quantile, same_label_quantile
+from .privacy.noise import RandomState, check_random_state
 from .rows import Rows, encoded, encoder_of, project_onto_ball
 
-#: Names of the metrics in scipy.spatial.distance.
-SCIPY_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
-#: Classes with at most this many pairs use all of them.
-ALL_PAIRS = 250_000
-AGGREGATES = ("max", "pooled")
 SOURCES = ("reference", "edits", "declared", "private")
-#: Candidates of the private quantile, evenly spaced up to the diameter of the domain.
-GRID_SIZE = 4096
 # Rows of norm B up to this share lie on the sphere: single precision leaves as much.
 _ON_SPHERE = 1e-6
 #: Private rows that a policy reads, at most (but two of each class).
 MOST_READ = 2**16
-#: Distances computed at a time by the diameter.
-DIAMETER_BLOCK = 2**22
-
-
-def _paired_distances(
-    rows: NDArray[np.floating],
-    first: NDArray[np.intp],
-    second: NDArray[np.intp],
-    metric: str,
-) -> NDArray[np.float64]:
-    """Distances of given pairs, in blocks."""
-    order = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}[metric]
-    distances = np.empty(len(first))
-    for start in range(0, len(first), 4096):
-        part = slice(start, start + 4096)
-        difference = rows[first[part]].astype(np.float64) - rows[second[part]]
-        distances[part] = np.linalg.norm(difference, ord=order, axis=1)
-    return distances
-
-
-def row_distances(
-    before: NDArray[np.floating], after: NDArray[np.floating], metric: str
-) -> NDArray[np.float64]:
-    """Distance of every row from its partner."""
-    pairs = np.arange(len(before))
-    rows = np.concatenate([before, after])
-    return _paired_distances(rows, pairs, pairs + len(before), metric)
-
-
-def nearest_of_label(X: NDArray[np.floating], y: NDArray[Any], metric: str) -> NDArray[np.float64]:
-    """Distance of every row from the nearest other one of its label; single ones are left out."""
-    found = []
-    for label in np.unique(y):
-        members = X[y == label]
-        if len(members) > 1:
-            search = NearestNeighbors(n_neighbors=1, metric=SCIPY_NAMES[metric]).fit(members)
-            found.append(search.kneighbors()[0][:, 0])
-    return np.concatenate(found) if found else np.empty(0)
-
-
-def _sampled_distances(
-    rows: NDArray[np.floating], metric: str, n_pairs: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    first = rng.integers(len(rows), size=n_pairs)
-    # An offset of at least one keeps the two rows of a pair distinct.
-    second = (first + rng.integers(1, len(rows), size=n_pairs)) % len(rows)
-    return _paired_distances(rows, first, second, metric)
-
-
-def _pairs(n: int) -> int:
-    return n * (n - 1) // 2
-
-
-def _class_distances(
-    rows: NDArray[np.floating], metric: str, max_pairs: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Distances of all pairs of a small class, of sampled pairs of a large one."""
-    if _pairs(len(rows)) <= ALL_PAIRS:
-        return pdist(rows.astype(np.float64), SCIPY_NAMES[metric])
-    return _sampled_distances(rows, metric, max_pairs, rng)
-
-
-def _diameter(rows: NDArray[np.floating], metric: str) -> float:
-    """Exact diameter of a class, in blocks of rows."""
-    largest = 0.0
-    size = max(1, DIAMETER_BLOCK // len(rows))
-    squares = np.vecdot(rows, rows, dtype=np.float64) if metric == "euclidean" else None
-    for start in range(0, len(rows), size):
-        block = rows[start : start + size]
-        if squares is None:
-            largest = max(largest, float(cdist(block, rows[start:], SCIPY_NAMES[metric]).max()))
-            continue
-        # A matrix product finds the farthest pair of each row; its distance is then exact.
-        gaps = squares[start:] - 2.0 * (block @ rows[start:].T)
-        far = rows[start:][gaps.argmax(axis=1)].astype(np.float64)
-        largest = max(largest, float(np.linalg.norm(block - far, axis=1).max()))
-    return largest
-
-
-def same_label_quantile(
-    X: ArrayLike,
-    y: ArrayLike,
-    quantile: float = 0.5,
-    *,
-    metric: str = "euclidean",
-    aggregate: str = "max",
-    max_pairs: int = 100_000,
-    random_state: int | np.random.Generator | None = 0,
-) -> float:
-    """Quantile of same-label pair distances: by default the paper's radius.
-
-    The result is a function of the rows: it is public only if they are.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features)
-        Reference rows.
-    y : array-like of shape (n_samples,)
-        Their labels.
-    quantile : float, default=0.5
-        How many of the pairs the radius covers: a larger quantile gives a larger radius, and so
-        more noise. Between 0 and 1; 1 is the same-label diameter, always exact.
-    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        How distances between rows are measured.
-    aggregate : {"max", "pooled"}, default="max"
-        "max" serves the widest class: it takes the largest of the classes' quantiles. "pooled"
-        takes the quantile of the pairs of all classes together.
-    max_pairs : int, default=100_000
-        Saves time where pairs are many: if a class ("max"), or all classes together ("pooled"),
-        have more than 250000 pairs, this many are sampled with replacement. More make the quantile
-        more precise.
-    random_state : int, Generator or None, default=0
-        Draws those pairs; the default draws the same ones every time.
-
-    Returns
-    -------
-    float
-        The radius; classes of one row are left out.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid, or no class has two rows.
-
-    References
-    ----------
-    Margaryan & Gupta, the radius policy of the experiments ("max").
-    """
-    if metric not in METRICS:
-        raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}.")
-    if aggregate not in AGGREGATES:
-        raise ValueError(f"aggregate must be one of {', '.join(AGGREGATES)}; got {aggregate!r}.")
-    if not 0.0 <= quantile <= 1.0:
-        raise ValueError(f"quantile must lie in [0, 1], got {quantile!r}.")
-    X, y = np.asarray(X), np.asarray(y)
-    rng = np.random.default_rng(random_state)
-    classes = [np.flatnonzero(y == label) for label in np.unique(y)]
-    classes = [members for members in classes if len(members) > 1]
-    if not classes:
-        raise ValueError(
-            f"y: no class has two reference rows (n_samples={len(y)}); pass more reference records."
-        )
-    if quantile == 1.0:
-        return max(_diameter(X[members], metric) for members in classes)
-    if aggregate == "max":
-        return max(
-            float(np.quantile(_class_distances(X[members], metric, max_pairs, rng), quantile))
-            for members in classes
-        )
-    counts = np.array([_pairs(len(members)) for members in classes])
-    if counts.sum() <= ALL_PAIRS:
-        parts = [pdist(X[members].astype(np.float64), SCIPY_NAMES[metric]) for members in classes]
-    else:
-        # Uniform over the same-label pairs: classes in proportion to their pairs.
-        shares = rng.multinomial(max_pairs, counts / counts.sum())
-        parts = [
-            _sampled_distances(X[members], metric, int(share), rng)
-            for members, share in zip(classes, shares, strict=True)
-            if share
-        ]
-    return float(np.quantile(np.concatenate(parts), quantile))
-
-
-def edit_quantile(
-    X_before: ArrayLike, X_after: ArrayLike, quantile: float = 0.95, *, metric: str = "euclidean"
-) -> tuple[float, float]:
-    """Least distance that covers a share of edits, and the share that it covers.
-
-    Parameters
-    ----------
-    X_before, X_after : array-like of shape (n_edits, n_features)
-        Public records before and after an edit, in pairs.
-    quantile : float, default=0.95
-        Share of the edits to cover, at least.
-    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        Distance between rows.
-
-    Returns
-    -------
-    radius, share : float
-        Distance of one of the pairs, and the share of pairs within it, at least ``quantile``.
-    """
-    distances = row_distances(np.asarray(X_before), np.asarray(X_after), metric)
-    # The smallest one within which that many pairs lie: never between two of them.
-    radius = float(np.quantile(distances, quantile, method="inverted_cdf"))
-    return radius, float(np.mean(distances <= radius))
-
-
-def private_quantile(
-    X: ArrayLike,
-    y: ArrayLike,
-    quantile: float = 0.5,
-    *,
-    epsilon: float,
-    norm_bound: float = 1.0,
-    metric: str = "euclidean",
-    random_state: RandomState = None,
-) -> float:
-    r"""Largest class's quantile of same-label distances, by permute-and-flip.
-
-    The records of a class are paired at random, by labels alone, so that a substitution moves one
-    distance. A candidate o on a public grid has score :math:`-|\#\{d < o\} - q m|`, m the number of
-    pairs. Classes are disjoint, so their maximum costs no more than one of them.
-
-    References
-    ----------
-    Smith (2011), "Privacy-preserving statistical estimation with optimal convergence rates" (the
-    scores); McKenna & Sheldon (2020) (the choice); the pairing is this package's.
-    """
-    X, y = np.asarray(X), np.asarray(y)
-    generator = check_random_state(random_state)
-    # The pairing may be known: privacy rests on the choice of the candidate.
-    order = _shuffler(generator).permutation(len(y))
-    largest = full_radius_in(metric, norm_bound, X.shape[1])
-    grid = largest * np.arange(1, GRID_SIZE + 1) / GRID_SIZE
-    radii = []
-    for label in np.unique(y):
-        members = order[y[order] == label]
-        n_pairs = len(members) // 2
-        if n_pairs == 0:
-            continue
-        first, second = members[:n_pairs], members[n_pairs : 2 * n_pairs]
-        distances = np.sort(_paired_distances(X, first, second, metric))
-        below = np.searchsorted(distances, grid, side="left")
-        # Whole scores: a substitution moves each by at most one, without rounding.
-        scores = -np.abs(below - round(quantile * n_pairs))
-        radii.append(grid[permute_and_flip(scores, epsilon, generator)])
-    if not radii:
-        raise ValueError(
-            f"y: no class has two records (n_samples={len(y)}); pass a radius instead."
-        )
-    return float(max(radii))
 
 
 def rows_to_read(
@@ -308,12 +69,6 @@ def rows_to_read(
             )
         )
     return (X[read], y[read]) if isinstance(X, Rows) or len(read) < len(y) else (X, y)
-
-
-def _shuffler(
-    generator: np.random.Generator | np.random.RandomState | None,
-) -> np.random.Generator | np.random.RandomState:
-    return np.random.default_rng() if generator is None else generator
 
 
 def _pair_stream(random_state: RandomState) -> np.random.Generator | int:

@@ -32,10 +32,10 @@ from benchmarks.speed import timing
 from benchmarks.speed.__main__ import main as speed
 from benchmarks.verify import __main__ as verifier
 from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor
+from sklearn_balldp.distances import same_label_quantile
 from sklearn_balldp.heads import descent_settings, statistics
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.sensitivity import prototype_sensitivity
-from sklearn_balldp.radius import same_label_quantile
 
 
 @pytest.fixture(scope="module")
@@ -671,10 +671,8 @@ def test_the_page_of_the_settings_is_that_of_the_committed_cells():
     shown = settings_benchmark.table(pd.read_csv(results / "settings.csv"))
     assert_same_page(settings_benchmark.markdown(shown), (results / "settings.md").read_text())
     lost = shown.iloc[-1, 1:].drop("digits").astype(float)
-    # Half a point is the aim; the page names the one dataset that misses it, and by how much.
-    assert list(lost[lost > 0.5].index) == ["TREC-6"]
-    assert lost["TREC-6"] == pytest.approx(0.7, abs=0.05)
-    assert (lost.drop("TREC-6") <= 0.3).all()
+    # The aim is half a point; docs/worth.md says what it is.
+    assert (lost <= 0.35).all()
 
 
 def test_anchors_are_measured_and_not_measured_again(folder, tmp_path, monkeypatch):

@@ -13,9 +13,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy, verify
+from sklearn_balldp.distances import edit_quantile
 from sklearn_balldp.edits import CITIES, KINDS, NAMES, EditDistanceDisplay, edit_pairs
 from sklearn_balldp.privacy import Release
-from sklearn_balldp.radius import edit_quantile
 
 TEXTS = [
     "Anna lost her card in Paris on 3 May and paid 120.50 euros",

@@ -28,12 +28,12 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     RadiusPolicy,
     ReconstructionAuditor,
+    distances,
 )
-from sklearn_balldp import radius as module
 from sklearn_balldp.adjacency import METRICS
+from sklearn_balldp.distances import private_quantile, same_label_quantile
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget, mu_from_pure
 from sklearn_balldp.privacy.release import Release
-from sklearn_balldp.radius import private_quantile, same_label_quantile
 
 CDIST = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 
@@ -53,7 +53,7 @@ def test_quantile_of_all_pairs(ball_rows, metric):
 def test_sampled_pairs_estimate_the_same_quantile(ball_rows, metric, monkeypatch):
     X, y = ball_rows
     exact = same_label_quantile(X, y, metric=metric)
-    monkeypatch.setattr(module, "ALL_PAIRS", 10)
+    monkeypatch.setattr(distances, "ALL_PAIRS", 10)
     assert same_label_quantile(X, y, metric=metric) == pytest.approx(exact, rel=0.02)
 
 
@@ -73,8 +73,8 @@ def test_errors(ball_rows):
 def test_diameter_is_exact(ball_rows, metric, monkeypatch):
     X, y = ball_rows
     expected = max(cdist(X[y == c], X[y == c], CDIST[metric]).max() for c in range(3))
-    for block in (module.DIAMETER_BLOCK, 100):
-        monkeypatch.setattr(module, "DIAMETER_BLOCK", block)
+    for block in (distances.DIAMETER_BLOCK, 100):
+        monkeypatch.setattr(distances, "DIAMETER_BLOCK", block)
         for dtype in (np.float64, np.float32):
             found = same_label_quantile(X.astype(dtype), y, 1.0, metric=metric)
             assert found == pytest.approx(expected, rel=1e-6)
@@ -90,7 +90,7 @@ def test_pooled_quantile(ball_rows, metric, monkeypatch):
     expected = np.quantile(np.concatenate(parts), 0.7)
     pooled = same_label_quantile(X, y, 0.7, metric=metric, aggregate="pooled")
     assert pooled == pytest.approx(expected)
-    monkeypatch.setattr(module, "ALL_PAIRS", 10)
+    monkeypatch.setattr(distances, "ALL_PAIRS", 10)
     sampled = same_label_quantile(X, y, 0.7, metric=metric, aggregate="pooled")
     assert sampled == pytest.approx(expected, rel=0.02)
 
@@ -134,8 +134,8 @@ def exact_law(X, y, quantile, epsilon, metric, monkeypatch):
         return 0
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "permute_and_flip", record)
-        patch.setattr(module, "_shuffler", lambda generator: Identity())
+        patch.setattr(distances, "permute_and_flip", record)
+        patch.setattr(distances, "_shuffler", lambda generator: Identity())
         private_quantile(X, y, quantile, epsilon=epsilon, metric=metric)
     return laws
 
@@ -161,9 +161,9 @@ def test_private_quantile_weights_are_those_of_the_mechanism(ball_rows, metric, 
 def test_private_quantile_law_end_to_end(ball_rows, monkeypatch):
     X, y = ball_rows
     X, y = X[y == 0], y[y == 0]
-    monkeypatch.setattr(module, "GRID_SIZE", 64)
+    monkeypatch.setattr(distances, "GRID_SIZE", 64)
     [law] = exact_law(X, y, 0.5, 2.0, "euclidean", monkeypatch)
-    monkeypatch.setattr(module, "_shuffler", lambda generator: Identity())
+    monkeypatch.setattr(distances, "_shuffler", lambda generator: Identity())
     n = 4000
     draws = np.array([private_quantile(X, y, 0.5, epsilon=2.0) for _ in range(n)])
     grid = 2.0 * np.arange(1, 65) / 64
@@ -198,12 +198,12 @@ def test_private_quantile_over_neighbours(ball_rows, metric, monkeypatch):
 
 def test_private_quantile_likelihood_ratio_in_draws(monkeypatch):
     """An event that favours one neighbour: its counts keep within epsilon of each other."""
-    monkeypatch.setattr(module, "GRID_SIZE", 64)
+    monkeypatch.setattr(distances, "GRID_SIZE", 64)
     X = np.vstack([np.eye(1, 6)[0] * s for s in (1.0, -1.0, 1.0, -1.0)])
     changed = X.copy()
     changed[2] = -X[2]
     y, n, epsilon = np.zeros(4, int), 2000, 1.0
-    monkeypatch.setattr(module, "_shuffler", lambda generator: Identity())
+    monkeypatch.setattr(distances, "_shuffler", lambda generator: Identity())
     hits = [
         sum(private_quantile(rows, y, 1.0, epsilon=epsilon) < 0.5 for _ in range(n))
         for rows in (X, changed)

@@ -28,8 +28,8 @@ from sklearn_balldp import (
     ReconstructionAuditor,
 )
 from sklearn_balldp.datasets import load_embeddings
+from sklearn_balldp.distances import private_quantile, same_label_quantile
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu, mu_from_budget
-from sklearn_balldp.radius import private_quantile, same_label_quantile
 
 from . import published
 

@@ -35,7 +35,7 @@ from sklearn_balldp import (
     GradientPerturbation,
 )
 from sklearn_balldp.datasets import load_embeddings
-from sklearn_balldp.radius import same_label_quantile
+from sklearn_balldp.distances import same_label_quantile
 
 DELTA = 1e-6
 RADII = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, "q50", 1.0, 1.3, 2.0)

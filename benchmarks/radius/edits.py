@@ -13,9 +13,9 @@ import pandas as pd
 from sklearn.preprocessing import normalize
 
 from benchmarks.paper.tables import markdown
+from sklearn_balldp.distances import nearest_of_label
 from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoders import SentenceEncoder
-from sklearn_balldp.radius import nearest_of_label
 
 from .__main__ import DATASETS, rows_of
 

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.metrics import pairwise_distances_chunked
 
-from sklearn_balldp.radius import private_quantile, same_label_quantile
+from sklearn_balldp.distances import private_quantile, same_label_quantile
 
 from .timing import Memory, embeddings, interleaved, peak, row
 

@@ -19,19 +19,15 @@ from .ledger import (
     Record,
     Row,
     Spent,
-    Ticket,
     adjacency_of,
-    begin,
     charged,
     check_adjacency,
     check_spent,
-    end,
-    machine_of,
     read_record,
     square_of,
-    tickets,
 )
 from .searching import selection_of, touching_one_record
+from .tickets import Ticket, active_tickets, begin, end, machine_of
 
 
 class UncoveredWarning(UserWarning):
@@ -389,7 +385,7 @@ class PrivacyAccountant:
         check_positive("mu", mu)
         if not (isinstance(what, str) and what):
             raise ValueError(f"what must name the release, got {what!r}.")
-        if self._ticket is None or self._ticket not in tickets():
+        if self._ticket is None or self._ticket not in active_tickets():
             raise RuntimeError("this accountant is not active; call spend inside its with block.")
         with charged(Spent(what, mu=float(mu))):
             pass

@@ -42,7 +42,8 @@ from ..heads.start import Beginning, beginning, start_values
 from ..heads.statistics import Layout, StatisticsPerturbation, scales_of
 from ..heads.weighing import Weighed
 from ..privacy.bounds import MinimizerBound, PrototypeBound
-from ..privacy.release import Release, total_epsilon
+from ..privacy.guarantee import total_epsilon
+from ..privacy.release import Release
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
 from ..privacy.weights import total_of

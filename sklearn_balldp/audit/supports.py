@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from ..radius import SCIPY_NAMES
+from ..distances import SCIPY_NAMES
 from ..rows import project_onto_ball
 
 # Rows nearer than this, in units of their length, are one record.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..heads.base import BaseBallDPClassifier
 from ..heads.mechanism import Neighbours, PrivateProblem
 from ..privacy.gaussian import gaussian_power
-from ..privacy.release import Guarantee
+from ..privacy.guarantee import Guarantee
 from .certificates import (
     baseline,
     bayes_success,

@@ -32,13 +32,15 @@ from .._validation import (
     validated_public,
 )
 from .._version import __version__
-from ..accounting.ledger import CountedMixin, charged
+from ..accounting.ledger import charged
+from ..accounting.tickets import CountedMixin
 from ..adjacency import DOMAINS, METRICS, euclidean_radius, full_radius_in
 from ..privacy.bounds import Bound, as_float_or_tuple
 from ..privacy.digest import parameters_digest
 from ..privacy.gaussian import delta_from_mu
+from ..privacy.guarantee import total_epsilon
 from ..privacy.noise import Noise, check_random_state
-from ..privacy.release import Release, total_epsilon
+from ..privacy.release import Release
 from ..privacy.weights import Weights, units_of
 from ..progress import shown
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy.sensitivity import moment_sensitivity
-from .ridge_prototype import EFFECTIVE_DIMENSION, discounted, gaussian_rule, log_priors_of
+from .prototype_rule import EFFECTIVE_DIMENSION, discounted, gaussian_rule, log_priors_of
 
 Array = NDArray[np.float64]
 

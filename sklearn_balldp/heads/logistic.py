@@ -10,7 +10,7 @@ from ..privacy.bounds import Bound
 from .base import masses_of
 from .linear import BaseLinearClassifier
 from .mechanism import Problem
-from .ridge_prototype import shift_of_priors
+from .prototype_rule import shift_of_priors
 from .scoring import ProbabilitiesMixin
 
 

@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ..arrays import namespace
 from ..rows import Part, rows_in_domain, table_of, working_precision
+from .products import scores_of
 
 
 class ProbabilitiesMixin:
@@ -85,14 +86,14 @@ def projected_scores(
     found: NDArray[Any] = np.empty(kind, dtype=np.intp if largest else precision)
     start = 0
     for part in table.each(
-        _scores_of, weights, intercept.astype(precision), norm_bound, domain, largest
+        _scores_in, weights, intercept.astype(precision), norm_bound, domain, largest
     ):
         found[start : start + len(part)] = part
         start += len(part)
     return found
 
 
-def _scores_of(
+def _scores_in(
     part: Part,
     weights: NDArray[Any],
     offsets: NDArray[Any],
@@ -107,7 +108,7 @@ def _scores_of(
     bound, kept = float(precision(norm_bound) ** 2), []
     for _, block in part.blocks(dtype=precision):
         with np.errstate(all="ignore"):
-            scores = block @ weights
+            scores = scores_of(block, weights)
             squares = xp.vecdot(block, block)
         longest, shortest = float(xp.max(squares)), np.inf
         if domain == "sphere":
@@ -123,7 +124,7 @@ def _scores_of(
             # NaN, infinity, or a square that only float64 can hold.
             far = xp.astype(block, xp.float64)
             inside = rows_in_domain(far, norm_bound, domain)
-            scores = xp.astype(inside, weights.dtype) @ weights
+            scores = scores_of(xp.astype(inside, weights.dtype), weights)
         scores += offsets
         kept.append(_largest_of(scores) if largest else scores)
     return xp.concat(kept)

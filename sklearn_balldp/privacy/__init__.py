@@ -2,7 +2,8 @@
 
 from .bounds import Bound, ParameterBound
 from .card import Card
+from .guarantee import Guarantee
 from .noise import Noise
-from .release import Guarantee, Release
+from .release import Release
 
 __all__ = ["Bound", "Card", "Guarantee", "Noise", "ParameterBound", "Release"]

@@ -50,9 +50,10 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     compose_releases,
 )
-from sklearn_balldp.accounting import UncoveredWarning, ledger
-from sklearn_balldp.accounting.ledger import BudgetExceededError, Spent, charged, tickets
+from sklearn_balldp.accounting import UncoveredWarning, ledger, tickets
+from sklearn_balldp.accounting.ledger import BudgetExceededError, Spent, charged
 from sklearn_balldp.accounting.searching import PrivateAccuracy
+from sklearn_balldp.accounting.tickets import active_tickets
 from sklearn_balldp.heads.ridge_prototype import PrototypePerturbation
 from sklearn_balldp.privacy import bounds
 from sklearn_balldp.privacy.bounds import ParameterBound
@@ -132,7 +133,7 @@ def test_heads_made_inside_workers_are_counted(backend):
         # It has ended: what idle workers do later is not its.
         joblib.Parallel()(joblib.delayed(fit_inside)(1.0) for _ in range(4))
         assert accountant.total().n_releases == 6
-        assert tickets() == ()
+        assert active_tickets() == ()
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
@@ -159,7 +160,7 @@ def test_a_program_started_inside_is_counted():
         subprocess.run([sys.executable, "-c", code], check=True)
         assert accountant.total().n_releases == 1
     assert accountant.total().mu == pytest.approx(mu_from_budget(2.0, 1e-6))
-    assert ledger._VARIABLE not in os.environ
+    assert tickets._VARIABLE not in os.environ
 
 
 # Limits -----------------------------------------------------------------------------------------
@@ -591,7 +592,7 @@ def test_another_machine_is_refused(monkeypatch):
     with PrivacyAccountant():
         sent = pickle.dumps(clone(HEAD))
         policy = pickle.dumps(RadiusPolicy(source="private", epsilon=1.0))
-    monkeypatch.setattr(ledger.socket, "gethostname", lambda: "elsewhere")
+    monkeypatch.setattr(tickets.socket, "gethostname", lambda: "elsewhere")
     head = pickle.loads(sent)
     with pytest.raises(RuntimeError, match="another machine"):
         head.fit(X, Y)
@@ -766,16 +767,16 @@ BOARD_LEFT_BEHIND = """
 import json, os, psutil
 import numpy as np
 from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
-from sklearn_balldp.accounting import BudgetExceededError, ledger
+from sklearn_balldp.accounting import BudgetExceededError, tickets
 X, Y = np.eye(6), [0, 1] * 3
 head = BallDPRidgePrototype(1.0, radius=0.5)
 parent = psutil.Process(os.getppid())
 with PrivacyAccountant(radius=0.5, limit=1e-3) as accountant:
-    own, left = ledger._board(os.getpid()), ledger._board(parent.pid)
+    own, left = tickets._board(os.getpid()), tickets._board(parent.pid)
     posted = json.loads(own.read_text())["tickets"]
-    ledger._ACTIVE.clear()
-    variable = os.environ.pop(ledger._VARIABLE)
-    started = ledger.created(parent)
+    tickets._ACTIVE.clear()
+    variable = os.environ.pop(tickets._VARIABLE)
+    started = tickets.created(parent)
     try:
         left.write_text(json.dumps({"created": started - 60, "tickets": posted}))
         head.fit(X, Y)
@@ -786,8 +787,8 @@ with PrivacyAccountant(radius=0.5, limit=1e-3) as accountant:
             print("refused")
     finally:
         left.unlink()
-        ledger._ACTIVE.append(accountant._ticket)
-        os.environ[ledger._VARIABLE] = variable
+        tickets._ACTIVE.append(accountant._ticket)
+        os.environ[tickets._VARIABLE] = variable
 assert accountant.total().n_releases == 0
 """
 
@@ -816,7 +817,7 @@ def test_no_pickle_names_the_machine(monkeypatch):
         sent = pickle.dumps(clone(HEAD))
         assert b"accountant" in sent
         assert b"name-of-this-machine" not in sent
-        assert "name-of-this-machine" not in os.environ[ledger._VARIABLE]
+        assert "name-of-this-machine" not in os.environ[tickets._VARIABLE]
 
 
 def test_a_lost_ledger_stops_releases():
@@ -827,7 +828,7 @@ def test_a_lost_ledger_stops_releases():
         clone(HEAD).fit(X, Y)
     with pytest.raises(sqlite3.OperationalError):
         accountant.__exit__(None, None, None)
-    assert tickets() == ()
+    assert active_tickets() == ()
     clone(HEAD).fit(X, Y)
     # It must not begin anew, as if nothing had been released.
     assert "lost" in repr(accountant)
@@ -883,38 +884,38 @@ def test_a_missing_ledger_of_an_ancestor_stops_releases():
 
 
 def test_programs_with_another_temporary_folder_are_counted(tmp_path):
-    env = {key: value for key, value in os.environ.items() if key != ledger._VARIABLE}
+    env = {key: value for key, value in os.environ.items() if key != tickets._VARIABLE}
     with PrivacyAccountant(radius=0.5) as accountant:
         subprocess.run([sys.executable, "-c", PROGRAM], check=True, env={**env, "TMPDIR": tmp_path})
         assert accountant.total().n_releases == 1
 
 
 def test_a_variable_of_others_is_named(monkeypatch):
-    monkeypatch.setenv(ledger._VARIABLE, "yes")
+    monkeypatch.setenv(tickets._VARIABLE, "yes")
     with pytest.raises(RuntimeError, match="SKLEARN_BALLDP_ACCOUNTANTS in the environment"):
         clone(HEAD).fit(X, Y)
 
 
 def test_a_folder_of_another_user_is_not_believed(monkeypatch, tmp_path):
     """Its name can be guessed: what others put there neither counts nor refuses our fits."""
-    monkeypatch.setattr(ledger.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(ledger.os, "access", lambda *given: False)
-    board = ledger._board(os.getppid())
+    monkeypatch.setattr(tickets.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tickets.os, "access", lambda *given: False)
+    board = tickets._board(os.getppid())
     board.parent.mkdir()
     planted = tmp_path / "planted.sqlite"
     ledger.Ledger(str(planted)).create()
-    ticket = vars(ledger.Ticket(str(planted), "here", 1e-6, None, 1e-3))
-    created = ledger.created(psutil.Process(os.getppid()))
+    ticket = vars(tickets.Ticket(str(planted), "here", 1e-6, None, 1e-3))
+    created = tickets.created(psutil.Process(os.getppid()))
     board.write_text(json.dumps({"created": created, "tickets": [ticket]}))
     with pytest.raises(BudgetExceededError):
         clone(HEAD).fit(X, Y)  # our own folder is believed
-    monkeypatch.setattr(ledger.os, "getuid", lambda: board.stat().st_uid + 1)
-    monkeypatch.setattr(ledger, "_board", lambda process: board)
+    monkeypatch.setattr(tickets.os, "getuid", lambda: board.stat().st_uid + 1)
+    monkeypatch.setattr(tickets, "_board", lambda process: board)
     clone(HEAD).fit(X, Y)
     with pytest.raises(RuntimeError, match="belongs to another user"):
         PrivacyAccountant().__enter__()
-    assert tickets() == ()
-    assert ledger._VARIABLE not in os.environ
+    assert active_tickets() == ()
+    assert tickets._VARIABLE not in os.environ
 
 
 def test_a_forked_child_ends_nothing():

@@ -16,7 +16,7 @@ from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from sklearn_balldp import BallDPRidgePrototype
-from sklearn_balldp.heads.ridge_prototype import gaussian_rule
+from sklearn_balldp.heads.prototype_rule import gaussian_rule
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.noise import Noise, grid_slack
 

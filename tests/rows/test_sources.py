@@ -28,9 +28,10 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     verify,
 )
+from sklearn_balldp.distances import same_label_quantile
 from sklearn_balldp.heads import gradients, objective
 from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.radius import rows_to_read, same_label_quantile
+from sklearn_balldp.radius import rows_to_read
 from sklearn_balldp.rows import (
     Rows,
     from_hdf5,

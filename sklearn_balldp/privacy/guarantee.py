@@ -1,0 +1,132 @@
+"""What a release promises at one radius, and what that says of attackers."""
+
+import math
+from dataclasses import dataclass
+
+from .gaussian import compose, delta_from_mu, epsilon_from_mu, gaussian_power, mu_from_pure
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Guarantee of a release at one radius.
+
+    Parameters
+    ----------
+    radius : float
+        Radius in the units of the release's metric.
+    mu : float
+        Gaussian differential privacy parameter of the parameters at that radius, for all
+        ``records`` together.
+    epsilon, delta : float
+        The release is (epsilon, delta)-private for substitutions of ``records`` units within
+        ``radius``, a private radius included.
+    labels : {"public", "protected"}
+        Whether label changes are part of the adjacency.
+    private : bool or str
+        False when the noise was seeded: the numbers then describe the noise, and protect nobody.
+        "conditional" when the radius was read off private rows and declared public.
+    radius_epsilon : float
+        Pure differential privacy that choosing the radius spent.
+    unit : {"record", "person"}
+        What one substitution replaces: a record, or all records of one person.
+    records : int
+        Units that are replaced at once.
+    most_records : int
+        Records of one unit, at most.
+    """
+
+    radius: float
+    mu: float
+    epsilon: float
+    delta: float
+    labels: str
+    private: bool | str
+    radius_epsilon: float = 0.0
+    unit: str = "record"
+    records: int = 1
+    most_records: int = 1
+
+    @property
+    def mu_total(self) -> float:
+        """Gaussian differential privacy parameter, a private radius included."""
+        return compose([self.mu, mu_from_pure(self.radius_epsilon)])
+
+    def delta_at(self, epsilon: float) -> float:
+        """Delta at another epsilon, same radius; exact unless choosing the radius cost some.
+
+        Parameters
+        ----------
+        epsilon : float
+            Privacy loss bound.
+
+        Returns
+        -------
+        float
+            Delta of the release, and of the radius with it.
+        """
+        delta = delta_from_mu(self.mu_total, epsilon)
+        if self.radius_epsilon > 0.0 and epsilon >= self.radius_epsilon:
+            # Basic composition of the two releases; the rounding of the difference is covered.
+            less = (epsilon - self.radius_epsilon) * (1.0 - 2.0**-50)
+            delta = min(delta, delta_from_mu(self.mu, less))
+        return delta
+
+    @property
+    def advantage(self) -> float:
+        """Largest advantage of an attacker who tells two adjacent datasets apart.
+
+        True-positive rate minus false-positive rate, at most; 2 Phi(mu / 2) - 1 for a Gaussian
+        release. It bounds the advantage over guessing in re-identification, attribute inference and
+        reconstruction alike (Kulynych et al., 2025).
+        """
+        return 2.0 * gaussian_power(0.5, 0.5 * self.mu_total) - 1.0
+
+    def tpr(self, fpr: float) -> float:
+        """Largest true-positive rate of such an attacker at a false-positive rate.
+
+        Phi(Phi^-1(fpr) + mu), as in :meth:`certificate`: the best blind guess takes the place of
+        the false-positive rate.
+
+        Parameters
+        ----------
+        fpr : float
+            False-positive rate, a probability.
+
+        Returns
+        -------
+        float
+            A probability of at least ``fpr``.
+        """
+        return self.certificate(fpr)
+
+    def certificate(self, kappa: float) -> float:
+        """Largest success probability of an informed attack, for a best blind guess of ``kappa``.
+
+        The direct Gaussian bound; a private radius multiplies it by at most ``e^radius_epsilon``,
+        or counts as Gaussian, whichever is less.
+
+        Parameters
+        ----------
+        kappa : float
+            Success probability of the best blind guess.
+
+        Returns
+        -------
+        float
+            The bound, between ``kappa`` and 1.
+        """
+        bound = gaussian_power(kappa, self.mu_total)
+        if self.radius_epsilon > 0.0:
+            raised = math.exp(min(self.radius_epsilon, 700.0)) * gaussian_power(kappa, self.mu)
+            bound = min(bound, raised)
+        return bound
+
+
+def total_epsilon(mu: float, delta: float, radius_epsilon: float) -> float:
+    """Epsilon of a Gaussian release beside a pure one: the better of two compositions."""
+    epsilon = epsilon_from_mu(mu, delta)
+    if radius_epsilon == 0.0:
+        return epsilon
+    total = compose([mu, mu_from_pure(radius_epsilon)])
+    summed = (epsilon + radius_epsilon) * (1.0 + 2.0**-50)
+    return min(summed, epsilon_from_mu(total, delta))
