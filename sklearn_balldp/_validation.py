@@ -1,75 +1,16 @@
-"""Checks that estimators share: of parameters, whose errors name the value, and of private rows,
-whose errors quote none.
-"""
+"""Checks of private rows, whose errors quote none, and fits that leave all or nothing."""
 
 import contextlib
-import math
-import numbers
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from .rows import Rows, computed, is_dask, is_on_device, on_cluster, on_device
 from .rows.sources import tamed
-
-#: Public lengths and weights lie between these: products of a few of them, and squares of those,
-#: are ordinary doubles.
-LEAST, MOST = 1e-30, 1e30
-
-
-def is_real(value: Any) -> bool:
-    """Whether ``value`` is a number and no truth value."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def check_positive(name: str, value: Any, otherwise: str = "") -> None:
-    """Raise a ValueError unless ``value`` is a number from :data:`LEAST` to :data:`MOST`."""
-    number = math.nan
-    # Whole numbers may be beyond float64.
-    with contextlib.suppress(OverflowError):
-        number = float(value) if is_real(value) else math.nan
-    if not LEAST <= number <= MOST:
-        raise ValueError(
-            f"{name} must be a positive number between {LEAST:g} and {MOST:g}{otherwise}, got "
-            f"{value!r}."
-        )
-
-
-def check_option(name: str, value: Any, options: tuple[str, ...]) -> None:
-    """Raise a ValueError unless ``value`` is one of ``options``."""
-    if not (isinstance(value, str) and value in options):
-        raise ValueError(f"{name} must be one of {', '.join(options)}; got {value!r}.")
-
-
-def check_whole(name: str, value: Any, least: int = 1) -> None:
-    """Raise a ValueError unless ``value`` is a whole number of at least ``least``."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not (whole and int(value) >= least):
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-
-
-def check_share(name: str, value: Any, others: str = "", *, below_one: bool = False) -> None:
-    """Raise a ValueError unless ``value`` lies in [0, 1], or [0, 1); ``others`` is allowed too."""
-    if not (is_real(value) and 0.0 <= value <= 1.0 and not (below_one and value == 1.0)):
-        interval = "[0, 1)" if below_one else "[0, 1]"
-        raise ValueError(f"{name} must lie in {interval}{others}, got {value!r}.")
-
-
-def check_inside(name: str, value: Any) -> None:
-    """Raise a ValueError unless ``value`` lies strictly between 0 and 1."""
-    if not (is_real(value) and 0.0 < float(value) < 1.0):
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
-
-
-def check_flag(name: str, value: Any) -> None:
-    """Raise a ValueError unless ``value`` is a truth value."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, got {value!r}.")
 
 
 def caller_level() -> int:
@@ -209,40 +150,3 @@ def fit_all_or_nothing(estimator: Any, fit: Callable[[], Mapping[str, Any]]) -> 
 def _forget(estimator: Any) -> None:
     for name in [name for name in vars(estimator) if name.endswith("_") and name[:2] != "__"]:
         delattr(estimator, name)
-
-
-def checked_priors(priors: Any, n_classes: int, class_masses: Any) -> Any:
-    """Class probabilities; raise a ValueError unless they fit the classes, and those with records.
-
-    ``class_masses`` are public counts or weights, or None.
-    """
-    if priors is None or (isinstance(priors, str) and priors == "uniform"):
-        return priors
-    given = np.asarray(priors)
-    fits = given.shape == (n_classes,) and given.dtype.kind in "iuf"
-    if not (fits and (given >= 0.0).all() and abs(given.sum() - 1.0) < 1e-6):
-        raise ValueError(
-            f"priors must be None, 'uniform', or {n_classes} probabilities that sum to 1; "
-            f"got {priors!r}."
-        )
-    present = given if class_masses is None else given[np.asarray(class_masses) > 0]
-    if len(present) and not present.sum() > 0.0:
-        raise ValueError(
-            f"priors={priors!r} leave nothing for the classes that have records; give them a "
-            "probability."
-        )
-    return priors
-
-
-def checked_prior(prior: Any, n_classes: int, n_features: int) -> NDArray[np.float64] | None:
-    """Public vectors of the classes as float64; None where there are none."""
-    if prior is None:
-        return None
-    vectors = np.asarray(prior)
-    fits = vectors.shape == (n_classes, n_features) and vectors.dtype.kind in "iuf"
-    if not (fits and np.isfinite(vectors).all()):
-        raise ValueError(
-            f"prior must be None or finite vectors of shape {(n_classes, n_features)}, one for "
-            f"each class; got an array of shape {vectors.shape}."
-        )
-    return vectors.astype(np.float64)

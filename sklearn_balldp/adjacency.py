@@ -3,9 +3,40 @@
 import math
 from dataclasses import dataclass, replace
 
+from ._parameters import check_option
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a distance between rows is called elsewhere, and how it compares to the Euclidean one.
+
+    Parameters
+    ----------
+    scipy_name : str
+        Name in ``scipy.spatial.distance``.
+    order : float
+        Order of the norm, as ``numpy.linalg.norm`` takes it.
+    """
+
+    scipy_name: str
+    order: float
+
+    def longest(self, n_features: int) -> float:
+        """Largest distance between two rows at Euclidean distance 1."""
+        return math.sqrt(n_features) if self.order < 2.0 else 1.0
+
+    def modulus(self, n_features: int) -> float:
+        """Largest Euclidean distance between two rows at distance 1."""
+        return math.sqrt(n_features) if self.order > 2.0 else 1.0
+
+
 #: Metrics on the rows. Records with different labels are within no radius, unless labels are
 #: protected as well.
-METRICS = ("euclidean", "manhattan", "chebyshev")
+METRICS = {
+    "euclidean": Metric("euclidean", 2.0),
+    "manhattan": Metric("cityblock", 1.0),
+    "chebyshev": Metric("chebyshev", math.inf),
+}
 #: Whether label changes are adjacent: "public" labels may be known, "protected" ones are hidden.
 LABELS = ("public", "protected")
 #: What one substitution replaces: one record, or all records of one person.
@@ -28,8 +59,7 @@ def full_radius(norm_bound: float) -> float:
 
 def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
     """Smallest radius in ``metric`` that covers every substitution of rows in the ball."""
-    factor = {"euclidean": 1.0, "manhattan": math.sqrt(n_features), "chebyshev": 1.0}[metric]
-    return factor * full_radius(norm_bound)
+    return METRICS[metric].longest(n_features) * full_radius(norm_bound)
 
 
 def euclidean_radius(
@@ -40,8 +70,7 @@ def euclidean_radius(
     None is the full radius. The Manhattan distance is never below the Euclidean one, Chebyshev's
     not below it over the square root of d.
     """
-    if metric not in METRICS:
-        raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}.")
+    check_option("metric", metric, METRICS)
     norm_bound = float(norm_bound)
     if radius is None:
         return full_radius(norm_bound)
@@ -49,7 +78,7 @@ def euclidean_radius(
         raise ValueError(
             f"radius must be positive, or None for the full radius 2 * norm_bound; got {radius!r}."
         )
-    modulus = math.sqrt(n_features) if metric == "chebyshev" else 1.0
+    modulus = METRICS[metric].modulus(n_features)
     return min(modulus * float(radius), full_radius(norm_bound))
 
 

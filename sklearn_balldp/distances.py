@@ -7,11 +7,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist, pdist
 from sklearn.neighbors import NearestNeighbors
 
+from ._parameters import check_option
 from .adjacency import METRICS, full_radius_in
 from .privacy.noise import RandomState, check_random_state, permute_and_flip
 
-#: Names of the metrics in scipy.spatial.distance.
-SCIPY_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 #: Classes with at most this many pairs use all of them.
 ALL_PAIRS = 250_000
 AGGREGATES = ("max", "pooled")
@@ -28,12 +27,11 @@ def _paired_distances(
     metric: str,
 ) -> NDArray[np.float64]:
     """Distances of given pairs, in blocks."""
-    order = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}[metric]
     distances = np.empty(len(first))
     for start in range(0, len(first), 4096):
         part = slice(start, start + 4096)
         difference = rows[first[part]].astype(np.float64) - rows[second[part]]
-        distances[part] = np.linalg.norm(difference, ord=order, axis=1)
+        distances[part] = np.linalg.norm(difference, ord=METRICS[metric].order, axis=1)
     return distances
 
 
@@ -52,7 +50,7 @@ def nearest_of_label(X: NDArray[np.floating], y: NDArray[Any], metric: str) -> N
     for label in np.unique(y):
         members = X[y == label]
         if len(members) > 1:
-            search = NearestNeighbors(n_neighbors=1, metric=SCIPY_NAMES[metric]).fit(members)
+            search = NearestNeighbors(n_neighbors=1, metric=METRICS[metric].scipy_name).fit(members)
             found.append(search.kneighbors()[0][:, 0])
     return np.concatenate(found) if found else np.empty(0)
 
@@ -75,7 +73,7 @@ def _class_distances(
 ) -> NDArray[np.float64]:
     """Distances of all pairs of a small class, of sampled pairs of a large one."""
     if _pairs(len(rows)) <= ALL_PAIRS:
-        return pdist(rows.astype(np.float64), SCIPY_NAMES[metric])
+        return pdist(rows.astype(np.float64), METRICS[metric].scipy_name)
     return _sampled_distances(rows, metric, max_pairs, rng)
 
 
@@ -87,7 +85,8 @@ def _diameter(rows: NDArray[np.floating], metric: str) -> float:
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
         if squares is None:
-            largest = max(largest, float(cdist(block, rows[start:], SCIPY_NAMES[metric]).max()))
+            distances = cdist(block, rows[start:], METRICS[metric].scipy_name)
+            largest = max(largest, float(distances.max()))
             continue
         # A matrix product finds the farthest pair of each row; its distance is then exact.
         gaps = squares[start:] - 2.0 * (block @ rows[start:].T)
@@ -145,10 +144,8 @@ def same_label_quantile(
     ----------
     Margaryan & Gupta, the radius policy of the experiments ("max").
     """
-    if metric not in METRICS:
-        raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}.")
-    if aggregate not in AGGREGATES:
-        raise ValueError(f"aggregate must be one of {', '.join(AGGREGATES)}; got {aggregate!r}.")
+    check_option("metric", metric, METRICS)
+    check_option("aggregate", aggregate, AGGREGATES)
     if not 0.0 <= quantile <= 1.0:
         raise ValueError(f"quantile must lie in [0, 1], got {quantile!r}.")
     X, y = np.asarray(X), np.asarray(y)
@@ -168,7 +165,9 @@ def same_label_quantile(
         )
     counts = np.array([_pairs(len(members)) for members in classes])
     if counts.sum() <= ALL_PAIRS:
-        parts = [pdist(X[members].astype(np.float64), SCIPY_NAMES[metric]) for members in classes]
+        parts = [
+            pdist(X[members].astype(np.float64), METRICS[metric].scipy_name) for members in classes
+        ]
     else:
         # Uniform over the same-label pairs: classes in proportion to their pairs.
         shares = rng.multinomial(max_pairs, counts / counts.sum())

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ._validation import check_positive, check_whole
+from ._parameters import check_option, check_positive, check_whole
 from .adjacency import METRICS
 from .distances import nearest_of_label, row_distances
 
@@ -345,8 +345,7 @@ class EditDistanceDisplay:
         ValueError
             If lengths differ, or a parameter is invalid.
         """
-        if metric not in METRICS:
-            raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}.")
+        check_option("metric", metric, METRICS)
         if radius is not None:
             check_positive("radius", radius)
         before, after = np.asarray(X_before), np.asarray(X_after)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
-from ._validation import check_whole
+from ._parameters import check_whole
 from .datasets import unit_rows
 from .progress import bar
 from .rows import encoded

@@ -19,15 +19,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ._validation import (
-    check_option,
-    check_positive,
-    check_whole,
-    fit_all_or_nothing,
-    is_real,
-    validated,
-    validated_public,
-)
+from ._parameters import check_option, check_positive, check_whole, is_real
+from ._validation import fit_all_or_nothing, validated, validated_public
 from .accounting.ledger import Spent, charged
 from .accounting.tickets import CountedMixin
 from .adjacency import METRICS

@@ -16,7 +16,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 
-from .._validation import is_real
+from .._parameters import is_real
 from ..pipelines import parts_of
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack

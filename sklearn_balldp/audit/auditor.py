@@ -16,14 +16,8 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import (
-    check_inside,
-    check_option,
-    check_positive,
-    check_whole,
-    fit_all_or_nothing,
-    is_real,
-)
+from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
+from .._validation import fit_all_or_nothing
 from ..heads.mechanism import Promise
 from ..privacy.transcript import TranscriptBound
 from ..progress import bar

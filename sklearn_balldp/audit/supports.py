@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from ..distances import SCIPY_NAMES
+from ..adjacency import METRICS
 from ..rows import project_onto_ball
 
 # Rows nearer than this, in units of their length, are one record.
@@ -99,7 +99,7 @@ class TooFewCandidates(ValueError):
 
 def distances(rows: Rows, others: Rows, metric: str) -> Rows:
     """Distances between two sets of rows, in a metric of the package."""
-    return cdist(rows, others, SCIPY_NAMES[metric])
+    return cdist(rows, others, METRICS[metric].scipy_name)
 
 
 def gaps_within(support: Support, metric: str) -> Rows:

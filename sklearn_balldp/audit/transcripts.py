@@ -211,9 +211,11 @@ class TranscriptTrials:
         iterates, suspects, own_bound = runs.iterates, runs.suspects, runs.bound
         noise_square = np.zeros(n_runs)
         before: tuple[Array, Array] | None = None
-        for gain in iterates.gains():
+        for number, gain in enumerate(iterates.gains()):
             thetas = iterates.thetas
-            sigma = np.array([own_bound.step(t, runs.known.rounding(t))[1] for t in thetas])
+            rounding = [runs.known.rounding(theta) for theta in thetas]
+            pairs = zip(thetas, rounding, strict=True)
+            sigma = np.array([own_bound.step(*pair, number)[1] for pair in pairs])
             residuals = suspects.residuals(thetas)
             noiseless = runs.noiseless(residuals, places)
             if mechanism:

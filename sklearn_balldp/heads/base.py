@@ -19,25 +19,15 @@ from sklearn.utils import Tags, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import (
-    all_finite,
-    caller_level,
-    check_flag,
-    check_inside,
-    check_option,
-    check_positive,
-    check_whole,
-    fit_all_or_nothing,
-    validated,
-    validated_public,
-)
+from .._parameters import check_flag, check_inside, check_option, check_positive, check_whole
+from .._validation import all_finite, caller_level, fit_all_or_nothing, validated, validated_public
 from .._version import __version__
 from ..accounting.ledger import charged
 from ..accounting.tickets import CountedMixin
 from ..adjacency import DOMAINS, METRICS, euclidean_radius, full_radius_in
 from ..privacy.bounds import Bound, as_float_or_tuple
 from ..privacy.digest import parameters_digest
-from ..privacy.gaussian import delta_from_mu
+from ..privacy.gaussian import CALIBRATIONS, delta_from_mu
 from ..privacy.guarantee import total_epsilon
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.release import Release
@@ -100,7 +90,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         check_option("metric", self.metric, METRICS)
         takes_domain = "domain" in self.get_params(deep=False)
         check_option("domain", self.domain, DOMAINS if takes_domain else DOMAINS[:1])
-        check_option("calibration", self.calibration, ("analytic", "classic"))
+        check_option("calibration", self.calibration, CALIBRATIONS)
         check_flag("protect_labels", self.protect_labels)
         if not isinstance(self.verbose, numbers.Integral):
             check_flag("verbose", self.verbose)

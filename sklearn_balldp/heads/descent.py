@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validation import check_flag, check_option, check_positive, check_share, check_whole
+from .._parameters import check_flag, check_option, check_positive, check_share, check_whole
 from ..adjacency import euclidean_radius, full_radius
 from ..privacy.gaussian import LARGEST_EPSILON, compose
 from ..privacy.noise import Noise, grid_slack
@@ -246,9 +246,8 @@ class GradientPerturbation(Mechanism):
 
         promised = bound(math.nan)
         # The start takes a larger share of one promise than of the other.
-        if min(promised.step_mu(mu) for _, mu in promised.step_promises) <= grid_slack(
-            promised.step_values
-        ):
+        least = min(promised.step_mu(mu).min() for _, mu in promised.step_promises)
+        if least <= grid_slack(promised.step_values):
             raise ValueError(
                 f"epsilon={budget.epsilon!r} (outer_epsilon={self.outer_epsilon!r}) is too small "
                 f"for {n_steps} steps on the sampler's grid; raise it or lower n_steps."
@@ -299,10 +298,10 @@ class GradientPerturbation(Mechanism):
         with ThreadPoolExecutor(n_threads(*problem.X.shape)) as pool, SINGLE_BLAS_THREAD:
             mean = mean_gradient(problem, begun, pool)
             iterates = begun.iterates(problem.alpha, mean.dtype)
-            for _ in bar(range(own.descent.n_steps), "descent", "step"):
+            for number in bar(range(own.descent.n_steps), "descent", "step"):
                 theta = iterates.thetas[0]
                 rounding = mean.rounding(theta)
-                sensitivity, sigma = own.step(theta, rounding)
+                sensitivity, sigma = own.step(theta, rounding, number)
                 released = noise(mean(iterates.thetas)[0], sigma)
                 steps.sigma.append(sigma)
                 steps.sensitivity.append(sensitivity)

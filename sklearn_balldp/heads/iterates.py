@@ -46,7 +46,6 @@ class Iterates:
         # The gradients of a record's classes add up to zero: noise in the sum is no signal.
         self._centred = bound.loss == "softmax"
         self._farthest = _FARTHEST / bound.norm_bound
-        self._averaged = max(1, round(descent.averaging * descent.n_steps))
         self._step = 0
         if start is not None:
             self._move(start)
@@ -62,29 +61,18 @@ class Iterates:
         """One step of every run along its released gradient, then towards zero."""
         if self._centred:
             gradients = gradients - gradients.mean(axis=1, keepdims=True)
-        thetas, self._velocity = self._stepped(self.thetas, self._velocity, gradients)
-        self._move(thetas)
-        self._step += 1
-        if self._step > self._descent.n_steps - self._averaged:
-            self._total += self.thetas
-
-    def _stepped(self, thetas: Array, velocity: Array, gradients: Array) -> tuple[Array, Array]:
-        """Iterates and velocity after a step."""
-        velocity = self._descent.momentum * velocity + gradients
+        own = self._descent
+        self._velocity = own.momentum * self._velocity + gradients
         # Implicit: however strong the regulariser is, it takes no parameter beyond zero.
-        return (thetas - self._descent.learning_rate * velocity) / self._pull, velocity
+        self._move((self.thetas - own.learning_rate * self._velocity) / self._pull)
+        self._step += 1
+        if self._step > own.n_steps - own.averaged:
+            self._total += self.thetas
 
     def gains(self) -> Array:
         """What one more in the gradient of each step takes from a released parameter."""
-        n_steps = self._descent.n_steps
-        thetas, velocity, taken = np.zeros(1), np.zeros(1), np.zeros(n_steps + 1)
-        for step in range(n_steps):
-            thetas, velocity = self._stepped(thetas, velocity, np.array([float(step == 0)]))
-            taken[step + 1] = taken[step] - thetas[0]
-        # Every step acts on those that follow it as the first one does.
-        left = np.arange(n_steps, 0, -1)
-        return (taken[left] - taken[np.maximum(left - self._averaged, 0)]) / self._averaged
+        return self._descent.learning_rate * self._descent.gains(self._pull)
 
     def released(self) -> Array:
         """Mean of the last iterates of every run."""
-        return self._total / self._averaged
+        return self._total / self._descent.averaged

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_flag, check_positive, checked_prior, is_real
+from .._parameters import check_flag, check_positive, checked_prior, is_real
 from ..losses import make_loss
 from ..privacy.bounds import Bound
 from .automatic import AutoMechanism

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_share, checked_prior, checked_priors, is_real
+from .._parameters import check_share, checked_prior, checked_priors, is_real
 from ..privacy.bounds import Bound
 from ..privacy.digest import parameters_digest
 from ..privacy.statistics import StatisticsBound

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import checked_priors
+from .._parameters import checked_priors
 from ..privacy.bounds import Bound
 from .base import masses_of
 from .linear import BaseLinearClassifier

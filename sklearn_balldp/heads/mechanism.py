@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from .._parameters import check_option
 from ..privacy.bounds import Blocks, Bound
-from ..privacy.gaussian import classic_mu, mu_from_budget
+from ..privacy.gaussian import CALIBRATIONS
 from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..privacy.rounding import BLOCK
@@ -36,11 +37,19 @@ class Budget:
         The guarantee asked for.
     calibration : {"analytic", "classic"}
         Exact, or by the textbook formula (for epsilon below 1).
+
+    Raises
+    ------
+    ValueError
+        If the calibration is not known.
     """
 
     epsilon: float
     delta: float
     calibration: str = "analytic"
+
+    def __post_init__(self) -> None:
+        check_option("calibration", self.calibration, CALIBRATIONS)
 
     @property
     def mu(self) -> float:
@@ -60,8 +69,7 @@ class Budget:
         float
             Its mu.
         """
-        calibrate = classic_mu if self.calibration == "classic" else mu_from_budget
-        return calibrate(epsilon, self.delta)
+        return CALIBRATIONS[self.calibration](epsilon, self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from .._validation import check_option, check_positive
+from .._parameters import check_option, check_positive
 from ..privacy.bounds import MinimizerBound
 from ..privacy.noise import Noise
 from ..privacy.sensitivity import METHODS

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import LEAST, MOST, is_real
+from .._parameters import LEAST, MOST, is_real
 from ..privacy.weights import Weights
 
 Array = NDArray[np.float64]

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_option
+from .._parameters import check_option
 from ..adjacency import DOMAINS, LABELS, Domain
 from ..losses import Loss, make_loss
 from .fields import check_follows, check_types, with_floats

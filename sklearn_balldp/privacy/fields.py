@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
-from .._validation import is_real
+from .._parameters import is_real
 
 # Largest relative difference between two machines' values of one formula.
 _ROUNDING = 1e-9

@@ -349,3 +349,7 @@ def gaussian_power(level: float, mu: float) -> float:
     if level in (0.0, 1.0):
         return level
     return float(ndtr(ndtri(level) + mu))
+
+
+#: Mu that a budget allows, by the formula of the noise.
+CALIBRATIONS = {"analytic": mu_from_budget, "classic": classic_mu}

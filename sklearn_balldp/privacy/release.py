@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from .._validation import MOST, check_inside, check_option, check_whole
+from .._parameters import MOST, check_inside, check_option, check_whole
 from .._version import __version__
 from ..adjacency import DOMAINS, LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
 from ..pipelines import parts_of
@@ -18,7 +18,7 @@ from .bounds import Blocks, Bound, bound_from_dict
 from .card import Card, card_of
 from .digest import parameters_digest, record_digest
 from .fields import check_follows, check_types, with_floats
-from .gaussian import classic_mu, epsilon_from_mu, mu_from_budget
+from .gaussian import CALIBRATIONS, epsilon_from_mu
 from .guarantee import Guarantee, total_epsilon
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .weights import Weights, is_weighted, units_of
@@ -28,7 +28,7 @@ RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded
 _OPTIONS = {
     "metric": METRICS,
     "radius_source": RADIUS_SOURCES,
-    "calibration": ("analytic", "classic"),
+    "calibration": CALIBRATIONS,
     "sampler": (EXACT_SAMPLER, SEEDED_SAMPLER),
 }
 #: What a record shows beside its own fields, in this order; reading one computes it again.
@@ -261,8 +261,7 @@ class Release:
             # This package's mechanisms and bounds go together; others bring bounds of their own.
             check_follows("mechanism", self.mechanism, self.bound.mechanism)
             self._check_own_bound(self.bound)
-        calibrate = classic_mu if self.calibration == "classic" else mu_from_budget
-        budget, mu = calibrate(self.epsilon, self.delta), self.mu
+        budget, mu = CALIBRATIONS[self.calibration](self.epsilon, self.delta), self.mu
         if not (0.0 <= mu <= budget * (1.0 + 1e-9)):
             raise ValueError(
                 f"record: epsilon={self.epsilon!r} does not follow from the rest of it: it should "

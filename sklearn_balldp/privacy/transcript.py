@@ -5,7 +5,8 @@ Step s publishes
 record's loss, its residual clipped or not. The iterate is public, so that
 :math:`\sigma_s = G_s(r) / (n \mu_s)` may use the gap at it (:func:`.iterate_gap`), and each step is
 :math:`\mu_s`-GDP with :math:`\mu_s` fixed in advance: the transcript, and every model made from it,
-is :math:`\sqrt{\sum \mu_s^2}`-GDP at radius r. At other radii the gaps depend on the iterates, so
+is :math:`\sqrt{\sum \mu_s^2}`-GDP at radius r. Steps that move the released model less have more
+noise (:meth:`Descent.shares`). At other radii the gaps depend on the iterates, so
 their realised sum is no guarantee. What holds beforehand for t > r is
 :math:`\mu(t) \le \mu \min(\lceil t / r \rceil, \sup G_\theta(t) / \inf G_\theta(r))`: a chain of
 records r apart, and public limits of the gap (:func:`.gap_limits`).
@@ -28,12 +29,13 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._validation import check_option
+from .._parameters import check_option
 from ..adjacency import DOMAINS, Domain
 from ..losses import Loss, make_loss
 from .bounds import Bound, class_shares
@@ -80,6 +82,51 @@ class Descent:
     momentum: float
     clip: float | None
     averaging: float
+
+    @property
+    def averaged(self) -> int:
+        """Number of the iterates whose mean is released."""
+        return max(1, round(self.averaging * self.n_steps))
+
+    def gains(self, pull: float = 1.0) -> NDArray[np.float64]:
+        """What one more in the gradient of each step takes from a released parameter.
+
+        Parameters
+        ----------
+        pull : float, default=1.0
+            What a regulariser divides every iterate by.
+
+        Returns
+        -------
+        ndarray of shape (n_steps,)
+            In units of the step size.
+        """
+        taken = np.array(_taken(self.n_steps, self.momentum, pull))
+        # Every step acts on those that follow it as the first one does.
+        left = np.arange(self.n_steps, 0, -1)
+        return (taken[left] - taken[np.maximum(left - self.averaged, 0)]) / self.averaged
+
+    def shares(self) -> NDArray[np.float64]:
+        """Share of mu squared that each step has, of all that steps have.
+
+        Noise of a step stays in the model by its gain. If nothing pulled it back, shares in
+        proportion to the gains would leave the least in all. A loss pulls more of the earlier noise
+        back, so they are in proportion to the roots.
+        """
+        roots = np.sqrt(self.gains())
+        shares: NDArray[np.float64] = roots / roots.sum()
+        return shares
+
+
+@lru_cache(maxsize=256)
+def _taken(n_steps: int, momentum: float, pull: float) -> tuple[float, ...]:
+    """Sums of the first iterates, from none to all, after a gradient of minus one at first."""
+    theta, velocity, sums = 0.0, 1.0, [0.0]
+    for _ in range(n_steps):
+        theta = (theta + velocity) / pull
+        velocity *= momentum
+        sums.append(sums[-1] + theta)
+    return tuple(sums)
 
 
 @dataclass(frozen=True)
@@ -242,7 +289,7 @@ class TranscriptBound(Bound):
                 f"record: bound.descent={own!r}, constant={self.constant!r} must be settings of a "
                 "descent (positive, shares between 0 and 1)."
             )
-        if not all(self.step_mu(mu) > 0.0 for _, mu in self.step_promises):
+        if not all((self.step_mu(mu) > 0.0).all() for _, mu in self.step_promises):
             raise ValueError(
                 f"record: bound.promises={self.promises!r} leave nothing for a step on the grid."
             )
@@ -302,14 +349,14 @@ class TranscriptBound(Bound):
         _check_range("sigma", sigma, np.max([stated, *others], axis=0), allowed)
 
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        # All steps together, at the start: T mean gradients, and T deviates.
+        # All steps together, at the start: T mean gradients, and their deviates.
         n_steps = self.descent.n_steps
         residual = self.kind.score_residual_limit(0.0) * math.sqrt(self.kind.n_scores)
         if self.descent.clip is not None:
             residual = min(residual, self.descent.clip)
-        sigma = self.step(np.zeros(self.shape))[1]
+        noise = np.linalg.norm(self._scales(np.zeros(self.shape))[1])
         longest = n_steps * residual * self.domain(0.0).augmented
-        return (longest,), (sigma * math.sqrt(n_steps * self.step_values),)
+        return (longest,), (float(noise) * math.sqrt(self.step_values),)
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         # The sum of all steps' gradients, and the sums that they start from, tell the class apart
@@ -317,9 +364,8 @@ class TranscriptBound(Bound):
         residual = self.kind.score_residual_limit(0.0) * math.sqrt(self.kind.n_scores)
         if self.descent.clip is not None:
             residual = min(residual, self.descent.clip)
-        sigma = self.step(np.zeros(self.shape))[1]
-        pull = residual * self.domain(0.0).augmented * math.sqrt(self.descent.n_steps)
-        pull /= sigma * math.sqrt(self.n_features)
+        steps = np.linalg.norm(1.0 / self._scales(np.zeros(self.shape))[1])
+        pull = residual * self.domain(0.0).augmented * float(steps) / math.sqrt(self.n_features)
         own = tuple(share * pull for share in class_shares(self.weights, masses))
         begun = (0.0,) * len(own) if self.start is None else self.start.class_signals(masses)
         return tuple(map(math.hypot, own, begun))
@@ -383,26 +429,35 @@ class TranscriptBound(Bound):
             weights=self.weights,
         )
 
-    def step_mu(self, mu: float) -> float:
-        """Sensitivity over noise scale that each step may spend of a total mu.
+    def step_mu(self, mu: float) -> NDArray[np.float64]:
+        """Sensitivity over noise scale that every step may spend of a total mu.
 
         The rounding to the sampler's grid is taken off, so that it may come on top.
         """
-        share = mu / math.sqrt(self.descent.n_steps) * (1.0 - 1e-12)
-        return share - 2.0 * grid_slack(self.step_values)
+        spent = mu * np.sqrt(self.descent.shares()) * (1.0 - 1e-12)
+        return spent - 2.0 * grid_slack(self.step_values)
 
-    def step(self, theta: NDArray[np.float64], rounding: float = 0.0) -> tuple[float, float]:
-        """Sensitivity at the first promised radius, and noise scale, of the step at ``theta``.
+    def step(
+        self, theta: NDArray[np.float64], rounding: float = 0.0, number: int = 0
+    ) -> tuple[float, float]:
+        """Sensitivity at the first promised radius, and noise scale, of a step at ``theta``.
 
-        The noise scale is the largest that a promise asks for.
+        The noise scale is the largest that a promise asks for. The first step has number 0.
         """
+        moved, scales = self._scales(theta, rounding)
+        return moved, float(scales[number])
+
+    def _scales(
+        self, theta: NDArray[np.float64], rounding: float = 0.0
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Sensitivity of a step at ``theta``, and its noise scale for every number it may have."""
         promises = self.step_promises
         moved = [self.sensitivity(theta, radius, rounding) for radius, _ in promises]
         scales = [
             sensitivity / self.step_mu(mu)
             for sensitivity, (_, mu) in zip(moved, promises, strict=True)
         ]
-        return moved[0], max(scales)
+        return moved[0], np.max(scales, axis=0)
 
     def limits(self, radius: float, labels: str | None = None) -> GapLimits:
         """Gaps at a Euclidean radius over all iterates."""

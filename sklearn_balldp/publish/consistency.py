@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from .._validation import is_real
+from .._parameters import is_real
 from ..audit.residuals import CANNOT, FAIL, PASS, Check
 from ..heads.base import BaseBallDPClassifier
 from ..heads.weighing import follow_class_weight

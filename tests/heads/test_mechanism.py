@@ -356,6 +356,8 @@ def test_budget():
     assert Budget(2.0, 1e-6).mu == mu_from_budget(2.0, 1e-6)
     assert Budget(0.5, 1e-6, "classic").mu == classic_mu(0.5, 1e-6)
     assert Budget(2.0, 1e-6).mu_at(3.0) == mu_from_budget(3.0, 1e-6)
+    with pytest.raises(ValueError, match="calibration must be one of analytic, classic"):
+        Budget(2.0, 1e-6, "exact")
 
 
 def test_names():
