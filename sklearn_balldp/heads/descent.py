@@ -11,7 +11,7 @@ from .._parameters import check_flag, check_option, check_positive, check_share,
 from ..adjacency import euclidean_radius, full_radius
 from ..privacy.gaussian import LARGEST_EPSILON, compose
 from ..privacy.noise import Noise, grid_slack
-from ..privacy.transcript import Descent, TranscriptBound
+from ..privacy.transcript import MOST_STEPS, Descent, TranscriptBound
 from ..privacy.weights import total_of
 from ..progress import bar
 from ..rows import SINGLE_BLAS_THREAD, n_threads
@@ -154,6 +154,8 @@ class GradientPerturbation(Mechanism):
     def check(self) -> None:
         if not _is_auto(self.n_steps):
             check_whole("n_steps", self.n_steps, 1)
+            if self.n_steps > MOST_STEPS:
+                raise ValueError(f"n_steps={self.n_steps!r} must be at most {MOST_STEPS}.")
         for name in ("learning_rate", "outer_radius", "outer_epsilon"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name), " or None")

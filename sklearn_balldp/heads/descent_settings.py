@@ -145,9 +145,10 @@ def default_momentum(n_steps: int, *, started: bool) -> float:
 def default_learning_rate(bound: TranscriptBound, accumulated_noise: float) -> float:
     r"""Step size from public numbers.
 
-    With sensitivity G / n of a step at its largest, T steps and a promise mu, the noise that all
-    steps add to one parameter has standard deviation :math:`\eta T G / ((1 - \beta) n \mu)`, with
-    momentum :math:`\beta`, if nothing pulls it back. The step size makes that
+    With sensitivity G / n of a step at its largest, T steps of equal shares and a promise mu, the
+    noise that all steps add to one parameter has standard deviation
+    :math:`\eta T G / ((1 - \beta) n \mu)`, with momentum :math:`\beta`, if nothing pulls it back.
+    The step size makes that
     ``accumulated_noise`` / B: a longer path fits no better for the noise it gathers, a shorter
     one stops before the model is fitted. With little noise the path is limited to
     :data:`LONGEST_PATH`. Without clipping the curvature of the loss limits the step size, to half

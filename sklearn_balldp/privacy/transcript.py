@@ -51,6 +51,8 @@ from .weights import Weights, is_weighted, mass_of, weights_from
 LEAST_REACH = 0.3
 #: Share of mu squared that the steps after a start take, at most.
 MOST_OF_STEPS = 0.8
+#: More steps are no descent: the share of each of them would take for ever.
+MOST_STEPS = 10**6
 # Gaps over pairs of more classes take for ever.
 _MOST_CLASSES = 10_000
 # A chain is not lengthened by the rounding of a radius, which the allowance for rows covers.
@@ -283,11 +285,12 @@ class TranscriptBound(Bound):
                 )
         own = self.descent
         clipped = own.clip is None or own.clip > 0.0
-        steps = own.n_steps >= 1 and own.learning_rate > 0.0 and 0.0 <= own.momentum < 1.0
-        if not (clipped and steps and 0.0 <= own.averaging <= 1.0 and self.constant >= 0.0):
+        steps = 1 <= own.n_steps <= MOST_STEPS and own.learning_rate > 0.0
+        shares = 0.0 <= own.momentum < 1.0 and 0.0 <= own.averaging <= 1.0
+        if not (clipped and steps and shares and self.constant >= 0.0):
             raise ValueError(
                 f"record: bound.descent={own!r}, constant={self.constant!r} must be settings of a "
-                "descent (positive, shares between 0 and 1)."
+                f"descent (positive, shares between 0 and 1, at most {MOST_STEPS} steps)."
             )
         if not all((self.step_mu(mu) > 0.0).all() for _, mu in self.step_promises):
             raise ValueError(

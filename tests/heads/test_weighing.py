@@ -99,13 +99,14 @@ def spent(head, problem, neighbour, thetas):
         table = one + scale * np.random.default_rng(0).standard_normal(scale.shape)
     begun = beginning(table, problem, bound)
     first, second = (mean_gradient(p, begun) for p in (problem, neighbour))
-    # One step at its worst of these iterates, as often as there are steps.
+    # All steps at the worst of these iterates.
     steps = []
     for scale in thetas:
         theta = begun.theta * scale
-        sigma = begun.bound.step(theta, first.rounding(theta))[1]
-        steps.append(np.linalg.norm(first(theta[None]) - second(theta[None])) / sigma)
-    return float(np.sqrt(squares + bound.descent.n_steps * max(steps) ** 2))
+        rounding, apart = first.rounding(theta), first(theta[None]) - second(theta[None])
+        sigma = [begun.bound.step(theta, rounding, s)[1] for s in range(bound.descent.n_steps)]
+        steps.append(np.linalg.norm(np.linalg.norm(apart) / sigma))
+    return float(np.sqrt(squares + max(steps) ** 2))
 
 
 @pytest.mark.parametrize("protect", [False, True], ids=["public", "protected"])

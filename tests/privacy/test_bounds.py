@@ -5,6 +5,8 @@ Every test of randomness here rejects a correct mechanism with probability below
 
 import json
 import math
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -80,10 +82,11 @@ def log_ratios(bound, X, other, y, n_runs=N_RUNS, label=None):
     here, there = gradients(X, y), gradients(other, y if label is None else label)
     iterates = Iterates(n_runs, bound, 0.0)
     ratios = np.zeros(n_runs)
-    for _ in range(bound.descent.n_steps):
+    for number in range(bound.descent.n_steps):
         thetas = iterates.thetas
         distinct = thetas if np.ptp(thetas, axis=0).any() else thetas[:1]
-        sigma = np.array([bound.step(t, here.rounding(t))[1] for t in distinct])[:, None, None]
+        sigma = np.array([bound.step(t, here.rounding(t), number)[1] for t in distinct])
+        sigma = sigma[:, None, None]
         mean, moved = here(thetas), there(thetas)
         noise = sigma * rng.standard_normal(mean.shape)
         change = (moved - mean - noise) / sigma
@@ -156,9 +159,30 @@ def test_whole_transcripts_keep_the_guarantee(loss, n_scores, clip, labels):
 def test_step_noise_is_calibrated_to_the_promise():
     bound = bound_of(n_steps=7, mu=0.9)
     theta = np.array([[3.0, -1.0, 0.5, 0.2]])
-    share = bound.sensitivity(theta, 0.8) / bound.step(theta)[1] + 2 * grid_slack(bound.step_values)
-    assert math.sqrt(7) * share == pytest.approx(0.9, rel=1e-11)
-    assert math.sqrt(7) * share <= 0.9
+    sigma = np.array([bound.step(theta, number=number)[1] for number in range(7)])
+    spent = bound.sensitivity(theta, 0.8) / sigma + 2 * grid_slack(bound.step_values)
+    assert np.linalg.norm(spent) == pytest.approx(0.9, rel=1e-11)
+    assert np.linalg.norm(spent) <= 0.9
+
+
+def test_no_settings_make_the_steps_spend_more_than_mu():
+    """Exactly added up: however many steps, and however long a gradient acts."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        descent = Descent(
+            n_steps=int(10.0 ** rng.uniform(0, 3.7)),
+            learning_rate=1.0,
+            momentum=float(rng.choice([0.0, 0.5, 0.9, 1.0 - 10.0 ** rng.uniform(-16, -1)])),
+            clip=None,
+            averaging=float(rng.choice([0.0, 0.2, 1.0])),
+        )
+        bound = replace(bound_of(mu=0.9), descent=descent)
+        spent = bound.step_mu(0.9)
+        exact = sum((Fraction(share) ** 2 for share in spent.tolist()), Fraction(0))
+        assert 0.98 * Fraction(0.9) ** 2 <= exact <= Fraction(0.9) ** 2
+        gains = descent.gains()
+        assert (np.diff(gains) <= 1e-12 * gains[0]).all()
+        np.testing.assert_allclose((spent / spent[0]) ** 4, gains / gains[0], rtol=1e-6)
 
 
 def test_rounding_adds_to_the_noise():
@@ -198,12 +222,13 @@ def test_other_radii_hold_at_every_iterate(loss, n_scores, clip, labels):
         theta = rng.choice([0.0, 0.1, 1.0, 5.0, 30.0]) * rng.standard_normal((n_scores, 9))
         # Large intercepts leave one label without a gradient.
         theta[:, -1] *= rng.choice([1.0, 20.0])
-        sigma = bound.step(theta)[1]
+        steps = range(bound.descent.n_steps)
+        sigma = np.array([bound.step(theta, number=number)[1] for number in steps])
         for t in (0.1, 0.5, 0.6, 1.0, 1.3, 2.0):
             for change in {"public", labels}:
                 # A chain of records is no bound on gaps that are themselves bounds from above.
                 gap = bound.sensitivity(theta, t, labels=change)
-                step = gap / sigma * math.sqrt(bound.descent.n_steps)
+                step = np.linalg.norm(gap / sigma)
                 limit = bound.mu(t, change)
                 most = bound.limits(t, change).most
                 least = bound.limits(0.5, labels).least

@@ -597,12 +597,12 @@ def test_steps_of_weighted_records_count_by_their_weights():
     for factor, fails in ((1.0, False), (0.9, True), (bound.mass / N, True)):
         least = factor * (1.0 + 1e-9) * bound._least_gap(0.5) / bound.mass
         sigma = least / bound.step_mu(bound.step_promises[0][1])
-        forged = sealed({**record, "sensitivity": [least] * 5, "sigma": [sigma] * 5})
+        forged = sealed({**record, "sensitivity": [least] * 5, "sigma": sigma.tolist()})
         if fails:
             with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
                 Release.from_dict(forged)
         else:
-            assert Release.from_dict(forged).sigma == (sigma,) * 5
+            assert Release.from_dict(forged).sigma == tuple(sigma.tolist())
 
 
 @pytest.mark.parametrize("change", [(-100, 2.0), (0, 0.5), (10, 0.0), (0, -0.5), (-1, 0.0)])

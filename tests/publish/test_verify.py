@@ -829,7 +829,7 @@ def test_floors_of_a_descent_are_seen_without_rows():
     least = bound.limits(0.5).least / N
     share = bound.step_mu(bound.promises[0][1])
     moved = [record["sensitivity"][0], *[least * 1.001] * 5]
-    record = {**record, "sensitivity": moved, "sigma": [v / share for v in moved]}
+    record = {**record, "sensitivity": moved, "sigma": (moved / share).tolist()}
     record = json.loads(json.dumps(resealed(record)))
     forged = dataclasses.replace(head.transcript_, sigma=np.array(record["sigma"]))
     assert {"the model's own record", "transcript"} <= set(

@@ -217,10 +217,12 @@ def test_records_of_many_rows_are_not_refused(n, d):
         release = problem.plan(n_samples=n, n_features=d, class_counts=(n // 2, n - n // 2)).release
         bound = release.bound
         theta = np.zeros(bound.shape)
-        sensitivity, sigma = bound.step(theta, bound.rounding(theta, dtype))
-        bound._check_steps(np.full(3, sensitivity), np.full(3, sigma))
+        rounding = bound.rounding(theta, dtype)
+        moved, sigma = np.array([bound.step(theta, rounding, number) for number in range(3)]).T
+        sensitivity = moved[0]
+        bound._check_steps(moved, sigma)
         with pytest.raises(ValueError, match="sensitivity"):
-            bound._check_steps(np.full(3, 1.5 * sensitivity), np.full(3, 1.5 * sigma))
+            bound._check_steps(1.5 * moved, 1.5 * sigma)
         # What any order costs.
         gap = bound.sensitivity(theta, 0.1)
         assert sensitivity <= (1.05 if dtype == np.float32 else 1.01) * gap or d < 4
