@@ -25,7 +25,7 @@ LITTLE, SOME, MOST = 0.1, 0.3, MOST_OF_STEPS
 HALF_MEANS_NOISE = 0.1
 #: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
 #: little noise. And steps from zero.
-STEPS, USUAL_STEPS, STEPS_FROM_ZERO = {"squared_hinge": 50}, 25, 100
+STEPS, USUAL_STEPS, STEPS_FROM_ZERO = {"squared_hinge": 50}, 20, 100
 #: Share of the velocity that is kept: between steps from a start, and otherwise.
 MOMENTUM, USUAL_MOMENTUM = 0.8, 0.9
 #: Worth below which many steps cost more than they gain, and the share of the only one there.

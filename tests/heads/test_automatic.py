@@ -206,10 +206,10 @@ def test_settings_are_functions_of_public_numbers():
         if w < 0.3:
             assert dataclasses.astuple(own) == (0.01, 0.3, 0.2, 1)
         else:
-            assert own == dataclasses.replace(found, n_steps=25)
-        assert settings_of(dataclasses.replace(given, alpha=0.1), mu, started=True).n_steps == 25
+            assert own == dataclasses.replace(found, n_steps=20)
+        assert settings_of(dataclasses.replace(given, alpha=0.1), mu, started=True).n_steps == 20
         hidden = dataclasses.replace(given, labels="protected", class_counts=None)
-        assert settings_of(hidden, mu, started=True).n_steps == 25
+        assert settings_of(hidden, mu, started=True).n_steps == 20
         hinge = settings_of(hinged, mu, started=True, n_steps=7)
         m /= math.sqrt(k) if k > 2 else 1.0
         x = r * math.sqrt(k) * m**0.7
@@ -255,7 +255,7 @@ def test_a_single_step_leaves_the_discriminant_as_it_is(Head, epsilon, radius):
     other = BallDPLinearDiscriminant(epsilon, radius=radius, random_state=0).fit(X, y)
     assert abs(head.score(X, y) - other.score(X, y)) < 0.003
     tuned = GradientPerturbation(learning_rate=1.0)
-    steps = 50 if Head is BallDPSquaredHingeSVC else 25
+    steps = 50 if Head is BallDPSquaredHingeSVC else 20
     assert head.set_params(mechanism=tuned).fit(X, y).release_.bound.descent.n_steps == steps
 
 
