@@ -69,8 +69,8 @@ class GradientPerturbation(Mechanism):
     Parameters
     ----------
     n_steps : int or "auto", default="auto"
-        How many steps the descent takes. Each costs one pass over the rows; all share the budget
-        equally, so more steps are noisier ones. "auto" takes 20 (50 for the squared hinge), and 100
+        How many steps the descent takes. Each costs one pass over the rows; all share the budget,
+        so more steps are noisier ones. "auto" takes 20 (50 for the squared hinge), and 100
         from zero. It takes one if public numbers say that steps would harm their start: that one
         has a hundredth of the budget, and the model is all but the discriminant that it starts
         from. Where labels are protected, or ``alpha`` or ``learning_rate`` is given, it takes many

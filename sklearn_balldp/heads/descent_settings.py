@@ -147,10 +147,10 @@ def default_learning_rate(bound: TranscriptBound, accumulated_noise: float) -> f
 
     With sensitivity G / n of a step at its largest, T steps of equal shares and a promise mu, the
     noise that all steps add to one parameter has standard deviation
-    :math:`\eta T G / ((1 - \beta) n \mu)`, with momentum :math:`\beta`, if nothing pulls it back.
-    The step size makes that
-    ``accumulated_noise`` / B: a longer path fits no better for the noise it gathers, a shorter
-    one stops before the model is fitted. With little noise the path is limited to
+    :math:`\eta T G / ((1 - \beta) n \mu)`, with momentum :math:`\beta`, if nothing pulls it back
+    and no iterates are averaged. The step size makes that ``accumulated_noise`` / B: a longer path
+    fits no better for the noise it gathers, a shorter one stops before the model is fitted. With
+    little noise the path is limited to
     :data:`LONGEST_PATH`. Without clipping the curvature of the loss limits the step size, to half
     of what makes heavy-ball steps diverge, on every dataset. The limit holds for a single step too,
     which no other would mend. The regulariser limits nothing: :class:`.Iterates` applies it

@@ -70,7 +70,7 @@ class Iterates:
             self._total += self.thetas
 
     def gains(self) -> Array:
-        """What one more in the gradient of each step takes from a released parameter."""
+        """How far a released parameter moves if the gradient of a step is larger by one."""
         return self._descent.learning_rate * self._descent.gains(self._pull)
 
     def released(self) -> Array:

@@ -52,7 +52,9 @@ LEAST_REACH = 0.3
 #: Share of mu squared that the steps after a start take, at most.
 MOST_OF_STEPS = 0.8
 #: More steps are no descent: the share of each of them would take for ever.
-MOST_STEPS = 10**6
+MOST_STEPS = 10**5
+# The radius, and a second one.
+_MOST_PROMISES = 2
 # Gaps over pairs of more classes take for ever.
 _MOST_CLASSES = 10_000
 # A chain is not lengthened by the rounding of a radius, which the allowance for rows covers.
@@ -63,7 +65,7 @@ _LESS = 1.0 - 1e-9
 
 @dataclass(frozen=True)
 class Descent:
-    """Public settings of noisy gradient descent; all but ``clip`` and ``n_steps`` cost nothing.
+    """Public settings of noisy gradient descent.
 
     Parameters
     ----------
@@ -91,7 +93,7 @@ class Descent:
         return max(1, round(self.averaging * self.n_steps))
 
     def gains(self, pull: float = 1.0) -> NDArray[np.float64]:
-        """What one more in the gradient of each step takes from a released parameter.
+        """How far a released parameter moves if the gradient of a step is larger by one.
 
         Parameters
         ----------
@@ -101,7 +103,7 @@ class Descent:
         Returns
         -------
         ndarray of shape (n_steps,)
-            In units of the step size.
+            For each step, in units of the step size.
         """
         taken = np.array(_taken(self.n_steps, self.momentum, pull))
         # Every step acts on those that follow it as the first one does.
@@ -115,20 +117,25 @@ class Descent:
         proportion to the gains would leave the least in all. A loss pulls more of the earlier noise
         back, so they are in proportion to the roots.
         """
-        roots = np.sqrt(self.gains())
-        shares: NDArray[np.float64] = roots / roots.sum()
-        return shares
+        return _shares(self)
 
 
-@lru_cache(maxsize=256)
-def _taken(n_steps: int, momentum: float, pull: float) -> tuple[float, ...]:
+@lru_cache(maxsize=8)
+def _shares(descent: Descent) -> NDArray[np.float64]:
+    roots = np.sqrt(descent.gains())
+    shares: NDArray[np.float64] = roots / roots.sum()
+    shares.flags.writeable = False
+    return shares
+
+
+def _taken(n_steps: int, momentum: float, pull: float) -> list[float]:
     """Sums of the first iterates, from none to all, after a gradient of minus one at first."""
     theta, velocity, sums = 0.0, 1.0, [0.0]
     for _ in range(n_steps):
         theta = (theta + velocity) / pull
         velocity *= momentum
         sums.append(sums[-1] + theta)
-    return tuple(sums)
+    return sums
 
 
 @dataclass(frozen=True)
@@ -257,10 +264,11 @@ class TranscriptBound(Bound):
         radii, mus = zip(*self.promises, strict=True)
         ascending = all(a < b for a, b in itertools.pairwise((0.0, *radii)))
         growing = all(a <= b for a, b in itertools.pairwise(mus)) and mus[0] > 0.0
-        if not (ascending and growing and all(map(math.isfinite, (*radii, *mus)))):
+        few = len(radii) <= _MOST_PROMISES
+        if not (few and ascending and growing and all(map(math.isfinite, (*radii, *mus)))):
             raise ValueError(
-                f"record: bound.promises={self.promises!r} must be positive, and grow from one to "
-                "the next."
+                f"record: bound.promises={self.promises[:3]!r} must be positive, grow from one to "
+                f"the next, and be at most {_MOST_PROMISES}."
             )
         if not all(mu > 0.0 for _, mu in self.step_promises):
             raise ValueError("record: bound.start spends all that is promised; nothing is left.")
@@ -352,26 +360,29 @@ class TranscriptBound(Bound):
         _check_range("sigma", sigma, np.max([stated, *others], axis=0), allowed)
 
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        # All steps together, at the start: T mean gradients, and their deviates.
+        # All steps together, at the start: T mean gradients, weighted so that they tell the most.
         n_steps = self.descent.n_steps
-        residual = self.kind.score_residual_limit(0.0) * math.sqrt(self.kind.n_scores)
-        if self.descent.clip is not None:
-            residual = min(residual, self.descent.clip)
-        noise = np.linalg.norm(self._scales(np.zeros(self.shape))[1])
-        longest = n_steps * residual * self.domain(0.0).augmented
-        return (longest,), (float(noise) * math.sqrt(self.step_values),)
+        noise = n_steps * math.sqrt(self.step_values) / self._precision_of_steps()
+        return (n_steps * self._longest_gradient(),), (noise,)
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
-        # The sum of all steps' gradients, and the sums that they start from, tell the class apart
+        # Gradients of the steps, and the sums that they start from, tell the class apart
         # independently of each other.
-        residual = self.kind.score_residual_limit(0.0) * math.sqrt(self.kind.n_scores)
-        if self.descent.clip is not None:
-            residual = min(residual, self.descent.clip)
-        steps = np.linalg.norm(1.0 / self._scales(np.zeros(self.shape))[1])
-        pull = residual * self.domain(0.0).augmented * float(steps) / math.sqrt(self.n_features)
+        pull = self._longest_gradient() * self._precision_of_steps() / math.sqrt(self.n_features)
         own = tuple(share * pull for share in class_shares(self.weights, masses))
         begun = (0.0,) * len(own) if self.start is None else self.start.class_signals(masses)
         return tuple(map(math.hypot, own, begun))
+
+    def _longest_gradient(self) -> float:
+        """Length that a mean gradient has at the start, at most."""
+        residual = self.kind.score_residual_limit(0.0) * math.sqrt(self.kind.n_scores)
+        if self.descent.clip is not None:
+            residual = min(residual, self.descent.clip)
+        return residual * self.domain(0.0).augmented
+
+    def _precision_of_steps(self) -> float:
+        """One over the noise scale of the best mean of all steps' gradients, at the start."""
+        return float(np.linalg.norm(1.0 / self._scales(np.zeros(self.shape))[1]))
 
     @property
     def theorem(self) -> str:

@@ -533,7 +533,7 @@ def test_mechanisms_are_estimators():
     [
         ({"mechanism": "objective"}, "mechanism"),
         ({"n_steps": 0}, "n_steps"),
-        ({"n_steps": 10**6 + 1}, "n_steps"),
+        ({"n_steps": 10**5 + 1}, "n_steps"),
         ({"n_steps": 2.5}, "n_steps"),
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"momentum": 1.0}, "momentum"),

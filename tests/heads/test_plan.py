@@ -124,6 +124,19 @@ def test_class_signals_of_a_descent(start):
     assert (found <= 2.0 * np.hypot(steps, sums)).all()
 
 
+@pytest.mark.parametrize("n_steps", [1, 25, 100])
+def test_no_class_tells_more_than_all_records(n_steps):
+    """With gradients weighted by their noise, as the best reader of a transcript weighs them."""
+    head = BallDPLogisticRegression(
+        2.0,
+        radius=0.3,
+        fit_intercept=False,
+        mechanism=GradientPerturbation(n_steps=n_steps, start="zero"),
+    )
+    plan = head.plan(10_000, D, (0, 10_000))
+    assert plan.signal_to_noise[0] == pytest.approx(max(plan.class_signal_to_noise))
+
+
 def test_rare_classes_have_less_left():
     ratios = HEADS[0].plan(N, D, COUNTS).signal_to_noise
     assert ratios[0] > ratios[1] > ratios[2]

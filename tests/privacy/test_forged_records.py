@@ -291,6 +291,7 @@ BOUND_EDITS = [
     ("descent", "promises", lambda v: [[0.5, v[0][1] / 2]], "promises"),
     ("descent", "promises", lambda v: [[0.1, v[0][1]]], "promises|epsilon"),
     ("descent", "promises", lambda v: [], "record"),
+    ("descent", "promises", lambda v: [*v, [1.0, 9.0], [1.5, 9.0]], "at most 2"),
     ("descent", "n_samples", lambda v: 10 * v, "n_samples"),
     ("descent", "loss", lambda v: "squared_hinge", "loss of its bound"),
     ("two promises", "loss", lambda v: "softmax", "loss of its bound"),
