@@ -70,11 +70,11 @@ class GradientPerturbation(Mechanism):
     ----------
     n_steps : int or "auto", default="auto"
         How many steps the descent takes. Each costs one pass over the rows; all share the budget,
-        so more steps are noisier ones. "auto" takes 20 (50 for the squared hinge), and 100
-        from zero. It takes one if public numbers say that steps would harm their start: that one
-        has a hundredth of the budget, and the model is all but the discriminant that it starts
-        from. Where labels are protected, or ``alpha`` or ``learning_rate`` is given, it takes many
-        all the same.
+        so more steps are noisier ones. "auto" takes 20 (40 for logistic regression of two
+        classes, 50 for the squared hinge), and 100 from zero. It takes one if public numbers say
+        that steps would harm their start: that one has a hundredth of the budget, and the model is
+        all but the discriminant that it starts from. Where labels are protected, or ``alpha`` or
+        ``learning_rate`` is given, it takes many all the same.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm

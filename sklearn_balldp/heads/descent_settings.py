@@ -24,8 +24,8 @@ LITTLE, SOME, MOST = 0.1, 0.3, MOST_OF_STEPS
 #: Noise of the means halfway between the last two.
 HALF_MEANS_NOISE = 0.1
 #: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
-#: little noise. And steps from zero.
-STEPS, USUAL_STEPS, STEPS_FROM_ZERO = {"squared_hinge": 50}, 20, 100
+#: little noise, two classes everywhere. And steps from zero.
+STEPS, USUAL_STEPS, STEPS_FROM_ZERO = {"squared_hinge": 50, "logistic": 40}, 20, 100
 #: Share of the velocity that is kept: between steps from a start, and otherwise.
 MOMENTUM, USUAL_MOMENTUM = 0.8, 0.9
 #: Worth below which many steps cost more than they gain, and the share of the only one there.

@@ -199,6 +199,8 @@ def test_settings_are_functions_of_public_numbers():
             dataclasses.replace(given, loss="logistic"), mu, started=True, n_steps=7
         )
         assert binary.accumulated_noise == pytest.approx(0.2 + 0.3 * a + w)
+        pair = settings_of(dataclasses.replace(given, loss="logistic", alpha=0.1), mu, started=True)
+        assert pair.n_steps == 40
         assert 0.1 <= found.share <= MOST_OF_STEPS
         assert found.n_steps == 7
         own = settings_of(given, mu, started=True)
