@@ -27,7 +27,7 @@ CONSTANTS = {
     "FEW_USUAL": (0.1, 0.4),
     "CLASSES_POWER": (0.225, 0.9),
     "HALF_MEANS_NOISE": (0.05, 0.2),
-    "SOME": (0.15, 0.6),
+    "SOME": (0.9, 3.6),
     "USUAL_AIMS": ((0.1, 0.25, 0.75), (0.4, 1.0, 3.0)),
     "NEAR_POWER": ({"softmax": 0.15}, {"softmax": 0.6}),
     "CLIPS": ((0.15, 0.05), (0.6, 0.2)),

@@ -19,8 +19,9 @@ from ..privacy.transcript import MOST_OF_STEPS, TranscriptBound
 from .mechanism import Problem
 
 #: Share of mu squared for the steps after a start: where they are worth little; where they are
-#: worth much, but the means are mostly noise; and where the means are exact.
-LITTLE, SOME, MOST = 0.1, 0.3, MOST_OF_STEPS
+#: worth much, but the means are mostly noise (over the root of the number of classes: where these
+#: are many, steps need a start); and where the means are exact.
+LITTLE, SOME, MOST = 0.1, 1.8, MOST_OF_STEPS
 #: Noise of the means halfway between the last two.
 HALF_MEANS_NOISE = 0.1
 #: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
@@ -121,7 +122,8 @@ def settings_of(
         return Settings(HARDLY_ANY, CLIPS[0], aims[0], 1)
     present = counts[counts > 0]
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n
-    most = SOME + (MOST - SOME) / (1.0 + noise / HALF_MEANS_NOISE)
+    some = min(MOST, SOME / math.sqrt(problem.n_classes))
+    most = some + (MOST - some) / (1.0 + noise / HALF_MEANS_NOISE)
     exact, few_records, enough = aims
     few_records /= math.sqrt(stacked)
     enough *= min(1.0, r) ** NEAR_POWER.get(problem.loss, 0.0)

@@ -190,7 +190,8 @@ def test_settings_are_functions_of_public_numbers():
         a = 1.0 / (1.0 + (0.75 / x) ** 6)
         w = a / (1.0 + (0.2 * k**0.45 / m) ** 6)
         v = d / n * (r / mu) ** 2 * np.sum(1.0 / counts[counts > 0])
-        g = 0.3 + 0.5 / (1.0 + v / 0.1)
+        some = min(0.8, 1.8 / math.sqrt(k))
+        g = some + (0.8 - some) / (1.0 + v / 0.1)
         assert found.share == pytest.approx(0.1 + w * (g - 0.1))
         assert found.clip == pytest.approx(0.3 - 0.2 * a)
         enough = 1.5 * min(1.0, r) ** 0.3
