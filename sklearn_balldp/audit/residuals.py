@@ -330,7 +330,7 @@ def _scale_fault(
 ) -> str | None:
     """Where the noise scale is not what the gap at the iterate, and the rows' rounding, ask for."""
     for step, theta in enumerate(iterates):
-        needed = bound.step(theta, bound.rounding(theta, precision), step)[1]
+        needed = bound.step(theta, step, bound.rounding(theta, precision))[1]
         if not math.isclose(needed, sigma[step], rel_tol=1e-6):
             stated = f"the noise scale of step {step} is {sigma[step]:.6g}"
             return f"{stated}, the gap at its iterate asks for {needed:.6g}"

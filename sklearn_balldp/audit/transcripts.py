@@ -213,9 +213,8 @@ class TranscriptTrials:
         before: tuple[Array, Array] | None = None
         for number, gain in enumerate(iterates.gains()):
             thetas = iterates.thetas
-            rounding = [runs.known.rounding(theta) for theta in thetas]
-            pairs = zip(thetas, rounding, strict=True)
-            sigma = np.array([own_bound.step(*pair, number)[1] for pair in pairs])
+            scales = [own_bound.step(t, number, runs.known.rounding(t))[1] for t in thetas]
+            sigma = np.array(scales)
             residuals = suspects.residuals(thetas)
             noiseless = runs.noiseless(residuals, places)
             if mechanism:

@@ -303,7 +303,7 @@ class GradientPerturbation(Mechanism):
             for number in bar(range(own.descent.n_steps), "descent", "step"):
                 theta = iterates.thetas[0]
                 rounding = mean.rounding(theta)
-                sensitivity, sigma = own.step(theta, rounding, number)
+                sensitivity, sigma = own.step(theta, number, rounding)
                 released = noise(mean(iterates.thetas)[0], sigma)
                 steps.sigma.append(sigma)
                 steps.sensitivity.append(sensitivity)

@@ -452,7 +452,7 @@ class TranscriptBound(Bound):
         return spent - 2.0 * grid_slack(self.step_values)
 
     def step(
-        self, theta: NDArray[np.float64], rounding: float = 0.0, number: int = 0
+        self, theta: NDArray[np.float64], number: int, rounding: float = 0.0
     ) -> tuple[float, float]:
         """Sensitivity at the first promised radius, and noise scale, of a step at ``theta``.
 

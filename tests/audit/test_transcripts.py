@@ -176,7 +176,7 @@ def test_trials_are_scored_by_the_likelihood_of_their_own_path(monkeypatch):
         for run in range(5):
             log = np.log(prior[i])
             for number, (thetas, gradients) in enumerate(steps):
-                sigma = bound.step(thetas[run], known.rounding(thetas[run]), number)[1]
+                sigma = bound.step(thetas[run], number, known.rounding(thetas[run]))[1]
                 residual = (gradients[run] - mean(thetas[run][None])[0]) / sigma
                 log -= 0.5 * np.sum(residual**2)
             expected[run, i] = log

@@ -112,7 +112,7 @@ def test_class_signals_of_a_descent(start):
     )
     plan = head.plan(N, D, COUNTS)
     bound = plan.release.bound
-    sigma = np.array([bound.step(np.zeros(bound.shape), number=s)[1] for s in range(4)])
+    sigma = np.array([bound.step(np.zeros(bound.shape), s)[1] for s in range(4)])
     # A residual of softmax at zero is at most sqrt(1 - 1/K) long; the limit for any score is 1.
     lengths = np.array(COUNTS) / N * math.sqrt(bound.norm_bound**2 + bound.constant**2)
     steps = lengths * np.linalg.norm(1.0 / sigma) / math.sqrt(D)

@@ -104,7 +104,7 @@ def spent(head, problem, neighbour, thetas):
     for scale in thetas:
         theta = begun.theta * scale
         rounding, apart = first.rounding(theta), first(theta[None]) - second(theta[None])
-        sigma = [begun.bound.step(theta, rounding, s)[1] for s in range(bound.descent.n_steps)]
+        sigma = [begun.bound.step(theta, s, rounding)[1] for s in range(bound.descent.n_steps)]
         steps.append(np.linalg.norm(np.linalg.norm(apart) / sigma))
     return float(np.sqrt(squares + max(steps) ** 2))
 

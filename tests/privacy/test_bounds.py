@@ -85,7 +85,7 @@ def log_ratios(bound, X, other, y, n_runs=N_RUNS, label=None):
     for number in range(bound.descent.n_steps):
         thetas = iterates.thetas
         distinct = thetas if np.ptp(thetas, axis=0).any() else thetas[:1]
-        sigma = np.array([bound.step(t, here.rounding(t), number)[1] for t in distinct])
+        sigma = np.array([bound.step(t, number, here.rounding(t))[1] for t in distinct])
         sigma = sigma[:, None, None]
         mean, moved = here(thetas), there(thetas)
         noise = sigma * rng.standard_normal(mean.shape)
@@ -159,7 +159,7 @@ def test_whole_transcripts_keep_the_guarantee(loss, n_scores, clip, labels):
 def test_step_noise_is_calibrated_to_the_promise():
     bound = bound_of(n_steps=7, mu=0.9)
     theta = np.array([[3.0, -1.0, 0.5, 0.2]])
-    sigma = np.array([bound.step(theta, number=number)[1] for number in range(7)])
+    sigma = np.array([bound.step(theta, number)[1] for number in range(7)])
     spent = bound.sensitivity(theta, 0.8) / sigma + 2 * grid_slack(bound.step_values)
     assert np.linalg.norm(spent) == pytest.approx(0.9, rel=1e-11)
     assert np.linalg.norm(spent) <= 0.9
@@ -191,7 +191,7 @@ def test_rounding_adds_to_the_noise():
     assert bound.sensitivity(theta, 0.8, 0.01) == pytest.approx(
         bound.sensitivity(theta, 0.8) + 0.02
     )
-    assert bound.step(theta, 0.01)[1] > bound.step(theta)[1]
+    assert bound.step(theta, 0, 0.01)[1] > bound.step(theta, 0)[1]
 
 
 def test_second_promise_takes_the_larger_noise():
@@ -200,8 +200,8 @@ def test_second_promise_takes_the_larger_noise():
     rng = np.random.default_rng(0)
     for scale in (0.0, 1.0, 30.0):
         theta = scale * rng.standard_normal((1, 4))
-        alone = [bound_of(promises=(p,), clip=None).step(theta)[1] for p in (inner, outer)]
-        assert both.step(theta)[1] == max(alone)
+        alone = [bound_of(promises=(p,), clip=None).step(theta, 0)[1] for p in (inner, outer)]
+        assert both.step(theta, 0)[1] == max(alone)
     assert both.mu(0.4) == 0.5
     assert both.mu(1.0) == 0.6
     assert both.mu(1.6) == 0.6
@@ -223,7 +223,7 @@ def test_other_radii_hold_at_every_iterate(loss, n_scores, clip, labels):
         # Large intercepts leave one label without a gradient.
         theta[:, -1] *= rng.choice([1.0, 20.0])
         steps = range(bound.descent.n_steps)
-        sigma = np.array([bound.step(theta, number=number)[1] for number in steps])
+        sigma = np.array([bound.step(theta, number)[1] for number in steps])
         for t in (0.1, 0.5, 0.6, 1.0, 1.3, 2.0):
             for change in {"public", labels}:
                 # A chain of records is no bound on gaps that are themselves bounds from above.

@@ -218,7 +218,7 @@ def test_records_of_many_rows_are_not_refused(n, d):
         bound = release.bound
         theta = np.zeros(bound.shape)
         rounding = bound.rounding(theta, dtype)
-        moved, sigma = np.array([bound.step(theta, rounding, number) for number in range(3)]).T
+        moved, sigma = np.array([bound.step(theta, number, rounding) for number in range(3)]).T
         sensitivity = moved[0]
         bound._check_steps(moved, sigma)
         with pytest.raises(ValueError, match="sensitivity"):
