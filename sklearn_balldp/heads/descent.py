@@ -155,7 +155,9 @@ class GradientPerturbation(Mechanism):
         if not _is_auto(self.n_steps):
             check_whole("n_steps", self.n_steps, 1)
             if self.n_steps > MOST_STEPS:
-                raise ValueError(f"n_steps={self.n_steps!r} must be at most {MOST_STEPS}.")
+                raise ValueError(
+                    f"n_steps={self.n_steps!r} must be at most {MOST_STEPS}; lower it."
+                )
         for name in ("learning_rate", "outer_radius", "outer_epsilon"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name), " or None")

@@ -152,11 +152,10 @@ def default_learning_rate(bound: TranscriptBound, accumulated_noise: float) -> f
     :math:`\eta T G / ((1 - \beta) n \mu)`, with momentum :math:`\beta`, if nothing pulls it back
     and no iterates are averaged. The step size makes that ``accumulated_noise`` / B: a longer path
     fits no better for the noise it gathers, a shorter one stops before the model is fitted. With
-    little noise the path is limited to
-    :data:`LONGEST_PATH`. Without clipping the curvature of the loss limits the step size, to half
-    of what makes heavy-ball steps diverge, on every dataset. The limit holds for a single step too,
-    which no other would mend. The regulariser limits nothing: :class:`.Iterates` applies it
-    implicitly.
+    little noise the path is limited to :data:`LONGEST_PATH`. Without clipping the curvature of the
+    loss limits the step size, to half of what makes heavy-ball steps diverge, on every dataset. The
+    limit holds for a single step too, which no other would mend. The regulariser limits nothing:
+    :class:`.Iterates` applies it implicitly.
     """
     norm_bound, descent = bound.norm_bound, bound.descent
     n_steps, momentum, clip = descent.n_steps, descent.momentum, descent.clip

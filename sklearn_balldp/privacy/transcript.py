@@ -51,7 +51,7 @@ from .weights import Weights, is_weighted, mass_of, weights_from
 LEAST_REACH = 0.3
 #: Share of mu squared that the steps after a start take, at most.
 MOST_OF_STEPS = 0.8
-#: More steps are no descent: the share of each of them would take for ever.
+#: More steps are no descent, and their shares would take long to compute.
 MOST_STEPS = 10**5
 # The radius, and a second one.
 _MOST_PROMISES = 2
