@@ -79,7 +79,7 @@ def measure(comparators):
 def _measure(loss, n, d, n_classes, alpha):
     X, y = embeddings(n, d, n_classes)
     Head = BallDPSquaredHingeSVC if loss == "squared_hinge" else BallDPLogisticRegression
-    head = Head(alpha=alpha, radius=0.5, fit_intercept=True).fit(X, y)
+    head = Head(alpha=alpha, radius=0.5, mechanism="output").fit(X, y)
     objective = LinearObjective(
         loss, X, y, n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=True
     )

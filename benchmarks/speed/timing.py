@@ -33,6 +33,11 @@ class Memory(NamedTuple):
     asked: float
 
 
+#: Seconds between two measurements: threads of a BLAS spin for a while after a product, and would
+#: take a core from what is measured next.
+PAUSE = 0.1
+
+
 def interleaved(functions, repeats=5, clock=time.perf_counter):
     """Seconds of each function, measured in turn so that drift hits all alike.
 
@@ -41,6 +46,7 @@ def interleaved(functions, repeats=5, clock=time.perf_counter):
     times = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
+            time.sleep(PAUSE)
             start = clock()
             function()
             times[name].append(clock() - start)

@@ -19,8 +19,19 @@ from numpy.typing import NDArray
 from ..arrays import namespace
 from ..losses import Array, Loss, make_loss
 from ..privacy.rounding import UNIT_ROUNDOFF, additions
-from ..rows import Part, check_unchanged, domain_factors, row_blocks, table_of, were_tame
+from ..rows import (
+    Part,
+    block_rows,
+    check_unchanged,
+    domain_factors,
+    place_rows,
+    table_of,
+    were_tame,
+)
 from .products import block_sums, scores_of
+
+# Columns of a second moment that are multiplied at a time.
+_PANEL = 96
 
 # Second derivatives of so many scores are kept between passes; of more they are computed again.
 _KEPT = 2**23
@@ -130,8 +141,8 @@ class LinearObjective:
         """Second moment of about ``n_rows`` augmented rows, evenly spread: a preconditioner."""
         step = max(1, len(self.X) // n_rows)
         moment, sample = self._table.total(self._passes.moment, step)
-        found: Array = moment / sample
-        return found
+        found: Array = np.tril(moment) / sample
+        return found + np.tril(found, -1).T
 
 
 @dataclass(frozen=True)
@@ -216,22 +227,32 @@ class _Passes:
         return (total,)
 
     def moment(self, part: Part, step: int) -> tuple[Array, int]:
-        """Sum of outer products of every ``step``-th augmented row, and how many there are."""
+        """Sum of outer products of every ``step``-th augmented row, and how many there are.
+
+        The lower half, in panels: many shards wait to be added up, and so would whole products.
+        """
         factors, sample = part.column("factors"), part.spread(step)
-        n_features = sample.shape[1]
+        n_rows, n_features = sample.shape
         dimension = n_features + int(self.fit_intercept)
         moment = part.put(np.zeros((dimension, dimension)))
         own = None if factors is None else factors[-part.start % step :: step]
-        blocks = [(slice(None), sample)] if part.on_device else row_blocks(sample)
-        for rows, block in blocks:
-            block = block if own is None else block * own[rows][:, None]
-            moment[:n_features, :n_features] += block.T @ block
+        size = max(1, n_rows if part.on_device else min(n_rows, block_rows(n_features) // 4))
+        placed = None if part.on_device else np.empty((size, n_features))
+        for first in range(0, n_rows, size):
+            rows = slice(first, min(first + size, n_rows))
+            if placed is None:
+                block = sample if own is None else sample * own[:, None]
+            else:
+                block = placed[: rows.stop - first]
+                place_rows(block, sample[rows], None if own is None else own[rows])
+            for start in range(0, n_features, _PANEL):
+                panel = slice(start, min(start + _PANEL, n_features))
+                moment[start:n_features, panel] += block[:, start:].T @ block[:, panel]
             if self.fit_intercept:
                 moment[-1, :-1] += namespace(block).sum(block, axis=0)
         if self.fit_intercept:
-            moment[:-1, -1] = moment[-1, :-1]
-            moment[-1, -1] = float(sample.shape[0])
-        return moment, sample.shape[0]
+            moment[-1, -1] = float(n_rows)
+        return moment, n_rows
 
     def _blocks(self, part: Part) -> Iterator[tuple[slice, Array]]:
         """Blocks of rows; those that were tame before are not looked at again."""

@@ -369,7 +369,15 @@ def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array,
     moments = moments or _Moments(n_moments, precision, summed)
     sums_of = part.class_sums(n_classes)
     placed = None if part.on_device else np.empty((size, d), dtype=precision)
-    for rows, block in part.blocks(size):
+    wide = None if precision == np.float64 else np.empty((size, d))
+    # Read in the precision of products: what is placed for these need not be converted back.
+    for rows, read in part.blocks(size, precision):
+        block = read
+        if wide is not None:
+            block = wide[: len(read)]
+            # Some NaN warn of themselves: who looks for them says so.
+            with np.errstate(invalid="ignore"):
+                np.copyto(block, read)
         factors = domain_factors(block, bound.norm_bound, bound.rows)
         weights = part.put(np.ones(block.shape[0])) if factors is None else factors
         own = None if row_weights is None else row_weights[rows]
@@ -382,7 +390,7 @@ def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array,
             out = block * weights[:, None]
         else:
             out = placed[: len(block)]
-            place_rows(out, block, None if factors is None and own is None else weights)
+            place_rows(out, read, None if factors is None and own is None else weights)
         moments.add(out)
         if rows.stop // CHUNK > rows.start // CHUNK:
             total += chunk

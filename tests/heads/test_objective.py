@@ -35,6 +35,20 @@ def test_gradient_and_curvature_match_finite_differences(loss, n_classes, fit_in
     np.testing.assert_allclose(product, (gradient_up - gradient_down) / (2 * step), atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("fit_intercept", "scale"), [(False, 0.3), (True, 2.0)])
+def test_second_moment_is_that_of_rows_in_the_ball(fit_intercept, scale, dtype):
+    """Over several panels, blocks and shards; rows are every third."""
+    n, d = 30_000, 205
+    objective = make("logistic", 2, n=n, d=d, scale=scale, dtype=dtype, fit_intercept=fit_intercept)
+    X = objective.X[::3].astype(np.float64)
+    Z = X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
+    Z = np.hstack([Z, np.ones((len(Z), int(fit_intercept)))])
+    found = objective.second_moment(n // 3)
+    np.testing.assert_allclose(found, Z.T @ Z / len(Z), atol=1e-12)
+    np.testing.assert_array_equal(found, found.T)
+
+
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_value_is_the_definition(loss, n_classes):
     objective = make(loss, n_classes)
