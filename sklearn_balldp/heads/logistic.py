@@ -96,7 +96,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         on the minimiser, it raises a ValueError.
     protect_labels : bool, default=False
         Hides a change of one record's label too, at any distance. With noise on gradients that
-        costs up to four points of accuracy at epsilon 2 and up to 22 at 0.5 (with 77 classes; else
+        costs up to five points of accuracy at epsilon 2 and up to 21 at 0.5 (with 77 classes; else
         up to seven); with noise on the minimiser it costs far more. Needs ``classes``.
     classes : array-like or None, default=None
         Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels

@@ -234,9 +234,9 @@ def _promise(release: Any) -> Section:
             "knows all other records, the method and its settings.",
             f"His advantage over guessing is at most {_percent(release.guarantee().advantage)} "
             "(0 % is guessing, 100 % is certainty).",
-            f"Now suppose ten {_versions(release)} {same}lie that close to a common point, and "
-            "each is equally likely to be the true one. He names the true one with probability at "
-            f"most {_percent(release.certificate(0.1))}; a blind guess is right in 10 %.",
+            f"Now suppose ten {_versions(release)} {same}lie that close to one possible record, "
+            "and each is equally likely to be the true one. He names the true one with probability "
+            f"at most {_percent(release.certificate(0.1))}; a blind guess is right in 10 %.",
             *conditions,
         ),
     )
