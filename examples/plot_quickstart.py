@@ -30,8 +30,8 @@ head.release_
 
 # %%
 # Left: epsilon at other distances. Right: the certificate. An attacker knows every other record,
-# and ten candidates for the last one, all within that distance of one point. This is how often the
-# attacker can at most be right.
+# and ten candidates for the last one, all within that distance of one possible record. This is how
+# often the attacker can at most be right.
 release = head.release_
 radii = np.linspace(0.05, 2.0, 40)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")

@@ -95,9 +95,9 @@ def main():
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     text = markdown(pd.DataFrame(found))
     text += (
-        f"\n\nMemory that could be allocated: {CAP / 2**30:g} GB; rows: {X.nbytes / 2**30:.1f} GB"
+        f"\n\nMemory that could be allocated: {CAP / 2**30:g} GiB; rows: {X.nbytes / 2**30:.1f} GiB"
     )
-    print(text, f"(resident with mapped pages: {peak / 2**30:.1f} GB)")
+    print(text, f"(resident with mapped pages: {peak / 2**30:.1f} GiB)")
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "large.md").write_text(text + ".\n")
 

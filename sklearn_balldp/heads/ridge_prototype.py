@@ -87,7 +87,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
         weights are public and bounded. None refuses them.
     protect_labels : bool, default=False
         Hides a change of one record's label too, at any distance. That takes far more noise:
-        at epsilon 2 it costs 6 to 18 points of accuracy where classes have thousands of records,
+        at epsilon 2 it costs 5 to 18 points of accuracy where classes have thousands of records,
         and more where they have fewer. Needs ``classes``.
     classes : array-like or None, default=None
         Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
