@@ -24,14 +24,11 @@ from ..rows import (
     block_rows,
     check_unchanged,
     domain_factors,
-    place_rows,
+    row_blocks,
     table_of,
     were_tame,
 )
-from .products import block_sums, scores_of
-
-# Columns of a second moment that are multiplied at a time.
-_PANEL = 96
+from .products import PANEL, block_sums, scores_of
 
 # Second derivatives of so many scores are kept between passes; of more they are computed again.
 _KEPT = 2**23
@@ -229,30 +226,25 @@ class _Passes:
     def moment(self, part: Part, step: int) -> tuple[Array, int]:
         """Sum of outer products of every ``step``-th augmented row, and how many there are.
 
-        The lower half, in panels: many shards wait to be added up, and so would whole products.
+        The lower half. Results of several shards wait to be added up: blocks and panels are small.
         """
         factors, sample = part.column("factors"), part.spread(step)
-        n_rows, n_features = sample.shape
+        n_features = sample.shape[1]
         dimension = n_features + int(self.fit_intercept)
         moment = part.put(np.zeros((dimension, dimension)))
         own = None if factors is None else factors[-part.start % step :: step]
-        size = max(1, n_rows if part.on_device else min(n_rows, block_rows(n_features) // 4))
-        placed = None if part.on_device else np.empty((size, n_features))
-        for first in range(0, n_rows, size):
-            rows = slice(first, min(first + size, n_rows))
-            if placed is None:
-                block = sample if own is None else sample * own[:, None]
-            else:
-                block = placed[: rows.stop - first]
-                place_rows(block, sample[rows], None if own is None else own[rows])
-            for start in range(0, n_features, _PANEL):
-                panel = slice(start, min(start + _PANEL, n_features))
+        size = max(1, block_rows(n_features) // 8)
+        blocks = [(slice(None), sample)] if part.on_device else row_blocks(sample, size=size)
+        for rows, block in blocks:
+            block = block if own is None else block * own[rows][:, None]
+            for start in range(0, n_features, PANEL):
+                panel = slice(start, min(start + PANEL, n_features))
                 moment[start:n_features, panel] += block[:, start:].T @ block[:, panel]
             if self.fit_intercept:
                 moment[-1, :-1] += namespace(block).sum(block, axis=0)
         if self.fit_intercept:
-            moment[-1, -1] = float(n_rows)
-        return moment, n_rows
+            moment[-1, -1] = float(sample.shape[0])
+        return moment, sample.shape[0]
 
     def _blocks(self, part: Part) -> Iterator[tuple[slice, Array]]:
         """Blocks of rows; those that were tame before are not looked at again."""

@@ -15,6 +15,8 @@ from ..privacy.rounding import SUMMED
 
 Array = NDArray[np.floating]
 
+#: Columns of a second moment that are multiplied at a time: half of the others need not be.
+PANEL = 96
 # Multiplications in a product that BLAS takes for a small one, at most.
 _SMALL = 10**6
 

@@ -33,10 +33,8 @@ from .mechanism import (
     Rows,
     as_sets,
 )
-from .products import in_blocks
+from .products import PANEL, in_blocks
 
-# Columns of the second moment that are multiplied at a time: half of the others need not be.
-_PANEL = 96
 # Usual blocks of rows that are read at a time: calls take time too.
 _BLOCKS = 4
 
@@ -351,8 +349,8 @@ def sufficient_statistics(
     if not bound.moment:
         return class_sums, None
     upper = np.zeros((d, d))
-    for start, panel in zip(range(0, d, _PANEL), panels, strict=True):
-        upper[start : start + _PANEL, start:] = panel
+    for start, panel in zip(range(0, d, PANEL), panels, strict=True):
+        upper[start : start + PANEL, start:] = panel
     return class_sums, upper
 
 
@@ -409,11 +407,11 @@ class _Moments:
 
     def __init__(self, n_features: int, precision: Any, summed: int) -> None:
         self._summed = summed
-        starts = range(0, n_features, _PANEL)
-        shapes = [(min(_PANEL, n_features - start), n_features - start) for start in starts]
+        starts = range(0, n_features, PANEL)
+        shapes = [(min(PANEL, n_features - start), n_features - start) for start in starts]
         self._starts = starts
         # One room for the products of all panels.
-        self._room = np.empty(FOLDED * min(_PANEL, n_features) * n_features, dtype=precision)
+        self._room = np.empty(FOLDED * min(PANEL, n_features) * n_features, dtype=precision)
         self._chunk = [np.zeros(shape) for shape in shapes]
         self.total = [np.zeros(shape) for shape in shapes]
 
@@ -425,7 +423,7 @@ class _Moments:
 
     def _add_groups(self, groups: NDArray[np.floating]) -> None:
         for start, chunk in zip(self._starts, self._chunk, strict=True):
-            left = groups[:, :, start : start + _PANEL].swapaxes(1, 2)
+            left = groups[:, :, start : start + PANEL].swapaxes(1, 2)
             products = self._room[: len(groups) * chunk.size].reshape(-1, *chunk.shape)
             np.matmul(left, groups[:, :, start:], out=products)
             while len(products) > 1:
@@ -456,4 +454,4 @@ class _WholeMoments:
     @property
     def total(self) -> list[Any]:
         d = self._sum.shape[0]
-        return [self._sum[a : min(a + _PANEL, d), a:] for a in range(0, d, _PANEL)]
+        return [self._sum[a : min(a + PANEL, d), a:] for a in range(0, d, PANEL)]

@@ -170,3 +170,17 @@ def test_radii_that_are_chosen():
         BallDPRidgePrototype(delta=0.1).plan(N, D, COUNTS)
     with pytest.raises(ValueError, match="epsilon must be"):
         BallDPRidgePrototype(epsilon=-1.0).plan(N, D, COUNTS)
+
+
+@pytest.mark.parametrize(("radius", "epsilon"), [(0.02, 63.0), (0.1, 8.0), (0.3, 2.4), (0.6, 1.2)])
+def test_epsilon_at_any_distance_beside_that_of_a_discriminant(radius, epsilon):
+    """What docs/worth.md says of other heads and of 20 classes, at epsilon 0.5 and unit rows."""
+
+    def at_any_distance(head):
+        counts = [1000] * 20
+        return head.plan(20_000, 384, counts).release.epsilon_full_radius / epsilon
+
+    logistic = BallDPLogisticRegression(0.5, 1e-6, radius=radius, domain="sphere")
+    prototypes = BallDPRidgePrototype(0.5, 1e-6, radius=radius)
+    assert 0.95 < at_any_distance(logistic) <= 1.6
+    assert at_any_distance(prototypes) == pytest.approx(2.0 if radius <= 0.1 else 1.5, abs=0.25)
