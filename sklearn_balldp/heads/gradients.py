@@ -44,6 +44,9 @@ from .products import block_sums, scores_of
 
 #: Bytes of moved and projected rows that are kept between passes; more are made again in each.
 KEPT_BYTES = 2**27
+# Factors from this to one over it may wait for the scores and residuals of their rows: even single
+# precision holds the squares of rows that long.
+_MILD = 2.0**-20
 
 
 class MeanGradient:
@@ -195,13 +198,15 @@ class _Placing:
         return found
 
     def _blocks(self, part: Part) -> Iterator[tuple[slice, Array, tuple[Any, Any]]]:
-        """Blocks of float64 rows, and their factors at first and once moved; None for ones."""
+        """Blocks of float64 rows, and their factors at first and at last; None for ones."""
         # One room for all blocks: new memory would take longer than what is done in it.
         size = max(1, block_rows(part.shape[1]) // 2)
         room = None if part.on_device else np.empty((min(size, len(part)), part.shape[1]))
         for places, block in part.blocks(size):
             if self.moved is None:
-                yield places, block, (domain_factors(block, self.norm_bound, self.domain), None)
+                yield places, block, _sooner_or_later(
+                    domain_factors(block, self.norm_bound, self.domain)
+                )
                 continue
             first = domain_factors(block, self.moved[0], self.domain)
             own = {} if room is None else {"out": room[: len(block)]}
@@ -223,7 +228,7 @@ class _Placing:
         self, out: NDArray[np.floating], block: NDArray[np.floating], first: Array | None
     ) -> None:
         """Project and move rows in the precision that they are computed in."""
-        place_rows(out, block, first)
+        place_rows(out, block, first, finite=True)
         if self.moved is not None:
             out -= self.moved[1]
 
@@ -237,7 +242,8 @@ class _Placing:
                 yield rows, block if self.moved is None else block - part.put(self.moved[1])
             return
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
-        raw = were_tame(first, self.norm_bound if self.moved is None else self.moved[0])
+        longest = self.norm_bound if self.moved is None else self.moved[0]
+        raw = were_tame(first, longest) and were_tame(last, longest)
         few = max(1, block_rows(part.shape[1]) // 2)
         for rows, block in part.blocks(size, part.dtype.type, once=True, raw=raw):
             # A few at a time, which stay in the cache.
@@ -248,6 +254,19 @@ class _Placing:
                 if part.watched:
                     check_unchanged(out, self.norm_bound, None if last is None else last[own])
             yield rows, placed[: len(block)]
+
+
+def _sooner_or_later(factors: Any) -> tuple[Any, Any]:
+    """What rows are multiplied by, and what their scores and residuals are, which is cheaper.
+
+    A row's factor alone decides which: that others are long must not change how it is computed.
+    """
+    if factors is None:
+        return None, None
+    xp = namespace(factors)
+    mild = (factors >= _MILD) & (factors <= 1.0 / _MILD)
+    last = xp.where(mild, factors, 1.0)
+    return (None if xp.all(mild) else xp.where(mild, 1.0, factors)), last
 
 
 @dataclass(frozen=True)

@@ -95,9 +95,12 @@ def copy_rows(
     out: NDArray[np.floating],
     rows: NDArray[np.floating],
     factors: NDArray[np.floating] | None = None,
+    *,
+    finite: bool = False,
 ) -> None:
     """Copy rows into an array of a precision that holds them; finite ones times factors there.
 
+    Whoever gives factors, or says so, has seen that all are finite: nobody looks again.
     NumPy converts half precision value by value. Here single precision takes its bits as they are:
     the exponents are then off by 112, which a product by that power of two mends.
     """
@@ -108,7 +111,7 @@ def copy_rows(
             np.multiply(rows, factors[:, None], out=out, casting="same_kind")
     elif out.dtype != np.float32:
         single = np.empty(rows.shape, dtype=np.float32)
-        copy_rows(single, rows)
+        copy_rows(single, rows, finite=finite)
         # Some NaN warn of themselves: who looks for them says so.
         with np.errstate(invalid="ignore"):
             copy_rows(out, single, factors)
@@ -129,12 +132,17 @@ def copy_rows(
             # In one go: the product of both factors is exact.
             out *= factors[:, None] * _HALF_TO_SINGLE
         # Infinity and NaN have the exponent after the largest.
-        if factors is None and max(out.max(initial=0.0), -out.min(initial=0.0)) >= 2.0**16:
+        seen = finite or factors is not None
+        if not seen and max(out.max(initial=0.0), -out.min(initial=0.0)) >= 2.0**16:
             np.copyto(out, rows)
 
 
 def place_rows(
-    out: NDArray[np.floating], rows: NDArray[np.floating], factors: NDArray[np.float64] | None
+    out: NDArray[np.floating],
+    rows: NDArray[np.floating],
+    factors: NDArray[np.float64] | None,
+    *,
+    finite: bool = False,
 ) -> None:
     """Copy rows, times factors if there are any, in the precision of the array they are copied to.
 
@@ -142,7 +150,7 @@ def place_rows(
     computed. A factor of one changes nothing.
     """
     if factors is None:
-        copy_rows(out, rows)
+        copy_rows(out, rows, finite=finite)
         return
     extreme = ~((factors >= _TINY) & (factors <= 1.0 / _TINY))
     others = rows[extreme] * factors[extreme, None]

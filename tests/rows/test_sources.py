@@ -178,18 +178,25 @@ def test_a_mean_gradient_of_rows_that_are_not_kept(norm_bound, moved, monkeypatc
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_whether_rows_are_projected_decides_not_where_others_lie(dtype, monkeypatch):
+@pytest.mark.parametrize(("longer", "name"), [(100.0, "last"), (1e9, "first")])
+def test_whether_rows_are_projected_decides_not_how_others_are_computed(
+    longer, name, dtype, monkeypatch
+):
     """Products may depend on addresses: rows of a pass are copies in either case."""
     monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
     X, y = records(dtype)
     X /= 2.0 * np.linalg.norm(X, axis=1).max()
     other = X.copy()
-    other[7] *= 100.0
+    other[7] *= longer
     chunks = []
     for rows in (X, other):
         mean = MeanGradient("softmax", rows, y, 3, norm_bound=1.0, constant=0.3, clip=0.1)
         (part,) = mean._table.each(lambda part: part)
-        assert (part.column("first") is None) == (rows is X)
+        for column in ("first", "last"):
+            factors = part.column(column)
+            assert factors is None or np.all(np.delete(factors, 7) == 1.0)
+            scaled = factors is not None and factors[7] < 1.0
+            assert scaled == (rows is other and column == name)
         found = [block.copy() for _, block in mean._pass._chunks(part, False)]
         assert not any(
             np.shares_memory(block, rows) for _, block in mean._pass._chunks(part, False)
@@ -553,6 +560,22 @@ def test_rows_that_change_between_passes_are_noticed(name, monkeypatch):
     with pytest.raises(ValueError, match="changed while they were read"):
         head.fit(Broken(X, read), y)
     assert not hasattr(head, "release_")
+
+
+@pytest.mark.parametrize("name", ["descent", "SVC"])
+@pytest.mark.parametrize("norm_bound", [1e-9, 1e9, 1e11])
+def test_long_rows_of_a_file_that_did_not_change(name, norm_bound, monkeypatch):
+    """Single precision holds the squares that show it, however much longer rows are than B."""
+    X, y = records()
+    X *= (norm_bound * 10.0 ** np.linspace(-2.0, 10.0, len(X)))[:, None].astype(np.float32)
+    found = []
+    for kept in (2**30, 0):
+        monkeypatch.setattr(gradients, "KEPT_BYTES", kept)
+        head = clone(HEADS[name]).set_params(delta=1e-4, radius=0.3 * norm_bound)
+        head.set_params(norm_bound=norm_bound, random_state=0)
+        source = X if kept else Broken(X, lambda X, start, stop: X[start:stop].copy())
+        found.append(head.fit(source, y).coef_)
+    np.testing.assert_array_equal(*found)
 
 
 def test_predictions_read_a_few_rows_at_a_time():
