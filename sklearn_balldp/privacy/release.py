@@ -215,6 +215,12 @@ class Release:
             # What is computed from the fields is computed again.
             if not isinstance(getattr(type(self), name, None), cached_property):
                 vars(self)[name] = value
+        missing = [field.name for field in fields(self) if not hasattr(self, field.name)]
+        if missing:
+            raise ValueError(
+                f"record: {', '.join(missing)} missing: another version wrote it. Read it with that "
+                "version, or fit again."
+            )
         self.__post_init__()
 
     def _check_radius(self) -> None:
