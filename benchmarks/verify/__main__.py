@@ -21,6 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import normalize
 
+from benchmarks.paper.tables import markdown
 from benchmarks.speed.timing import interleaved
 from sklearn_balldp import (
     BallDPLogisticRegression,
@@ -343,13 +344,6 @@ def measure_speed():
     return pd.DataFrame(rows)
 
 
-def markdown(table):
-    """The table in Markdown, numbers short."""
-    shown = table.map(lambda v: f"{v:.4g}" if isinstance(v, float) else str(v))
-    lines = [list(shown.columns), ["---"] * shown.shape[1], *shown.to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
 def main(arguments=None):
     """Measure, and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verify", description=__doc__)
@@ -374,7 +368,8 @@ def main(arguments=None):
         start = time.perf_counter()
         table = measure()
         table.to_csv(options.out / f"{name}.csv", index=False)
-        (options.out / f"{name}.md").write_text(markdown(table))
+        shown = table.map(lambda v: f"{v:.4g}" if isinstance(v, float) else v)
+        (options.out / f"{name}.md").write_text(markdown(shown) + "\n")
         print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
 
 
