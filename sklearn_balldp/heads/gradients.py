@@ -122,7 +122,7 @@ class MeanGradient:
             # The vector is public, rounded or not.
             moved = moved[0], moved[1].astype(self.dtype)
         placing = _Placing(self.norm_bound, moved, self.dtype, domain)
-        #: Rows as they are computed with, where they are kept; else what each is multiplied by.
+        #: Rows as they are computed with, where they are kept, but for what multiplies their scores.
         self.X: NDArray[np.floating] | None = None
         if table.local and self._n * self._d * self.dtype.itemsize <= KEPT_BYTES:
             self.X = np.empty((self._n, self._d), dtype=self.dtype)
@@ -185,7 +185,8 @@ class _Placing:
         """Write the rows of a shard, as they are computed with; give what scales them last."""
         last: dict[str, Any] = {}
         for places, block, (first, after) in self._blocks(part):
-            self._place(rows[part.start + places.start :][: len(block)], block, first)
+            out = rows[part.start + places.start :][: len(block)]
+            self._place(out, block, first, finite=True)
             self._note(part, last, "last", places, after)
         return last
 
@@ -225,10 +226,15 @@ class _Placing:
             found[name][places] = factors
 
     def _place(
-        self, out: NDArray[np.floating], block: NDArray[np.floating], first: Array | None
+        self,
+        out: NDArray[np.floating],
+        block: NDArray[np.floating],
+        first: Array | None,
+        *,
+        finite: bool,
     ) -> None:
-        """Project and move rows in the precision that they are computed in."""
-        place_rows(out, block, first, finite=True)
+        """Multiply rows by what they are at first, and move them, in their own precision."""
+        place_rows(out, block, first, finite=finite)
         if self.moved is not None:
             out -= self.moved[1]
 
@@ -242,22 +248,22 @@ class _Placing:
                 yield rows, block if self.moved is None else block - part.put(self.moved[1])
             return
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
-        longest = self.norm_bound if self.moved is None else self.moved[0]
-        raw = were_tame(first, longest) and were_tame(last, longest)
+        raw = were_tame(first, self.norm_bound if self.moved is None else self.moved[0])
         few = max(1, block_rows(part.shape[1]) // 2)
         for rows, block in part.blocks(size, part.dtype.type, once=True, raw=raw):
             # A few at a time, which stay in the cache.
             for start in range(0, len(block), few):
                 own = slice(rows.start + start, min(rows.start + start + few, rows.stop))
                 out = placed[start : start + few][: own.stop - own.start]
-                self._place(out, block[start : start + few], None if first is None else first[own])
+                few_first = None if first is None else first[own]
+                self._place(out, block[start : start + few], few_first, finite=not part.watched)
                 if part.watched:
                     check_unchanged(out, self.norm_bound, None if last is None else last[own])
             yield rows, placed[: len(block)]
 
 
 def _sooner_or_later(factors: Any) -> tuple[Any, Any]:
-    """What rows are multiplied by, and what their scores and residuals are, which is cheaper.
+    """What rows are multiplied by, and what their scores and residuals are instead.
 
     A row's factor alone decides which: that others are long must not change how it is computed.
     """

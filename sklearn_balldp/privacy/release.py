@@ -215,7 +215,13 @@ class Release:
             # What is computed from the fields is computed again.
             if not isinstance(getattr(type(self), name, None), cached_property):
                 vars(self)[name] = value
-        missing = [field.name for field in fields(self) if not hasattr(self, field.name)]
+        owners = {"": self, "bound.": vars(self).get("bound")}
+        missing = [
+            f"{place}{field.name}"
+            for place, owner in owners.items()
+            for field in (fields(owner) if isinstance(owner, Release | Bound) else ())
+            if not hasattr(owner, field.name)
+        ]
         if missing:
             raise ValueError(
                 f"record: {', '.join(missing)} missing: another version wrote it. Read it with that "

@@ -111,7 +111,7 @@ def copy_rows(
             np.multiply(rows, factors[:, None], out=out, casting="same_kind")
     elif out.dtype != np.float32:
         single = np.empty(rows.shape, dtype=np.float32)
-        copy_rows(single, rows, finite=finite)
+        copy_rows(single, rows, finite=finite or factors is not None)
         # Some NaN warn of themselves: who looks for them says so.
         with np.errstate(invalid="ignore"):
             copy_rows(out, single, factors)

@@ -178,31 +178,37 @@ def test_a_mean_gradient_of_rows_that_are_not_kept(norm_bound, moved, monkeypatc
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize(("longer", "name"), [(100.0, "last"), (1e9, "first")])
 def test_whether_rows_are_projected_decides_not_how_others_are_computed(
-    longer, name, dtype, monkeypatch
+    longer, name, inside, dtype, monkeypatch
 ):
     """Products may depend on addresses: rows of a pass are copies in either case."""
     monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
     X, y = records(dtype)
-    X /= 2.0 * np.linalg.norm(X, axis=1).max()
+    norms = np.linalg.norm(X, axis=1)
+    X /= 2.0 * norms.max() if inside else 0.5 * norms.min()
     other = X.copy()
     other[7] *= longer
-    chunks = []
+    chunks, lasts = [], []
     for rows in (X, other):
         mean = MeanGradient("softmax", rows, y, 3, norm_bound=1.0, constant=0.3, clip=0.1)
         (part,) = mean._table.each(lambda part: part)
-        for column in ("first", "last"):
-            factors = part.column(column)
-            assert factors is None or np.all(np.delete(factors, 7) == 1.0)
-            scaled = factors is not None and factors[7] < 1.0
-            assert scaled == (rows is other and column == name)
+        factors = {c: part.column(c) for c in ("first", "last")}
+        factors = {c: np.ones(N) if own is None else own for c, own in factors.items()}
+        assert np.all(np.delete(factors["first"], 7) == 1.0)
+        assert np.all((np.delete(factors["last"], 7) == 1.0) == inside)
+        if rows is other:
+            assert factors[name][7] < 0.1
+            assert factors[{"first": "last", "last": "first"}[name]][7] == 1.0
+        lasts.append(np.delete(factors["last"], 7))
         found = [block.copy() for _, block in mean._pass._chunks(part, False)]
         assert not any(
             np.shares_memory(block, rows) for _, block in mean._pass._chunks(part, False)
         )
         chunks.append(np.delete(np.concatenate(found), 7, axis=0))
     np.testing.assert_array_equal(*chunks)
+    np.testing.assert_array_equal(*lasts)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge"])
@@ -557,6 +563,26 @@ def test_rows_that_change_between_passes_are_noticed(name, monkeypatch):
         return rows
 
     head = clone(HEADS[name]).set_params(delta=1e-4, radius=0.3)
+    with pytest.raises(ValueError, match="changed while they were read"):
+        head.fit(Broken(X, read), y)
+    assert not hasattr(head, "release_")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_of_a_file_that_became_none_are_noticed(bad, monkeypatch):
+    """In half precision they have the bits of numbers, which this ball would hold."""
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
+    X, y = records(np.float16)
+    passes_made = []
+
+    def read(X, start, stop):
+        passes_made.append(start == 0)
+        rows = X[start:stop].copy()
+        if sum(passes_made) > 6:
+            rows[0] = bad
+        return rows
+
+    head = clone(HEADS["descent"]).set_params(delta=1e-4, radius=3e5, norm_bound=1e6)
     with pytest.raises(ValueError, match="changed while they were read"):
         head.fit(Broken(X, read), y)
     assert not hasattr(head, "release_")
