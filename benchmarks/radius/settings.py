@@ -24,8 +24,8 @@ MOST_ROWS, MOST_TEST_ROWS, RELEASES = 20_000, 5_000, 5
 CONSTANTS = {
     "LEAST_WORTH": (0.15, 0.6),
     "EVEN_NOISE": (0.375, 1.5),
-    "FEW_USUAL": (0.1, 0.4),
-    "CLASSES_POWER": (0.225, 0.9),
+    "FEW_USUAL": ((0.1, 0.45), (0.4, 0.45)),
+    "FEW_PROTECTED": ((0.015, 0.75), (0.06, 0.75)),
     "HALF_MEANS_NOISE": (0.05, 0.2),
     "SOME": (0.9, 3.6),
     "USUAL_AIMS": ((0.1, 0.25, 0.75), (0.4, 1.0, 3.0)),

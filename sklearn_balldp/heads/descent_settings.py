@@ -37,11 +37,12 @@ RECORDS, RECORDS_POWER = 51.0, 0.7
 #: Relative noise at which steps are as good as the sums that they start from, and how fast that
 #: turns.
 EVEN_NOISE, NOISE_POWER = 0.75, 6.0
-#: Records, in that unit and over a power of the number of classes, that are just enough, and how
-#: fast that turns. The squared hinge needs more, and a lower power: its records are counted for
-#: each one-versus-rest head already.
-FEW_RECORDS, FEW_USUAL = {"squared_hinge": 0.35}, 0.2
-FEW_BY_CLASSES, CLASSES_POWER, FEW_POWER = {"squared_hinge": 0.2}, 0.45, 6.0
+#: Records, in that unit and over a power of the number of classes, that are just enough; and that
+#: power. Sums that hide labels are so noisy that steps pay with fewer. The squared hinge's records
+#: are counted for each one-versus-rest head already.
+FEW_USUAL, FEW_PROTECTED, FEW_HINGE = (0.2, 0.45), (0.03, 0.75), (0.35, 0.2)
+#: How fast that turns.
+FEW_POWER = 6.0
 #: Power at which the relative noise falls with W / s of the loss over that of the sums.
 WEIGHTED_POWER = 2.0
 #: Clipping norm of residuals where the sums are nearly exact, and where they are noisy.
@@ -111,10 +112,11 @@ def settings_of(
     # Weights of classes make steps noisier, and leave the sums as they are.
     relative = r * math.sqrt(problem.n_classes) * records**RECORDS_POWER
     relative *= (problem.mass / n) ** WEIGHTED_POWER
-    few = FEW_RECORDS.get(problem.loss, FEW_USUAL)
-    few *= problem.n_classes ** FEW_BY_CLASSES.get(problem.loss, CLASSES_POWER)
+    few, power = FEW_PROTECTED if problem.labels == "protected" else FEW_USUAL
+    if problem.loss == "squared_hinge":
+        few, power = FEW_HINGE
     noisy = _share(relative / EVEN_NOISE, NOISE_POWER)
-    worth = noisy * _share(records / few, FEW_POWER)
+    worth = noisy * _share(records / (few * problem.n_classes**power), FEW_POWER)
     aims = AIMS.get(problem.loss, USUAL_AIMS)
     # A regulariser that was asked for acts in the steps; sums that hide labels have more noise.
     asked_for = problem.alpha > 0.0 or learning_rate is not None or problem.labels != "public"

@@ -232,6 +232,25 @@ def test_settings_are_functions_of_public_numbers():
         assert equal == settings_of(dataclasses.replace(hidden, radius=0.1 * r), mu, started=True)
 
 
+def test_fewer_records_are_enough_where_labels_are_protected():
+    n, d, k, mu = 1200, 64, 10, 0.1
+    given = problem(n_samples=n, n_features=d, classes=np.arange(k), class_counts=(n // k,) * k)
+    given = dataclasses.replace(given, radius=2.0)
+    hidden = dataclasses.replace(given, labels="protected", class_counts=None)
+    m = n * mu / (51.0 * math.sqrt(d))
+    a = 1.0 / (1.0 + (0.75 / (2.0 * math.sqrt(k) * m**0.7)) ** 6)
+    v = d / n * (2.0 / mu) ** 2 * k**2 / n
+    some = 1.8 / math.sqrt(k)
+    g = some + (0.8 - some) / (1.0 + v / 0.1)
+    shares = [settings_of(own, mu, started=True, n_steps=7).share for own in (given, hidden)]
+    for share, few in zip(shares, (0.2 * k**0.45, 0.03 * k**0.75), strict=True):
+        assert share == pytest.approx(0.1 + a / (1.0 + (few / m) ** 6) * (g - 0.1))
+    assert shares[0] < 0.5 * shares[1]
+    # Each one-versus-rest head counts its own.
+    hinges = [dataclasses.replace(own, loss="squared_hinge") for own in (given, hidden)]
+    assert len({settings_of(own, mu, started=True, n_steps=7) for own in hinges}) == 1
+
+
 def test_momentum_is_for_several_steps_from_a_start():
     X, y = data()
     for own, momentum in (
