@@ -122,7 +122,7 @@ class MeanGradient:
             # The vector is public, rounded or not.
             moved = moved[0], moved[1].astype(self.dtype)
         placing = _Placing(self.norm_bound, moved, self.dtype, domain)
-        #: Rows as they are computed with, where they are kept, but for what multiplies their scores.
+        #: Rows as they are multiplied, where they are kept: what scales them last comes after.
         self.X: NDArray[np.floating] | None = None
         if table.local and self._n * self._d * self.dtype.itemsize <= KEPT_BYTES:
             self.X = np.empty((self._n, self._d), dtype=self.dtype)
@@ -205,8 +205,10 @@ class _Placing:
         room = None if part.on_device else np.empty((min(size, len(part)), part.shape[1]))
         for places, block in part.blocks(size):
             if self.moved is None:
-                yield places, block, _sooner_or_later(
-                    domain_factors(block, self.norm_bound, self.domain)
+                yield (
+                    places,
+                    block,
+                    _sooner_or_later(domain_factors(block, self.norm_bound, self.domain)),
                 )
                 continue
             first = domain_factors(block, self.moved[0], self.domain)

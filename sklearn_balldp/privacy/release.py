@@ -215,17 +215,19 @@ class Release:
             # What is computed from the fields is computed again.
             if not isinstance(getattr(type(self), name, None), cached_property):
                 vars(self)[name] = value
-        owners = {"": self, "bound.": vars(self).get("bound")}
+        owners: dict[str, Any] = {"": self}
+        if isinstance(vars(self).get("bound"), Bound):
+            owners["bound."] = self.bound
         missing = [
             f"{place}{field.name}"
             for place, owner in owners.items()
-            for field in (fields(owner) if isinstance(owner, Release | Bound) else ())
+            for field in fields(owner)
             if not hasattr(owner, field.name)
         ]
         if missing:
             raise ValueError(
-                f"record: {', '.join(missing)} missing: another version wrote it. Read it with that "
-                "version, or fit again."
+                f"record: {', '.join(missing)} missing: another version wrote it. Read it with "
+                "that version, or fit again."
             )
         self.__post_init__()
 

@@ -38,7 +38,7 @@ def test_json_round_trip(release):
     assert pickle.loads(pickle.dumps(release)) == release
 
 
-@pytest.mark.parametrize("name", ["bound", "n_samples", "bound.n_samples", "bound.sigma"])
+@pytest.mark.parametrize("name", ["bound", "n_samples", "bound.n_samples", "bound.alpha"])
 def test_a_record_of_another_version_names_what_it_lacks(name):
     release = BallDPRidgePrototype().fit(np.eye(4), [0, 0, 1, 1]).release_
     state = dict(vars(release))
