@@ -18,8 +18,8 @@ TABLE_EPSILONS = (2.0, 0.5)
 AUDIT_EPSILONS = (2.0, 4.0, 8.0)
 #: Setup seeds of an audit: 4 supports of 10 candidates each.
 REPEATS = 10
-#: Datasets of many values: a descent takes long there and varies little.
-LARGE, LARGE_RELEASES = ("agnews", "cifar10", "mnist"), 3
+#: Datasets of many values: a descent takes long there.
+LARGE = ("agnews", "cifar10", "mnist")
 #: A budget that they leave out: from 8 to 32 accuracy rises by less than half a point.
 LEFT_OUT = 16.0
 #: Radii between the smallest ball and any distance.
@@ -35,8 +35,6 @@ def _accuracy(quick, dataset, method, policy, epsilon):
     releases = METHODS[method][1]
     if epsilon > max(TABLE_EPSILONS) or dataset in LARGE:
         releases = FEWER.get(method, releases)
-    if dataset in LARGE and method in ("logistic", "svc"):
-        releases = LARGE_RELEASES
     releases = 2 if quick else releases
     return Accuracy(dataset, method, policy, epsilon, releases)
 

@@ -64,11 +64,11 @@ METHODS = {
     "ridge": (BallDPRidgePrototype(), 20),
     "logistic paper": (BallDPLogisticRegression(**_PAPER), 20),
     "logistic output": (BallDPLogisticRegression(mechanism="output"), 10),
-    "logistic": (BallDPLogisticRegression(), 5),
+    "logistic": (BallDPLogisticRegression(), 10),
     # The paper's numbers come from an SVM with a regularised intercept.
     "svc paper": (BallDPSquaredHingeSVC(**_PAPER), 20),
     "svc output": (BallDPSquaredHingeSVC(mechanism="output"), 10),
-    "svc": (BallDPSquaredHingeSVC(), 5),
+    "svc": (BallDPSquaredHingeSVC(), 10),
     "NearestCentroid": (NearestCentroid(), 1),
     "LogisticRegression": (LogisticRegression(C=10.0, max_iter=300), 1),
     "LinearSVC": (LinearSVC(), 1),

@@ -177,10 +177,9 @@ PROTOCOL = """\
 - δ = 1e-6; λ = 0.01 in paper mode and for prototypes. All else are defaults, the same on every
   dataset and at every ε. The constants in them were chosen on seven datasets, these among them.
 - Accuracy is the mean over independent releases (100 for prototypes in paper mode, which vary
-  most, 20 for other prototypes and for the paper's convex constants, 10 and 5 for the rest, 3 for
-  descents on AG News and the images), with a 95% Student interval over them. It covers the noise,
-  not the split. Above ε = 2, and on AG News and the images, releases vary less and fewer are drawn:
-  30 in paper mode, 10 of default prototypes.
+  most, 20 for other prototypes and for the paper's convex constants, 10 for the rest), with a 95%
+  Student interval over them. It covers the noise, not the split. Above ε = 2, and on AG News and
+  the images, releases vary less and fewer are drawn: 30 in paper mode, 10 of default prototypes.
 - Left out, to save time: descents at q80 and q95 (but for logistic regression at ε = 2), the SVM at
   ε = 0.5, and on AG News and the images logistic regression at q80 and q95, the SVM but at q50, and
   this package's heads at ε = 16. Where they were measured, accuracy at q80 and q95 lay between q50
