@@ -178,8 +178,8 @@ PROTOCOL = """\
   dataset and at every ε. The constants in them were chosen on seven datasets, these among them.
 - Accuracy is the mean over independent releases (100 for prototypes in paper mode, which vary
   most, 20 for other prototypes and for the paper's convex constants, 10 for the rest), with a 95%
-  Student interval over them. It covers the noise, not the split. Above ε = 2, and on AG News and
-  the images, releases vary less and fewer are drawn: 30 in paper mode, 10 of default prototypes.
+  Student interval over them. It covers the noise, not the split. To save time, fewer are drawn
+  above ε = 2, and on AG News and the images: 30 in paper mode, 10 of default prototypes.
 - Left out, to save time: descents at q80 and q95 (but for logistic regression at ε = 2), the SVM at
   ε = 0.5, and on AG News and the images logistic regression at q80 and q95, the SVM but at q50, and
   this package's heads at ε = 16. Where they were measured, accuracy at q80 and q95 lay between q50
@@ -214,8 +214,7 @@ DIFFERENCES = """\
 - The columns "prototypes", "logistic" and "SVC" are this package's heads: prototypes with a
   noise scale for each class and a decision that knows the noise (with labels protected: one scale,
   and the nearest prototype); logistic regression and the SVM with noise on class sums and
-  on the gradients of a descent from there. Rows here have unit norm, so `domain="sphere"` would do
-  a little better. All are proved:
+  on the gradients of a descent from there. All are proved:
   [prototypes](sensitivity.md#ridge-prototypes-labels-public), [gradients](gradient.md).
 - Noise for each class spends the slack that one scale leaves to large classes: the audits show it
   ("noise a class"), and stay below the same certificate.

@@ -95,9 +95,9 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         means that are shrunk towards a fitted multiple of it. With ``start="zero"``, and with noise
         on the minimiser, it raises a ValueError.
     protect_labels : bool, default=False
-        Hides a change of one record's label too, at any distance. With noise on gradients that
-        costs up to five points of accuracy at epsilon 2 and up to 21 at 0.5 (with 77 classes; else
-        up to seven); with noise on the minimiser it costs far more. Needs ``classes``.
+        Hides a change of one record's label too, at any distance. Against ``radius=None`` that cost
+        up to 1 point of accuracy at epsilon 2 and 1.5 at 0.5 on seven datasets; against a ball of
+        the median distance up to 4 and 21 (77 classes), else up to 2 and 5. Needs ``classes``.
     classes : array-like or None, default=None
         Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
         that are absent from ``y``; noise may then have some rows predicted as these. None takes the

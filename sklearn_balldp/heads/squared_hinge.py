@@ -78,9 +78,9 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         means that are shrunk towards a fitted multiple of it. With ``start="zero"``, and with noise
         on the minimiser, it raises a ValueError.
     protect_labels : bool, default=False
-        Hides a change of one record's label too, at any distance. With noise on gradients that
-        costs up to seven points of accuracy at epsilon 2 (with 77 classes), and more at smaller
-        epsilons; with noise on the minimiser it costs far more. Needs ``classes``.
+        Hides a change of one record's label too, at any distance. At epsilon 2, against a ball of
+        the median distance, that cost up to seven points of accuracy (with 77 classes), and more at
+        smaller epsilons. Needs ``classes``.
     classes : array-like or None, default=None
         Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
         that are absent from ``y``; noise may then have some rows predicted as these. None takes the
