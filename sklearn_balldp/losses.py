@@ -92,6 +92,10 @@ class Loss(ABC):
         """As :meth:`residual_limit`, for one column of scores."""
         return self.residual_limit(reach)
 
+    def residual_rate(self, clip: float = math.inf) -> float:
+        """Lipschitz constant, by the scores, of residuals that are clipped to norm ``clip``."""
+        return self.curvature
+
     def crude_minimizer_norm(self, alpha: float, augmented: float) -> float:
         """Norm of a minimiser from its mean residual; the paper's, but for the squared hinge."""
         return self.mean_residual * augmented / alpha
@@ -132,6 +136,10 @@ class Logistic(Loss):
 
     def residual_peak(self, reach: float) -> float:
         return float(expit(reach))
+
+    def residual_rate(self, clip: float = math.inf) -> float:
+        # The slope of the sigmoid is s (1 - s); larger residuals than the clip do not move.
+        return clip * (1.0 - clip) if clip < 0.5 else self.curvature
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
         xp = namespace(scores)
@@ -194,6 +202,10 @@ class Softmax(Loss):
 
     def score_residual_limit(self, reach: float) -> float:
         return 1.0
+
+    def residual_rate(self, clip: float = math.inf) -> float:
+        # The Jacobian's norm is at most sqrt(2) |p - e_y|; clipping divides both by as much.
+        return min(self.curvature, math.sqrt(2.0) * clip)
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
         xp = namespace(scores)

@@ -188,22 +188,25 @@ class _Residuals:
 
     loss: Loss
     domain: Domain
-    #: Largest and least norm, and largest distance between those of adjacent records.
+    #: Largest and least norm, and largest distance between scores of adjacent records.
     largest: float
     least: float
-    move: float
+    apart: float
+
+    def _move(self, clip: float = math.inf) -> float:
+        """Largest distance between residuals of adjacent records, once they are clipped."""
+        return min(self.loss.residual_rate(clip) * self.apart, self.loss.residual_limit())
 
     def same_label(self, clip: float) -> float:
         """Least of the triangle inequality, the identity, and what is known of the angle."""
-        domain, size = self.domain, min(self.largest, clip)
-        # Clipping is a projection, which moves residuals no further apart.
-        triangle = size * domain.radius + self.move * domain.augmented
+        domain, size, move = self.domain, min(self.largest, clip), self._move(clip)
+        triangle = size * domain.radius + move * domain.augmented
         identity = (
-            self.move * (domain.augmented**2 * self.move + size * domain.shortening)
+            move * (domain.augmented**2 * move + size * domain.shortening)
             + (size * domain.radius) ** 2
         )
         bounds = [triangle, math.sqrt(identity)]
-        versine = min(self.loss.versine, _versine(self.move, self.least))
+        versine = min(self.loss.versine, _versine(self._move(), self.least))
         if size < math.inf:
             bounds.append(clipped_gap(size, domain, versine=versine, least=self.least))
         return min(bounds)
@@ -224,7 +227,7 @@ class _OneVersusRest(_Residuals):
         self.largest = 2.0 * math.sqrt(rest.sum() + max(float((own - rest).max()), 0.0))
         own, rest = lowest
         self.least = 2.0 * math.sqrt(max(rest.sum() + float((own - rest).min()), 0.0))
-        self.move = loss.curvature * float(np.linalg.norm(self.slopes)) * domain.radius
+        self.apart = float(np.linalg.norm(self.slopes)) * domain.radius
 
     def _moves(self, radius: float) -> Array:
         """Squared gap of each head, for both labels: ends of a convex function."""
@@ -286,7 +289,7 @@ class _Softmax(_Residuals):
         self.largest = float(self.sizes.max())
         self.least = float(least.min()) * math.sqrt(n_classes / (n_classes - 1.0))
         spectral = max(float(np.linalg.eigvalsh(gram)[-1]), 0.0) + float(error.sum())
-        self.move = min(loss.curvature * math.sqrt(spectral) * domain.radius, loss.residual_limit())
+        self.apart = math.sqrt(spectral) * domain.radius
 
     def label_change(self) -> float:
         """The two largest residuals, at any two rows."""

@@ -59,17 +59,18 @@ def mean_rounding(
 ) -> float:
     r"""Half of what rounding adds to the sensitivity of a mean gradient that is computed.
 
-    With u the machine epsilon of the rows, scores err by :math:`(d + 8) u (\|w\| B + |b|)`,
-    residuals by a Lipschitz constant times that and by :math:`(K + 20) u` times their size,
-    clipping factors likewise. Stored rows err by 5 u B, as they may be projected, moved and
-    projected again in that precision; the factors by the d squares in a norm, in double precision.
+    With u the machine epsilon of the rows, twice what one operation errs by, scores err by
+    :math:`(d + 16) (u / 2) (\|w\| B + |b|)`, clipped residuals by their Lipschitz constant times
+    that and by :math:`(K + 20) u` times the size of residuals, clipping factors likewise. Stored
+    rows err by 5 u B, as they may be projected, moved and projected again in that precision; the
+    factors by the d squares in a norm, in double precision.
 
     In double precision every record errs, but a mean of errors is no larger than the largest of
     them; and so does every addition (:func:`additions`).
 
     In single precision m = 128 rows are added up in one go, and all sums but those of the rows that
     differ must have the same bits in both datasets. So one record's error counts, that of one sum
-    of m gradients of norm M, :math:`m^2 u M`, and sums of blocks err in double precision
+    of m gradients of norm M, :math:`m^2 (u / 2) M`, and sums of blocks err in double precision
     (:func:`folds`). With weights a record errs by its share of them.
     """
     # Several records of one person may be in as many blocks: their sums are never in float32.
@@ -83,21 +84,23 @@ def mean_rounding(
     # Stored rows may be rounded to outside of the ball.
     augmented = math.hypot(norm_bound, constant) * (1.0 + 1e-6)
     score = norm * norm_bound + offset
-    largest = loss.score_residual_limit(score) * math.sqrt(loss.n_scores)
+    largest = loss.residual_limit(score) * math.sqrt(loss.n_stacked)
+    most = math.inf if clip is None else clip
     # A sum of d squares, its root and a quotient; a row may be projected, moved, and projected.
     row = _SHORTER * (n_features + 12.0) * UNIT_ROUNDOFF
     evaluation = (loss.n_scores + 20.0) * u
-    residual = loss.curvature * ((n_features + 8.0) * u + row) * score + evaluation * largest
-    if clip is not None:
-        largest = min(largest, clip)
-    gradient = largest * augmented
+    products = 0.5 * (n_features + 16.0) * u
+    # The second factor covers powers of the first.
+    moved = (products * (1.0 + 2.0 * products) + row) * score
+    residual = loss.residual_rate(most) * moved + evaluation * largest
+    gradient = min(largest, most) * augmented
     record = residual * augmented + (evaluation + row) * gradient
     if is_weighted(weights):
         # Weights are rounded, and so are their products.
         record += 4.0 * u * gradient
     if double:
         return record + 1.01 * additions(n_samples, n_features) * UNIT_ROUNDOFF * gradient
-    # m sums of at most m terms err by m^2 u / (1 - m u): below 1.02 m^2 u also in float32.
-    block = 1.02 * SUMMED**2 * u * gradient
+    # Each term passes through m roundings, of u / 2 each and a little.
+    block = 1.02 * SUMMED**2 * 0.5 * u * gradient
     sums = 1.01 * folds(n_samples, n_features) * UNIT_ROUNDOFF * gradient
     return (record + block) / mass_of(weights, n_samples) + sums

@@ -170,11 +170,12 @@ def test_rounding_by_hand(scale, clip):
     theta = representable(mean, scale * np.random.default_rng(0).standard_normal(mean.shape))
     u, augmented = 2.0**-23, np.hypot(1.0, constant)
     reach = np.linalg.norm(theta[:, :-1]) + constant * np.linalg.norm(theta[:, -1])
-    largest = 2.0  # sqrt(K) times one score's
+    largest = np.sqrt(2.0)
     evaluation = 24 * u
-    residual = 0.5 * (d + 8) * u * reach + evaluation * largest
+    rate = 0.5 if clip is None else np.sqrt(2) * clip
+    residual = rate * (d + 16) * u / 2 * reach + evaluation * largest
     gradient = min(largest, clip or np.inf) * augmented
-    block = 128**2 * u * gradient
+    block = 128**2 * u / 2 * gradient
     sums = 2 * n / 128 * 2.0**-53 * gradient
     expected = (residual * augmented + evaluation * gradient + block) / n + sums
     assert expected <= mean.rounding(theta) <= 1.02 * expected

@@ -271,8 +271,27 @@ def test_weights_with_a_large_common_part():
         known = iterate_gap_module._Softmax(Softmax(3), theta, Domain(1.0, 1e-9 / common))
         centred = (theta - theta.mean(axis=0)).astype(np.longdouble).astype(float)
         exact = 0.5 * np.linalg.svd(centred, compute_uv=False)[0] * 1e-9 / common
-        assert known.move >= exact * (1 - 1e-15)
-        assert known.move <= 1.1 * exact
+        assert known._move() >= exact * (1 - 1e-15)
+        assert known._move() <= 1.1 * exact
+
+
+@pytest.mark.parametrize("clip", [0.01, 0.1, 0.3])
+@pytest.mark.parametrize("slope", [3.0, 30.0])
+def test_residuals_that_clipping_slows_down(clip, slope):
+    """A pair at the edge of the clip, whose residuals turn as fast as clipped ones can."""
+    r, constant, n_classes = 1e-3, 0.5, 4
+    theta = np.zeros((n_classes, 3))
+    theta[:2, 0] = slope * np.array([1.0, -1.0]) / math.sqrt(2.0)
+    # All but two classes are out of reach; p - e_y has the length of the clip.
+    wrong = clip / math.sqrt(2.0)
+    theta[2:, 2], theta[0, 2] = -200.0, math.log((1.0 - wrong) / wrong) / constant
+    gap = iterate_gap("softmax", theta, r, norm_bound=1.0, constant=constant, clip=clip)
+    x, across, codes = np.linspace(0.0, 3.0 * r, 31), math.sqrt(1.0 - 16.0 * r**2), np.zeros(31, int)
+    rows = [np.stack([x + move, np.full(31, across)], axis=1) for move in (0.0, r)]
+    first, second = (gradients("softmax", theta, X, codes, constant, clip) for X in rows)
+    found = float(np.sqrt(((first - second) ** 2).sum(axis=(1, 2))).max())
+    assert found <= gap
+    assert found >= (1.0 - clip) * 0.8 * gap
 
 
 @pytest.mark.parametrize("cosine", [0.0, 0.3, 0.5, 1.0])

@@ -200,7 +200,8 @@ def test_double_precision_by_hand():
     u, augmented = 2.0**-52, np.hypot(1.0, constant)
     reach = np.linalg.norm(theta[:, :-1]) + constant * np.linalg.norm(theta[:, -1])
     row = 3.5 * (d + 12) * u / 2
-    residual = 0.5 * ((d + 8) * u + row) * reach + 24 * u * 2.0
+    rate = np.sqrt(2) * 0.2
+    residual = rate * ((d + 16) * u / 2 + row) * reach + 24 * u * np.sqrt(2.0)
     gradient = 0.2 * augmented
     most = 2**14 + 2 * (4e6 / d + 256) / 128 + np.log2(n) + 8
     expected = residual * augmented + (24 * u + row) * gradient + most * u / 2 * gradient
