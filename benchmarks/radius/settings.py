@@ -28,6 +28,7 @@ CONSTANTS = {
     "FEW_PROTECTED": ((0.015, 0.75), (0.06, 0.75)),
     "HALF_MEANS_NOISE": (0.05, 0.2),
     "SOME": (0.9, 3.6),
+    "SUMS_POWER": (0.1, 0.4),
     "USUAL_AIMS": ((0.1, 0.25, 0.75), (0.4, 1.0, 3.0)),
     "NEAR_POWER": ({"softmax": 0.15}, {"softmax": 0.6}),
     "CLIPS": ((0.15, 0.05), (0.6, 0.2)),

@@ -20,8 +20,10 @@ from .mechanism import Problem
 
 #: Share of mu squared for the steps after a start: where they are worth little; where they are
 #: worth much, but the means are mostly noise (over the root of the number of classes: where these
-#: are many, steps need a start); and where the means are exact.
+#: are many, steps need a start); and where the means are exact, at a radius of B.
 LITTLE, SOME, MOST = 0.1, 1.8, MOST_OF_STEPS
+#: Power of the radius with which the share of the sums then falls: in smaller balls they tell more.
+SUMS_POWER = 0.2
 #: Noise of the means halfway between the last two.
 HALF_MEANS_NOISE = 0.1
 #: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
@@ -124,8 +126,9 @@ def settings_of(
         return Settings(HARDLY_ANY, CLIPS[0], aims[0], 1)
     present = counts[counts > 0]
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n
-    some = min(MOST, SOME / math.sqrt(problem.n_classes))
-    most = some + (MOST - some) / (1.0 + noise / HALF_MEANS_NOISE)
+    most = max(1.0 - (1.0 - MOST) / min(1.0, r) ** SUMS_POWER, LITTLE)
+    some = min(most, SOME / math.sqrt(problem.n_classes))
+    most = some + (most - some) / (1.0 + noise / HALF_MEANS_NOISE)
     exact, few_records, enough = aims
     few_records /= math.sqrt(stacked)
     enough *= min(1.0, r) ** NEAR_POWER.get(problem.loss, 0.0)

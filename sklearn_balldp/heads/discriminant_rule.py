@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 #: Noise beyond which a second moment is not worth its share: energy of the noise in class means
 #: (rows have energy 1), and edge of the noise in the second moment over its mean eigenvalue.
-MOST_MEANS_NOISE, MOST_MOMENT_NOISE = 0.022, 10.0
+MOST_MEANS_NOISE, MOST_MOMENT_NOISE = 0.022, 11.0
 #: Share of the second moment where there is little noise; it falls to a third of that.
 MOMENT_SHARE = 0.7
 #: Least cleaned eigenvalue, in units of the mean one.

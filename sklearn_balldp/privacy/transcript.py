@@ -50,7 +50,7 @@ from .weights import Weights, is_weighted, mass_of, weights_from
 #: Least norm that rows may have once they are moved by their mean, in units of B.
 LEAST_REACH = 0.3
 #: Share of mu squared that the steps after a start take, at most.
-MOST_OF_STEPS = 0.8
+MOST_OF_STEPS = 0.84
 #: More steps are no descent, and their shares would take long to compute.
 MOST_STEPS = 10**5
 # The radius, and a second one.

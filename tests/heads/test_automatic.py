@@ -190,8 +190,9 @@ def test_settings_are_functions_of_public_numbers():
         a = 1.0 / (1.0 + (0.75 / x) ** 6)
         w = a / (1.0 + (0.2 * k**0.45 / m) ** 6)
         v = d / n * (r / mu) ** 2 * np.sum(1.0 / counts[counts > 0])
-        some = min(0.8, 1.8 / math.sqrt(k))
-        g = some + (0.8 - some) / (1.0 + v / 0.1)
+        most = max(1.0 - 0.16 * min(1.0, r) ** -0.2, 0.1)
+        some = min(most, 1.8 / math.sqrt(k))
+        g = some + (most - some) / (1.0 + v / 0.1)
         assert found.share == pytest.approx(0.1 + w * (g - 0.1))
         assert found.clip == pytest.approx(0.3 - 0.2 * a)
         enough = 1.5 * min(1.0, r) ** 0.3
@@ -241,7 +242,7 @@ def test_fewer_records_are_enough_where_labels_are_protected():
     a = 1.0 / (1.0 + (0.75 / (2.0 * math.sqrt(k) * m**0.7)) ** 6)
     v = d / n * (2.0 / mu) ** 2 * k**2 / n
     some = 1.8 / math.sqrt(k)
-    g = some + (0.8 - some) / (1.0 + v / 0.1)
+    g = some + (0.84 - some) / (1.0 + v / 0.1)
     shares = [settings_of(own, mu, started=True, n_steps=7).share for own in (given, hidden)]
     for share, few in zip(shares, (0.2 * k**0.45, 0.03 * k**0.75), strict=True):
         assert share == pytest.approx(0.1 + a / (1.0 + (few / m) ** 6) * (g - 0.1))

@@ -7,6 +7,7 @@ from scipy.special import expit, softmax
 import sklearn_balldp.heads.gradients as gradients_module
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.objective import LinearObjective
+from sklearn_balldp.losses import make_loss
 from sklearn_balldp.privacy import rounding
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
 
@@ -179,6 +180,31 @@ def test_rounding_by_hand(scale, clip):
     sums = 2 * n / 128 * 2.0**-53 * gradient
     expected = (residual * augmented + evaluation * gradient + block) / n + sums
     assert expected <= mean.rounding(theta) <= 1.02 * expected
+
+
+@pytest.mark.parametrize("scale", [0.0, 10.0])
+def test_rounding_of_several_heads_by_hand(scale):
+    """Residuals of one-versus-rest are as many as classes; errors of long rows multiply."""
+    n, d, n_classes, v = 5000, 10**6, 5, 2.0**-24
+    theta = np.zeros((n_classes, d))
+    theta[:, 0] = scale
+    found = rounding.mean_rounding(
+        make_loss("squared_hinge", n_classes),
+        theta,
+        n_samples=n,
+        n_features=d,
+        norm_bound=1.0,
+        constant=0.0,
+        clip=None,
+        dtype=np.float32,
+    )
+    reach = scale * np.sqrt(n_classes)
+    largest = 2.0 * (1.0 + reach) * np.sqrt(n_classes)
+    scores = np.expm1((d + 16) * v) * reach
+    evaluation = 2 * 25 * 2 * v * largest
+    expected = (2.0 * scores + evaluation + 128**2 * v * largest) / n
+    assert expected <= found * 1.0001
+    assert found <= 1.1 * expected
 
 
 @pytest.mark.parametrize("kept", [2**30, 0])

@@ -286,7 +286,11 @@ def test_residuals_that_clipping_slows_down(clip, slope):
     wrong = clip / math.sqrt(2.0)
     theta[2:, 2], theta[0, 2] = -200.0, math.log((1.0 - wrong) / wrong) / constant
     gap = iterate_gap("softmax", theta, r, norm_bound=1.0, constant=constant, clip=clip)
-    x, across, codes = np.linspace(0.0, 3.0 * r, 31), math.sqrt(1.0 - 16.0 * r**2), np.zeros(31, int)
+    x, across, codes = (
+        np.linspace(0.0, 3.0 * r, 31),
+        math.sqrt(1.0 - 16.0 * r**2),
+        np.zeros(31, int),
+    )
     rows = [np.stack([x + move, np.full(31, across)], axis=1) for move in (0.0, r)]
     first, second = (gradients("softmax", theta, X, codes, constant, clip) for X in rows)
     found = float(np.sqrt(((first - second) ** 2).sum(axis=(1, 2))).max())
