@@ -684,7 +684,7 @@ def test_the_page_of_the_settings_is_that_of_the_committed_cells():
     assert_same_page(settings_benchmark.markdown(shown), (results / "settings.md").read_text())
     lost = shown.iloc[-1, 1:].drop("digits").astype(float)
     # The aim is half a point; docs/worth.md says what it is.
-    assert (lost <= 0.35).all()
+    assert (lost <= 0.5).all()
 
 
 def test_anchors_are_measured_and_not_measured_again(folder, tmp_path, monkeypatch):
