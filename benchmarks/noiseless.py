@@ -15,7 +15,7 @@ _FUNCTIONS = (
         lambda problem, bound: (
             problem.X,
             _print_of(problem.codes, problem.row_weights),
-            (problem.n_classes, problem.norm_bound, bound.summed, bound.rows, bound.moment),
+            (bound.n_sums, problem.norm_bound, bound.summed, bound.rows, bound.moment),
         ),
     ),
     (

@@ -4,6 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+from sklearn_balldp.heads.coordinates import Coordinates
 from sklearn_balldp.privacy.noise import Noise
 
 matplotlib.use("Agg")
@@ -24,3 +25,18 @@ def ball_rows():
     X = rng.standard_normal((90, 6))
     X *= (rng.uniform(size=90) ** 0.3 / np.linalg.norm(X, axis=1))[:, None]
     return X, np.repeat([0, 1, 2], [50, 30, 10])
+
+
+@pytest.fixture
+def coordinates():
+    """Rows moved by a centre and, perhaps, shortened along two directions; and that as a matrix."""
+
+    def of(centre, reach, whitened, norm=None):
+        d = len(centre)
+        directions = np.linalg.qr(np.random.default_rng(5).standard_normal((d, 2)))[0]
+        directions = directions[:, : 2 if whitened else 0]
+        kept = np.array([0.4, 0.9])[: directions.shape[1]]
+        matrix = np.eye(d) + (directions * (kept - 1.0)) @ directions.T
+        return Coordinates(centre, reach, directions, kept, norm or reach), matrix
+
+    return of

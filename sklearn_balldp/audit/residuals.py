@@ -272,11 +272,11 @@ def _statistics_sizes(
         counts = bound.weights.class_totals
     elif hasattr(head, "class_counts_"):
         counts = head.class_counts_
-    moment = slice(bound.n_classes, bound.n_classes + layout.n_diagonals)
+    moment = slice(bound.n_sums, bound.n_sums + layout.n_diagonals)
     noisy: Any = scale > 0.0
     z = table / np.where(noisy, scale, 1.0)
     norm_bound, sigma = bound.norm_bound * (1.0 + 1e-6), bound.sigma
-    blocks = [z[c] for c in range(bound.n_classes)]
+    blocks = list(z[: bound.n_sums])
     longest = [float(n) * norm_bound / sigma[0] for n in counts]
     if bound.moment:
         blocks.append(z[moment][noisy[moment]])
@@ -318,19 +318,17 @@ def transcript_fault(head: BaseBallDPClassifier, transcript: Transcript) -> str 
     begun = beginning(start, problem, bound)
     faults = [
         _replay_fault(head, begun, gradients, iterates, precision)
-        or _scale_fault(begun.bound, iterates, sigma, precision)
-        or _ex_post_fault(release, begun.bound, iterates, sigma, precision)
+        or _scale_fault(begun, iterates, sigma, precision)
+        or _ex_post_fault(release, begun, iterates, sigma, precision)
         for precision in precisions
     ]
     return None if None in faults else faults[-1]
 
 
-def _scale_fault(
-    bound: TranscriptBound, iterates: Array, sigma: Array, precision: Any
-) -> str | None:
+def _scale_fault(begun: Beginning, iterates: Array, sigma: Array, precision: Any) -> str | None:
     """Where the noise scale is not what the gap at the iterate, and the rows' rounding, ask for."""
     for step, theta in enumerate(iterates):
-        needed = bound.step(theta, step, bound.rounding(theta, precision))[1]
+        needed = begun.bound.step(theta, step, begun.rounding(theta, precision))[1]
         if not math.isclose(needed, sigma[step], rel_tol=1e-6):
             stated = f"the noise scale of step {step} is {sigma[step]:.6g}"
             return f"{stated}, the gap at its iterate asks for {needed:.6g}"
@@ -338,11 +336,12 @@ def _scale_fault(
 
 
 def _ex_post_fault(
-    release: Release, bound: TranscriptBound, iterates: Array, sigma: Array, precision: Any
+    release: Release, begun: Beginning, iterates: Array, sigma: Array, precision: Any
 ) -> str | None:
     """Whether the figure ex post is that of these iterates."""
+    bound = begun.bound
     largest = full_radius(bound.norm_bound)
-    moved = [bound.sensitivity(t, largest, bound.rounding(t, precision)) for t in iterates]
+    moved = [bound.sensitivity(t, largest, begun.rounding(t, precision)) for t in iterates]
     whole: Any = release.bound
     mu = Steps(spent=list(np.array(moved) / sigma)).mu_ex_post(whole)
     needed = total_epsilon(mu, release.delta, release.radius_epsilon)

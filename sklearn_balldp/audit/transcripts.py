@@ -27,7 +27,7 @@ from ..heads.statistics import StatisticsPerturbation
 from ..losses import clip_residuals
 from ..privacy.noise import Noise
 from ..privacy.weights import total_of
-from ..rows import SINGLE_BLAS_THREAD, project_onto_ball, rows_in_domain
+from ..rows import SINGLE_BLAS_THREAD, rows_in_domain
 from .certificates import check_prior
 
 Array = NDArray[np.float64]
@@ -49,13 +49,13 @@ class Suspects:
     codes : ndarray of shape (n_suspects, n_changed)
         Class codes.
     norm_bound : float
-        Radius of the ball of rows before they are moved.
+        Radius of the ball of rows, in their own coordinates.
     begun : Beginning
-        Loss, clipping and shape, and what rows are moved by.
+        Loss, clipping and shape, and the coordinates of the steps.
     weights : ndarray of shape (n_changed,), optional
         Weights of the records in the loss; 1 by default.
     domain : {"ball", "sphere"}, default="ball"
-        Where rows are brought before they are moved.
+        Where rows are brought at first.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class Suspects:
         bound, d = begun.bound, rows.shape[-1]
         flat = rows.reshape(-1, d).astype(np.float64)
         inside: NDArray[np.floating] = rows_in_domain(flat, norm_bound, domain)
-        if begun.centre is not None:
-            inside = project_onto_ball(inside - begun.centre, bound.norm_bound)
+        if begun.coordinates is not None:
+            inside = begun.coordinates.place(inside)
         constants = np.full((len(inside), bound.shape[1] - d), bound.constant)
         self.rows = np.hstack([inside, constants]).reshape(*rows.shape[:2], -1)
         self._products = self.rows @ self.rows.swapaxes(1, 2)
@@ -153,7 +153,7 @@ class TranscriptTrials:
 
     @property
     def _size(self) -> int:
-        """Runs that advance together: one, where each moves the rows by a mean of its own."""
+        """Runs that advance together: one, where each sees the rows in coordinates of its own."""
         return 1 if self._bound.centred else max(1, _RUN_VALUES // self._bound.step_values)
 
     def _runs(self, tables: Array) -> "_Runs":

@@ -31,9 +31,9 @@ from .start import Beginning, beginning, start_bound, start_values
 
 #: Constant that augments the rows, in units of B: a smaller one takes less of the noise, and moves
 #: intercepts more slowly.
-CONSTANT = 0.3
+CONSTANT = 0.15
 #: What ``start=`` takes.
-STARTS = "auto", "statistics", "prototypes", "zero"
+STARTS = "auto", "statistics", "prototypes", "mean", "zero"
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class GradientPerturbation(Mechanism):
     n_steps : int or "auto", default="auto"
         How many steps the descent takes. Each costs one pass over the rows; all share the budget,
         so more steps are noisier ones. "auto" takes 20 (40 for logistic regression of two
-        classes, 50 for the squared hinge), and 100 from zero. It takes one if public numbers say
-        that steps would harm their start: that one has a hundredth of the budget, and the model is
-        all but the discriminant that it starts from. Where labels are protected, or ``alpha`` or
-        ``learning_rate`` is given, it takes many all the same.
+        classes, 50 for the squared hinge), 60 after the mean alone, and 100 from zero. It takes one
+        if public numbers say that steps would harm their start: that one has a hundredth of the
+        budget, and the model is all but the discriminant that it starts from. Where labels are
+        protected, or ``alpha`` or ``learning_rate`` is given, it takes many all the same.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm
@@ -82,27 +82,31 @@ class GradientPerturbation(Mechanism):
         norm.
     momentum : float or "auto", default="auto"
         Makes the descent faster: the share of the velocity that is kept from step to step. At least
-        0, below 1. "auto" takes 0.8, and 0.9 from zero or for a single step.
+        0, below 1. "auto" takes 0.8, and 0.9 from zero, after the mean alone, or for a single step.
     clip : float, "auto" or None, default="auto"
         Limits what one record can change: a smaller value takes less noise, and bends the fit more.
         It is the norm that the residual of each record, its derivative by the scores, is clipped
-        to; its gradient is then at most ``clip`` times the norm of its row. "auto" is 0.1, and up
-        to 0.3 at small radii. None does not clip.
+        to; its gradient is then at most ``clip`` times the norm of its row. "auto" is 0.1, up to
+        0.3 at small radii, and 0.2 after the mean alone. None does not clip.
     averaging : float, default=0.2
         Averages some of the noise away: the share of the iterates, the last ones, whose mean is
         released. 0 releases the last one alone.
-    start : {"auto", "statistics", "prototypes", "zero"}, default="auto"
+    start : {"auto", "statistics", "prototypes", "mean", "zero"}, default="auto"
         Where the descent begins: a better start takes a share of the budget, and saves steps.
-        "prototypes" begins at the noise-aware rule of noisy class sums. "statistics" and "auto"
-        begin at the linear discriminant (:class:`.BallDPLinearDiscriminant`) of the same sums and a
-        noisy second moment, where public numbers say that the moment is worth its noise. Public
-        numbers decide the share too: nearly all at small radii, a fifth where the steps do more.
-        "zero" spends the whole budget on the steps, and needs about 100 of them.
+        "prototypes" begins at the noise-aware rule of noisy class sums. "statistics" begins at the
+        linear discriminant (:class:`.BallDPLinearDiscriminant`) of the same sums and a noisy second
+        moment, where public numbers say that the moment is worth its noise. Public numbers decide
+        the share too: nearly all at small radii, a fifth where the steps do more. "mean" releases
+        the noisy mean of all rows alone, for ``centre``, and begins at zero. "zero" spends the
+        whole budget on the steps, and needs about 100 of them. "auto" is "statistics", and "mean"
+        where labels are protected and public numbers say that records are too few for class sums.
     centre : bool, default=True
-        Saves noise where rows have a long mean in common, as image features do: rows are moved by
-        that mean, as the start tells it, and gradients of the shorter rows need less noise. The
-        released weights are for rows that were not moved. It needs a start and an intercept, and
-        has no effect otherwise.
+        Saves noise where rows have much in common that tells nothing about classes, as image
+        features do. Rows are moved by their mean, as the start tells it. Where it also tells their
+        second moment, rows are then shortened along the directions in which they vary most
+        (*partial whitening*). Gradients of the shorter rows need less noise. The released weights
+        are for rows that were not changed. It needs a start and an intercept, and has no effect
+        otherwise.
     outer_radius, outer_epsilon : float or None, default=None
         Promises a second, larger radius as well, which can cost noise: every step adds the noise
         that the stricter of both promises needs. ``outer_epsilon`` is the epsilon there (same
@@ -187,9 +191,12 @@ class GradientPerturbation(Mechanism):
             open_to_choice = _is_auto(value) or (name == "learning_rate" and value is None)
             if not open_to_choice:
                 found[name] = value, getattr(own, name)
-        found["momentum"] = self._momentum(own.n_steps), own.momentum
+        from_sums = bound.start is not None and not bound.start.pooled
+        found["momentum"] = self._momentum(own.n_steps, from_sums), own.momentum
         if self.start == "prototypes" and bound.start is not None:
             found["second moment"] = False, bound.start.moment
+        if self.start not in ("auto", "zero") and bound.start is not None:
+            found["start from the mean"] = self.start == "mean", bound.start.pooled
         if not self.centre:
             found["centre"] = False, bound.centred
         stated = bound.promises[1:]
@@ -202,28 +209,37 @@ class GradientPerturbation(Mechanism):
         return found
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
-        if self.start == "zero" and problem.prior is not None:
+        if self.start in ("zero", "mean") and problem.prior is not None:
             raise ValueError(
-                "prior: a descent from start='zero' has no means that it could shrink; pass "
-                "prior=None, or start='auto'."
+                f"prior: a descent from start={self.start!r} has no class means that it could "
+                "shrink; pass prior=None, or start='auto'."
+            )
+        moves = problem.fit_intercept and bool(self.centre)
+        if self.start == "mean" and not moves:
+            raise ValueError(
+                f"start='mean' serves to move rows by their mean, with fit_intercept="
+                f"{problem.fit_intercept!r}, centre={self.centre!r}; both must be True, or pass "
+                "start='zero'."
             )
         given = None if _is_auto(self.n_steps) else int(self.n_steps)
         settings = settings_of(
             problem,
             budget.mu,
-            started=self.start != "zero",
+            start=self.start,
+            moves=moves,
             n_steps=given,
             learning_rate=self.learning_rate,
         )
         n_steps = settings.n_steps
-        momentum = self._momentum(n_steps)
+        momentum = self._momentum(n_steps, settings.start == "sums")
         clip = settings.clip if _is_auto(self.clip) else self.clip
         constant = CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0
         promises = ((problem.radius, budget.mu), *self._outer_promise(problem, budget))
         start = None
-        if self.start != "zero":
+        if settings.start != "zero":
             sums = 1.0 if self.start == "prototypes" else None
-            start = start_bound(problem, promises, settings.share, sums)
+            pooled = settings.start == "mean"
+            start = start_bound(problem, promises, settings.share, sums, pooled=pooled)
 
         def bound(learning_rate: float) -> TranscriptBound:
             return TranscriptBound(
@@ -243,7 +259,7 @@ class GradientPerturbation(Mechanism):
                     float(self.averaging),
                 ),
                 start=start,
-                centred=start is not None and constant > 0.0 and bool(self.centre),
+                centred=start is not None and moves,
                 weights=problem.loss_weights,
                 rows=problem.domain,
             )
@@ -261,9 +277,9 @@ class GradientPerturbation(Mechanism):
             rate = default_learning_rate(promised, settings.accumulated_noise)
         return Promise(bound(float(rate)))
 
-    def _momentum(self, n_steps: int) -> float:
+    def _momentum(self, n_steps: int, from_sums: bool) -> float:
         if _is_auto(self.momentum):
-            return default_momentum(n_steps, started=self.start != "zero")
+            return default_momentum(n_steps, from_sums=from_sums)
         return float(self.momentum)
 
     def _outer_promise(self, problem: Problem, budget: Budget) -> list[tuple[float, float]]:
@@ -373,7 +389,8 @@ def mean_gradient(
         constant=bound.constant,
         clip=bound.descent.clip,
         domain=problem.domain,
-        moved=None if begun.centre is None else (problem.norm_bound, begun.centre),
+        coordinates=begun.coordinates,
+        reach=problem.norm_bound,
         weights=(bound.weights, problem.loss_row_weights),
         total=total,
         pool=pool,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..losses import make_loss
-from ..privacy.transcript import MOST_OF_STEPS, TranscriptBound
+from ..privacy.transcript import LEAST_OF_MEAN, MOST_OF_STEPS, TranscriptBound
 from .mechanism import Problem
 
 #: Share of mu squared for the steps after a start: where they are worth little; where they are
@@ -26,10 +26,17 @@ LITTLE, SOME, MOST = 0.1, 1.8, MOST_OF_STEPS
 SUMS_POWER = 0.2
 #: Noise of the means halfway between the last two.
 HALF_MEANS_NOISE = 0.1
+#: Records, in the unit of :data:`RECORDS`, below which sums that hide labels tell less than their
+#: share costs: the mean of all rows is released in their place.
+FEWER_THAN_SUMS_NEED = 1.2
+#: What noise may add to the square of that mean, in units of B squared; a smaller share of the
+#: budget suffices for it where records are many, and it takes no more than this one.
+MEAN_NOISE, MOST_OF_MEAN = 0.1, 0.3
 #: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
-#: little noise, two classes everywhere. And steps from zero.
-STEPS, USUAL_STEPS, STEPS_FROM_ZERO = {"squared_hinge": 50, "logistic": 40}, 20, 100
-#: Share of the velocity that is kept: between steps from a start, and otherwise.
+#: little noise, two classes everywhere. Steps from zero, and where the mean was released before.
+STEPS, USUAL_STEPS = {"squared_hinge": 50, "logistic": 40}, 20
+STEPS_FROM_ZERO, STEPS_FROM_MEAN = 100, 60
+#: Share of the velocity that is kept: between steps from sums, and otherwise.
 MOMENTUM, USUAL_MOMENTUM = 0.8, 0.9
 #: Worth below which many steps cost more than they gain, and the share of the only one there.
 LEAST_WORTH, HARDLY_ANY = 0.3, 0.01
@@ -47,8 +54,9 @@ FEW_USUAL, FEW_PROTECTED, FEW_HINGE = (0.2, 0.45), (0.03, 0.75), (0.35, 0.2)
 FEW_POWER = 6.0
 #: Power at which the relative noise falls with W / s of the loss over that of the sums.
 WEIGHTED_POWER = 2.0
-#: Clipping norm of residuals where the sums are nearly exact, and where they are noisy.
-CLIPS = 0.3, 0.1
+#: Clipping norm of residuals where the sums are nearly exact, and where they are noisy; and after
+#: the mean alone.
+CLIPS, CLIP_FROM_MEAN = (0.3, 0.1), 0.2
 #: Standard deviation, in units of 1 / B, that the noise of all steps together would give one
 #: parameter if nothing pulled it back: what the default step size aims at. The first aim is for
 #: sums that are nearly exact, the second for noisy sums and few records (over the root of the
@@ -68,8 +76,10 @@ class Settings:
 
     Parameters
     ----------
+    start : {"zero", "mean", "sums"}
+        Whether sums are released before the steps: none, one of all rows, or one of each class.
     share : float
-        Share of mu squared for the steps after a start.
+        Share of mu squared for the steps.
     clip : float
         Clipping norm.
     accumulated_noise : float
@@ -78,6 +88,7 @@ class Settings:
         Number of steps.
     """
 
+    start: str
     share: float
     clip: float
     accumulated_noise: float
@@ -88,16 +99,27 @@ def settings_of(
     problem: Problem,
     mu: float,
     *,
-    started: bool,
+    start: str,
+    moves: bool = True,
     n_steps: int | None = None,
     learning_rate: float | None = None,
 ) -> Settings:
     """Settings for a budget at the problem's radius, for a descent from a start or from zero.
 
-    The number of steps is one of them unless it is given, or many are asked for by their size.
+    ``start`` is as the user gave it, and ``moves`` says whether steps move rows by their mean. The
+    number of steps is a setting unless it is given, or many are asked for by their size.
     """
-    if not started:
-        return Settings(1.0, CLIPS[1], FROM_ZERO, n_steps or STEPS_FROM_ZERO)
+    if start == "zero":
+        return Settings("zero", 1.0, CLIPS[1], FROM_ZERO, n_steps or STEPS_FROM_ZERO)
+    # One-versus-rest heads share the clipping norm: each sees less of it.
+    stacked = make_loss(problem.loss, problem.n_classes).n_stacked
+    records = problem.mass * mu / math.sqrt(problem.n_features * stacked) / RECORDS
+    # A prior needs class means, and margins of the squared hinge suffer more from a start at zero.
+    movable = moves and problem.prior is None and problem.loss != "squared_hinge"
+    lacking = problem.labels == "protected" and records < FEWER_THAN_SUMS_NEED
+    if start == "mean" or (start == "auto" and lacking and movable):
+        share = 1.0 - _share_of_mean(problem, mu)
+        return Settings("mean", share, CLIP_FROM_MEAN, FROM_ZERO, n_steps or STEPS_FROM_MEAN)
     r = problem.radius / problem.norm_bound
     n, counts = problem.sums_mass, problem.class_masses
     if problem.labels == "protected":
@@ -108,9 +130,6 @@ def settings_of(
     elif problem.sums_weights is not None:
         # In units of the largest weight that one substitution moves.
         counts = counts / problem.sums_weights.largest
-    # One-versus-rest heads share the clipping norm: each sees less of it.
-    stacked = make_loss(problem.loss, problem.n_classes).n_stacked
-    records = problem.mass * mu / math.sqrt(problem.n_features * stacked) / RECORDS
     # Weights of classes make steps noisier, and leave the sums as they are.
     relative = r * math.sqrt(problem.n_classes) * records**RECORDS_POWER
     relative *= (problem.mass / n) ** WEIGHTED_POWER
@@ -123,7 +142,7 @@ def settings_of(
     # A regulariser that was asked for acts in the steps; sums that hide labels have more noise.
     asked_for = problem.alpha > 0.0 or learning_rate is not None or problem.labels != "public"
     if n_steps is None and not asked_for and worth < LEAST_WORTH:
-        return Settings(HARDLY_ANY, CLIPS[0], aims[0], 1)
+        return Settings("sums", HARDLY_ANY, CLIPS[0], aims[0], 1)
     present = counts[counts > 0]
     noise = problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / present)) / n
     most = max(1.0 - (1.0 - MOST) / min(1.0, r) ** SUMS_POWER, LITTLE)
@@ -135,7 +154,15 @@ def settings_of(
     aim = exact + noisy * (few_records - exact) + worth * (enough - few_records)
     clip = CLIPS[0] + noisy * (CLIPS[1] - CLIPS[0])
     n_steps = n_steps or STEPS.get(problem.loss, USUAL_STEPS)
-    return Settings(LITTLE + worth * (most - LITTLE), clip, aim, n_steps)
+    return Settings("sums", LITTLE + worth * (most - LITTLE), clip, aim, n_steps)
+
+
+def _share_of_mean(problem: Problem, mu: float) -> float:
+    """Share of mu squared with which noise adds :data:`MEAN_NOISE` to the square of the mean."""
+    # A label change spans any distance.
+    distance = problem.radius / problem.norm_bound if problem.labels == "public" else 2.0
+    whole = problem.n_features * (distance / (problem.sums_mass * mu)) ** 2
+    return min(max(whole / MEAN_NOISE, LEAST_OF_MEAN), MOST_OF_MEAN)
 
 
 def _share(ratio: float, power: float) -> float:
@@ -144,9 +171,9 @@ def _share(ratio: float, power: float) -> float:
     return 1.0 / (1.0 + max(ratio, 1e-30) ** -power)
 
 
-def default_momentum(n_steps: int, *, started: bool) -> float:
+def default_momentum(n_steps: int, *, from_sums: bool) -> float:
     """Share of the velocity that is kept from step to step."""
-    return MOMENTUM if started and n_steps > 1 else USUAL_MOMENTUM
+    return MOMENTUM if from_sums and n_steps > 1 else USUAL_MOMENTUM
 
 
 def default_learning_rate(bound: TranscriptBound, accumulated_noise: float) -> float:

@@ -30,7 +30,6 @@ from ..privacy.rounding import BLOCK, SUMMED, mean_rounding
 from ..privacy.weights import Weights
 from ..rows import (
     Part,
-    ball_factors,
     block_rows,
     check_unchanged,
     domain_factors,
@@ -40,6 +39,7 @@ from ..rows import (
     working_precision,
 )
 from ..rows.passes import BLOCK_VALUES
+from .coordinates import Coordinates
 from .products import block_sums, scores_of
 
 #: Bytes of moved and projected rows that are kept between passes; more are made again in each.
@@ -63,16 +63,17 @@ class MeanGradient:
     n_classes : int
         Number of classes.
     norm_bound : float
-        Largest norm B of the rows as they are computed with.
+        Largest norm B of the rows, in the coordinates of the parameters.
     constant : float
         Constant that rows are augmented by; 0 for no intercept.
     clip : float or None
         Norm to which the residual of each record, its derivative by the scores, is clipped.
     domain : {"ball", "sphere"}, default="ball"
         Whether rows are projected onto the ball at first, or scaled to its surface.
-    moved : tuple of (float, ndarray of shape (n_features,)), optional
-        Largest norm of the rows at first, at most ``norm_bound`` over 0.3, and a public vector that
-        they are moved by then; what is too long after that is projected onto the ball.
+    coordinates : Coordinates, optional
+        Public coordinates of the parameters; by default those of the rows.
+    reach : float, optional
+        With coordinates: largest norm of the rows in their own, at most ``norm_bound`` over 0.3.
     weights : tuple of (Weights, ndarray of shape (n_samples,)), optional
         Public numbers of the records' weights, and the weights; 1 by default.
     total : float, optional
@@ -97,7 +98,8 @@ class MeanGradient:
         constant: float,
         clip: float | None,
         domain: str = "ball",
-        moved: tuple[float, Array] | None = None,
+        coordinates: Coordinates | None = None,
+        reach: float = math.nan,
         weights: tuple[Weights | None, Array | None] = (None, None),
         total: float | None = None,
         pool: Executor | None = None,
@@ -118,10 +120,9 @@ class MeanGradient:
         self._n, self._d = X.shape
         self.shape = (self.loss.n_scores, self._d + int(constant > 0.0))
         self._back = False
-        if moved is not None:
-            # The vector is public, rounded or not.
-            moved = moved[0], moved[1].astype(self.dtype)
-        placing = _Placing(self.norm_bound, moved, self.dtype, domain)
+        own = None if coordinates is None else coordinates.rounded(self.dtype)
+        self._coordinates, self._reach = own, norm_bound if own is None else own.reach
+        placing = _Placing(norm_bound if own is None else reach, own, self.dtype, domain)
         #: Rows as they are multiplied, where they are kept: what scales them last comes after.
         self.X: NDArray[np.floating] | None = None
         if table.local and self._n * self._d * self.dtype.itemsize <= KEPT_BYTES:
@@ -139,11 +140,20 @@ class MeanGradient:
     def __call__(self, thetas: Array) -> Array:
         """Mean gradients at several parameters, in one pass over the rows."""
         columns = thetas.reshape(-1, thetas.shape[2]).astype(self.dtype)
-        weights = np.ascontiguousarray(columns[:, : self._d].T)
+        # Rows stay where they were moved: weights and gradients take the rest of the way.
+        weights = np.ascontiguousarray(self._turned(columns[:, : self._d]).astype(self.dtype).T)
         offsets = (self.constant * columns[:, -1]).astype(self.dtype).reshape(thetas.shape[:2])
         total = self._table.total(self._pass, weights, offsets, self._back, back=self._back)
         self._back = self.X is not None and not self._back
-        return (total[0] / self._total).reshape(thetas.shape)
+        means = total[0] / self._total
+        means[:, : self._d] = self._turned(means[:, : self._d])
+        return means.reshape(thetas.shape)
+
+    def _turned(self, weights: Any) -> Any:
+        """Weights for moved rows from those for the coordinates, or gradients the other way."""
+        if self._coordinates is None or not self._coordinates.whitened:
+            return weights
+        return self._coordinates.shortened(weights.astype(np.float64))
 
     def rounding(self, theta: Array) -> float:
         """Half of what rounding adds to the sensitivity of a computed mean."""
@@ -152,11 +162,12 @@ class MeanGradient:
             theta,
             n_samples=self._n,
             n_features=self._d,
-            norm_bound=self.norm_bound,
+            norm_bound=self._reach,
             constant=self.constant,
             clip=self.clip,
             dtype=self.dtype,
             weights=self._public,
+            whitened=self._coordinates is not None and self._coordinates.whitened,
         )
 
 
@@ -167,9 +178,9 @@ class _Placing:
     Parameters
     ----------
     norm_bound : float
-        Radius of the ball that they end up in.
-    moved : tuple of (float, ndarray) or None
-        As in :class:`MeanGradient`, the vector in the precision of the rows.
+        Largest norm of the rows in their own coordinates.
+    coordinates : Coordinates or None
+        Those of the parameters, the centre in the precision of the rows.
     dtype : dtype
         Precision that they are computed in.
     domain : {"ball", "sphere"}
@@ -177,7 +188,7 @@ class _Placing:
     """
 
     norm_bound: float
-    moved: tuple[float, Array] | None
+    coordinates: Coordinates | None
     dtype: np.dtype
     domain: str
 
@@ -204,19 +215,15 @@ class _Placing:
         size = max(1, block_rows(part.shape[1]) // 2)
         room = None if part.on_device else np.empty((min(size, len(part)), part.shape[1]))
         for places, block in part.blocks(size):
-            if self.moved is None:
-                yield (
-                    places,
-                    block,
-                    _sooner_or_later(domain_factors(block, self.norm_bound, self.domain)),
-                )
+            first = domain_factors(block, self.norm_bound, self.domain)
+            if self.coordinates is None:
+                yield places, block, _sooner_or_later(first)
                 continue
-            first = domain_factors(block, self.moved[0], self.domain)
             own = {} if room is None else {"out": room[: len(block)]}
-            xp, moved = namespace(block), part.put(self.moved[1])
+            xp, centre = namespace(block), part.put(self.coordinates.centre)
             moving = block if first is None else xp.multiply(block, first[:, None], **own)
-            after = ball_factors(xp.subtract(moving, moved, **own), self.norm_bound)
-            yield places, block, (first, after)
+            moved = xp.subtract(moving, centre, **own)
+            yield places, block, (first, self.coordinates.factors(moved, part.put))
 
     def _note(
         self, part: Part, found: dict[str, Any], name: str, places: slice, factors: Any
@@ -237,8 +244,8 @@ class _Placing:
     ) -> None:
         """Multiply rows by what they are at first, and move them, in their own precision."""
         place_rows(out, block, first, finite=finite)
-        if self.moved is not None:
-            out -= self.moved[1]
+        if self.coordinates is not None:
+            out -= self.coordinates.centre
 
     def chunks(self, part: Part, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows of a shard as they are computed with, projected and moved again."""
@@ -247,10 +254,12 @@ class _Placing:
             for rows, block in part.blocks():
                 if first is not None:
                     block = block * first[rows][:, None]
-                yield rows, block if self.moved is None else block - part.put(self.moved[1])
+                at = self.coordinates
+                yield rows, block if at is None else block - part.put(at.centre)
             return
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
-        raw = were_tame(first, self.norm_bound if self.moved is None else self.moved[0])
+        raw = were_tame(first, self.norm_bound)
+        reach = self.norm_bound if self.coordinates is None else self.coordinates.reach
         few = max(1, block_rows(part.shape[1]) // 2)
         for rows, block in part.blocks(size, part.dtype.type, once=True, raw=raw):
             # A few at a time, which stay in the cache.
@@ -260,7 +269,7 @@ class _Placing:
                 few_first = None if first is None else first[own]
                 self._place(out, block[start : start + few], few_first, finite=not part.watched)
                 if part.watched:
-                    check_unchanged(out, self.norm_bound, None if last is None else last[own])
+                    check_unchanged(out, reach, None if last is None else last[own])
             yield rows, placed[: len(block)]
 
 

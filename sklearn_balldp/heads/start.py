@@ -1,4 +1,4 @@
-"""Where a descent starts: noisy sums, the mean that rows are moved by, and the first iterate."""
+"""Where a descent starts: noisy sums, the coordinates that they tell, and the first iterate."""
 
 import math
 from collections.abc import Sequence
@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..privacy.statistics import StatisticsBound
-from ..privacy.transcript import LEAST_REACH, TranscriptBound
+from ..privacy.transcript import TranscriptBound
+from .coordinates import Coordinates, coordinates_of
 from .discriminant_rule import TAIL, discriminant_rule, likely_counts
 from .iterates import Iterates
 from .mechanism import Array, PrivateProblem, Problem, Promise
 from .statistics import Statistics, StatisticsPerturbation, statistics_of
 
-#: Least square of the mean that rows are moved by, in units of their own: a shorter one is left.
-SHORT_MEAN = 0.04
 #: Length of the path of all steps, in lengths of the start, that may restore half of its slope.
 LONG_PATH = 8.0
 
@@ -28,15 +27,15 @@ class Beginning:
     Parameters
     ----------
     bound : TranscriptBound
-        Of the steps alone, for rows as they are moved.
-    centre : ndarray of shape (n_features,) or None
-        What rows are moved by; None where they stay.
+        Of the steps alone, for rows in their coordinates.
+    coordinates : Coordinates or None
+        How the steps see the rows; None where they stay as they are.
     theta : ndarray of shape (n_scores, n_columns)
         First iterate.
     """
 
     bound: TranscriptBound
-    centre: Array | None
+    coordinates: Coordinates | None
     theta: Array
 
     def iterates(self, alpha: float, precision: DTypeLike) -> Iterates:
@@ -50,9 +49,17 @@ class Beginning:
             return theta
         parameters = theta.copy()
         parameters[:, -1] *= constant
-        if self.centre is not None:
-            parameters[:, -1] -= parameters[:, :-1] @ self.centre
+        if self.coordinates is not None:
+            parameters[:, :-1] = self.coordinates.shortened(parameters[:, :-1])
+            parameters[:, -1] -= parameters[:, :-1] @ self.coordinates.centre
         return parameters
+
+    def rounding(self, theta: Array, precision: DTypeLike) -> float:
+        """Half of what rounding adds to the sensitivity of a step, of rows in a precision."""
+        own = self.coordinates
+        if own is None:
+            return self.bound.rounding(theta, precision)
+        return self.bound.rounding(theta, precision, own.reach, whitened=own.whitened)
 
 
 def beginning(table: Array, problem: Problem, bound: TranscriptBound) -> Beginning:
@@ -60,55 +67,43 @@ def beginning(table: Array, problem: Problem, bound: TranscriptBound) -> Beginni
     if bound.start is None:
         return Beginning(bound, None, np.zeros(bound.shape))
     statistics = statistics_of(table, problem, bound.start)
-    centre, reach = None, bound.norm_bound
+    coordinates = None
     if bound.centred:
-        centre, reach = centre_of(statistics)
-    own = bound.after(reach)
+        coordinates = coordinates_of(statistics, several_steps=bound.descent.n_steps > 1)
+    own = bound.after(bound.norm_bound if coordinates is None else coordinates.norm)
+    if bound.start.pooled:
+        return Beginning(own, coordinates, np.zeros(bound.shape))
     coef, intercept = start_of(statistics, problem, own)
-    if centre is not None:
-        intercept = intercept + coef @ centre
+    if coordinates is not None:
+        intercept = intercept + coef @ coordinates.centre
+        coef = coordinates.lengthened(coef)
     columns = [coef]
     if bound.constant > 0.0:
         columns.append(intercept[:, None] / own.constant)
-    return Beginning(own, centre, np.hstack(columns))
-
-
-def centre_of(statistics: Statistics) -> tuple[Array | None, float]:
-    r"""Mean that rows are moved by, and the norm that is left for them; None where it is short.
-
-    The noisy mean is shrunk by what its noise, of known variance, is expected to add to its square,
-    and to the length that leaves :data:`.LEAST_REACH`.
-
-    A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on average.
-    """
-    n, norm_bound = statistics.total, statistics.norm_bound
-    mean = statistics.class_sums.sum(axis=0) / n
-    added = mean.size * len(statistics.class_sums) * (statistics.sigma_sums / n) ** 2
-    square = float(mean @ mean)
-    longest = norm_bound * math.sqrt(1.0 - LEAST_REACH**2)
-    kept = max(square - added, 0.0) / max(square, 1e-300)
-    centre = mean * min(kept, longest / max(math.sqrt(square), 1e-150))
-    share = float(centre @ centre) / norm_bound**2
-    if not share > SHORT_MEAN:
-        return None, norm_bound
-    return centre, norm_bound * math.sqrt(max(1.0 - share, LEAST_REACH**2))
+    return Beginning(own, coordinates, np.hstack(columns))
 
 
 def start_bound(
-    problem: Problem, promises: Sequence[tuple[float, float]], share: float, sums: float | None
+    problem: Problem,
+    promises: Sequence[tuple[float, float]],
+    share: float,
+    sums: float | None,
+    *,
+    pooled: bool,
 ) -> StatisticsBound:
     """Bound of the sums that a descent starts from, ``share`` of mu squared being left for it.
 
-    ``sums`` is the share of the class sums among them, None for what public numbers say.
+    ``sums`` is the share of the class sums among them, None for what public numbers say;
+    ``pooled`` takes one sum of all rows instead.
     """
     mechanism, most = StatisticsPerturbation(sums), math.sqrt(1.0 - share)
-    bound = mechanism.bound(problem, most * promises[0][1])
+    bound = mechanism.bound(problem, most * promises[0][1], pooled=pooled)
     for outer, outer_mu in promises[1:]:
         excess = bound.mu(outer) / (most * outer_mu)
         if excess > 1.0:
             # The second promise is the stricter one.
             bound = StatisticsPerturbation(bound.share).bound(
-                problem, most * promises[0][1] / excess
+                problem, most * promises[0][1] / excess, pooled=pooled
             )
     return bound
 

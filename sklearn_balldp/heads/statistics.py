@@ -91,11 +91,12 @@ class Statistics:
 class Layout:
     """Places of the released values in a table with a column for each feature.
 
-    Rows hold, from the top: class sums; diagonals of the second moment, wrapped around (for an even
-    number of features the last has half as many values, and zeros); counts, and zeros.
+    Rows hold, from the top: class sums (or one sum of all rows); diagonals of the second moment,
+    wrapped around (for an even number of features the last has half as many values, and zeros);
+    counts, and zeros.
     """
 
-    n_classes: int
+    n_sums: int
     n_features: int
     moment: bool
     counts: bool
@@ -103,8 +104,7 @@ class Layout:
     @classmethod
     def of(cls, bound: StatisticsBound) -> "Layout":
         """The layout of what a bound speaks of."""
-        protected = bound.count_constant > 0.0
-        return cls(bound.n_classes, bound.n_features, bound.moment, protected)
+        return cls(bound.n_sums, bound.n_features, bound.moment, bound.counted)
 
     @property
     def n_diagonals(self) -> int:
@@ -114,7 +114,7 @@ class Layout:
     @property
     def n_rows(self) -> int:
         """Rows of the table."""
-        return self.n_classes + self.n_diagonals + math.ceil(self.n_counts / self.n_features)
+        return self.n_sums + self.n_diagonals + math.ceil(self.n_counts / self.n_features)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -124,11 +124,11 @@ class Layout:
     @property
     def n_counts(self) -> int:
         """Noisy counts that are released."""
-        return self.n_classes if self.counts else 0
+        return self.n_sums if self.counts else 0
 
     def table(self, sums: Array, moment: Array | None, counts: Array | None) -> Array:
         """One table of these values; only the upper half of the moment is read."""
-        k, d = self.n_classes, self.n_features
+        k, d = self.n_sums, self.n_features
         values = np.zeros((self.n_rows, d))
         values[:k] = sums
         if moment is not None:
@@ -143,7 +143,7 @@ class Layout:
 
     def scales(self, sums: float, moment: float) -> Array:
         """Noise scale of every value of a table; zero where there is none."""
-        k = self.n_classes
+        k = self.n_sums
         scale = np.zeros((self.n_rows, self.n_features))
         scale[:k] = sums
         scale[k : k + self.n_diagonals] = moment
@@ -154,7 +154,7 @@ class Layout:
 
     def read(self, table: Array) -> tuple[Array, Array | None, Array | None]:
         """Class sums, second moment and counts of a table; None for what it does not hold."""
-        k, d = self.n_classes, self.n_features
+        k, d = self.n_sums, self.n_features
         moment = counts = None
         if self.moment:
             first, second = self._wrapped()
@@ -179,7 +179,7 @@ class Layout:
         """The half of the last diagonal that repeats the other; empty for an odd number."""
         d = self.n_features
         half = d // 2 if d % 2 == 0 else d
-        return table[self.n_classes + self.n_diagonals - 1, half:]
+        return table[self.n_sums + self.n_diagonals - 1, half:]
 
 
 class StatisticsPerturbation(Mechanism):
@@ -204,7 +204,7 @@ class StatisticsPerturbation(Mechanism):
     def promise(self, problem: Problem, budget: Budget) -> Promise:
         return Promise(self.bound(problem, budget.mu))
 
-    def bound(self, problem: Problem, mu: float) -> StatisticsBound:
+    def bound(self, problem: Problem, mu: float, *, pooled: bool = False) -> StatisticsBound:
         """The bound of a release that spends mu at the problem's radius.
 
         Parameters
@@ -213,15 +213,18 @@ class StatisticsPerturbation(Mechanism):
             Public numbers of the fit.
         mu : float
             Gaussian differential privacy to spend there.
+        pooled : bool, default=False
+            Whether one sum of all rows takes the place of all others.
 
         Returns
         -------
         StatisticsBound
             With noise scales.
         """
-        protected = problem.labels == "protected"
-        constant = constant_of_counts(problem.norm_bound, problem.radius) if protected else 0.0
-        share = default_share(problem, mu) if self.share is None else float(self.share)
+        counted = problem.labels == "protected" and not pooled
+        constant = constant_of_counts(problem.norm_bound, problem.radius) if counted else 0.0
+        share = 1.0 if pooled else self.share
+        share = default_share(problem, mu) if share is None else float(share)
         return StatisticsBound(
             n_samples=problem.n_samples,
             n_features=problem.n_features,
@@ -232,6 +235,7 @@ class StatisticsPerturbation(Mechanism):
             count_constant=constant,
             labels=problem.labels,
             weights=problem.sums_weights,
+            pooled=pooled,
         ).calibrated(problem.radius, mu)
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
@@ -245,7 +249,7 @@ class StatisticsPerturbation(Mechanism):
     def _table(
         self, bound: StatisticsBound, sums: Array, moment: Array | None, counts: Array
     ) -> Array:
-        weighed: Any = counts * bound.count_constant if bound.count_constant > 0.0 else None
+        weighed: Any = counts * bound.count_constant if bound.counted else None
         return Layout.of(bound).table(sums, moment, weighed)
 
     def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
@@ -267,8 +271,8 @@ class StatisticsPerturbation(Mechanism):
             for some, code in zip(rows, codes, strict=True):
                 new = placed(some)
                 sums, counts, moment = all_sums.copy(), problem.counts(), None
-                np.subtract.at(sums, own, weights[:, None] * old)
-                np.add.at(sums, code, weights[:, None] * new)
+                np.subtract.at(sums, 0 * own if bound.pooled else own, weights[:, None] * old)
+                np.add.at(sums, 0 * code if bound.pooled else code, weights[:, None] * new)
                 np.subtract.at(counts, own, weights)
                 np.add.at(counts, code, weights)
                 if all_moments is not None:
@@ -313,7 +317,9 @@ def statistics_of(table: Array, problem: Problem, bound: Bound) -> Statistics:
     sums, moment, weighed = Layout.of(bound).read(table)
     sigma = bound.sigma[0] / bound.count_constant if weighed is not None else 0.0
     counts: Any = np.array(problem.class_counts)
-    if weighed is not None:
+    if bound.pooled:
+        counts = np.array([total_of(bound.weights, bound.n_samples)])
+    elif weighed is not None:
         counts = weighed / bound.count_constant
     elif is_weighted(bound.weights):
         counts = problem.class_masses
@@ -356,16 +362,18 @@ def sufficient_statistics(
 
 def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array, ...]:
     """Class sums of one shard, and the panels of its second moment."""
-    n_classes, d = bound.n_classes, bound.n_features
+    n_sums, d = bound.n_sums, bound.n_features
     codes, row_weights = part.column("codes"), part.column("weights")
+    if bound.pooled:
+        codes = 0 * codes
     summed = bound.summed or SUMMED
     # A power of two groups, so that a chunk is of whole blocks.
     size = summed << (max(1, min(_BLOCKS * block_rows(d), CHUNK) // summed).bit_length() - 1)
-    total, chunk = (part.put(np.zeros((n_classes, d))) for _ in range(2))
+    total, chunk = (part.put(np.zeros((n_sums, d))) for _ in range(2))
     n_moments = d if bound.moment else 0
     moments: Any = _WholeMoments(n_moments, part) if part.on_device else None
     moments = moments or _Moments(n_moments, precision, summed)
-    sums_of = part.class_sums(n_classes)
+    sums_of = part.class_sums(n_sums)
     placed = None if part.on_device else np.empty((size, d), dtype=precision)
     wide = None if precision == np.float64 else np.empty((size, d))
     # Read in the precision of products: what is placed for these need not be converted back.

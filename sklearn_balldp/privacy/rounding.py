@@ -22,6 +22,8 @@ BLOCK = 16_384
 SHARD_ROWS, SHARD_VALUES, MORE_ROWS = 8192, 4_000_000, 256
 # Rows that are moved by their mean are shorter by this factor at most (and a little).
 _SHORTER = 3.5
+#: Least factor by which rows are shortened along a direction, and most directions of that kind.
+LEAST_KEPT, MOST_DIRECTIONS = 1.0 / 3.0, 64
 
 
 def additions(n_rows: int, n_features: int) -> float:
@@ -56,6 +58,7 @@ def mean_rounding(
     clip: float | None,
     dtype: DTypeLike,
     weights: Weights | None = None,
+    whitened: bool = False,
 ) -> float:
     r"""Half of what rounding adds to the sensitivity of a mean gradient that is computed.
 
@@ -64,6 +67,11 @@ def mean_rounding(
     that and by :math:`(K + 20) u` times the size of residuals, clipping factors likewise. Stored
     rows err by 5 u B, as they may be projected, moved and projected again in that precision; the
     factors by the d squares in a norm, in double precision.
+
+    Where rows are shortened along k directions, by a at least, B is their norm before that, and
+    ``theta`` is for rows after it. Weights and sums of gradients are multiplied in double
+    precision: 6 (d + k + 4) roundings. Norms after it are differences of squares, which makes them
+    :math:`1 / a^2` times as rough.
 
     In double precision every record errs, but a mean of errors is no larger than the largest of
     them; and so does every addition (:func:`additions`).
@@ -88,6 +96,12 @@ def mean_rounding(
     most = math.inf if clip is None else clip
     # A sum of d squares, its root and a quotient; a row may be projected, moved, and projected.
     row = _SHORTER * (n_features + 12.0) * UNIT_ROUNDOFF
+    turned = 0.0
+    if whitened:
+        k = min(MOST_DIRECTIONS, n_features)
+        turned = 6.0 * (n_features + k + 4.0) * UNIT_ROUNDOFF
+        squares = (1.0 + 2.0 * math.sqrt(k)) * n_features + 2.0 * k + 16.0
+        row += 0.5 * squares / LEAST_KEPT**2 * UNIT_ROUNDOFF + turned
     evaluation = (loss.n_scores + 20.0) * u
     products = 0.5 * (n_features + 16.0) * u
     # The second factor covers powers of the first.
@@ -99,8 +113,9 @@ def mean_rounding(
         # Weights are rounded, and so are their products.
         record += 4.0 * u * gradient
     if double:
-        return record + 1.01 * additions(n_samples, n_features) * UNIT_ROUNDOFF * gradient
+        added = 1.01 * additions(n_samples, n_features) * UNIT_ROUNDOFF + turned
+        return record + added * gradient
     # Each term passes through m roundings, of u / 2 each and a little.
     block = 1.02 * SUMMED**2 * 0.5 * u * gradient
-    sums = 1.01 * folds(n_samples, n_features) * UNIT_ROUNDOFF * gradient
+    sums = (1.01 * folds(n_samples, n_features) * UNIT_ROUNDOFF + turned) * gradient
     return (record + block) / mass_of(weights, n_samples) + sums

@@ -9,6 +9,10 @@ The noise follows the radius down to zero: no clipping norm, no solver and no it
 
 With weights both are sums of :math:`w_i x_i` and :math:`w_i x_i x_i^T`. The records of one unit, of
 total weight s at most, move the pair of sums by a sum of such moves: by s times as much, at most.
+
+One sum of all rows may take the place of class sums. It says nothing of labels, and moves by the
+distance of the two rows, whichever their labels are: by 2 B at most where label changes are
+adjacent.
 """
 
 import math
@@ -18,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..adjacency import DOMAINS, Domain
+from ..adjacency import DOMAINS, Domain, full_radius
 from .bounds import ParameterBound
 from .fields import check_follows
 from .noise import grid_slack
@@ -96,11 +100,14 @@ class StatisticsBound(ParameterBound):
         diagonal; over the square root of two off the diagonal).
     weights : Weights or None
         Public weights of the records.
+    pooled : bool
+        Whether one sum of all rows is released in place of class sums, and nothing else.
 
     Raises
     ------
     ValueError
-        If the domain is unknown, the share is not in (0, 1], or a constant and public labels meet.
+        If the domain is unknown, the share is not in (0, 1], a constant is not with class sums and
+        protected labels, or a pooled sum is not alone.
     """
 
     what = "noise on class sums and the second moment"
@@ -120,14 +127,19 @@ class StatisticsBound(ParameterBound):
     summed: int = 0
     sigma: tuple[float, ...] = ()
     weights: Weights | None = None
+    pooled: bool = False
 
     def __post_init__(self) -> None:
         if self.rows not in DOMAINS:
             raise ValueError(f"rows must be one of {', '.join(DOMAINS)}; got {self.rows!r}.")
         if not 0.0 < self.share <= 1.0:
             raise ValueError(f"share={self.share!r} must lie in (0, 1].")
-        if (self.count_constant > 0.0) != (self.labels == "protected"):
-            raise ValueError("a constant is for protected labels, and they need one.")
+        if self.pooled and self.moment:
+            raise ValueError(f"share={self.share!r}: a pooled sum is released alone (share=1).")
+        if (self.count_constant > 0.0) != self.counted:
+            raise ValueError(
+                "a constant is for class sums with protected labels, and they need one."
+            )
         n_scales = 1 + int(self.moment)
         if self.sigma and not (len(self.sigma) == n_scales and min(self.sigma) > 0.0):
             raise ValueError(
@@ -141,15 +153,31 @@ class StatisticsBound(ParameterBound):
         return self.share < 1.0
 
     @property
+    def n_sums(self) -> int:
+        """Sums of rows that are released: one for each class, or one of all."""
+        return 1 if self.pooled else self.n_classes
+
+    @property
+    def counted(self) -> bool:
+        """Whether class counts are private, and released with the sums."""
+        return self.labels == "protected" and not self.pooled
+
+    @property
+    def _values_of_sums(self) -> int:
+        return self.n_sums * (self.n_features + int(self.counted))
+
+    @property
     def n_values(self) -> int:  # type: ignore[override]
         """Released values."""
-        sums = self.n_classes * (self.n_features + int(self.count_constant > 0.0))
-        return sums + (n_triangle(self.n_features) if self.moment else 0)
+        return self._values_of_sums + (n_triangle(self.n_features) if self.moment else 0)
 
     @property
     def theorem(self) -> str:
         change = ", label changes included" if self.labels == "protected" else ""
         times = "s times " if is_weighted(self.weights) else ""
+        if self.pooled:
+            distance = "r" if self.labels == "public" else "2 B"
+            return f"{times}{distance} for the sum of all rows{change}"
         if not self.moment:
             return f"{times}r for class sums{change}"
         where = "in the ball" if self.rows == "ball" else "on the sphere"
@@ -228,8 +256,9 @@ class StatisticsBound(ParameterBound):
         return self.largest * math.sqrt(largest)
 
     def check(self, record: Any, radius: float, mu: float) -> None:
-        # It has no regulariser.
+        # It has no regulariser, and is of class sums.
         check_follows("alpha", record.alpha, 0.0)
+        check_follows("bound.pooled", self.pooled, False)
         self.check_calibrated("bound", radius, mu)
 
     def check_calibrated(self, name: str, radius: float, mu: float) -> None:
@@ -244,7 +273,7 @@ class StatisticsBound(ParameterBound):
         mu : float
             Mu that it was allowed to spend there.
         """
-        if self.labels == "protected":
+        if self.counted:
             constant = constant_of_counts(self.norm_bound, radius)
             check_follows(f"{name}.count_constant", self.count_constant, constant)
         whole = self.calibrated(radius, mu)
@@ -252,8 +281,11 @@ class StatisticsBound(ParameterBound):
         check_follows(f"{name}.sigma", self.sigma, whole.sigma)
 
     def sensitivity(self, radius: float, labels: str | None = None) -> NDArray[np.float64]:
-        domain = Domain.of_rounded_rows(self.norm_bound, radius)
         change = (labels or self.labels) == "protected"
+        if self.pooled and change:
+            # Only the rows count: a label change is a substitution at any distance.
+            radius, change = full_radius(self.norm_bound), False
+        domain = Domain.of_rounded_rows(self.norm_bound, radius)
         sums = domain.radius
         if change:
             # Two classes lose and gain a row with its constant.
@@ -299,13 +331,14 @@ class StatisticsBound(ParameterBound):
         return 1.01 * (additions(n, d) + d + 32.0) * n * UNIT_ROUNDOFF
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
+        if self.pooled:
+            return (0.0,) * len(masses)
         noise = self.sigma[0] * math.sqrt(self.n_features)
         return tuple(mass * self.norm_bound / noise for mass in masses)
 
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
         n, b = total_of(self.weights, self.n_samples), self.norm_bound
-        sums = self.n_classes * (self.n_features + int(self.count_constant > 0.0))
-        values = [sums, n_triangle(self.n_features)]
+        values = [self._values_of_sums, n_triangle(self.n_features)]
         signal = (n * math.hypot(b, self.count_constant), n * b**2)
         noise = tuple(s * math.sqrt(k) for s, k in zip(self.sigma, values, strict=False))
         return signal[: len(noise)], noise

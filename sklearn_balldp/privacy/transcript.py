@@ -11,10 +11,11 @@ their realised sum is no guarantee. What holds beforehand for t > r is
 :math:`\mu(t) \le \mu \min(\lceil t / r \rceil, \sup G_\theta(t) / \inf G_\theta(r))`: a chain of
 records r apart, and public limits of the gap (:func:`.gap_limits`).
 
-A descent may start from noisy sums (:class:`.StatisticsBound`), and may move its rows by their
-noisy mean c: a row becomes the projection of x - c onto the ball of radius
-:math:`\tau = \sqrt{B^2 - \|c\|^2}`, which moves no two rows further apart, and every gap is that of
-the smaller ball. As c is released, the steps may depend on it as they do on iterates.
+A descent may start from noisy sums (:class:`.StatisticsBound`), and may see its rows in
+coordinates that these tell: moved by their noisy mean c, shortened along the directions in which
+they vary most, and projected onto a ball of radius :math:`\tau`. No two rows move further apart by
+that, and every gap is that of the smaller ball. As the sums are released, the steps may depend on
+them as they do on iterates.
 
 With weights W / s takes the place of n: the weighted mean gradient moves by s G / W at most,
 clipped or not. Weights of classes are in the steps alone; sums have those of the records.
@@ -47,10 +48,10 @@ from .rounding import mean_rounding
 from .statistics import StatisticsBound
 from .weights import Weights, is_weighted, mass_of, weights_from
 
-#: Least norm that rows may have once they are moved by their mean, in units of B.
+#: Least norm that the coordinates of the steps leave for rows, in units of B.
 LEAST_REACH = 0.3
-#: Share of mu squared that the steps after a start take, at most.
-MOST_OF_STEPS = 0.84
+#: Share of mu squared that the steps take after class sums, at most; that a mean takes, at least.
+MOST_OF_STEPS, LEAST_OF_MEAN = 0.84, 0.01
 #: More steps are no descent, and their shares would take long to compute.
 MOST_STEPS = 10**5
 # The radius, and a second one.
@@ -161,7 +162,8 @@ class TranscriptBound(Bound):
     start : StatisticsBound or None
         Noisy sums that the first iterate was made of; None if it is zero.
     centred : bool
-        Whether rows are moved by the mean that the start tells.
+        Whether steps see the rows in the coordinates that the start tells: moved by the mean, and
+        partially whitened if there is a second moment.
     weights : Weights or None
         Public weights of the records in the loss.
     rows : {"ball", "sphere"}
@@ -286,11 +288,14 @@ class TranscriptBound(Bound):
             spent = self.start.mu(radii[0]) + grid_slack(self.start.n_values)
             self.start.check_calibrated("bound.start", radii[0], spent)
             used = max(self.start.mu(radius) / mu for radius, mu in self.promises)
-            if not used >= math.sqrt(1.0 - MOST_OF_STEPS) * (1.0 - 1e-6):
+            least = LEAST_OF_MEAN if self.start.pooled else 1.0 - MOST_OF_STEPS
+            if not used >= math.sqrt(least) * (1.0 - 1e-6):
                 raise ValueError(
                     f"record: bound.start.sigma={self.start.sigma!r} leaves {used**2:.3g} of what "
-                    f"is promised to the start; it takes {1.0 - MOST_OF_STEPS:.3g} at least."
+                    f"is promised to the start; it takes {least:.3g} at least."
                 )
+            if self.start.pooled and not self.centred:
+                raise ValueError("record: bound.start.pooled=True needs bound.centred=True.")
         own = self.descent
         clipped = own.clip is None or own.clip > 0.0
         steps = 1 <= own.n_steps <= MOST_STEPS and own.learning_rate > 0.0
@@ -389,7 +394,8 @@ class TranscriptBound(Bound):
         clipped = "" if self.descent.clip is None else f", clipped at {self.descent.clip:g}"
         change = ", label changes included" if self.labels == "protected" else ""
         begun = "" if self.start is None else f", after {self.start.theorem}"
-        begun += ", whose mean the rows are moved by" if self.centred else ""
+        if self.centred:
+            begun += ", whose mean the rows are moved by"
         n = "(W / s)" if is_weighted(self.weights) else "n"
         return f"gradient gap at each public iterate / {n}{clipped}{change}{begun}"
 
@@ -429,18 +435,30 @@ class TranscriptBound(Bound):
         )
         return gap / self.mass + 2.0 * rounding
 
-    def rounding(self, theta: NDArray[np.float64], precision: DTypeLike) -> float:
-        """Half of what rounding adds to the sensitivity of a step, of rows in a precision."""
+    def rounding(
+        self,
+        theta: NDArray[np.float64],
+        precision: DTypeLike,
+        reach: float | None = None,
+        *,
+        whitened: bool = False,
+    ) -> float:
+        """Half of what rounding adds to the sensitivity of a step, of rows in a precision.
+
+        They are computed with where they have norm ``reach``, before they are whitened; by default
+        as they are.
+        """
         return mean_rounding(
             self.kind,
             theta,
             n_samples=self.n_samples,
             n_features=self.n_features,
-            norm_bound=self.norm_bound,
+            norm_bound=self.norm_bound if reach is None else reach,
             constant=self.constant,
             clip=self.descent.clip,
             dtype=precision,
             weights=self.weights,
+            whitened=whitened,
         )
 
     def step_mu(self, mu: float) -> NDArray[np.float64]:
@@ -484,7 +502,7 @@ class TranscriptBound(Bound):
         )
 
     def _least_gap(self, radius: float) -> float:
-        """Gap that no iterate goes below, wherever the rows were moved to."""
+        """Gap that no iterate goes below, in whatever coordinates."""
         own = self.after(LEAST_REACH * self.norm_bound) if self.centred else self
         return own.limits(radius).least
 

@@ -115,8 +115,8 @@ def test_scale_of_the_rows_changes_nothing():
         own = dataclasses.replace(no_intercept, alpha=0.01)
         other = dataclasses.replace(scaled, alpha=0.01 * scale**2)
         assert mechanism._noise(other, budget) == pytest.approx(mechanism._noise(own, budget))
-        assert settings_of(scaled, 0.4, started=True) == settings_of(
-            no_intercept, 0.4, started=True
+        assert settings_of(scaled, 0.4, start="statistics") == settings_of(
+            no_intercept, 0.4, start="statistics"
         )
 
 
@@ -184,7 +184,7 @@ def test_settings_are_functions_of_public_numbers():
             class_counts=tuple(counts.tolist()),
             radius=r,
         )
-        found = settings_of(given, mu, started=True, n_steps=7)
+        found = settings_of(given, mu, start="statistics", n_steps=7)
         m = n * mu / (51.0 * math.sqrt(d))
         x = r * math.sqrt(k) * m**0.7
         a = 1.0 / (1.0 + (0.75 / x) ** 6)
@@ -198,39 +198,73 @@ def test_settings_are_functions_of_public_numbers():
         enough = 1.5 * min(1.0, r) ** 0.3
         assert found.accumulated_noise == pytest.approx(0.2 + 0.3 * a + (enough - 0.5) * w)
         binary = settings_of(
-            dataclasses.replace(given, loss="logistic"), mu, started=True, n_steps=7
+            dataclasses.replace(given, loss="logistic"), mu, start="statistics", n_steps=7
         )
         assert binary.accumulated_noise == pytest.approx(0.2 + 0.3 * a + w)
-        pair = settings_of(dataclasses.replace(given, loss="logistic", alpha=0.1), mu, started=True)
+        pair = settings_of(
+            dataclasses.replace(given, loss="logistic", alpha=0.1), mu, start="statistics"
+        )
         assert pair.n_steps == 40
         assert 0.1 <= found.share <= MOST_OF_STEPS
         assert found.n_steps == 7
-        own = settings_of(given, mu, started=True)
+        own = settings_of(given, mu, start="statistics")
         hinged = dataclasses.replace(given, loss="squared_hinge")
         if w < 0.3:
-            assert dataclasses.astuple(own) == (0.01, 0.3, 0.2, 1)
+            assert dataclasses.astuple(own) == ("sums", 0.01, 0.3, 0.2, 1)
         else:
             assert own == dataclasses.replace(found, n_steps=20)
-        assert settings_of(dataclasses.replace(given, alpha=0.1), mu, started=True).n_steps == 20
+        assert (
+            settings_of(dataclasses.replace(given, alpha=0.1), mu, start="statistics").n_steps == 20
+        )
         hidden = dataclasses.replace(given, labels="protected", class_counts=None)
-        assert settings_of(hidden, mu, started=True).n_steps == 20
-        hinge = settings_of(hinged, mu, started=True, n_steps=7)
+        assert settings_of(hidden, mu, start="statistics").n_steps == 20
+        hinge = settings_of(hinged, mu, start="statistics", n_steps=7)
         m /= math.sqrt(k) if k > 2 else 1.0
         x = r * math.sqrt(k) * m**0.7
         a = 1.0 / (1.0 + (0.75 / x) ** 6)
         w = a / (1.0 + (0.35 * k**0.2 / m) ** 6)
         assert hinge.share == pytest.approx(0.1 + w * (g - 0.1))
-        assert settings_of(hinged, mu, started=True).n_steps == (1 if w < 0.3 else 50)
+        assert settings_of(hinged, mu, start="statistics").n_steps == (1 if w < 0.3 else 50)
         few = 0.2 / math.sqrt(k if k > 2 else 1)
         expected = 0.02 + (few - 0.02) * a + (0.5 - few) * w
         assert hinge.accumulated_noise == pytest.approx(expected)
-        tiny = settings_of(dataclasses.replace(given, radius=1e-200), mu, started=True, n_steps=7)
+        tiny = settings_of(
+            dataclasses.replace(given, radius=1e-200), mu, start="statistics", n_steps=7
+        )
         assert (tiny.share, tiny.clip, tiny.accumulated_noise) == (0.1, 0.3, 0.2)
-        zero = settings_of(given, mu, started=False)
-        assert dataclasses.astuple(zero) == (1.0, 0.1, 1.5, 100)
+        zero = settings_of(given, mu, start="zero")
+        assert dataclasses.astuple(zero) == ("zero", 1.0, 0.1, 1.5, 100)
         hidden = dataclasses.replace(given, labels="protected", class_counts=None)
-        equal = settings_of(hidden, mu, started=True)
-        assert equal == settings_of(dataclasses.replace(hidden, radius=0.1 * r), mu, started=True)
+        equal = settings_of(hidden, mu, start="statistics")
+        assert equal == settings_of(
+            dataclasses.replace(hidden, radius=0.1 * r), mu, start="statistics"
+        )
+
+
+def test_where_records_are_few_the_mean_is_released_alone():
+    """As the documentation states it; where labels are public, never unasked."""
+    rng = np.random.default_rng(0)
+    seen = set()
+    for _ in range(200):
+        n, d, k = (int(v) for v in (rng.integers(50, 20000), rng.integers(2, 600), 3))
+        mu, r = 10.0 ** rng.uniform(-2, 0.5), rng.uniform(0.1, 2.0)
+        given = problem(n_samples=n, n_features=d, class_counts=(n - 2, 1, 1), radius=r)
+        hidden = dataclasses.replace(given, labels="protected", class_counts=None)
+        few = n * mu / (51.0 * math.sqrt(d)) < 1.2
+        found = settings_of(hidden, mu, start="auto")
+        seen.add(found.start)
+        assert found.start == ("mean" if few else "sums")
+        assert settings_of(given, mu, start="auto").start == "sums"
+        assert settings_of(hidden, mu, start="auto", moves=False).start == "sums"
+        hinge = dataclasses.replace(hidden, loss="squared_hinge")
+        assert settings_of(hinge, mu, start="auto").start == "sums"
+        for own, distance in ((hidden, 2.0), (given, r), (hinge, 2.0)):
+            mean = settings_of(own, mu, start="mean")
+            share = min(max(d * (distance / (n * mu)) ** 2 / 0.1, 0.01), 0.3)
+            assert dataclasses.astuple(mean) == ("mean", pytest.approx(1.0 - share), 0.2, 1.5, 60)
+    assert seen == {"mean", "sums"}
+    with_prior = dataclasses.replace(hidden, n_samples=50, prior=np.zeros((k, d)))
+    assert settings_of(with_prior, 0.01, start="auto").start == "sums"
 
 
 def test_fewer_records_are_enough_where_labels_are_protected():
@@ -243,13 +277,13 @@ def test_fewer_records_are_enough_where_labels_are_protected():
     v = d / n * (2.0 / mu) ** 2 * k**2 / n
     some = 1.8 / math.sqrt(k)
     g = some + (0.84 - some) / (1.0 + v / 0.1)
-    shares = [settings_of(own, mu, started=True, n_steps=7).share for own in (given, hidden)]
+    shares = [settings_of(own, mu, start="statistics", n_steps=7).share for own in (given, hidden)]
     for share, few in zip(shares, (0.2 * k**0.45, 0.03 * k**0.75), strict=True):
         assert share == pytest.approx(0.1 + a / (1.0 + (few / m) ** 6) * (g - 0.1))
     assert shares[0] < 0.5 * shares[1]
     # Each one-versus-rest head counts its own.
     hinges = [dataclasses.replace(own, loss="squared_hinge") for own in (given, hidden)]
-    assert len({settings_of(own, mu, started=True, n_steps=7) for own in hinges}) == 1
+    assert len({settings_of(own, mu, start="statistics", n_steps=7) for own in hinges}) == 1
 
 
 def test_momentum_is_for_several_steps_from_a_start():

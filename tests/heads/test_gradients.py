@@ -72,22 +72,28 @@ def test_record_by_record(loss, n_classes, n_scores, clip, constant):
 
 
 @pytest.mark.parametrize("kept", [2**30, 0])
+@pytest.mark.parametrize("whitened", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("loss", "n_classes", "n_scores"), CASES)
-def test_moved_rows_record_by_record(loss, n_classes, n_scores, dtype, kept, monkeypatch):
-    """Projected, moved, projected, weighted: as one would do it row by row."""
+def test_moved_rows_record_by_record(
+    loss, n_classes, n_scores, dtype, whitened, kept, coordinates, monkeypatch
+):
+    """Projected, moved, projected, whitened, projected, weighted: as one would do it row by row."""
     monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
     X, y = data(300, n_classes, dtype=dtype)
     centre, weights = np.full(6, 0.3), np.random.default_rng(2).uniform(0.5, 1.0, 300)
+    norm = 0.45 if whitened else 0.6
+    own, matrix = coordinates(centre, 0.6, whitened, norm)
     mean = MeanGradient(
         loss,
         X,
         y,
         n_classes,
-        norm_bound=0.6,
+        norm_bound=norm,
         constant=0.5,
         clip=0.2,
-        moved=(1.0, centre),
+        coordinates=own,
+        reach=1.0,
         weights=(None, weights),
     )
     rows = X.astype(np.float64)
@@ -95,7 +101,10 @@ def test_moved_rows_record_by_record(loss, n_classes, n_scores, dtype, kept, mon
     rows -= centre
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     assert (lengths > 0.6).mean() > 0.3
-    rows *= np.minimum(1.0, 0.6 / lengths)
+    rows = (rows * np.minimum(1.0, 0.6 / lengths)) @ matrix
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    assert ((lengths > norm + 1e-9).mean() > 0.1) == whitened
+    rows *= np.minimum(1.0, norm / lengths)
     thetas = np.random.default_rng(1).standard_normal((2, *mean.shape))
     for theta, found in zip(thetas, mean(thetas), strict=True):
         expected = sum(
@@ -182,6 +191,35 @@ def test_rounding_by_hand(scale, clip):
     assert expected <= mean.rounding(theta) <= 1.02 * expected
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [30, 400])
+def test_rounding_of_whitened_rows_by_hand(d, dtype):
+    """Norms that are differences, and products with the directions, in double precision."""
+    n, v, rng = 5000, 2.0**-53, np.random.default_rng(0)
+    theta = 5.0 * rng.standard_normal((4, d)) / np.sqrt(d)
+    found = [
+        rounding.mean_rounding(
+            make_loss("softmax", 4),
+            theta,
+            n_samples=n,
+            n_features=d,
+            norm_bound=1.0,
+            constant=0.0,
+            clip=0.2,
+            dtype=dtype,
+            whitened=whitened,
+        )
+        for whitened in (False, True)
+    ]
+    k = min(d, 64)
+    turned = 6 * (d + k + 4) * v
+    # A third is the least factor along a direction.
+    row = 4.5 * ((1 + 2 * np.sqrt(k)) * d + 2 * k + 16) * v + turned
+    record = np.sqrt(2) * 0.2 * row * np.linalg.norm(theta) + 0.2 * row
+    expected = record / (n if dtype == np.float32 else 1) + 0.2 * turned
+    assert found[1] - found[0] == pytest.approx(expected, rel=1e-3)
+
+
 @pytest.mark.parametrize("scale", [0.0, 10.0])
 def test_rounding_of_several_heads_by_hand(scale):
     """Residuals of one-versus-rest are as many as classes; errors of long rows multiply."""
@@ -208,9 +246,9 @@ def test_rounding_of_several_heads_by_hand(scale):
 
 
 @pytest.mark.parametrize("kept", [2**30, 0])
-@pytest.mark.parametrize("moved", [None, (1.0, 0.1 * np.ones(40))])
+@pytest.mark.parametrize("moved", [None, False, True])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, monkeypatch):
+def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, coordinates, monkeypatch):
     """A new row, inside the ball or far outside, changes its own block's sum alone."""
     monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
     n, d = 1024, 40
@@ -219,6 +257,7 @@ def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, monkeypatch):
     if moved is not None:
         # No other row leaves the smaller ball.
         X = (0.1 + 0.3 * (X - 0.1)).astype(dtype)
+    own, _ = coordinates(np.full(40, 0.1), 1.0, bool(moved))
     original = gradients_module.block_sums
     sums = []
 
@@ -238,7 +277,15 @@ def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, monkeypatch):
         other[200] = row
         sums.clear()
         mean = MeanGradient(
-            "softmax", other, y, 3, norm_bound=1.0, constant=0.5, clip=0.2, moved=moved
+            "softmax",
+            other,
+            y,
+            3,
+            norm_bound=1.0,
+            constant=0.5,
+            clip=0.2,
+            coordinates=None if moved is None else own,
+            reach=1.0,
         )
         mean(theta)
         seen.append(list(sums))
@@ -306,9 +353,9 @@ def test_rows_of_any_size(dtype):
 
 
 @pytest.mark.parametrize("kept", [2**30, 0])
-@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("moved", [None, False, True])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, monkeypatch):
+def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, coordinates, monkeypatch):
     """Projected, moved and projected in their own precision; the longest and the shortest too."""
     monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
     norm_bound, rng = 0.3, np.random.default_rng(0)
@@ -318,15 +365,18 @@ def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, monkeypatch)
     rows *= rng.uniform(0.5, 2.0, (3000, 1))
     rows[0], rows[1], rows[2] = np.finfo(dtype).max / 10, np.finfo(dtype).tiny, 0.0
     rows = np.clip(rows, -1e140, 1e140).astype(dtype)
+    whitened = bool(moved)
+    own, matrix = coordinates(centre, norm_bound, whitened, 0.7 * norm_bound if whitened else None)
     mean = MeanGradient(
         "logistic",
         rows,
         np.zeros(len(rows), dtype=int),
         2,
-        norm_bound=norm_bound,
+        norm_bound=own.norm,
         constant=0.5,
         clip=0.1,
-        moved=(1.0, centre) if moved else None,
+        coordinates=None if moved is None else own,
+        reach=1.0,
     )
     (part,) = mean._table.each(lambda part: part)
     stored = np.concatenate([block.copy() for _, block in mean._pass._chunks(part, False)])
@@ -339,14 +389,22 @@ def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, monkeypatch)
         return rows * np.minimum(1, bound / np.maximum(norms, 1e-300))[:, None]
 
     exact = rows.astype(np.longdouble)
-    if moved:
+    if moved is not None:
         exact = projected(exact, 1.0) - centre.astype(mean.dtype)
     exact = projected(exact, norm_bound)
+    if whitened:
+        shortened = exact @ matrix
+        assert (np.linalg.norm(shortened.astype(float), axis=1) > own.norm).mean() > 0.1
+        lengths = np.sqrt((shortened**2).sum(axis=1))
+        exact *= np.minimum(1, own.norm / np.maximum(lengths, 1e-300))[:, None]
     error = np.linalg.norm((stored - exact).astype(float), axis=1).max() / norm_bound
     if mean.dtype == np.float64:
-        assert error <= rounding._SHORTER * (40 + 12) * rounding.UNIT_ROUNDOFF
+        allowed = rounding._SHORTER * (40 + 12)
+        if whitened:
+            allowed += 0.5 * ((1 + 2 * np.sqrt(40)) * 40 + 96) / rounding.LEAST_KEPT**2
+        assert error <= allowed * rounding.UNIT_ROUNDOFF
     else:
-        assert (2.0 if moved else 0.5) * 2.0**-24 < error <= 5 * 2.0**-23
+        assert (0.5 if moved is None else 1.9) * 2.0**-24 < error <= 5 * 2.0**-23
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -33,6 +33,7 @@ from sklearn_balldp.rows.sources import tamed
 
 N, D, K = 300, 10, 3
 DESCENT = GradientPerturbation(n_steps=4, clip=0.1, keep_transcript=True)
+FROM_MEAN = GradientPerturbation(n_steps=4, start="mean", keep_transcript=True)
 HEADS = {
     "descent": BallDPLogisticRegression(8.0, 1e-4, mechanism=DESCENT),
     "unclipped": BallDPSquaredHingeSVC(
@@ -46,6 +47,10 @@ HEADS = {
     ),
     "protected": BallDPLogisticRegression(
         8.0, 1e-4, mechanism=DESCENT, protect_labels=True, classes=range(K)
+    ),
+    "mean": BallDPLogisticRegression(8.0, 1e-4, mechanism=FROM_MEAN),
+    "protected mean": BallDPSquaredHingeSVC(
+        8.0, 1e-4, mechanism=FROM_MEAN, protect_labels=True, classes=range(K)
     ),
     "balanced": BallDPLogisticRegression(
         8.0, 1e-4, mechanism=DESCENT, class_weight={0: 1.0, 1: 3.0, 2: 2.0}
@@ -92,7 +97,9 @@ def scaled(X):
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("k", [2, K])
-@pytest.mark.parametrize("name", [name for name in HEADS if name not in ("protected", "balanced")])
+@pytest.mark.parametrize(
+    "name", [name for name in HEADS if "protected" not in name and name != "balanced"]
+)
 def test_lengths_of_rows_do_not_matter(name, k, dtype, kept, monkeypatch, recwarn):
     monkeypatch.setattr(gradients, "KEPT_BYTES", 2**20 if kept else 0)
     X, y = directions(k)
@@ -176,9 +183,9 @@ def test_the_joint_distance_of_neighbours_never_exceeds_mu(name, dtype, further)
     head = head_of(name, radius=radius, epsilon=60.0, delta=1e-3).fit(X, y)
     bound, transcript, problem = head.release_.bound, head.transcript_, head._known(X, y)
     begun = beginning(transcript.start, problem, bound)
-    assert (begun.centre is not None) == (name not in ("unclipped", "from zero"))
+    assert (begun.coordinates is not None) == (name not in ("unclipped", "from zero"))
     largest = 0.0
-    labels = name == "protected"
+    labels = "protected" in name
     for place, row, code in neighbours(X, y, 0.5 * radius * further, 60, labels=labels):
         other = problem.replaced(place, row.astype(dtype), code)
         squares = 0.0

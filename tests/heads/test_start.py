@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import kstest, norm
+from sklearn.base import clone
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -13,19 +14,22 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     GradientPerturbation,
     ReconstructionAuditor,
+    verify,
 )
 from sklearn_balldp.audit.residuals import transcript_fault
 from sklearn_balldp.audit.transcripts import transcript_log_posterior
 from sklearn_balldp.heads import Promise, start
-from sklearn_balldp.heads.descent import mean_gradient
+from sklearn_balldp.heads.coordinates import Coordinates, centre_of, coordinates_of
+from sklearn_balldp.heads.descent import CONSTANT, mean_gradient
 from sklearn_balldp.heads.descent_settings import settings_of
 from sklearn_balldp.heads.discriminant_rule import discriminant_rule, likely_counts
 from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.heads.start import beginning, centre_of, start_bound, start_values
+from sklearn_balldp.heads.start import beginning, start_bound, start_values
 from sklearn_balldp.heads.statistics import StatisticsPerturbation, statistics_of
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
+from sklearn_balldp.privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
 from sklearn_balldp.privacy.transcript import LEAST_REACH
 
 N, D = 900, 12
@@ -83,7 +87,7 @@ def test_the_joint_distance_of_neighbours_never_exceeds_mu(long):
         100.0 if long else 2.0, 1e-3, radius=radius, mechanism=started(keep_transcript=True)
     ).fit(X, y)
     begun = beginning(head.transcript_.start, head._released_problem(), head.release_.bound)
-    assert begun.centre is not None or not long
+    assert begun.coordinates is not None or not long
     bound = head.release_.bound
     problem = head._known(X, y)
     transcript, largest = head.transcript_, 0.0
@@ -276,8 +280,8 @@ def test_shares_are_public_and_follow_the_radius():
 
     def share(radius):
         own = dataclasses.replace(problem, radius=radius)
-        steps = settings_of(own, mu, started=True).share
-        bound = start_bound(own, [(radius, mu)], steps, None)
+        steps = settings_of(own, mu, start="auto").share
+        bound = start_bound(own, [(radius, mu)], steps, None, pooled=False)
         assert (bound.mu(radius) / mu) ** 2 == pytest.approx(1.0 - steps, rel=1e-3)
         return 1.0 - steps
 
@@ -350,7 +354,9 @@ def test_nothing_of_the_sums_is_kept(monkeypatch):
 
 
 def test_wrong_starts_are_refused():
-    with pytest.raises(ValueError, match="start must be one of auto, statistics, prototypes, zero"):
+    with pytest.raises(
+        ValueError, match="start must be one of auto, statistics, prototypes, mean, zero"
+    ):
         BallDPLogisticRegression(mechanism=GradientPerturbation(start="warm")).fit(*data())
 
 
@@ -362,8 +368,14 @@ def placed(mean):
     return rows if last is None else rows * last[:, None]
 
 
-def test_centred_rows_stay_in_the_smaller_ball_and_move_no_further_apart():
-    """What the gaps at tau rest on: rows of any norm, any centre, in both precisions."""
+def matrix_of(own):
+    """A, as a matrix."""
+    return np.eye(D) + (own.directions * (own.kept - 1.0)) @ own.directions.T
+
+
+@pytest.mark.parametrize("n_directions", [0, 3, D])
+def test_rows_stay_in_the_smaller_ball_and_move_no_further_apart(n_directions):
+    """What the gaps at tau rest on: rows of any norm, any coordinates, in both precisions."""
     rng = np.random.default_rng(0)
     for dtype, slack in ((np.float64, 1e-12), (np.float32, 3e-7)):
         for _ in range(30):
@@ -372,6 +384,10 @@ def test_centred_rows_stay_in_the_smaller_ball_and_move_no_further_apart():
             centre = rng.standard_normal(D)
             centre *= rng.uniform(0.2, 1.0) / np.linalg.norm(centre)
             reach = max(np.sqrt(1.0 - centre @ centre), 0.3)
+            directions = np.linalg.qr(rng.standard_normal((D, D)))[0][:, :n_directions]
+            kept = rng.uniform(LEAST_KEPT, 1.0, n_directions)
+            tau = reach * (rng.uniform(0.5, 1.0) if n_directions else 1.0)
+            own = Coordinates(centre, reach, directions, kept, tau)
             moved = [
                 placed(
                     MeanGradient(
@@ -379,22 +395,30 @@ def test_centred_rows_stay_in_the_smaller_ball_and_move_no_further_apart():
                         rows,
                         np.zeros(40, dtype=np.intp),
                         3,
-                        norm_bound=reach,
-                        constant=0.3 * reach,
+                        norm_bound=tau,
+                        constant=0.3 * tau,
                         clip=0.1,
-                        moved=(1.0, centre),
+                        coordinates=own,
+                        reach=1.0,
                     )
                 )
+                @ matrix_of(own)
                 for rows in (X, other)
             ]
-            assert (np.linalg.norm(moved[0], axis=1) <= reach * (1.0 + slack)).all()
+            assert (np.linalg.norm(moved[0], axis=1) <= tau * (1.0 + slack)).all()
             apart = np.linalg.norm((X - other).astype(np.float64), axis=1)
             closer = np.linalg.norm(moved[0] - moved[1], axis=1)
             assert (closer <= apart + slack).all()
             inside = np.linalg.norm(X, axis=1) <= 1.0
             by_hand = X.astype(np.float64) - centre
             by_hand *= np.minimum(1.0, reach / np.linalg.norm(by_hand, axis=1))[:, None]
+            by_hand = by_hand @ matrix_of(own)
+            by_hand *= np.minimum(1.0, tau / np.linalg.norm(by_hand, axis=1))[:, None]
             np.testing.assert_allclose(moved[0][inside], by_hand[inside], atol=1e-6)
+            # As an audit sees them.
+            np.testing.assert_allclose(
+                own.place(X[inside].astype(float)), by_hand[inside], atol=1e-12
+            )
 
 
 @pytest.mark.parametrize("Head", LOSSES)
@@ -406,8 +430,12 @@ def test_noise_of_centred_steps_is_that_of_the_smaller_ball(Head, protect):
     bound, kept = head.release_.bound, head.transcript_
     begun = beginning(kept.start, head._released_problem(), bound)
     tau = begun.bound.norm_bound
-    assert tau == pytest.approx(np.sqrt(1.0 - begun.centre @ begun.centre))
-    assert tau < 0.7
+    own = begun.coordinates
+    assert own.reach == pytest.approx(np.sqrt(1.0 - own.centre @ own.centre))
+    # Noise of sums that hide labels may cover all directions.
+    assert own.whitened or protect
+    assert tau < own.reach if own.whitened else tau == own.reach
+    assert own.reach < 0.7
     mean = mean_gradient(head._known(X, y), begun)
     shares = bound.step_mu(bound.step_promises[0][1])
     for theta, sigma, share in zip(kept.iterates, kept.sigma, shares, strict=True):
@@ -416,7 +444,7 @@ def test_noise_of_centred_steps_is_that_of_the_smaller_ball(Head, protect):
             theta,
             0.2,
             norm_bound=tau,
-            constant=0.3 * tau,
+            constant=CONSTANT * tau,
             clip=0.1,
             label_change=protect,
         )
@@ -428,7 +456,9 @@ def test_noise_of_centred_steps_is_that_of_the_smaller_ball(Head, protect):
     for gradient in kept.gradients:
         iterates.advance(gradient[None])
     theta = iterates.released()[0]
-    scores = (X - begun.centre) @ theta[:, :-1].T + theta[:, -1] * begun.bound.constant
+    scores = (X - own.centre) @ matrix_of(own) @ theta[:, :-1].T + theta[
+        :, -1
+    ] * begun.bound.constant
     if Head is BallDPLogisticRegression:
         scores -= scores.mean(axis=1, keepdims=True)
     own = head.decision_function(X)
@@ -470,10 +500,10 @@ def test_what_the_centre_is_shrunk_by():
             centre_of(dataclasses.replace(statistics, class_sums=s, sigma_sums=noise))[0]
             for s in sums
         ]
-        errors = [np.sum((mean - (0.0 if c is None else c)) ** 2) for c in centres]
+        errors = [np.sum((mean - c) ** 2) for c in centres]
         raw = [np.sum((s.sum(axis=0) / 300 - mean) ** 2) for s in sums]
         assert np.mean(errors) <= 1.05 * np.mean(raw) + 1e-12
-        longest.append(max(np.linalg.norm(0.0 if c is None else c) for c in centres))
+        longest.append(max(np.linalg.norm(c) for c in centres))
     assert longest[0] == pytest.approx(np.linalg.norm(mean))
     # Noise alone is no mean: hardly ever longer than a fifth.
     nothing = [
@@ -486,8 +516,8 @@ def test_what_the_centre_is_shrunk_by():
         )[0]
         for _ in range(200)
     ]
-    assert sum(c is not None for c in nothing) <= 2
-    assert centre_of(dataclasses.replace(statistics, class_sums=0.0 * values[:3]))[0] is None
+    assert sum(c.any() for c in nothing) <= 2
+    assert not centre_of(dataclasses.replace(statistics, class_sums=0.0 * values[:3]))[0].any()
     # However long the mean: what holds before the first step counts on this much being left.
     for length in (0.9, 0.999, 1.5, 1e9):
         sums = np.full((3, D), length * 100.0 / math.sqrt(D))
@@ -521,6 +551,134 @@ def test_starts_by_name():
     for params in ({"mechanism": started(centre=False)}, {"fit_intercept": False}):
         head = BallDPLogisticRegression(8.0, radius=0.1, **{"mechanism": started(), **params})
         assert not head.fit(X, y).release_.bound.centred
+
+
+def test_a_start_from_the_mean():
+    X, y = with_long_mean()
+    mechanism = GradientPerturbation(start="mean", n_steps=5, keep_transcript=True)
+    head = BallDPLogisticRegression(20.0, radius=0.3, mechanism=mechanism).fit(X, y)
+    bound, kept = head.release_.bound, head.transcript_
+    assert kept.start.shape == (1, D)
+    begun = beginning(kept.start, head._released_problem(), bound)
+    assert not begun.theta.any()
+    noise = math.sqrt(D) * bound.start.sigma[0] / N
+    assert np.linalg.norm(begun.coordinates.centre - X.mean(axis=0)) < 3.0 * noise + 1e-9
+    assert bound.start.mu(0.3) ** 2 == pytest.approx(0.01 * head.release_.mu**2, rel=1e-6)
+    assert bound.descent.momentum == 0.9
+    assert "r for the sum of all rows" in bound.theorem
+    assert not verify(head, private=(X, y)).failed
+    for change, match in (
+        ({"fit_intercept": False}, "fit_intercept=False, centre=True; both must be True"),
+        ({"mechanism__centre": False}, "centre=False; both must be True"),
+        ({"prior": np.zeros((3, D))}, "start='mean' has no class means"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            clone(head).set_params(**change).fit(X, y)
+
+
+def test_where_labels_are_protected_the_mean_alone_keeps_every_label():
+    """Two datasets that differ in labels alone are the same to it."""
+    X, y = with_long_mean()
+    mechanism = GradientPerturbation(start="mean", n_steps=5, keep_transcript=True)
+    head = BallDPLogisticRegression(
+        2.0, radius=0.3, mechanism=mechanism, protect_labels=True, classes=range(3)
+    ).fit(X, y)
+    bound = head.release_.bound
+    tables = [start_values(head._known(X, labels), bound)[0] for labels in (y, y[::-1])]
+    np.testing.assert_array_equal(*tables)
+    assert bound.start.sigma[0] * bound.start.mu(0.3) == pytest.approx(2.0, rel=1e-4)
+    assert not verify(head, private=(X, y)).failed
+
+
+def statistics_with(moment, n=1000, sigma=1e-9, norm_bound=1.0):
+    """Released sums of no mean, with this second moment of the rows."""
+    X, y = data()
+    head = BallDPLogisticRegression(20.0, radius=0.3, mechanism=started()).fit(X, y)
+    problem, bound = head._known(X, y), head.release_.bound
+    statistics = statistics_of(start_values(problem, bound)[0], problem, bound.start)
+    return dataclasses.replace(
+        statistics,
+        class_sums=np.zeros((3, len(moment))),
+        second_moment=n * norm_bound**2 * moment,
+        sigma_moment=n * norm_bound**2 * sigma,
+        total=float(n),
+        norm_bound=norm_bound,
+    )
+
+
+@pytest.mark.parametrize("norm_bound", [1.0, 50.0])
+def test_whitening_takes_the_root_of_the_root_of_a_variance(norm_bound):
+    d = 40
+    variances = np.r_[0.3, 0.2, 0.1, np.full(d - 3, 0.4 / (d - 3))]
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((d, d)))[0]
+    moment = (turn * variances) @ turn.T
+    own = coordinates_of(statistics_with(moment, norm_bound=norm_bound), several_steps=True)
+    assert not own.centre.any()
+    assert own.reach == norm_bound
+    np.testing.assert_allclose(own.directions.T @ own.directions, np.eye(3), atol=1e-12)
+    # The three largest, as they ascend, beside what is left in all directions.
+    mean = 1.0 / d
+    rest = mean - (variances[:3] - mean).sum() / d
+    assert rest == pytest.approx(variances[-1], rel=0.2)
+    found = rest + variances[:3] - mean
+    expected = ((rest + mean) / (found + mean)) ** 0.25
+    np.testing.assert_allclose(own.kept[::-1], expected, rtol=1e-6)
+    alike = np.abs(turn[:, :3].T @ own.directions)
+    np.testing.assert_allclose(alike, np.eye(3)[:, ::-1], atol=1e-6)
+    square = expected**2 @ found + (d - 3) * rest
+    assert own.norm == pytest.approx(norm_bound * np.sqrt(square))
+    assert coordinates_of(statistics_with(moment), several_steps=False) is None
+    # Weights there and back, and scores that stay what they are.
+    weights = np.random.default_rng(1).standard_normal((4, d))
+    np.testing.assert_allclose(own.shortened(own.lengthened(weights)), weights, atol=1e-12)
+
+
+def test_whitening_sees_no_more_than_noise_lets_through():
+    """Noise alone has no directions; a variance in noise is told without bias."""
+    rng, d, sigma = np.random.default_rng(0), 100, 0.01
+    edge = sigma * math.sqrt(2.0 * d)
+
+    def noisy(moment):
+        noise = rng.standard_normal((d, d)) * sigma / math.sqrt(2.0)
+        return moment + np.triu(noise) + np.triu(noise, 1).T + np.diag(noise.diagonal()) * 0.4
+
+    found = [
+        coordinates_of(statistics_with(noisy(np.eye(d) / d), sigma=sigma), several_steps=True)
+        for _ in range(20)
+    ]
+    assert sum(0 if own is None else len(own.kept) for own in found) <= 6
+    spike = 3.0 * edge
+    moment = np.eye(d) * (1.0 - spike) / d
+    moment[0, 0] += spike
+    kept, aligned = [], []
+    for _ in range(20):
+        own = coordinates_of(statistics_with(noisy(moment), sigma=sigma), several_steps=True)
+        kept.append(own.kept[-1])
+        aligned.append(own.directions[0, -1] ** 2)
+    assert np.mean(aligned) > 0.9
+    told = np.mean(aligned) * spike
+    expected = ((2.0 - told) / (2.0 - told + d * told)) ** 0.25
+    assert np.mean(kept) == pytest.approx(expected, rel=0.02)
+
+
+def test_whitening_has_its_limits():
+    """However lopsided the rows are: what the proofs of rounding and of other radii count on."""
+    rng = np.random.default_rng(0)
+    for d, n_spikes in ((5, 1), (200, 1), (200, 100), (200, 199)):
+        spectrum = np.full(d, 1e-9)
+        spectrum[:n_spikes] = 1.0
+        for size in (1.0, 1e-3, 1e3):
+            moment = np.diag(size * spectrum / spectrum.sum())
+            own = coordinates_of(statistics_with(moment), several_steps=True)
+            if own is None:
+                continue
+            assert len(own.kept) <= MOST_DIRECTIONS
+            assert (own.kept >= LEAST_KEPT).all()
+            assert (own.kept <= 1.0).all()
+            assert LEAST_REACH <= own.norm <= own.reach <= 1.0
+            weights = rng.standard_normal((20, d))
+            lengths = [np.linalg.norm(w, axis=1) for w in (own.shortened(weights), weights)]
+            assert (lengths[0] <= lengths[1] * (1.0 + 1e-12)).all()
 
 
 def test_public_vectors_of_the_classes_help_where_noise_is_large():

@@ -45,6 +45,9 @@ HEADS = {
     "logistic, minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.05),
     "SVC, minimiser": BallDPSquaredHingeSVC(mechanism="output", alpha=0.05),
     "logistic, descent": BallDPLogisticRegression(mechanism="gradient"),
+    "logistic, descent from the mean": BallDPLogisticRegression(
+        mechanism=GradientPerturbation(start="mean")
+    ),
     "SVC, descent": BallDPSquaredHingeSVC(mechanism=GradientPerturbation(start="zero")),
 }
 
@@ -330,7 +333,7 @@ def test_the_released_noise_passes_the_owners_checks(name):
     groups = owners(y)
     head = sklearn.clone(HEADS[name]).set_params(epsilon=2.0, delta=1e-4, radius=RADIUS)
     if "descent" in name:
-        start = "zero" if "SVC" in name else "auto"
+        start = "zero" if "SVC" in name else "mean" if "mean" in name else "auto"
         head.set_params(mechanism=GradientPerturbation(start=start, keep_transcript=True))
     if hasattr(head, "class_weight"):
         head.set_params(class_weight="balanced")

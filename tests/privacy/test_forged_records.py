@@ -53,6 +53,9 @@ HEADS = {
             n_steps=5, start="statistics", outer_radius=1.5, outer_epsilon=9.0
         ),
     ),
+    "from the mean": BallDPLogisticRegression(
+        4.0, radius=0.5, mechanism=GradientPerturbation(start="mean", n_steps=5)
+    ),
     "two promises": BallDPSquaredHingeSVC(
         4.0,
         radius=0.5,
@@ -159,7 +162,7 @@ STILL_TRUE = {
         for field in ("metric", "radius")
         for name in ("protected", "protected statistics")
     ],
-    *[("alpha", name) for name in ("descent", "started descent", "two promises")],
+    *[("alpha", name) for name in ("descent", "started descent", "from the mean", "two promises")],
 }
 
 
@@ -204,13 +207,22 @@ START_EDITS = [
     ("n_samples", lambda v: 10 * v),
     ("norm_bound", lambda v: v / 2),
     ("n_features", lambda v: v + 1),
+    ("pooled", lambda v: not v),
+]
+# One sum of all rows has no second moment, and sums no products.
+OF_THE_MEAN = [
+    edit for i, edit in enumerate(START_EDITS) if i not in (3, 4, 7) and edit[0] != "summed"
 ]
 
 
-@pytest.mark.parametrize(("field", "change"), START_EDITS)
-def test_starts_of_descents_in_turn(field, change):
+@pytest.mark.parametrize(
+    ("name", "field", "change"),
+    [("started descent", *edit) for edit in START_EDITS]
+    + [("from the mean", *edit) for edit in OF_THE_MEAN],
+)
+def test_starts_of_descents_in_turn(name, field, change):
     """Also with mu and epsilon made to follow: what a start promises is recomputed."""
-    record = record_of("started descent")
+    record = record_of(name)
     start = {**record["bound"]["start"], field: change(record["bound"]["start"][field])}
     forged = {**record, "bound": {**record["bound"], "start": start}}
     with pytest.raises(ValueError, match="record"):
@@ -223,6 +235,22 @@ def test_starts_of_descents_in_turn(field, change):
             dataclasses.replace(release, bound=bound)
     except ValueError:
         pass  # there is no such bound
+
+
+def test_a_mean_that_moves_nothing_is_no_start():
+    """It would leave the steps the gaps of rows that were not moved: a start for nothing."""
+    record = record_of("from the mean")
+    forged = {**record, "bound": {**record["bound"], "centred": False}}
+    with pytest.raises(ValueError, match=r"bound\.start\.pooled=True needs bound\.centred=True"):
+        Release.from_dict(sealed(forged))
+
+
+def test_a_discriminant_has_sums_of_classes():
+    release = BallDPLinearDiscriminant(4.0, radius=0.5, share=1.0).fit(*data()).release_
+    bound = dataclasses.replace(release.bound, pooled=True)
+    bound = bound.calibrated(0.5, release.mu)
+    with pytest.raises(ValueError, match=r"bound\.pooled=True does not follow"):
+        dataclasses.replace(release, bound=bound)
 
 
 def test_a_start_on_the_sphere_is_none_for_steps_in_the_ball():

@@ -183,6 +183,27 @@ def test_label_changes_reach_mu_and_never_exceed_it(domain, radius):
     assert math.sqrt(alike.max()) <= bound.mu(radius, "public") <= bound.mu(radius)
 
 
+@pytest.mark.parametrize("labels", ["public", "protected"])
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("radius", [0.02, 0.4, 1.3, 2.0])
+def test_a_sum_of_all_rows_reaches_mu_and_never_exceeds_it(domain, radius, labels):
+    """It sees no label: a change of one is a substitution at any distance."""
+    rng, mu = np.random.default_rng(4), 0.6
+    public = {"rows": domain, "labels": labels, "share": 1.0, "pooled": True}
+    bound = bound_of(radius, mu, **public)
+    largest = 0.0
+    for d in (2, 3, 8):
+        X, Z = pairs(rng, domain, radius if labels == "public" else 2.0, d, 40_000)
+        largest = max(largest, np.linalg.norm(X - Z, axis=1).max() / bound.sigma[0])
+    assert largest <= bound.mu(radius) <= mu
+    assert largest >= 0.99 * mu
+    assert (bound.n_sums, bound.n_values, len(bound.sigma)) == (1, 3, 1)
+    assert bound.class_signals((30.0, 20.0)) == (0.0, 0.0)
+    further = bound.mu(2.0)
+    assert further == pytest.approx(2.0 / bound.sigma[0], rel=1e-5)
+    assert (further <= mu) == (labels == "protected" or radius == 2.0)
+
+
 def test_other_radii():
     bound = bound_of(0.1, 0.3)
     exact = math.hypot(0.4 / bound.sigma[0], (0.8 - 0.16) / bound.sigma[1])
@@ -241,6 +262,8 @@ def test_shares_follow_the_budget():
         ({"share": 1.5}, "share"),
         ({"count_constant": 0.5}, "constant"),
         ({"labels": "protected"}, "constant"),
+        ({"pooled": True}, "share=0.4: a pooled sum is released alone"),
+        ({"pooled": True, "share": 1.0, "count_constant": 0.5}, "constant"),
     ],
 )
 def test_wrong_fields_are_refused(wrong, name):

@@ -34,6 +34,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.__main__ import main
 from sklearn_balldp.heads import Transcript, weighing
+from sklearn_balldp.heads.start import beginning
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 from sklearn_balldp.publish.files import (
@@ -57,7 +58,10 @@ def data(seed=0):
 
 KEPT = GradientPerturbation(n_steps=6, keep_transcript=True, start="zero")
 STARTED = GradientPerturbation(n_steps=6, keep_transcript=True, start="statistics")
+FROM_MEAN = GradientPerturbation(n_steps=6, keep_transcript=True, start="mean")
 HEADS = {
+    "whitened descent": BallDPLogisticRegression(60.0, radius=0.1, mechanism=STARTED),
+    "descent from the mean": BallDPLogisticRegression(4.0, radius=0.5, mechanism=FROM_MEAN),
     "started descent": BallDPSquaredHingeSVC(
         4.0, radius=0.5, mechanism=STARTED, fit_intercept=False
     ),
@@ -91,6 +95,12 @@ def test_honest_models_pass(name):
         assert "No check can certify" in str(verdict)
     assert verify(head).release == head.release_
     assert lines(verify(head))["noise in the weights"] == "CANNOT CHECK"
+
+
+def test_the_whitened_descent_is_whitened():
+    head = fitted("whitened descent")
+    begun = beginning(head.transcript_.start, head._released_problem(), head.release_.bound)
+    assert begun.coordinates.whitened
 
 
 def weights_of(head):
@@ -529,7 +539,7 @@ def test_settings_that_the_record_follows(name, params):
         ("descent", {"mechanism__learning_rate": 3.0}, "its learning_rate=3.0"),
         ("descent", {"mechanism__momentum": 0.1}, "its momentum=0.1"),
         ("descent", {"mechanism__averaging": 0.9}, "its averaging=0.9"),
-        ("descent", {"mechanism__start": "auto", "mechanism__momentum": "auto"}, "its momentum"),
+        ("descent", {"mechanism__start": "auto", "mechanism__momentum": 0.8}, "its momentum"),
         ("descent", {"mechanism__start": "auto"}, "its start from zero=False"),
         (
             "descent",
@@ -537,6 +547,10 @@ def test_settings_that_the_record_follows(name, params):
             "its outer_radius=1.0",
         ),
         ("started descent", {"mechanism__start": "prototypes"}, "its second moment=False"),
+        ("started descent", {"mechanism__start": "mean"}, "its start from the mean=True"),
+        ("descent from the mean", {"mechanism__start": "statistics"}, "from the mean=False"),
+        ("descent from the mean", {"mechanism__start": "zero"}, "its start from zero=True"),
+        ("descent from the mean", {"mechanism__centre": False}, "its centre=False"),
     ],
 )
 def test_settings_that_say_otherwise(name, change, found):

@@ -159,16 +159,25 @@ def test_rows_that_are_not_kept_give_the_same_bits(name, monkeypatch):
 
 
 @pytest.mark.usefixtures("many_shards")
-@pytest.mark.parametrize("moved", [None, (0.9, 0.2 * np.ones(D))])
+@pytest.mark.parametrize("moved", [None, False, True])
 @pytest.mark.parametrize("norm_bound", [0.5, 3.0])
-def test_a_mean_gradient_of_rows_that_are_not_kept(norm_bound, moved, monkeypatch):
+def test_a_mean_gradient_of_rows_that_are_not_kept(norm_bound, moved, coordinates, monkeypatch):
     X, y = records()
+    own, _ = coordinates(0.2 * np.ones(D), 1.2 * norm_bound, bool(moved), norm_bound)
     means = []
     for kept in (2**30, 0):
         monkeypatch.setattr(gradients, "KEPT_BYTES", kept)
         means.append(
             MeanGradient(
-                "softmax", X, y, 3, norm_bound=norm_bound, constant=0.3, clip=0.1, moved=moved
+                "softmax",
+                X,
+                y,
+                3,
+                norm_bound=norm_bound,
+                constant=0.3,
+                clip=0.1,
+                coordinates=None if moved is None else own,
+                reach=0.9,
             )
         )
     theta = np.random.default_rng(1).standard_normal((1, *means[0].shape))
@@ -715,17 +724,27 @@ def test_a_dataset_that_numpy_would_read_otherwise_is_left_to_hdf5(tmp_path):
 
 
 @pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("whitened", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_moved_rows_of_a_file_that_did_not_change(dtype, monkeypatch):
+def test_moved_rows_of_a_file_that_did_not_change(dtype, whitened, coordinates, monkeypatch):
     """Some of them are scaled at last: what is multiplied is longer than the ball."""
     monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
     X, y = records(dtype)
     rows = X / np.float32(0.6) / np.linalg.norm(X, axis=1).max()
     centre = np.zeros(D)
     centre[0] = -0.9
+    own, _ = coordinates(centre, 0.4, whitened, 0.3 if whitened else None)
     means = [
         MeanGradient(
-            "softmax", source, y, 3, norm_bound=0.4, constant=0.3, clip=0.1, moved=(1.0, centre)
+            "softmax",
+            source,
+            y,
+            3,
+            norm_bound=own.norm,
+            constant=0.3,
+            clip=0.1,
+            coordinates=own,
+            reach=1.0,
         )
         for source in (rows, Computed(rows))
     ]
