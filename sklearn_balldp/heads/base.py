@@ -24,7 +24,7 @@ from .._validation import all_finite, caller_level, fit_all_or_nothing, validate
 from .._version import __version__
 from ..accounting.ledger import charged
 from ..accounting.tickets import CountedMixin
-from ..adjacency import DOMAINS, METRICS, euclidean_radius, full_radius_in
+from ..adjacency import DOMAINS, METRICS, euclidean_radius, full_radius, full_radius_in
 from ..privacy.bounds import Bound, as_float_or_tuple
 from ..privacy.digest import parameters_digest
 from ..privacy.gaussian import CALIBRATIONS, delta_from_mu
@@ -220,13 +220,16 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 f"mechanism {mechanism.name}: parameters must be finite, and names of attributes "
                 f"end in an underscore (not {surplus}); nothing is published."
             )
-        fitted = self._publish(outcome.parameters, problem, promise.bound)
+        bound = _kept_bound(outcome, promise, problem)
+        fitted = self._publish(outcome.parameters, problem, bound)
         published = {"classes_": classes, **fitted}
         # What was published, and digested, stands whatever a mechanism names its attributes.
         return {
             **outcome.attributes,
             **published,
-            "release_": _completed(release, outcome, parameters_digest(self._released(published))),
+            "release_": _completed(
+                release, outcome, bound, parameters_digest(self._released(published))
+            ),
         }
 
     def _listed_classes(self) -> Any:
@@ -801,9 +804,21 @@ def _checked(mechanism: Mechanism, promise: Any) -> Promise:
     return Promise(promise.bound, sensitivity, sigma)
 
 
-def _completed(release: Release, outcome: Outcome, digest: str) -> Release:
+def _kept_bound(outcome: Outcome, promise: Promise, problem: Problem) -> Bound:
+    """The guarantee of a run, which must not exceed what was promised and charged."""
+    bound = promise.bound if outcome.bound is None else outcome.bound
+    for radius in (problem.radius, full_radius(problem.norm_bound)):
+        if not bound.mu(radius) <= promise.bound.mu(radius) * (1.0 + 1e-12):
+            raise RuntimeError(
+                f"mechanism {promise.bound.mechanism}: the run guarantees less than was promised; "
+                "nothing is published."
+            )
+    return bound
+
+
+def _completed(release: Release, outcome: Outcome, bound: Bound, digest: str) -> Release:
     """The record with what is known after the run only."""
-    late: dict[str, Any] = {"digest": digest}
+    late: dict[str, Any] = {"digest": digest, "bound": bound}
     if outcome.sensitivity is not None:
         late["stated_sensitivity"] = as_float_or_tuple(outcome.sensitivity)
     if outcome.sigma is not None:

@@ -114,6 +114,13 @@ def coordinates_of(statistics: Statistics, *, several_steps: bool) -> Coordinate
     return Coordinates(centre, reach, directions, kept, norm)
 
 
+def square_of_mean(statistics: Statistics) -> float:
+    """Square of the mean of all rows, less what noise adds to it on average."""
+    mean = statistics.class_sums.sum(axis=0) / statistics.total
+    noise = statistics.sigma_sums / statistics.total
+    return float(mean @ mean) - statistics.class_sums.size * noise**2
+
+
 def centre_of(statistics: Statistics) -> tuple[Array, float]:
     r"""Mean that rows are moved by, and the norm that is left for them; zero where it is short.
 
@@ -122,12 +129,11 @@ def centre_of(statistics: Statistics) -> tuple[Array, float]:
 
     A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on average.
     """
-    n, norm_bound = statistics.total, statistics.norm_bound
-    mean = statistics.class_sums.sum(axis=0) / n
-    added = mean.size * len(statistics.class_sums) * (statistics.sigma_sums / n) ** 2
+    norm_bound = statistics.norm_bound
+    mean = statistics.class_sums.sum(axis=0) / statistics.total
     square = float(mean @ mean)
     longest = norm_bound * math.sqrt(1.0 - LEAST_REACH**2)
-    kept = max(square - added, 0.0) / max(square, 1e-300)
+    kept = max(square_of_mean(statistics), 0.0) / max(square, 1e-300)
     centre = mean * min(kept, longest / max(math.sqrt(square), 1e-150))
     share = float(centre @ centre) / norm_bound**2
     if not share > SHORT_MEAN:

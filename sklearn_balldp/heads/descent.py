@@ -27,7 +27,7 @@ from .mechanism import (
     Problem,
     Promise,
 )
-from .start import Beginning, beginning, start_bound, start_values
+from .start import Beginning, beginning, released_start, start_bound
 
 #: Constant that augments the rows, in units of B: a smaller one takes less of the noise, and moves
 #: intercepts more slowly.
@@ -310,7 +310,7 @@ class GradientPerturbation(Mechanism):
         bound: Any = promise.bound
         steps = Steps()
         if bound.start is not None:
-            steps.start = noise(*start_values(problem, bound))
+            steps.start, bound = released_start(problem, bound, noise)
         begun = beginning(steps.start, problem, bound)
         own = begun.bound
         # The figure ex post is at the largest substitution of the domain.
@@ -335,6 +335,7 @@ class GradientPerturbation(Mechanism):
             sensitivity=tuple(steps.sensitivity),
             sigma=tuple(steps.sigma),
             mu_ex_post=steps.mu_ex_post(bound),
+            bound=bound,
             attributes={"transcript_": steps.transcript()} if self.keep_transcript else {},
         )
 

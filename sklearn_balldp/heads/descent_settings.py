@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..losses import make_loss
-from ..privacy.transcript import LEAST_OF_MEAN, MOST_OF_STEPS, TranscriptBound
+from ..privacy.transcript import LEAST_OF_MEAN, MOST_OF_STEPS, REPEATED, TranscriptBound
 from .mechanism import Problem
 
 #: Share of mu squared for the steps after a start: where they are worth little; where they are
@@ -158,11 +158,15 @@ def settings_of(
 
 
 def _share_of_mean(problem: Problem, mu: float) -> float:
-    """Share of mu squared with which noise adds :data:`MEAN_NOISE` to the square of the mean."""
+    """Share of mu squared for a rough mean; with a second release :data:`REPEATED` times as much.
+
+    Then noise adds :data:`MEAN_NOISE` to the square of the mean.
+    """
     # A label change spans any distance.
     distance = problem.radius / problem.norm_bound if problem.labels == "public" else 2.0
     whole = problem.n_features * (distance / (problem.sums_mass * mu)) ** 2
-    return min(max(whole / MEAN_NOISE, LEAST_OF_MEAN), MOST_OF_MEAN)
+    both = min(max(whole / MEAN_NOISE, 2.0 * REPEATED * LEAST_OF_MEAN), MOST_OF_MEAN)
+    return both / REPEATED
 
 
 def _share(ratio: float, power: float) -> float:

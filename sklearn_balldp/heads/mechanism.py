@@ -321,6 +321,9 @@ class Outcome:
     mu_ex_post : float or None
         Mu at the full radius, computed from the run that happened, where that differs from the
         promise. It is no guarantee.
+    bound : Bound or None
+        The guarantee of the run that happened, where the mechanism divided its budget otherwise
+        than promised: no larger at any radius. None for the promised one.
     attributes : mapping
         Further fitted attributes.
     """
@@ -329,6 +332,7 @@ class Outcome:
     sensitivity: tuple[float, ...] | None = None
     sigma: tuple[float, ...] | None = None
     mu_ex_post: float | None = None
+    bound: Bound | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 

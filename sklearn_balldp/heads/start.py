@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..privacy.noise import Noise
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
-from .coordinates import Coordinates, coordinates_of
+from .coordinates import Coordinates, coordinates_of, square_of_mean
 from .discriminant_rule import TAIL, discriminant_rule, likely_counts
 from .iterates import Iterates
 from .mechanism import Array, PrivateProblem, Problem, Promise
 from .statistics import Statistics, StatisticsPerturbation, statistics_of
 
+#: Square of a mean, in units of B squared and of the share of its second release, from where that
+#: one pays: it leaves steps less of the budget, and shorter rows.
+LONG_MEAN = 2.0
 #: Length of the path of all steps, in lengths of the start, that may restore half of its slope.
 LONG_PATH = 8.0
 
@@ -112,6 +116,27 @@ def start_values(problem: PrivateProblem, bound: TranscriptBound) -> tuple[Array
     """Noiseless table of the sums that a descent starts from, and its noise scales."""
     start: Any = bound.start
     return StatisticsPerturbation().noiseless(problem, Promise(start))
+
+
+def released_start(
+    problem: PrivateProblem, bound: TranscriptBound, noise: Noise
+) -> tuple[Array, TranscriptBound]:
+    """Noisy table of the sums that a descent starts from, and the bound that it leaves.
+
+    A mean is released roughly at first, and again where that shows it to be long: steps of shorter
+    rows then save more than the second release takes from them.
+    """
+    values, scale = start_values(problem, bound)
+    table = noise(values, scale)
+    if bound.start is None or not bound.start.pooled:
+        return table, bound
+    again, both = bound.repeated()
+    taken = max((again.mu(radius) / mu) ** 2 for radius, mu in bound.promises)
+    mean = statistics_of(table, problem, bound.start)
+    if square_of_mean(mean) <= LONG_MEAN * taken * bound.norm_bound**2:
+        return table, bound
+    ratio = (scale[0, 0] / again.sigma[0]) ** 2
+    return (table + ratio * noise(values, again.sigma[0])) / (1.0 + ratio), both
 
 
 def start_of(

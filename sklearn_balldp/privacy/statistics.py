@@ -203,6 +203,10 @@ class StatisticsBound(ParameterBound):
         spent = replace(bound, sigma=tuple(sigma.tolist()))._ratio(radius, self.labels)
         return replace(bound, sigma=tuple((sigma * (spent / left)).tolist()))
 
+    def scaled(self, factor: float) -> "StatisticsBound":
+        """The same with ``factor`` times the noise."""
+        return replace(self, sigma=tuple(factor * scale for scale in self.sigma))
+
     def group(self, radius: float) -> int:
         """Largest group whose sums in float32 cost little at the radius of a release; 0 if none."""
         if self.weights is not None and self.weights.most_records > 1:

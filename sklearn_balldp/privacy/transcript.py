@@ -51,7 +51,9 @@ from .weights import Weights, is_weighted, mass_of, weights_from
 #: Least norm that the coordinates of the steps leave for rows, in units of B.
 LEAST_REACH = 0.3
 #: Share of mu squared that the steps take after class sums, at most; that a mean takes, at least.
-MOST_OF_STEPS, LEAST_OF_MEAN = 0.84, 0.01
+MOST_OF_STEPS, LEAST_OF_MEAN = 0.84, 0.001
+#: A mean whose release is repeated has so many times its share in all.
+REPEATED = 6.0
 #: More steps are no descent, and their shares would take long to compute.
 MOST_STEPS = 10**5
 # The radius, and a second one.
@@ -218,6 +220,23 @@ class TranscriptBound(Bound):
             (radius, math.sqrt(max((mu * (1.0 - 2.0**-49)) ** 2 - used**2, 0.0)))
             for (radius, mu), used in zip(self.promises, spent, strict=True)
         )
+
+    def repeated(self) -> tuple[StatisticsBound, Self]:
+        """Bound of another release of the mean, and that of all with both together.
+
+        Both are one release of the weighted mean of the two, of :data:`REPEATED` times the share.
+        """
+        first = self.start
+        if first is None or not first.pooled:
+            raise ValueError("only a sum of all rows is released again.")
+        both = first.scaled(1.0 / math.sqrt(REPEATED))
+        again = first.scaled(1.0 / math.sqrt(REPEATED - 1.0))
+        # Each is rounded to the sampler's grid: a little more noise, so that both keep within.
+        excess = max(
+            math.hypot(first.mu(radius), again.mu(radius)) / both.mu(radius)
+            for radius, _ in self.promises
+        )
+        return again.scaled(excess**2 * (1.0 + 1e-12)), replace(self, start=both)
 
     def after(self, reach: float) -> Self:
         """What is left once the start was released, and rows have norm ``reach`` at most.

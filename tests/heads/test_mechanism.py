@@ -91,6 +91,33 @@ def test_record_and_json():
     assert again.guarantee(1.1) == release.guarantee(1.1)
 
 
+class Other(ClassMeans):
+    """A run that divides its budget otherwise than promised."""
+
+    name = "class means"
+
+    def __init__(self, *, scale=1.0, factor=1.0):
+        super().__init__(scale=scale)
+        self.factor = factor
+
+    def run(self, problem, promise, noise):
+        outcome = super().run(problem, promise, noise)
+        sigma = (self.factor * promise.bound.sigma[0],)
+        bound = dataclasses.replace(promise.bound, sigma=sigma)
+        return dataclasses.replace(outcome, bound=bound)
+
+
+def test_a_run_may_not_guarantee_less_than_was_promised_and_charged():
+    X, y = data()
+    assert head_of(Other()).fit(X, y).release_.bound == head_of().fit(X, y).release_.bound
+    head = head_of(Other(factor=0.999))
+    with pytest.raises(RuntimeError, match="the run guarantees less than was promised"):
+        head.fit(X, y)
+    assert not hasattr(head, "release_")
+    more = head_of(Other(factor=1.5)).fit(X, y).release_
+    assert more.mu == pytest.approx(mu_from_budget(4.0, 1e-6) / 1.5)
+
+
 def test_noise_of_the_stated_scale():
     X, y = data()
     head = head_of()

@@ -563,7 +563,8 @@ def test_a_start_from_the_mean():
     assert not begun.theta.any()
     noise = math.sqrt(D) * bound.start.sigma[0] / N
     assert np.linalg.norm(begun.coordinates.centre - X.mean(axis=0)) < 3.0 * noise + 1e-9
-    assert bound.start.mu(0.3) ** 2 == pytest.approx(0.01 * head.release_.mu**2, rel=1e-6)
+    # The mean is long: it was released twice.
+    assert bound.start.mu(0.3) ** 2 == pytest.approx(0.012 * head.release_.mu**2, rel=1e-6)
     assert bound.descent.momentum == 0.9
     assert "r for the sum of all rows" in bound.theorem
     assert not verify(head, private=(X, y)).failed
@@ -574,6 +575,76 @@ def test_a_start_from_the_mean():
     ):
         with pytest.raises(ValueError, match=match):
             clone(head).set_params(**change).fit(X, y)
+
+
+def test_a_long_mean_is_released_twice_and_a_short_one_once(monkeypatch):
+    """What is spent is the same, and the record says which noise the mean has."""
+    given = []
+    real = Noise.__call__
+    monkeypatch.setattr(
+        Noise, "__call__", lambda s, v, sigma: given.append(np.max(sigma)) or real(s, v, sigma)
+    )
+    mechanism = GradientPerturbation(start="mean", n_steps=5, keep_transcript=True)
+    for rows, n_releases in ((with_long_mean, 2), (data, 1)):
+        given.clear()
+        X, y = rows()
+        head = BallDPLogisticRegression(4.0, radius=0.3, mechanism=mechanism)
+        # Rows of all classes alike have a mean, if a short one.
+        X = X - (rows is data) * X.mean(axis=0)
+        mu, bound = mu_from_budget(4.0, 1e-6), head.fit(X, y).release_.bound
+        assert len(given) == n_releases + 5
+        released = 0.3 / np.array(given[:n_releases])
+        assert np.sum(released**2) == pytest.approx(bound.start.mu(0.3) ** 2, rel=1e-4)
+        share = 0.012 * n_releases / (6.0 if n_releases == 1 else 2.0)
+        assert np.sum(released**2) == pytest.approx(share * mu**2, rel=1e-4)
+        steps = np.array(head.release_.sensitivity) / np.array(head.release_.sigma)
+        assert 0.999 * mu <= math.sqrt(np.sum(steps**2) + bound.start.mu(0.3) ** 2) <= mu
+        planned = head.plan(len(X), D, np.bincount(y)).release
+        assert planned.bound.start.mu(0.3) ** 2 == pytest.approx(0.002 * mu**2, rel=1e-6)
+        for t in (0.3, 0.5, 1.0, 2.0):
+            assert bound.mu(t) <= planned.bound.mu(t)
+
+
+def test_noise_of_a_mean_that_is_released_twice():
+    """The weighted mean has the noise that the record states."""
+    X, y = with_long_mean()
+    mechanism = GradientPerturbation(start="mean", n_steps=1, keep_transcript=True)
+    z = []
+    for _ in range(200):
+        head = BallDPLogisticRegression(4.0, radius=0.3, mechanism=mechanism).fit(X, y)
+        z.append((head.transcript_.start[0] - X.sum(axis=0)) / head.release_.bound.start.sigma[0])
+    assert kstest(np.ravel(z), norm.cdf).pvalue > 1e-6
+    assert np.var(z) == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize("outer", [{}, {"outer_radius": 1.9, "outer_epsilon": 3.0}])
+@pytest.mark.parametrize("radius", [1e-3, 0.3])
+@pytest.mark.parametrize("labels", ["public", "protected"])
+@pytest.mark.parametrize("epsilon", [1e-5, 0.5, 3.0])
+def test_two_releases_of_a_mean_spend_no_more_than_the_record_states(
+    epsilon, labels, radius, outer
+):
+    protected = labels == "protected"
+    head = BallDPLogisticRegression(
+        epsilon,
+        radius=radius,
+        mechanism=GradientPerturbation(start="mean", **outer),
+        protect_labels=protected,
+        classes=range(3) if protected else None,
+    )
+    bound = head.plan(100_000, 30, None if protected else [40_000, 30_000, 30_000]).release.bound
+    again, both = bound.repeated()
+    left = dict(both.step_promises)
+    for t, mu in bound.promises:
+        spent = math.hypot(bound.start.mu(t), again.mu(t))
+        assert spent <= both.start.mu(t) <= spent * 1.05
+        assert math.hypot(both.start.mu(t), left[t]) <= mu
+    sigma = [part.sigma[0] for part in (bound.start, again, both.start)]
+    assert sigma[2] <= 1.0 / math.sqrt(sigma[0] ** -2 + sigma[1] ** -2) <= 1.05 * sigma[2]
+    if epsilon > 0.1:
+        assert spent == pytest.approx(both.start.mu(t), rel=1e-5)
+    with pytest.raises(ValueError, match="only a sum of all rows"):
+        dataclasses.replace(bound, start=None, centred=False).repeated()
 
 
 def test_where_labels_are_protected_the_mean_alone_keeps_every_label():
