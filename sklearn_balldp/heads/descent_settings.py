@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..losses import make_loss
-from ..privacy.transcript import LEAST_OF_MEAN, MOST_OF_STEPS, REPEATED, TranscriptBound
+from ..privacy.transcript import MOST_OF_STEPS, REPEATED, TranscriptBound
 from .mechanism import Problem
 
 #: Share of mu squared for the steps after a start: where they are worth little; where they are
@@ -30,8 +30,8 @@ HALF_MEANS_NOISE = 0.1
 #: share costs: the mean of all rows is released in their place.
 FEWER_THAN_SUMS_NEED = 1.2
 #: What noise may add to the square of that mean, in units of B squared; a smaller share of the
-#: budget suffices for it where records are many, and it takes no more than this one.
-MEAN_NOISE, MOST_OF_MEAN = 0.1, 0.3
+#: budget suffices for it where records are many. Least and largest share.
+MEAN_NOISE, LEAST_SHARE, MOST_OF_MEAN = 0.1, 0.012, 0.3
 #: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
 #: little noise, two classes everywhere. Steps from zero, and where the mean was released before.
 STEPS, USUAL_STEPS = {"squared_hinge": 50, "logistic": 40}, 20
@@ -165,7 +165,7 @@ def _share_of_mean(problem: Problem, mu: float) -> float:
     # A label change spans any distance.
     distance = problem.radius / problem.norm_bound if problem.labels == "public" else 2.0
     whole = problem.n_features * (distance / (problem.sums_mass * mu)) ** 2
-    both = min(max(whole / MEAN_NOISE, 2.0 * REPEATED * LEAST_OF_MEAN), MOST_OF_MEAN)
+    both = min(max(whole / MEAN_NOISE, LEAST_SHARE), MOST_OF_MEAN)
     return both / REPEATED
 
 

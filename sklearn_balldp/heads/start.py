@@ -130,7 +130,7 @@ def released_start(
     table = noise(values, scale)
     if bound.start is None or not bound.start.pooled:
         return table, bound
-    again, both = bound.repeated()
+    again, both = bound.repeating()
     taken = max((again.mu(radius) / mu) ** 2 for radius, mu in bound.promises)
     mean = statistics_of(table, problem, bound.start)
     if square_of_mean(mean) <= LONG_MEAN * taken * bound.norm_bound**2:

@@ -74,6 +74,11 @@ class Bound(ABC):
             cls.mechanism = ""
 
     @property
+    def promised(self) -> Self:
+        """The bound as it was before the run, where the run divided its budget otherwise."""
+        return self
+
+    @property
     @abstractmethod
     def theorem(self) -> str:
         """What the bound rests on, in one line."""

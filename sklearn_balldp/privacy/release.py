@@ -421,7 +421,7 @@ class Release:
     @property
     def promised(self) -> "Release":
         """The record as it was before the run, without what was known only after it."""
-        late: Any = {"stated_sensitivity": (), "stated_sigma": ()}
+        late: Any = {"stated_sensitivity": (), "stated_sigma": (), "bound": self.bound.promised}
         return replace(self, digest="", epsilon_full_radius_ex_post=None, **late)
 
     @property

@@ -52,8 +52,8 @@ from .weights import Weights, is_weighted, mass_of, weights_from
 LEAST_REACH = 0.3
 #: Share of mu squared that the steps take after class sums, at most; that a mean takes, at least.
 MOST_OF_STEPS, LEAST_OF_MEAN = 0.84, 0.001
-#: A mean whose release is repeated has so many times its share in all.
-REPEATED = 6.0
+#: A mean whose release is repeated has so many times its share in all: noise is halved exactly.
+REPEATED = 4.0
 #: More steps are no descent, and their shares would take long to compute.
 MOST_STEPS = 10**5
 # The radius, and a second one.
@@ -170,6 +170,8 @@ class TranscriptBound(Bound):
         Public weights of the records in the loss.
     rows : {"ball", "sphere"}
         Whether rows have norm at most B, or are scaled to B.
+    repeated : bool
+        Whether the start is a mean that was released twice: the weighted mean of both.
     """
 
     what = "noise on the gradients of a descent"
@@ -189,6 +191,7 @@ class TranscriptBound(Bound):
     centred: bool = False
     weights: Weights | None = None
     rows: str = "ball"
+    repeated: bool = False
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
@@ -221,14 +224,20 @@ class TranscriptBound(Bound):
             for (radius, mu), used in zip(self.promises, spent, strict=True)
         )
 
-    def repeated(self) -> tuple[StatisticsBound, Self]:
+    @property
+    def promised(self) -> Self:
+        if self.start is None or not self.repeated:
+            return self
+        return replace(self, start=self.start.scaled(math.sqrt(REPEATED)), repeated=False)
+
+    def repeating(self) -> tuple[StatisticsBound, Self]:
         """Bound of another release of the mean, and that of all with both together.
 
         Both are one release of the weighted mean of the two, of :data:`REPEATED` times the share.
         """
         first = self.start
-        if first is None or not first.pooled:
-            raise ValueError("only a sum of all rows is released again.")
+        if first is None or not first.pooled or self.repeated:
+            raise ValueError("only a sum of all rows is released again, and once.")
         both = first.scaled(1.0 / math.sqrt(REPEATED))
         again = first.scaled(1.0 / math.sqrt(REPEATED - 1.0))
         # Each is rounded to the sampler's grid: a little more noise, so that both keep within.
@@ -236,7 +245,7 @@ class TranscriptBound(Bound):
             math.hypot(first.mu(radius), again.mu(radius)) / both.mu(radius)
             for radius, _ in self.promises
         )
-        return again.scaled(excess**2 * (1.0 + 1e-12)), replace(self, start=both)
+        return again.scaled(excess**2 * (1.0 + 1e-12)), replace(self, start=both, repeated=True)
 
     def after(self, reach: float) -> Self:
         """What is left once the start was released, and rows have norm ``reach`` at most.
@@ -254,6 +263,7 @@ class TranscriptBound(Bound):
             start=None,
             centred=False,
             rows="ball",
+            repeated=False,
         )
 
     def check(self, record: Any, radius: float, mu: float) -> None:
@@ -297,6 +307,8 @@ class TranscriptBound(Bound):
             raise ValueError("record: bound.centred=True needs bound.start, which tells the mean.")
         if self.centred and not self.constant > 0.0:
             raise ValueError("record: bound.centred=True needs an intercept: bound.constant > 0.")
+        if self.repeated and not (self.start is not None and self.start.pooled):
+            raise ValueError("record: bound.repeated=True needs bound.start.pooled=True.")
         if self.start is not None:
             for name in ("n_samples", "n_features", "n_classes", "norm_bound", "labels"):
                 stated = getattr(self.start, name)
@@ -308,6 +320,7 @@ class TranscriptBound(Bound):
             self.start.check_calibrated("bound.start", radii[0], spent)
             used = max(self.start.mu(radius) / mu for radius, mu in self.promises)
             least = LEAST_OF_MEAN if self.start.pooled else 1.0 - MOST_OF_STEPS
+            least *= REPEATED if self.repeated else 1.0
             if not used >= math.sqrt(least) * (1.0 - 1e-6):
                 raise ValueError(
                     f"record: bound.start.sigma={self.start.sigma!r} leaves {used**2:.3g} of what "
@@ -413,6 +426,8 @@ class TranscriptBound(Bound):
         clipped = "" if self.descent.clip is None else f", clipped at {self.descent.clip:g}"
         change = ", label changes included" if self.labels == "protected" else ""
         begun = "" if self.start is None else f", after {self.start.theorem}"
+        if self.repeated:
+            begun += ", released twice"
         if self.centred:
             begun += ", whose mean the rows are moved by"
         n = "(W / s)" if is_weighted(self.weights) else "n"

@@ -260,7 +260,7 @@ def test_where_records_are_few_the_mean_is_released_alone():
         assert settings_of(hinge, mu, start="auto").start == "sums"
         for own, distance in ((hidden, 2.0), (given, r), (hinge, 2.0)):
             mean = settings_of(own, mu, start="mean")
-            share = min(max(d * (distance / (n * mu)) ** 2 / 0.1, 0.012), 0.3) / 6.0
+            share = min(max(d * (distance / (n * mu)) ** 2 / 0.1, 0.012), 0.3) / 4.0
             assert dataclasses.astuple(mean) == ("mean", pytest.approx(1.0 - share), 0.2, 1.5, 60)
     assert seen == {"mean", "sums"}
     with_prior = dataclasses.replace(hidden, n_samples=50, prior=np.zeros((k, d)))

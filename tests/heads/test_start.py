@@ -595,14 +595,18 @@ def test_a_long_mean_is_released_twice_and_a_short_one_once(monkeypatch):
         assert len(given) == n_releases + 5
         released = 0.3 / np.array(given[:n_releases])
         assert np.sum(released**2) == pytest.approx(bound.start.mu(0.3) ** 2, rel=1e-4)
-        share = 0.012 * n_releases / (6.0 if n_releases == 1 else 2.0)
+        share = 0.012 / (4.0 if n_releases == 1 else 1.0)
         assert np.sum(released**2) == pytest.approx(share * mu**2, rel=1e-4)
         steps = np.array(head.release_.sensitivity) / np.array(head.release_.sigma)
         assert 0.999 * mu <= math.sqrt(np.sum(steps**2) + bound.start.mu(0.3) ** 2) <= mu
         planned = head.plan(len(X), D, np.bincount(y)).release
-        assert planned.bound.start.mu(0.3) ** 2 == pytest.approx(0.002 * mu**2, rel=1e-6)
+        assert planned.bound.start.mu(0.3) ** 2 == pytest.approx(0.003 * mu**2, rel=1e-6)
         for t in (0.3, 0.5, 1.0, 2.0):
             assert bound.mu(t) <= planned.bound.mu(t)
+        assert bound.repeated == (n_releases == 2)
+        assert ("released twice" in bound.theorem) == bound.repeated
+        assert head.release_.promised.bound == planned.bound
+        assert Release.from_dict(head.release_.to_dict()) == head.release_
 
 
 def test_noise_of_a_mean_that_is_released_twice():
@@ -633,7 +637,7 @@ def test_two_releases_of_a_mean_spend_no_more_than_the_record_states(
         classes=range(3) if protected else None,
     )
     bound = head.plan(100_000, 30, None if protected else [40_000, 30_000, 30_000]).release.bound
-    again, both = bound.repeated()
+    again, both = bound.repeating()
     left = dict(both.step_promises)
     for t, mu in bound.promises:
         spent = math.hypot(bound.start.mu(t), again.mu(t))
@@ -644,7 +648,7 @@ def test_two_releases_of_a_mean_spend_no_more_than_the_record_states(
     if epsilon > 0.1:
         assert spent == pytest.approx(both.start.mu(t), rel=1e-5)
     with pytest.raises(ValueError, match="only a sum of all rows"):
-        dataclasses.replace(bound, start=None, centred=False).repeated()
+        dataclasses.replace(bound, start=None, centred=False).repeating()
 
 
 def test_where_labels_are_protected_the_mean_alone_keeps_every_label():

@@ -237,6 +237,14 @@ def test_starts_of_descents_in_turn(name, field, change):
         pass  # there is no such bound
 
 
+@pytest.mark.parametrize("name", ["descent", "started descent"])
+def test_only_a_mean_is_released_twice(name):
+    record = record_of(name)
+    forged = {**record, "bound": {**record["bound"], "repeated": True}}
+    with pytest.raises(ValueError, match=r"bound\.repeated=True needs bound\.start\.pooled=True"):
+        Release.from_dict(sealed(forged))
+
+
 def test_a_mean_that_moves_nothing_is_no_start():
     """It would leave the steps the gaps of rows that were not moved: a start for nothing."""
     record = record_of("from the mean")
