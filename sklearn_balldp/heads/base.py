@@ -24,7 +24,7 @@ from .._validation import all_finite, caller_level, fit_all_or_nothing, validate
 from .._version import __version__
 from ..accounting.ledger import charged
 from ..accounting.tickets import CountedMixin
-from ..adjacency import DOMAINS, METRICS, euclidean_radius, full_radius, full_radius_in
+from ..adjacency import DOMAINS, METRICS, euclidean_radius, full_radius_in
 from ..privacy.bounds import Bound, as_float_or_tuple
 from ..privacy.digest import parameters_digest
 from ..privacy.gaussian import CALIBRATIONS, delta_from_mu
@@ -220,7 +220,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 f"mechanism {mechanism.name}: parameters must be finite, and names of attributes "
                 f"end in an underscore (not {surplus}); nothing is published."
             )
-        bound = _kept_bound(outcome, promise, problem)
+        bound = _kept_bound(outcome, promise)
         fitted = self._publish(outcome.parameters, problem, bound)
         published = {"classes_": classes, **fitted}
         # What was published, and digested, stands whatever a mechanism names its attributes.
@@ -804,15 +804,14 @@ def _checked(mechanism: Mechanism, promise: Any) -> Promise:
     return Promise(promise.bound, sensitivity, sigma)
 
 
-def _kept_bound(outcome: Outcome, promise: Promise, problem: Problem) -> Bound:
-    """The guarantee of a run, which must not exceed what was promised and charged."""
+def _kept_bound(outcome: Outcome, promise: Promise) -> Bound:
+    """The bound of a run: what it promised and was charged for, however it divided the budget."""
     bound = promise.bound if outcome.bound is None else outcome.bound
-    for radius in (problem.radius, full_radius(problem.norm_bound)):
-        if not bound.mu(radius) <= promise.bound.mu(radius) * (1.0 + 1e-12):
-            raise RuntimeError(
-                f"mechanism {promise.bound.mechanism}: the run guarantees less than was promised; "
-                "nothing is published."
-            )
+    if bound.promised != promise.bound:
+        raise RuntimeError(
+            f"mechanism {promise.bound.mechanism}: the bound of the run is not one of what was "
+            "promised and charged (its property promised); nothing is published."
+        )
     return bound
 
 

@@ -36,7 +36,7 @@ class Coordinates:
     centre : ndarray of shape (n_features,)
         What rows are moved by.
     reach : float
-        Norm rho that they have then, at most.
+        Norm rho that they have then, at most; no less than ``norm``.
     directions : ndarray of shape (n_features, n_directions)
         Orthonormal directions along which rows are shortened.
     kept : ndarray of shape (n_directions,)
@@ -80,12 +80,11 @@ class Coordinates:
         ``put`` brings an array to where rows are. Raises FloatingPointError if a row holds NaN or
         infinity.
         """
-        found = ball_factors(moved, self.reach)
         if not self.whitened:
-            return found
+            return ball_factors(moved, self.norm)
+        found = ball_factors(moved, self.reach)
         xp = namespace(moved)
-        inner = moved @ put(self.directions)
-        squares = xp.vecdot(moved, moved) - (inner * inner) @ put(1.0 - self.kept**2)
+        squares = self.squares(moved, put)
         if found is not None:
             squares = squares * found * found
         long = squares > self.norm**2
@@ -93,6 +92,14 @@ class Coordinates:
             return found
         after = xp.where(long, self.norm / xp.sqrt(xp.where(long, squares, 1.0)), 1.0)
         return after if found is None else found * after
+
+    def squares(self, moved: Any, put: Callable[[Array], Any]) -> Any:
+        """Squares of the norms of A times moved rows."""
+        squares = namespace(moved).vecdot(moved, moved)
+        if not self.whitened:
+            return squares
+        inner = moved @ put(self.directions)
+        return squares - (inner * inner) @ put(1.0 - self.kept**2)
 
     def place(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
         """Rows of the domain in these coordinates."""

@@ -195,7 +195,8 @@ class GradientPerturbation(Mechanism):
         found["momentum"] = self._momentum(own.n_steps, from_sums), own.momentum
         if self.start == "prototypes" and bound.start is not None:
             found["second moment"] = False, bound.start.moment
-        if self.start not in ("auto", "zero") and bound.start is not None:
+        chosen = self.start == "auto" and bound.labels == "protected"
+        if not chosen and self.start != "zero" and bound.start is not None:
             found["start from the mean"] = self.start == "mean", bound.start.pooled
         if not self.centre:
             found["centre"] = False, bound.centred

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..losses import make_loss
-from ..privacy.transcript import MOST_OF_STEPS, REPEATED, TranscriptBound
+from ..privacy.transcript import MOST_OF_STEPS, TranscriptBound, share_of_mean
 from .mechanism import Problem
 
 #: Share of mu squared for the steps after a start: where they are worth little; where they are
@@ -29,9 +29,6 @@ HALF_MEANS_NOISE = 0.1
 #: Records, in the unit of :data:`RECORDS`, below which sums that hide labels tell less than their
 #: share costs: the mean of all rows is released in their place.
 FEWER_THAN_SUMS_NEED = 1.2
-#: What noise may add to the square of that mean, in units of B squared; a smaller share of the
-#: budget suffices for it where records are many. Least and largest share.
-MEAN_NOISE, LEAST_SHARE, MOST_OF_MEAN = 0.1, 0.012, 0.3
 #: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
 #: little noise, two classes everywhere. Steps from zero, and where the mean was released before.
 STEPS, USUAL_STEPS = {"squared_hinge": 50, "logistic": 40}, 20
@@ -118,7 +115,9 @@ def settings_of(
     movable = moves and problem.prior is None and problem.loss != "squared_hinge"
     lacking = problem.labels == "protected" and records < FEWER_THAN_SUMS_NEED
     if start == "mean" or (start == "auto" and lacking and movable):
-        share = 1.0 - _share_of_mean(problem, mu)
+        # A label change spans any distance.
+        distance = 2.0 if problem.labels == "protected" else problem.radius / problem.norm_bound
+        share = 1.0 - share_of_mean(problem.n_features, problem.sums_mass, distance, mu)
         return Settings("mean", share, CLIP_FROM_MEAN, FROM_ZERO, n_steps or STEPS_FROM_MEAN)
     r = problem.radius / problem.norm_bound
     n, counts = problem.sums_mass, problem.class_masses
@@ -155,18 +154,6 @@ def settings_of(
     clip = CLIPS[0] + noisy * (CLIPS[1] - CLIPS[0])
     n_steps = n_steps or STEPS.get(problem.loss, USUAL_STEPS)
     return Settings("sums", LITTLE + worth * (most - LITTLE), clip, aim, n_steps)
-
-
-def _share_of_mean(problem: Problem, mu: float) -> float:
-    """Share of mu squared for a rough mean; with a second release :data:`REPEATED` times as much.
-
-    Then noise adds :data:`MEAN_NOISE` to the square of the mean.
-    """
-    # A label change spans any distance.
-    distance = problem.radius / problem.norm_bound if problem.labels == "public" else 2.0
-    whole = problem.n_features * (distance / (problem.sums_mass * mu)) ** 2
-    both = min(max(whole / MEAN_NOISE, LEAST_SHARE), MOST_OF_MEAN)
-    return both / REPEATED
 
 
 def _share(ratio: float, power: float) -> float:

@@ -259,7 +259,6 @@ class _Placing:
             return
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
         raw = were_tame(first, self.norm_bound)
-        reach = self.norm_bound if self.coordinates is None else self.coordinates.reach
         few = max(1, block_rows(part.shape[1]) // 2)
         for rows, block in part.blocks(size, part.dtype.type, once=True, raw=raw):
             # A few at a time, which stay in the cache.
@@ -269,8 +268,18 @@ class _Placing:
                 few_first = None if first is None else first[own]
                 self._place(out, block[start : start + few], few_first, finite=not part.watched)
                 if part.watched:
-                    check_unchanged(out, reach, None if last is None else last[own])
+                    self._check(out, None if last is None else last[own])
             yield rows, placed[: len(block)]
+
+    def _check(self, rows: NDArray[np.floating], last: Array | None) -> None:
+        """Raise a ValueError where a row has left the ball since its factor was found."""
+        at = self.coordinates
+        if at is None:
+            check_unchanged(rows, self.norm_bound, last)
+            return
+        with np.errstate(all="ignore"):
+            squares = at.squares(rows, lambda array: array.astype(rows.dtype))
+        check_unchanged(rows, at.norm, last, squares=squares)
 
 
 def _sooner_or_later(factors: Any) -> tuple[Any, Any]:

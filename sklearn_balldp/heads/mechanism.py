@@ -322,8 +322,9 @@ class Outcome:
         Mu at the full radius, computed from the run that happened, where that differs from the
         promise. It is no guarantee.
     bound : Bound or None
-        The guarantee of the run that happened, where the mechanism divided its budget otherwise
-        than promised: no larger at any radius. None for the promised one.
+        The bound with the noise of the run that happened, where the mechanism divided its budget
+        otherwise than promised; its property ``promised`` is the promise. None for the promised
+        one.
     attributes : mapping
         Further fitted attributes.
     """

@@ -130,7 +130,10 @@ def released_start(
     table = noise(values, scale)
     if bound.start is None or not bound.start.pooled:
         return table, bound
-    again, both = bound.repeating()
+    repeating = bound.repeating()
+    if repeating is None:
+        return table, bound
+    again, both = repeating
     taken = max((again.mu(radius) / mu) ** 2 for radius, mu in bound.promises)
     mean = statistics_of(table, problem, bound.start)
     if square_of_mean(mean) <= LONG_MEAN * taken * bound.norm_bound**2:

@@ -75,7 +75,10 @@ class Bound(ABC):
 
     @property
     def promised(self) -> Self:
-        """The bound as it was before the run, where the run divided its budget otherwise."""
+        """The bound as it was before the run, where the run divided its budget otherwise.
+
+        What is guaranteed is what held then.
+        """
         return self
 
     @property

@@ -136,7 +136,7 @@ class StatisticsBound(ParameterBound):
             raise ValueError(f"share={self.share!r} must lie in (0, 1].")
         if self.pooled and self.moment:
             raise ValueError(f"share={self.share!r}: a pooled sum is released alone (share=1).")
-        if (self.count_constant > 0.0) != self.counted:
+        if (self.count_constant > 0.0) != self.counted or self.count_constant < 0.0:
             raise ValueError(
                 "a constant is for class sums with protected labels, and they need one."
             )

@@ -50,10 +50,13 @@ from .weights import Weights, is_weighted, mass_of, weights_from
 
 #: Least norm that the coordinates of the steps leave for rows, in units of B.
 LEAST_REACH = 0.3
-#: Share of mu squared that the steps take after class sums, at most; that a mean takes, at least.
-MOST_OF_STEPS, LEAST_OF_MEAN = 0.84, 0.001
+#: Share of mu squared that the steps take after class sums, at most.
+MOST_OF_STEPS = 0.84
 #: A mean whose release is repeated has so many times its share in all: noise is halved exactly.
 REPEATED = 4.0
+#: What noise may then add to the square of the mean, in units of B squared; a smaller share of the
+#: budget suffices for it where records are many. Least and largest share.
+MEAN_NOISE, LEAST_OF_MEAN, MOST_OF_MEAN = 0.1, 0.012, 0.3
 #: More steps are no descent, and their shares would take long to compute.
 MOST_STEPS = 10**5
 # The radius, and a second one.
@@ -64,6 +67,29 @@ _MOST_CLASSES = 10_000
 _CHAIN = 1.0 - 1e-9
 # Two machines' values of one formula may differ by less.
 _LESS = 1.0 - 1e-9
+
+
+def share_of_mean(n_features: int, mass: float, distance: float, mu: float) -> float:
+    """Share of mu squared for the first release of a mean of all rows.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features.
+    mass : float
+        Number of records; with weights W / s.
+    distance : float
+        How far one substitution moves a row, in units of B.
+    mu : float
+        What is promised at the radius.
+
+    Returns
+    -------
+    float
+        With a second release it is :data:`REPEATED` times as much.
+    """
+    whole = n_features * (distance / (mass * mu)) ** 2
+    return min(max(whole / MEAN_NOISE, LEAST_OF_MEAN), MOST_OF_MEAN) / REPEATED
 
 
 @dataclass(frozen=True)
@@ -230,22 +256,27 @@ class TranscriptBound(Bound):
             return self
         return replace(self, start=self.start.scaled(math.sqrt(REPEATED)), repeated=False)
 
-    def repeating(self) -> tuple[StatisticsBound, Self]:
+    def repeating(self) -> tuple[StatisticsBound, Self] | None:
         """Bound of another release of the mean, and that of all with both together.
 
         Both are one release of the weighted mean of the two, of :data:`REPEATED` times the share.
+        None where the sampler's grid leaves nothing for another.
         """
         first = self.start
         if first is None or not first.pooled or self.repeated:
             raise ValueError("only a sum of all rows is released again, and once.")
         both = first.scaled(1.0 / math.sqrt(REPEATED))
-        again = first.scaled(1.0 / math.sqrt(REPEATED - 1.0))
-        # Each is rounded to the sampler's grid: a little more noise, so that both keep within.
-        excess = max(
-            math.hypot(first.mu(radius), again.mu(radius)) / both.mu(radius)
-            for radius, _ in self.promises
-        )
-        return again.scaled(excess**2 * (1.0 + 1e-12)), replace(self, start=both, repeated=True)
+        # Each is rounded to the grid: the second has a little more noise than both would ask for.
+        grid = grid_slack(first.n_values)
+        ratios = []
+        for radius, _ in self.promises:
+            spent = first.mu(radius)
+            left = math.sqrt(both.mu(radius) ** 2 - spent**2) - grid
+            ratios.append(left / (spent - grid))
+        if not min(ratios) > 0.0:
+            return None
+        again = first.scaled((1.0 + 1e-12) / min(ratios))
+        return again, replace(self, start=both, repeated=True)
 
     def after(self, reach: float) -> Self:
         """What is left once the start was released, and rows have norm ``reach`` at most.
@@ -319,8 +350,9 @@ class TranscriptBound(Bound):
             spent = self.start.mu(radii[0]) + grid_slack(self.start.n_values)
             self.start.check_calibrated("bound.start", radii[0], spent)
             used = max(self.start.mu(radius) / mu for radius, mu in self.promises)
-            least = LEAST_OF_MEAN if self.start.pooled else 1.0 - MOST_OF_STEPS
-            least *= REPEATED if self.repeated else 1.0
+            least = 1.0 - MOST_OF_STEPS
+            if self.start.pooled:
+                least = self._check_share_of_mean(used)
             if not used >= math.sqrt(least) * (1.0 - 1e-6):
                 raise ValueError(
                     f"record: bound.start.sigma={self.start.sigma!r} leaves {used**2:.3g} of what "
@@ -341,6 +373,23 @@ class TranscriptBound(Bound):
             raise ValueError(
                 f"record: bound.promises={self.promises!r} leave nothing for a step on the grid."
             )
+
+    def _check_share_of_mean(self, used: float) -> float:
+        """Share of a mean, which public numbers tell; raises a ValueError for another."""
+        distance = 2.0
+        if self.labels == "public":
+            distance = self.promises[0][0] / self.norm_bound
+        mass, mu = mass_of(self.start.weights, self.n_samples), self.promises[0][1]  # type: ignore[union-attr]
+        share = share_of_mean(self.n_features, mass, distance, mu)
+        share *= REPEATED if self.repeated else 1.0
+        # The grid of the sampler takes its part off.
+        rounding = 4.0 * grid_slack(self.start.n_values) / mu  # type: ignore[union-attr]
+        if abs(used - math.sqrt(share)) > 1e-4 * math.sqrt(share) + rounding:
+            raise ValueError(
+                f"record: bound.start takes {used**2:.3g} of what is promised; a mean of these "
+                f"rows takes {share:.3g}."
+            )
+        return share * (1.0 - 1e-3)
 
     def _check_weights(self, sums: Weights | None) -> None:
         """Raise a ValueError unless weights in sums and in the loss are of the same units."""
@@ -430,6 +479,8 @@ class TranscriptBound(Bound):
             begun += ", released twice"
         if self.centred:
             begun += ", whose mean the rows are moved by"
+            if self.start is not None and self.start.moment and self.descent.n_steps > 1:
+                begun += ", partially whitened"
         n = "(W / s)" if is_weighted(self.weights) else "n"
         return f"gradient gap at each public iterate / {n}{clipped}{change}{begun}"
 
@@ -541,6 +592,9 @@ class TranscriptBound(Bound):
         return own.limits(radius).least
 
     def mu_at(self, radius: float, labels: str) -> float:
+        if self.repeated and self.start is not None:
+            # Noise decided that: what held before is what is guaranteed.
+            return self.promised.mu_at(radius, labels)
         # Known before the first step: the least of what the promises give.
         most = self.limits(radius, labels).most
         found = []

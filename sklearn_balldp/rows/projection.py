@@ -31,11 +31,18 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
 
 
 def check_unchanged(
-    rows: NDArray[np.floating], norm_bound: float, factors: NDArray[np.float64] | None = None
+    rows: NDArray[np.floating],
+    norm_bound: float,
+    factors: NDArray[np.float64] | None = None,
+    *,
+    squares: NDArray[np.floating] | None = None,
 ) -> None:
-    """Raise a ValueError where a projected row, times its factor, has left the ball since."""
+    """Raise a ValueError where a projected row, times its factor, has left the ball since.
+
+    ``squares`` of its norm are given where it lies in other coordinates.
+    """
     with np.errstate(all="ignore"):
-        squares = np.vecdot(rows, rows)
+        squares = np.vecdot(rows, rows) if squares is None else squares
         squares = squares if factors is None else squares * factors**2
         longest = float(squares.max(initial=0.0))
     # Rows of single precision are rounded, and so are their squares.

@@ -217,7 +217,7 @@ def test_rounding_of_whitened_rows_by_hand(d, dtype):
     row = 4.5 * ((1 + 2 * np.sqrt(k)) * d + 2 * k + 16) * v + turned
     record = np.sqrt(2) * 0.2 * row * np.linalg.norm(theta) + 0.2 * row
     expected = record / (n if dtype == np.float32 else 1) + 0.2 * turned
-    assert found[1] - found[0] == pytest.approx(expected, rel=1e-3)
+    assert found[1] - found[0] == pytest.approx(expected, rel=1e-3, abs=0.0)
 
 
 @pytest.mark.parametrize("scale", [0.0, 10.0])

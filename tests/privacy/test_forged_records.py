@@ -237,6 +237,20 @@ def test_starts_of_descents_in_turn(name, field, change):
         pass  # there is no such bound
 
 
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("factor", [0.5, 0.9, 1.1])
+def test_a_mean_takes_what_public_numbers_say(factor, repeated):
+    """A larger share would lower what is stated at other radii: the steps follow, as forged."""
+    head = copy.deepcopy(HEADS["from the mean"]).fit(*data())
+    release = head.release_
+    start = release.bound.promised.start.scaled(factor * (0.5 if repeated else 1.0))
+    bound = dataclasses.replace(release.bound, start=start, repeated=repeated)
+    moved = np.array(release.sensitivity)
+    sigma = tuple((moved / bound.step_mu(bound.step_promises[0][1])).tolist())
+    with pytest.raises(ValueError, match=r"bound\.start takes .* a mean of these rows takes"):
+        dataclasses.replace(release, bound=bound, stated_sigma=sigma)
+
+
 @pytest.mark.parametrize("name", ["descent", "started descent"])
 def test_only_a_mean_is_released_twice(name):
     record = record_of(name)

@@ -550,6 +550,7 @@ def test_settings_that_the_record_follows(name, params):
         ("started descent", {"mechanism__start": "mean"}, "its start from the mean=True"),
         ("descent from the mean", {"mechanism__start": "statistics"}, "from the mean=False"),
         ("descent from the mean", {"mechanism__start": "zero"}, "its start from zero=True"),
+        ("descent from the mean", {"mechanism__start": "auto"}, "its start from the mean=False"),
         ("descent from the mean", {"mechanism__centre": False}, "its centre=False"),
     ],
 )

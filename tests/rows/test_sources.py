@@ -754,6 +754,27 @@ def test_moved_rows_of_a_file_that_did_not_change(dtype, whitened, coordinates, 
     np.testing.assert_array_equal(means[0](theta), means[1](theta))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_whitened_rows_that_leave_the_ball_are_noticed(dtype, coordinates, tmp_path, monkeypatch):
+    """One turns where rows are not shortened: it is no longer than it was, before whitening."""
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
+    X, y = records(dtype)
+    own, _ = coordinates(np.zeros(D), 1.0, True, 0.5)
+    rows = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", dtype, X.shape)
+    rows[:] = X
+    rows[7] = own.directions[:, 0]
+    rows.flush()
+    given = np.load(tmp_path / "x.npy", mmap_mode="r")
+    common = {"norm_bound": 0.5, "constant": 0.3, "clip": 0.1, "coordinates": own, "reach": 1.0}
+    mean = MeanGradient("softmax", given, y, 3, **common)
+    theta = np.random.default_rng(1).standard_normal((1, *mean.shape))
+    mean(theta)
+    rows[7] = np.linalg.svd(own.directions.T)[2][-1]
+    rows.flush()
+    with pytest.raises(ValueError, match="changed while they were read"):
+        mean(theta)
+
+
 @pytest.mark.usefixtures("many_shards")
 @pytest.mark.parametrize("name", ["descent", "minimiser"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
