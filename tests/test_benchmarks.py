@@ -586,6 +586,46 @@ def test_radius_cells_tables_and_picture(folder, tmp_path, capsys):
     assert (tmp_path / "radius_accuracy_cells.csv").read_text() == before
 
 
+def test_cells_in_which_the_default_is_behind_are_measured_with_other_releases(
+    folder, tmp_path, monkeypatch, capsys
+):
+    path = tmp_path / "radius_accuracy_cells.csv"
+    lines = [
+        "dataset,head,radius,epsilon,mean,error,releases",
+        "trec6,logistic,0.1,1.0,0.800,0.003,10",
+        "trec6,discriminant,0.1,1.0,0.806,0.004,10",
+        "trec6,prototypes,0.1,1.0,0.700,0.004,10",
+        "trec6,logistic,0.3,1.0,0.800,0.003,10",
+        "trec6,discriminant,0.3,1.0,0.803,0.004,10",
+        '"trec6","logistic, standard DP",any,0.5,0.700,0.003,10',
+        '"trec6","descent from zero, standard DP",any,0.5,0.750,0.003,10',
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    asked = []
+
+    def measured(folder, name, head, radius, epsilon, releases):
+        asked.append((name, head, radius, epsilon, list(releases)))
+        return 0.9, 0.001, len(releases)
+
+    monkeypatch.setattr(radius_benchmark, "measure", measured)
+    options = ["--data", str(folder), "--out", str(tmp_path), "--part", "confirm"]
+    radius_benchmark.main(options)
+    others = list(range(10, 50))
+    assert asked == [
+        ("trec6", "logistic", 0.1, 1.0, others),
+        ("trec6", "discriminant", 0.1, 1.0, others),
+        ("trec6", "logistic, standard DP", "any", 0.5, others),
+        ("trec6", "descent from zero, standard DP", "any", 0.5, others),
+    ]
+    cells = pd.read_csv(path, dtype={"radius": str})
+    assert len(cells) == 7
+    assert cells["releases"].tolist() == [10, 10, 10, 40, 40, 40, 40]
+    asked.clear()
+    radius_benchmark.main(options)
+    assert not asked
+    assert "within one error" in capsys.readouterr().out
+
+
 def test_rare_classes_tables_and_picture(folder, tmp_path, capsys):
     options = ["--data", str(folder), "--out", str(tmp_path), "--quick", "--datasets", "trec6"]
     classes_benchmark.main(options)

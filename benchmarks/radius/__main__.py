@@ -210,10 +210,10 @@ def against_the_best(cells):
     own = own.set_index(["dataset", "radius", "epsilon"])
     default = own[own["head"] == "logistic"]
     best = own[own["head"] != "logistic"].sort_values("mean").groupby(level=[0, 1, 2]).last()
-    both = default.join(best, rsuffix=" of the best", how="inner")
-    gain = 100 * (both["mean"] - both["mean of the best"])
-    error = 100 * np.hypot(both["error"], both["error of the best"])
-    return pd.DataFrame({"best": both["head of the best"], "gain": gain, "error": error})
+    both = default[["mean", "error"]].join(best.add_prefix("best "), how="inner")
+    gain = 100 * (both["mean"] - both["best mean"])
+    error = 100 * np.hypot(both["error"], both["best error"])
+    return pd.DataFrame({"best": both["best head"], "gain": gain, "error": error})
 
 
 def behind(cells):
@@ -256,7 +256,7 @@ def default_checks(cells):
         for promise, own in (("a ball", found[~standard]), ("standard DP", found[standard])):
             if len(own):
                 row = claim(f"logistic over {others}, {promise}", own["gain"])
-                row["within one error"] = int((own["gain"] >= -own["error"]).sum())
+                row["within one error"] = str((own["gain"] >= -own["error"]).sum())
                 rows.append(row)
     return rows
 
@@ -316,7 +316,8 @@ def checks(cells):
             if len(found):
                 title = f"discriminant over the simpler heads, radius up to 0.1{where}"
                 rows.append(claim(title, found))
-    return pd.DataFrame(own + rows)
+    found = pd.DataFrame(own + rows)
+    return found.fillna({"within one error": ""}) if own else found
 
 
 def table(cells, epsilon):
