@@ -698,7 +698,8 @@ def test_the_radius_claims_hold_in_the_committed_results():
 
 
 def test_settings_are_changed_one_at_a_time_and_put_back(folder, tmp_path, monkeypatch):
-    usual = {name: getattr(descent_settings, name) for name in settings_benchmark.CONSTANTS}
+    place = settings_benchmark.module_of
+    usual = {name: getattr(place(name), name) for name in settings_benchmark.CONSTANTS}
     monkeypatch.setattr(settings_benchmark, "CONSTANTS", {"CLIPS": ((0.15, 0.05), (0.6, 0.2))})
     seen = []
     measured = settings_benchmark.accuracy
@@ -711,7 +712,7 @@ def test_settings_are_changed_one_at_a_time_and_put_back(folder, tmp_path, monke
         ["--data", str(folder), "--out", str(tmp_path), "--datasets", "trec6", "digits"]
     )
     assert seen == 2 * (3 * [(0.3, 0.1)] + 3 * [(0.15, 0.05)] + 3 * [(0.6, 0.2)])
-    assert {name: getattr(descent_settings, name) for name in usual} == usual
+    assert {name: getattr(place(name), name) for name in usual} == usual
     cells = pd.read_csv(tmp_path / "settings.csv")
     assert len(cells) == 18
     assert cells["mean"].between(0.0, 1.0).all()

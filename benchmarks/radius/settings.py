@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from benchmarks.paper.tables import markdown
 from sklearn_balldp import BallDPLogisticRegression
-from sklearn_balldp.heads import descent_settings
+from sklearn_balldp.heads import coordinates, descent_settings
 
 from .__main__ import DATASETS, DELTA, rows_of
 
@@ -32,7 +32,11 @@ CONSTANTS = {
     "USUAL_AIMS": ((0.1, 0.25, 0.75), (0.4, 1.0, 3.0)),
     "NEAR_POWER": ({"softmax": 0.15}, {"softmax": 0.6}),
     "CLIPS": ((0.15, 0.05), (0.6, 0.2)),
+    "WHITENING": (0.125, 0.5),
+    "FEWER_THAN_SUMS_NEED": (0.6, 2.4),
 }
+#: Where they are, if not among the settings of a descent.
+MODULES = {"WHITENING": coordinates}
 DEFAULTS = "defaults"
 
 
@@ -42,6 +46,10 @@ def variants():
     for name, values in CONSTANTS.items():
         for factor, value in zip(("halved", "doubled"), values, strict=True):
             yield f"{name} {factor}", {name: value}
+
+
+def module_of(constant):
+    return MODULES.get(constant, descent_settings)
 
 
 def subset(folder, name):
@@ -69,20 +77,20 @@ def accuracy(data, name, radius, epsilon):
 
 def measure(folder, names):
     """Accuracy of every variant in every cell."""
-    usual = {name: getattr(descent_settings, name) for name in CONSTANTS}
+    usual = {name: getattr(module_of(name), name) for name in CONSTANTS}
     rows = []
     for name in names:
         data = subset(folder, name)
         for variant, changed in tqdm(list(variants()), desc=name, disable=None):
             try:
                 for constant, value in {**usual, **changed}.items():
-                    setattr(descent_settings, constant, value)
+                    setattr(module_of(constant), constant, value)
                 for radius, epsilon in CELLS:
                     mean = accuracy(data, name, radius, epsilon)
                     rows.append((name, variant, radius, epsilon, mean))
             finally:
                 for constant, value in usual.items():
-                    setattr(descent_settings, constant, value)
+                    setattr(module_of(constant), constant, value)
     return pd.DataFrame(rows, columns=["dataset", "settings", "radius", "epsilon", "mean"])
 
 
