@@ -22,6 +22,9 @@ from .statistics import Statistics
 
 #: Least square of the mean that rows are moved by, in units of their own: a shorter one is left.
 SHORT_MEAN = 0.04
+#: Largest factor that norms are lengthened by where that makes no step noisier, and the power of it
+#: that steps are longer by than the square of the norm says.
+LENGTHENED, LENGTHENED_POWER = 1.15, 1.5
 #: Power of the variance along a direction (and of the mean one) that rows are shortened by there.
 #: One half would make all variances equal, and small ones all noise.
 WHITENING = 0.25
@@ -43,6 +46,8 @@ class Coordinates:
         Factors, in (0, 1], by which they are.
     norm : float
         Norm tau that they end up with, at most.
+    lengthened : float, default=1.0
+        What ``reach`` and ``norm`` were lengthened by to shorten fewer rows.
     """
 
     centre: Array
@@ -50,6 +55,7 @@ class Coordinates:
     directions: Array
     kept: Array
     norm: float
+    lengthened: float = 1.0
 
     @property
     def whitened(self) -> bool:
@@ -64,7 +70,7 @@ class Coordinates:
         """``weights @ A``: weights for rows that are moved alone; and gradients the other way."""
         return self._scaled(weights, self.kept - 1.0)
 
-    def lengthened(self, weights: Array) -> Array:
+    def restored(self, weights: Array) -> Array:
         """``weights @ inv(A)``: weights for these coordinates, from those for moved rows."""
         return self._scaled(weights, 1.0 / self.kept - 1.0)
 
@@ -107,10 +113,13 @@ class Coordinates:
         return project_onto_ball(self.shortened(moved), self.norm)
 
 
-def coordinates_of(statistics: Statistics, *, several_steps: bool) -> Coordinates | None:
+def coordinates_of(
+    statistics: Statistics, *, several_steps: bool, radius: float = math.inf
+) -> Coordinates | None:
     """Coordinates that released sums tell; None where rows are best left as they are.
 
-    A single step leaves the model all but as it starts: rows are moved for it, and not whitened.
+    A single step leaves the model all but as it starts: rows are moved for it, and that is all.
+    ``radius`` is that of substitutions if they keep the label.
     """
     centre, reach = centre_of(statistics)
     directions, kept, norm = np.empty((len(centre), 0)), np.empty(0), reach
@@ -118,7 +127,22 @@ def coordinates_of(statistics: Statistics, *, several_steps: bool) -> Coordinate
         directions, kept, norm = _whitening(statistics, centre, reach)
     if not (len(kept) or centre.any()):
         return None
-    return Coordinates(centre, reach, directions, kept, norm)
+    norm_bound = statistics.norm_bound
+    longer = _lengthened(norm, reach, norm_bound, radius) if several_steps else 1.0
+    reach, norm = (min(longer * length, norm_bound) for length in (reach, norm))
+    return Coordinates(centre, reach, directions, kept, norm, longer)
+
+
+def _lengthened(norm: float, reach: float, norm_bound: float, radius: float) -> float:
+    r"""Factor by which norms may grow without making steps noisier.
+
+    Residuals of one label are at most a right angle apart. So for residuals of norm 1, and rows of
+    norm tau that are up to r < 2 tau apart, gradients differ by :math:`\max(r, \sqrt 2 \tau)` at
+    most.
+    """
+    if not radius < 2.0 * norm:
+        return 1.0
+    return max(1.0, min(radius / (math.sqrt(2.0) * norm), norm_bound / reach, LENGTHENED))
 
 
 def square_of_mean(statistics: Statistics) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from ..privacy.noise import Noise
 from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
-from .coordinates import Coordinates, coordinates_of, square_of_mean
+from .coordinates import LENGTHENED_POWER, Coordinates, coordinates_of, square_of_mean
 from .discriminant_rule import TAIL, discriminant_rule, likely_counts
 from .iterates import Iterates
 from .mechanism import Array, PrivateProblem, Problem, Promise
@@ -73,14 +73,19 @@ def beginning(table: Array, problem: Problem, bound: TranscriptBound) -> Beginni
     statistics = statistics_of(table, problem, bound.start)
     coordinates = None
     if bound.centred:
-        coordinates = coordinates_of(statistics, several_steps=bound.descent.n_steps > 1)
-    own = bound.after(bound.norm_bound if coordinates is None else coordinates.norm)
+        # A change of label moves a row by any distance.
+        radius = bound.promises[0][0] if bound.labels == "public" else math.inf
+        several = bound.descent.n_steps > 1
+        coordinates = coordinates_of(statistics, several_steps=several, radius=radius)
+    own = bound.after(bound.norm_bound)
+    if coordinates is not None:
+        own = bound.after(coordinates.norm, coordinates.lengthened**LENGTHENED_POWER)
     if bound.start.pooled:
         return Beginning(own, coordinates, np.zeros(bound.shape))
     coef, intercept = start_of(statistics, problem, own)
     if coordinates is not None:
         intercept = intercept + coef @ coordinates.centre
-        coef = coordinates.lengthened(coef)
+        coef = coordinates.restored(coef)
     columns = [coef]
     if bound.constant > 0.0:
         columns.append(intercept[:, None] / own.constant)

@@ -278,13 +278,13 @@ class TranscriptBound(Bound):
         again = first.scaled((1.0 + 1e-12) / min(ratios))
         return again, replace(self, start=both, repeated=True)
 
-    def after(self, reach: float) -> Self:
+    def after(self, reach: float, longer_steps: float = 1.0) -> Self:
         """What is left once the start was released, and rows have norm ``reach`` at most.
 
-        Step sizes are in units of one over the square of that norm.
+        Step sizes are in units of one over the square of that norm, times ``longer_steps``.
         """
         scale = self.norm_bound / reach
-        rate = self.descent.learning_rate * scale**2
+        rate = self.descent.learning_rate * scale**2 * longer_steps
         return replace(
             self,
             norm_bound=reach,

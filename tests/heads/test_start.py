@@ -755,7 +755,7 @@ def test_whitening_takes_the_root_of_the_root_of_a_variance(norm_bound):
     assert coordinates_of(statistics_with(moment), several_steps=False) is None
     # Weights there and back, and scores that stay what they are.
     weights = np.random.default_rng(1).standard_normal((4, d))
-    np.testing.assert_allclose(own.shortened(own.lengthened(weights)), weights, atol=1e-12)
+    np.testing.assert_allclose(own.shortened(own.restored(weights)), weights, atol=1e-12)
 
 
 def test_whitening_sees_no_more_than_noise_lets_through():
@@ -784,6 +784,58 @@ def test_whitening_sees_no_more_than_noise_lets_through():
     told = np.mean(aligned) * spike
     expected = ((2.0 - told) / (2.0 - told + d * told)) ** 0.25
     assert np.mean(kept) == pytest.approx(expected, rel=0.02)
+
+
+def test_norms_grow_where_no_step_gets_noisier_for_it():
+    """Within a ball that spans rows of the norm, and by no more than the ball of rows allows."""
+    X, y = with_long_mean()
+    head = BallDPLogisticRegression(20.0, radius=0.3, mechanism=started()).fit(X, y)
+    problem, bound = head._known(X, y), dataclasses.replace(head.release_.bound, constant=0.0)
+    statistics = statistics_of(start_values(problem, bound)[0], problem, bound.start)
+    usual = coordinates_of(statistics, several_steps=True)
+    assert usual.lengthened == 1.0
+    # Not for a single step.
+    short = coordinates_of(statistics, several_steps=False)
+    radius = 1.5 * short.norm
+    assert coordinates_of(statistics, several_steps=False, radius=radius).norm == short.norm
+    seen = set()
+    for ratio in (0.5, 1.3, 1.42, 1.5, 1.6, 1.99, 2.0, 2.5):
+        radius = ratio * usual.norm
+        own = coordinates_of(statistics, several_steps=True, radius=radius)
+        factor = own.lengthened
+        seen.add(round(factor, 3))
+        assert own.norm == pytest.approx(factor * usual.norm)
+        assert own.reach == pytest.approx(factor * usual.reach)
+        np.testing.assert_array_equal(own.kept, usual.kept)
+        before, after = (bound.after(c.norm).limits(radius).most for c in (usual, own))
+        assert after <= before * (1.0 + 1e-12)
+        if ratio == 1.5:
+            # Any longer, and steps would be noisier.
+            assert bound.after(1.01 * own.norm).limits(radius).most > before * 1.004
+        norm_bound = 1.03 * usual.reach
+        tight = dataclasses.replace(statistics, norm_bound=norm_bound)
+        assert coordinates_of(tight, several_steps=True, radius=radius).reach <= norm_bound
+    assert seen == {1.0, 1.004, 1.061, 1.131, 1.15}
+
+
+@pytest.mark.parametrize("labels", ["public", "protected"])
+def test_steps_of_lengthened_norms(labels):
+    """A change of label spans any distance: norms stay as they are then."""
+    X, y = with_long_mean()
+    protected = {"protect_labels": True, "classes": range(3)} if labels == "protected" else {}
+    mechanism = started(keep_transcript=True)
+    head = BallDPLogisticRegression(50.0, radius=0.6, mechanism=mechanism, **protected).fit(X, y)
+    bound = head.release_.bound
+    begun = beginning(head.transcript_.start, head._released_problem(), bound)
+    statistics = statistics_of(head.transcript_.start, head._released_problem(), bound.start)
+    usual = coordinates_of(statistics, several_steps=True)
+    factor = min(0.6 / (math.sqrt(2.0) * usual.norm), 1.15) if labels == "public" else 1.0
+    assert (factor > 1.05) == (labels == "public")
+    assert begun.coordinates.norm == pytest.approx(factor * usual.norm)
+    rate = begun.bound.descent.learning_rate / bound.descent.learning_rate
+    # In units of one over the square of the norm, but for the power 1.5 of what was added to it.
+    assert rate == pytest.approx(usual.norm**-2 * factor**-0.5)
+    assert not verify(head, private=(X, y)).failed
 
 
 def test_whitening_has_its_limits():
