@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from benchmarks.paper.tables import markdown
 from sklearn_balldp import BallDPLogisticRegression
-from sklearn_balldp.heads import coordinates, descent_settings
+from sklearn_balldp.heads import coordinates, descent, descent_settings
 
 from .__main__ import DATASETS, DELTA, rows_of
 
@@ -33,10 +33,11 @@ CONSTANTS = {
     "NEAR_POWER": ({"softmax": 0.15}, {"softmax": 0.6}),
     "CLIPS": ((0.15, 0.05), (0.6, 0.2)),
     "WHITENING": (0.125, 0.5),
-    "FEWER_THAN_SUMS_NEED": (0.6, 2.4),
+    "CONSTANT": (0.075, 0.3),
+    "FEWER_THAN_SUMS_NEED": (1.2, 4.8),
 }
 #: Where they are, if not among the settings of a descent.
-MODULES = {"WHITENING": coordinates}
+MODULES = {"WHITENING": coordinates, "CONSTANT": descent}
 DEFAULTS = "defaults"
 
 

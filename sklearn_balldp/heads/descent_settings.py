@@ -27,8 +27,9 @@ SUMS_POWER = 0.2
 #: Noise of the means halfway between the last two.
 HALF_MEANS_NOISE = 0.1
 #: Records, in the unit of :data:`RECORDS`, below which sums that hide labels tell less than their
-#: share costs: the mean of all rows is released in their place.
-FEWER_THAN_SUMS_NEED = 1.2
+#: share costs: the mean of all rows is released in their place. Steps from zero need more records
+#: where classes are many: beyond so many of them the number falls with the root of theirs.
+FEWER_THAN_SUMS_NEED, MANY_CLASSES = 2.4, 10
 #: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
 #: little noise, two classes everywhere. Steps from zero, and where the mean was released before.
 STEPS, USUAL_STEPS = {"squared_hinge": 50, "logistic": 40}, 20
@@ -113,7 +114,8 @@ def settings_of(
     records = problem.mass * mu / math.sqrt(problem.n_features * stacked) / RECORDS
     # A prior needs class means, and margins of the squared hinge suffer more from a start at zero.
     movable = moves and problem.prior is None and problem.loss != "squared_hinge"
-    lacking = problem.labels == "protected" and records < FEWER_THAN_SUMS_NEED
+    fewer = FEWER_THAN_SUMS_NEED * math.sqrt(min(1.0, MANY_CLASSES / problem.n_classes))
+    lacking = problem.labels == "protected" and records < fewer
     if start == "mean" or (start == "auto" and lacking and movable):
         # A label change spans any distance.
         distance = 2.0 if problem.labels == "protected" else problem.radius / problem.norm_bound

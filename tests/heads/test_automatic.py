@@ -246,11 +246,14 @@ def test_where_records_are_few_the_mean_is_released_alone():
     rng = np.random.default_rng(0)
     seen = set()
     for _ in range(200):
-        n, d, k = (int(v) for v in (rng.integers(50, 20000), rng.integers(2, 600), 3))
+        n, d, k = (int(rng.integers(*ends)) for ends in ((50, 20000), (2, 600), (3, 100)))
         mu, r = 10.0 ** rng.uniform(-2, 0.5), rng.uniform(0.1, 2.0)
-        given = problem(n_samples=n, n_features=d, class_counts=(n - 2, 1, 1), radius=r)
+        counts = (n - k + 1, *(1,) * (k - 1))
+        given = problem(
+            n_samples=n, n_features=d, classes=np.arange(k), class_counts=counts, radius=r
+        )
         hidden = dataclasses.replace(given, labels="protected", class_counts=None)
-        few = n * mu / (51.0 * math.sqrt(d)) < 1.2
+        few = n * mu / (51.0 * math.sqrt(d)) < 2.4 * min(1.0, math.sqrt(10.0 / k))
         found = settings_of(hidden, mu, start="auto")
         seen.add(found.start)
         assert found.start == ("mean" if few else "sums")
