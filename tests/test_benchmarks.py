@@ -683,7 +683,7 @@ def test_the_radius_claims_hold_in_the_committed_results():
     ]
     ours = below.index.str.startswith("logistic")
     assert below[~ours].drop(exceptions).eq(0).all(), found
-    assert (below[exceptions] <= [4, 15, 8]).all()
+    assert (below[exceptions] <= [4, 17, 7]).all()
     # Where one without any noise is behind, so is the private one.
     small = cells[cells["radius"].isin([str(r) for r in radius_benchmark.SMALL])]
     wide = small.pivot_table(index=["dataset", "radius", "epsilon"], columns="head", values="mean")
@@ -692,7 +692,9 @@ def test_the_radius_claims_hold_in_the_committed_results():
     assert (wide["logistic"] - wide["discriminant"])[gap > 0.005].min() > 0.005
     assert (gap > 0.005).sum() == below[exceptions[2]] > 0
     # Against the best of all others, chosen with hindsight cell by cell.
-    assert (below[ours] <= 0.1 * found["cells"][ours]).all(), found
+    assert below[ours].tolist() == [0, 1, 0, 1], found
+    behind = (found["cells"] - found["within one error"].replace("", 0).astype(int))[ours]
+    assert behind.tolist() == [1, 0, 0, 0], found
     assert (found["mean (points)"][ours].astype(float) > 0.5).all(), found
     assert len(found) == 10
 
@@ -725,7 +727,7 @@ def test_the_page_of_the_settings_is_that_of_the_committed_cells():
     assert_same_page(settings_benchmark.markdown(shown), (results / "settings.md").read_text())
     lost = shown.iloc[-1, 1:].drop("digits").astype(float)
     # The aim is half a point; docs/worth.md says what it is.
-    assert (lost <= 0.5).all()
+    assert lost.max() == 0.18
 
 
 def test_anchors_are_measured_and_not_measured_again(folder, tmp_path, monkeypatch):
