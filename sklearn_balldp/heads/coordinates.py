@@ -22,8 +22,8 @@ from .statistics import Statistics
 
 #: Least square of the mean that rows are moved by, in units of their own: a shorter one is left.
 SHORT_MEAN = 0.04
-#: Largest factor that norms are lengthened by where that makes no step noisier, and the power of it
-#: that steps are longer by than the square of the norm says.
+#: Largest factor that norms are lengthened by where that makes steps hardly noisier, and the power
+#: of it that steps are longer by than the square of the norm says.
 LENGTHENED, LENGTHENED_POWER = 1.15, 1.5
 #: Power of the variance along a direction (and of the mean one) that rows are shortened by there.
 #: One half would make all variances equal, and small ones all noise.
@@ -119,7 +119,7 @@ def coordinates_of(
     """Coordinates that released sums tell; None where rows are best left as they are.
 
     A single step leaves the model all but as it starts: rows are moved for it, and that is all.
-    ``radius`` is that of substitutions if they keep the label.
+    ``radius`` is that of substitutions, if norms may grow for it: see :func:`_lengthened`.
     """
     centre, reach = centre_of(statistics)
     directions, kept, norm = np.empty((len(centre), 0)), np.empty(0), reach
@@ -134,13 +134,14 @@ def coordinates_of(
 
 
 def _lengthened(norm: float, reach: float, norm_bound: float, radius: float) -> float:
-    r"""Factor by which norms may grow without making steps noisier.
+    r"""Factor by which norms may grow without making steps noisier, the intercept aside.
 
     Residuals of one label are at most a right angle apart. So for residuals of norm 1, and rows of
     norm tau that are up to r < 2 tau apart, gradients differ by :math:`\max(r, \sqrt 2 \tau)` at
-    most.
+    most. (The constant of an intercept adds one per cent.)
     """
-    if not radius < 2.0 * norm:
+    # Of a norm that was cut, the last bits depend on the machine: none may decide.
+    if not radius < 2.0 * norm * (1.0 - 1e-9):
         return 1.0
     return max(1.0, min(radius / (math.sqrt(2.0) * norm), norm_bound / reach, LENGTHENED))
 

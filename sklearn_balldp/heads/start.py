@@ -73,9 +73,12 @@ def beginning(table: Array, problem: Problem, bound: TranscriptBound) -> Beginni
     statistics = statistics_of(table, problem, bound.start)
     coordinates = None
     if bound.centred:
-        # A change of label moves a row by any distance.
-        radius = bound.promises[0][0] if bound.labels == "public" else math.inf
+        (radius, _), *others = bound.promises
         several = bound.descent.n_steps > 1
+        # A change of label moves a row by any distance, a second promise is a wider one, and
+        # residuals that are not clipped grow with the norm.
+        if bound.labels != "public" or others or bound.descent.clip is None:
+            radius = math.inf
         coordinates = coordinates_of(statistics, several_steps=several, radius=radius)
     own = bound.after(bound.norm_bound)
     if coordinates is not None:

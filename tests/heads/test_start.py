@@ -814,23 +814,48 @@ def test_norms_grow_where_no_step_gets_noisier_for_it():
             assert bound.after(1.01 * own.norm).limits(radius).most > before * 1.004
         norm_bound = 1.03 * usual.reach
         tight = dataclasses.replace(statistics, norm_bound=norm_bound)
-        assert coordinates_of(tight, several_steps=True, radius=radius).reach <= norm_bound
+        own = coordinates_of(tight, several_steps=True, radius=radius)
+        assert own.reach <= norm_bound
+        assert own.norm / own.reach == pytest.approx(usual.norm / usual.reach)
     assert seen == {1.0, 1.004, 1.061, 1.131, 1.15}
 
 
-@pytest.mark.parametrize("labels", ["public", "protected"])
-def test_steps_of_lengthened_norms(labels):
-    """A change of label spans any distance: norms stay as they are then."""
+@pytest.mark.parametrize("sign", [-1.0, 0.0, 1.0])
+def test_the_last_bit_of_a_norm_does_not_decide_of_its_length(sign):
+    """A norm that was cut to 0.3 B, and a ball of twice that: machines differ in the last bit."""
+    X = np.tile([1.0, 0.05, 0.0, 0.0], (N, 1)) / np.hypot(1.0, 0.05)
+    head = BallDPLogisticRegression(50.0, radius=0.01, mechanism=started()).fit(X, np.arange(N) % 3)
+    problem, bound = head._known(X, np.arange(N) % 3), head.release_.bound
+    statistics = statistics_of(start_values(problem, bound)[0], problem, bound.start)
+    statistics = dataclasses.replace(statistics, second_moment=None)
+    norm = coordinates_of(statistics, several_steps=True).norm
+    assert norm == pytest.approx(0.3)
+    radius = 2.0 * norm * (1.0 + sign * 2.0**-52)
+    assert coordinates_of(statistics, several_steps=True, radius=radius).lengthened == 1.0
+    own = coordinates_of(statistics, several_steps=True, radius=1.99 * norm)
+    assert own.lengthened == 1.15
+
+
+@pytest.mark.parametrize(
+    ("settings", "params"),
+    [
+        ({}, {}),
+        ({}, {"protect_labels": True, "classes": range(3)}),
+        ({"outer_radius": 1.9, "outer_epsilon": 60.0}, {}),
+        ({"clip": None}, {}),
+    ],
+)
+def test_steps_of_lengthened_norms(settings, params):
+    """A change of label, and a second promise, span more; all residuals must be clipped."""
     X, y = with_long_mean()
-    protected = {"protect_labels": True, "classes": range(3)} if labels == "protected" else {}
-    mechanism = started(keep_transcript=True)
-    head = BallDPLogisticRegression(50.0, radius=0.6, mechanism=mechanism, **protected).fit(X, y)
+    mechanism = started(keep_transcript=True, **settings)
+    head = BallDPLogisticRegression(50.0, radius=0.6, mechanism=mechanism, **params).fit(X, y)
     bound = head.release_.bound
     begun = beginning(head.transcript_.start, head._released_problem(), bound)
     statistics = statistics_of(head.transcript_.start, head._released_problem(), bound.start)
     usual = coordinates_of(statistics, several_steps=True)
-    factor = min(0.6 / (math.sqrt(2.0) * usual.norm), 1.15) if labels == "public" else 1.0
-    assert (factor > 1.05) == (labels == "public")
+    factor = 1.0 if settings or params else min(0.6 / (math.sqrt(2.0) * usual.norm), 1.15)
+    assert (factor > 1.05) == (not (settings or params))
     assert begun.coordinates.norm == pytest.approx(factor * usual.norm)
     rate = begun.bound.descent.learning_rate / bound.descent.learning_rate
     # In units of one over the square of the norm, but for the power 1.5 of what was added to it.
