@@ -812,11 +812,15 @@ def test_norms_grow_where_no_step_gets_noisier_for_it():
         if ratio == 1.5:
             # Any longer, and steps would be noisier.
             assert bound.after(1.01 * own.norm).limits(radius).most > before * 1.004
-        norm_bound = 1.03 * usual.reach
-        tight = dataclasses.replace(statistics, norm_bound=norm_bound)
-        own = coordinates_of(tight, several_steps=True, radius=radius)
-        assert own.reach <= norm_bound
-        assert own.norm / own.reach == pytest.approx(usual.norm / usual.reach)
+    short = np.zeros_like(statistics.class_sums)
+    short[0, 0] = 0.4 * N
+    within = dataclasses.replace(statistics, class_sums=short)
+    usual = coordinates_of(within, several_steps=True)
+    own = coordinates_of(within, several_steps=True, radius=1.8 * usual.norm)
+    assert usual.reach < 0.93
+    assert own.reach == pytest.approx(1.0)
+    assert own.norm == pytest.approx(usual.norm / usual.reach)
+    assert own.norm < 1.14 * usual.norm
     assert seen == {1.0, 1.004, 1.061, 1.131, 1.15}
 
 
