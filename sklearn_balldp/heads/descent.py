@@ -78,8 +78,8 @@ class GradientPerturbation(Mechanism):
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm
-        ``norm_bound``; where rows are centred, and shorter, it grows about as one over their squared
-        norm.
+        ``norm_bound``; where rows are centred, and shorter, it grows about as one over their
+        squared norm.
     momentum : float or "auto", default="auto"
         Makes the descent faster: the share of the velocity that is kept from step to step. At least
         0, below 1. "auto" takes 0.8, and 0.9 from zero, after the mean alone, or for a single step.
