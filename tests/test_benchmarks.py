@@ -694,7 +694,7 @@ def test_the_radius_claims_hold_in_the_committed_results():
     # Against the best of all others, chosen with hindsight cell by cell.
     assert below[ours].tolist() == [0, 1, 0, 1], found
     behind = (found["cells"] - found["within one error"].replace("", 0).astype(int))[ours]
-    assert behind.tolist() == [1, 0, 0, 0], found
+    assert behind.tolist() == [0, 0, 0, 0], found
     assert (found["mean (points)"][ours].astype(float) > 0.5).all(), found
     assert len(found) == 10
 

@@ -27,8 +27,8 @@ SUMS_POWER = 0.2
 #: Noise of the means halfway between the last two.
 HALF_MEANS_NOISE = 0.1
 #: Records, in the unit of :data:`RECORDS`, below which sums that hide labels tell less than their
-#: share costs: the mean of all rows is released in their place. Steps from zero need more records
-#: where classes are many: beyond so many of them the number falls with the root of theirs.
+#: share costs: the mean of all rows is released in their place. Class means are harder to do
+#: without where classes are many: beyond so many of them the number falls with the root of theirs.
 FEWER_THAN_SUMS_NEED, MANY_CLASSES = 2.4, 10
 #: Steps from a start, where more would be noisier ones: the squared hinge needs them where there is
 #: little noise, two classes everywhere. Steps from zero, and where the mean was released before.
@@ -36,6 +36,8 @@ STEPS, USUAL_STEPS = {"squared_hinge": 50, "logistic": 40}, 20
 STEPS_FROM_ZERO, STEPS_FROM_MEAN = 100, 60
 #: Share of the velocity that is kept: between steps from sums, and otherwise.
 MOMENTUM, USUAL_MOMENTUM = 0.8, 0.9
+#: Power of their worth that the share of steps grows with: two classes need little of their sums.
+WORTH_POWER = {"logistic": 0.25}
 #: Worth below which many steps cost more than they gain, and the share of the only one there.
 LEAST_WORTH, HARDLY_ANY = 0.3, 0.01
 #: Records times mu, over the root of the number of features, at which the radius times the root of
@@ -155,7 +157,8 @@ def settings_of(
     aim = exact + noisy * (few_records - exact) + worth * (enough - few_records)
     clip = CLIPS[0] + noisy * (CLIPS[1] - CLIPS[0])
     n_steps = n_steps or STEPS.get(problem.loss, USUAL_STEPS)
-    return Settings("sums", LITTLE + worth * (most - LITTLE), clip, aim, n_steps)
+    share = LITTLE + worth ** WORTH_POWER.get(problem.loss, 1.0) * (most - LITTLE)
+    return Settings("sums", share, clip, aim, n_steps)
 
 
 def _share(ratio: float, power: float) -> float:

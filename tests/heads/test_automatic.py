@@ -201,6 +201,7 @@ def test_settings_are_functions_of_public_numbers():
             dataclasses.replace(given, loss="logistic"), mu, start="statistics", n_steps=7
         )
         assert binary.accumulated_noise == pytest.approx(0.2 + 0.3 * a + w)
+        assert binary.share == pytest.approx(0.1 + w**0.25 * (g - 0.1))
         pair = settings_of(
             dataclasses.replace(given, loss="logistic", alpha=0.1), mu, start="statistics"
         )
