@@ -683,7 +683,7 @@ def test_the_radius_claims_hold_in_the_committed_results():
     ]
     ours = below.index.str.startswith("logistic")
     assert below[~ours].drop(exceptions).eq(0).all(), found
-    assert (below[exceptions] <= [4, 17, 7]).all()
+    assert below[exceptions].tolist() == [4, 17, 7]
     # Where one without any noise is behind, so is the private one.
     small = cells[cells["radius"].isin([str(r) for r in radius_benchmark.SMALL])]
     wide = small.pivot_table(index=["dataset", "radius", "epsilon"], columns="head", values="mean")

@@ -170,14 +170,17 @@ def run(folder, out, names, heads, quick):
         if quick:
             cells = [c for c in cells if c[1] in (0.02, 2.0, "any", "none") and c[2] in (0.0, 1.0)]
         for head, radius, epsilon in tqdm(cells, desc=name, disable=None):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                mean, error, n = measure(str(folder), name, head, radius, epsilon)
-            _append(path, [name, head, radius, epsilon, f"{mean:.5f}", f"{error:.5f}", n])
+            _measure_into(path, folder, (name, head, radius, epsilon), range(RELEASES))
     return pd.read_csv(path, dtype={"radius": str})
 
 
-def _append(path, row):
+def _measure_into(path, folder, cell, releases):
+    """Measure a cell, and append it to the file."""
+    with warnings.catch_warnings():
+        # Seeds, and classes with few records.
+        warnings.simplefilter("ignore")
+        mean, error, n = measure(str(folder), *cell, releases)
+    row = [*cell, f"{mean:.5f}", f"{error:.5f}", n]
     with path.open("a") as file:
         file.write(",".join(f'"{v}"' if "," in str(v) else str(v) for v in row) + "\n")
 
@@ -194,12 +197,10 @@ def confirm(folder, out, names):
             if name not in names or (known[own]["releases"] != RELEASES).all():
                 continue
             value = float(radius) if radius[0].isdigit() else radius
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                others = range(RELEASES, RELEASES + CONFIRMING)
-                mean, error, n = measure(str(folder), name, head, value, epsilon, others)
-            known[~own].to_csv(path, index=False)
-            _append(path, [name, head, radius, epsilon, f"{mean:.5f}", f"{error:.5f}", n])
+            others = range(RELEASES, RELEASES + CONFIRMING)
+            _measure_into(path, folder, (name, head, value, epsilon), others)
+            known = pd.read_csv(path, dtype={"radius": str})
+            known.drop(index=own[own].index).to_csv(path, index=False)
     return pd.read_csv(path, dtype={"radius": str})
 
 

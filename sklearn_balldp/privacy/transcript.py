@@ -352,7 +352,7 @@ class TranscriptBound(Bound):
             used = max(self.start.mu(radius) / mu for radius, mu in self.promises)
             least = 1.0 - MOST_OF_STEPS
             if self.start.pooled:
-                least = self._check_share_of_mean(used)
+                least = self._check_share_of_mean(self.start, used)
             if not used >= math.sqrt(least) * (1.0 - 1e-6):
                 raise ValueError(
                     f"record: bound.start.sigma={self.start.sigma!r} leaves {used**2:.3g} of what "
@@ -374,16 +374,16 @@ class TranscriptBound(Bound):
                 f"record: bound.promises={self.promises!r} leave nothing for a step on the grid."
             )
 
-    def _check_share_of_mean(self, used: float) -> float:
+    def _check_share_of_mean(self, start: StatisticsBound, used: float) -> float:
         """Share of a mean, which public numbers tell; raises a ValueError for another."""
         distance = 2.0
         if self.labels == "public":
             distance = self.promises[0][0] / self.norm_bound
-        mass, mu = mass_of(self.start.weights, self.n_samples), self.promises[0][1]  # type: ignore[union-attr]
+        mass, mu = mass_of(start.weights, self.n_samples), self.promises[0][1]
         share = share_of_mean(self.n_features, mass, distance, mu)
         share *= REPEATED if self.repeated else 1.0
         # The grid of the sampler takes its part off.
-        rounding = 4.0 * grid_slack(self.start.n_values) / mu  # type: ignore[union-attr]
+        rounding = 4.0 * grid_slack(start.n_values) / mu
         if abs(used - math.sqrt(share)) > 1e-4 * math.sqrt(share) + rounding:
             raise ValueError(
                 f"record: bound.start takes {used**2:.3g} of what is promised; a mean of these "
