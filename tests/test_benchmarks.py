@@ -579,6 +579,8 @@ def test_radius_cells_tables_and_picture(folder, tmp_path, capsys):
     assert cells["mean"].between(0.0, 1.0).all()
     for name in ("radius_accuracy_0.5.md", "radius_accuracy_1.md", "radius_checks.md"):
         assert (tmp_path / name).exists()
+    near = (tmp_path / "radius_noiseless.md").read_text()
+    assert near.count("TREC-6") == len(radius_benchmark.NEAR)
     assert (tmp_path / "radius_accuracy.png").stat().st_size > 5_000
     # A second run measures nothing again.
     before = (tmp_path / "radius_accuracy_cells.csv").read_text()
@@ -697,6 +699,23 @@ def test_the_radius_claims_hold_in_the_committed_results():
     assert behind.tolist() == [0, 0, 0, 0], found
     assert (found["mean (points)"][ours].astype(float) > 0.5).all(), found
     assert len(found) == 10
+
+
+def test_the_distance_from_the_best_head_without_noise_is_as_the_docs_say():
+    folder = Path(__file__).parents[1] / "benchmarks" / "results"
+    found = pd.read_csv(folder / "radius_noiseless.csv")
+    cells = pd.read_csv(folder / "radius_accuracy.csv").set_index(["dataset", "head"])["mean"]
+    for own in found.to_dict("records"):
+        for head in radius_benchmark.NOISELESS:
+            assert own[head] == cells[own["dataset"], head]
+    table = radius_benchmark.near(found)
+    assert (folder / "radius_noiseless.md").read_text() == tables.markdown(table)
+    assert len(table) == 2 * len(protocol.DATASETS)
+    kept = table[table["kept"] == "yes"].groupby("epsilon")["data"].agg(list)
+    four = ["AG News", "IMDb", "CIFAR-10", "MNIST"]
+    assert kept.to_dict() == {"0.5": four, "2": four}
+    below = table[table["epsilon"] == "2"].set_index("data")["below logistic regression"]
+    assert below.index[below.astype(float) <= 2.0].tolist() == ["Emotion", *four]
 
 
 def test_settings_are_changed_one_at_a_time_and_put_back(folder, tmp_path, monkeypatch):
