@@ -165,19 +165,25 @@ def measure(folder, name, head, radius, epsilon, releases=range(RELEASES)):
 
 def run(folder, out, names, heads, quick):
     """Measure every cell that is not in the file."""
-    path = out / "radius_accuracy_cells.csv"
-    columns = [*KEY, "mean", "error", "releases"]
-    known = pd.read_csv(path, dtype={"radius": str}) if path.exists() else pd.DataFrame(columns=KEY)
-    done = set(zip(*(known[c] for c in KEY), strict=True))
-    if not path.exists():
-        path.write_text(",".join(columns) + "\n")
+    path, asked = out / "radius_accuracy_cells.csv", []
     for name in names:
-        cells = [c for c in cells_of(name, folder) if (name, c[0], str(c[1]), c[2]) not in done]
-        cells = [cell for cell in cells if cell[0] in heads]
+        cells = [cell for cell in cells_of(name, folder) if cell[0] in heads]
         if quick:
             cells = [c for c in cells if c[1] in (0.02, 2.0, "any", "none") and c[2] in (0.0, 1.0)]
-        for head, radius, epsilon in tqdm(cells, desc=name, disable=None):
-            _measure_into(path, folder, (name, head, radius, epsilon), range(RELEASES))
+        asked += [(name, *cell) for cell in cells]
+    return _measured(path, folder, asked, range(RELEASES))
+
+
+def _measured(path, folder, asked, releases):
+    """All cells of a file, after those that are asked for and not in it were measured."""
+    if not path.exists():
+        path.write_text(",".join([*KEY, "mean", "error", "releases"]) + "\n")
+    known = pd.read_csv(path, dtype={"radius": str})
+    done = set(zip(*(known[c] for c in KEY), strict=True))
+    left = [(name, head, r, e) for name, head, r, e in asked if (name, head, str(r), e) not in done]
+    for cell in (shown := tqdm(left, disable=None)):
+        shown.set_description(cell[0])
+        _measure_into(path, folder, cell, releases)
     return pd.read_csv(path, dtype={"radius": str})
 
 
@@ -211,38 +217,36 @@ def confirm(folder, out, names):
     return pd.read_csv(path, dtype={"radius": str})
 
 
-def measure_near(folder, out, cells, names, quick):
-    """The default head at the median distance, beside the heads without noise in the cells."""
-    without = cells[cells["head"].isin(NOISELESS)]
-    without = without.pivot_table(index="dataset", columns="head", values="mean")
-    names = [name for name in names if name in without.index]
-    releases, rows = range(RELEASES, RELEASES + (2 if quick else CONFIRMING)), []
-    for name, epsilon in tqdm(list(itertools.product(names, NEAR)), disable=None):
-        mean, error, _ = measure(str(folder), name, "logistic", "q50", epsilon, releases)
-        own = {"dataset": name, "epsilon": epsilon, "mean": mean, "error": error}
-        rows.append(own | without.loc[name].to_dict())
-    columns = ["dataset", "epsilon", "mean", "error", *NOISELESS]
-    found = pd.DataFrame(rows, columns=columns)
-    found.to_csv(out / "radius_noiseless.csv", index=False, float_format="%.5f")
-    (out / "radius_noiseless.md").write_text(markdown(near(found)))
+def run_near(folder, out, names, quick):
+    """Measure the default head at the median distance, with other releases than the cells'."""
+    asked = [(name, "logistic", "q50", epsilon) for name in names for epsilon in NEAR]
+    releases = range(RELEASES, RELEASES + (2 if quick else CONFIRMING))
+    found = _measured(out / "radius_noiseless_cells.csv", folder, asked, releases)
+    found.to_csv(out / "radius_noiseless.csv", index=False)
 
 
-def near(found):
+def near(found, cells):
     """How far the default head is below each head without noise, in points."""
+    without = cells.pivot_table(index="dataset", columns="head", values="mean").reindex(
+        columns=NOISELESS
+    )
     rows = []
-    for own in found.sort_values("epsilon", kind="stable").to_dict("records"):
-        below = {head: 100 * (own[head] - own["mean"]) for head in NOISELESS}
-        limit = 100 * NEAR[own["epsilon"]]
+    for epsilon, name in itertools.product(NEAR, DATASETS):
+        own = found[(found["dataset"] == name) & (found["epsilon"] == epsilon)]
+        # A comparison takes all of them.
+        if not len(own) or name not in without.dropna().index:
+            continue
+        mean, error = 100 * own[["mean", "error"]].iloc[0]
+        below, limit = 100 * without.loc[name] - mean, 100 * NEAR[epsilon]
         row = {
-            "epsilon": f"{own['epsilon']:g}",
-            "data": DATASETS[own["dataset"]],
-            "accuracy (%)": f"{100 * own['mean']:.2f} ± {100 * own['error']:.2f}",
+            "epsilon": f"{epsilon:g}",
+            "data": DATASETS[name],
+            "accuracy (%)": f"{mean:.2f} ± {error:.2f}",
         }
         for head, value in below.items():
-            name = "logistic regression" if head == "no noise" else head.split(",")[0]
-            row[f"below {name}"] = f"{value:.2f}"
-        kept = "yes" if max(below.values()) <= limit else "no"
-        rows.append(row | {"limit": f"{limit:g}", "kept": kept})
+            title = "logistic regression" if head == "no noise" else head.split(",")[0]
+            row[f"below {title}"] = f"{value:.2f}"
+        rows.append(row | {"limit": f"{limit:g}", "kept": "yes" if below.max() <= limit else "no"})
     return pd.DataFrame(rows)
 
 
@@ -457,6 +461,9 @@ def report(cells, out):
     (out / "radius_gains.md").write_text(markdown(gains(cells)))
     found = checks(cells)
     (out / "radius_checks.md").write_text(markdown(found))
+    if (out / "radius_noiseless.csv").exists():
+        own = pd.read_csv(out / "radius_noiseless.csv", dtype={"radius": str})
+        (out / "radius_noiseless.md").write_text(markdown(near(own, cells)))
     figure(cells, out / "radius_accuracy.png")
     return found
 
@@ -479,7 +486,7 @@ def main(argv=None):
     if options.part == "confirm":
         cells = confirm(options.data, options.out, whole)
     if options.part in ("all", "noiseless"):
-        measure_near(options.data, options.out, cells, whole, options.quick)
+        run_near(options.data, options.out, whole, options.quick)
     print(report(cells, options.out).to_string(index=False))
 
 
