@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Public lengths and weights lie between these: products of a few of them, and squares of those,
-#: are ordinary doubles.
+#: Public lengths and weights lie between these, so that products of a few of them, and the squares
+#: of such products, stay within the range of float64.
 LEAST, MOST = 1e-30, 1e30
 
 
@@ -22,7 +22,7 @@ def is_real(value: Any) -> bool:
 def check_positive(name: str, value: Any, otherwise: str = "") -> None:
     """Raise a ValueError unless ``value`` is a number from :data:`LEAST` to :data:`MOST`."""
     number = math.nan
-    # Whole numbers may be beyond float64.
+    # Integers may be too large for float64.
     with contextlib.suppress(OverflowError):
         number = float(value) if is_real(value) else math.nan
     if not LEAST <= number <= MOST:
@@ -46,7 +46,10 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
 
 
 def check_share(name: str, value: Any, others: str = "", *, below_one: bool = False) -> None:
-    """Raise a ValueError unless ``value`` lies in [0, 1], or [0, 1); ``others`` is allowed too."""
+    """Raise a ValueError unless ``value`` lies in [0, 1] or [0, 1).
+
+    ``others`` is text for the message that names the other values which the caller accepts.
+    """
     if not (is_real(value) and 0.0 <= value <= 1.0 and not (below_one and value == 1.0)):
         interval = "[0, 1)" if below_one else "[0, 1]"
         raise ValueError(f"{name} must lie in {interval}{others}, got {value!r}.")
@@ -64,10 +67,11 @@ def check_flag(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be True or False, got {value!r}.")
 
 
-def checked_priors(priors: Any, n_classes: int, class_masses: Any) -> Any:
-    """Class probabilities; raise a ValueError unless they fit the classes, and those with records.
+def checked_priors(priors: Any, n_classes: int, class_sizes: Any) -> Any:
+    """Class probabilities; a ValueError if they do not match the classes.
 
-    ``class_masses`` are public counts or weights, or None.
+    Some class with records must have positive probability. ``class_sizes`` are the public counts
+    or total weights of the classes, or None.
     """
     if priors is None or (isinstance(priors, str) and priors == "uniform"):
         return priors
@@ -78,7 +82,7 @@ def checked_priors(priors: Any, n_classes: int, class_masses: Any) -> Any:
             f"priors must be None, 'uniform', or {n_classes} probabilities that sum to 1; "
             f"got {priors!r}."
         )
-    present = given if class_masses is None else given[np.asarray(class_masses) > 0]
+    present = given if class_sizes is None else given[np.asarray(class_sizes) > 0]
     if len(present) and not present.sum() > 0.0:
         raise ValueError(
             f"priors={priors!r} leave nothing for the classes that have records; give them a "
@@ -87,15 +91,17 @@ def checked_priors(priors: Any, n_classes: int, class_masses: Any) -> Any:
     return priors
 
 
-def checked_prior(prior: Any, n_classes: int, n_features: int) -> NDArray[np.float64] | None:
+def checked_class_embeddings(
+    vectors: Any, n_classes: int, n_features: int
+) -> NDArray[np.float64] | None:
     """Public vectors of the classes as float64; None where there are none."""
-    if prior is None:
+    if vectors is None:
         return None
-    vectors = np.asarray(prior)
-    fits = vectors.shape == (n_classes, n_features) and vectors.dtype.kind in "iuf"
-    if not (fits and np.isfinite(vectors).all()):
+    found = np.asarray(vectors)
+    fits = found.shape == (n_classes, n_features) and found.dtype.kind in "iuf"
+    if not (fits and np.isfinite(found).all()):
         raise ValueError(
-            f"prior must be None or finite vectors of shape {(n_classes, n_features)}, one for "
-            f"each class; got an array of shape {vectors.shape}."
+            f"class_embeddings must be None or finite vectors of shape {(n_classes, n_features)}, "
+            f"one for each class; got an array of shape {found.shape}."
         )
-    return vectors.astype(np.float64)
+    return found.astype(np.float64)

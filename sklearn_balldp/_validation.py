@@ -1,16 +1,16 @@
-"""Checks of private rows, whose errors quote none, and fits that leave all or nothing."""
+"""Checks of private rows whose errors quote no cell, and fits that set all attributes or none."""
 
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from .rows import Rows, computed, is_dask, is_on_device, on_cluster, on_device
-from .rows.sources import tamed
+from .rows import Rows, computed, is_dask, is_on_device, on_cluster, on_device, squarable_input
+from .rows.sources import squarable
 
 
 def caller_level() -> int:
@@ -34,11 +34,28 @@ _QUOTES_NOTHING = re.compile(
 )
 
 
-def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True) -> Any:
+def validated(
+    estimator: Any,
+    X: Any,
+    y: Any = "no_validation",
+    *,
+    reset: bool = True,
+    domain: str | None = None,
+) -> Any:
     """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
 
-    Finiteness of rows is left to the pass that computes their norms. Rows in a file stay there.
+    Finiteness of rows is left to the pass that computes their norms. Rows in a file stay there. For
+    a domain their squares neither overflow nor vanish.
     """
+    checked = _checked(estimator, X, y, reset)
+    if domain is None:
+        return checked
+    if isinstance(checked, tuple):
+        return squarable_input(checked[0], domain), checked[1]
+    return squarable_input(checked, domain)
+
+
+def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
     _check_kind(X)
     if is_dask(X) or is_on_device(X):
         X = on_cluster(X) if is_dask(X) else on_device(X)
@@ -49,14 +66,14 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
                 f"X: rows of type {X.dtype} are not read from a source; give it the type float16, "
                 "float32 or float64, in this machine's order of bytes."
             )
-        # All that is asked of an array of this shape and precision, but for the numbers.
+        # A stand-in of this shape and type passes through every check that reads no numbers.
         stand_in = np.broadcast_to(np.zeros((), dtype=X.dtype), X.shape)
-        checked = validated(estimator, stand_in, y, reset=reset)
-        X = X._anew()
+        checked = _checked(estimator, stand_in, y, reset)
+        X = X._for_one_fit()
         return (X, checked[1]) if isinstance(checked, tuple) else X
     if isinstance(X, np.ndarray) and X.dtype == np.longdouble and X.ndim == 2 and X.size:
-        # Before numbers beyond float64 turn infinite.
-        X = tamed(X, getattr(estimator, "domain", "ball"))
+        # Conversion to float64 would turn larger numbers into infinity.
+        X = squarable(X, getattr(estimator, "domain", "ball"))
     kind: type[Exception] = ValueError
     try:
         checked = validate_data(estimator, X, y, dtype=DTYPES, ensure_all_finite=False, reset=reset)
@@ -67,14 +84,14 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
         if labels.dtype != object or not any(label is None for label in labels):
             return checked
         text = "y holds None; drop those records, or give them a label of their own."
-    # Outside of the handler: an error's context would quote what its message does not.
+    # Raise outside of the handler: the original error would be the context, and quote cells.
     raise _quoting_nothing(kind, text)
 
 
 def validated_public(
     estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True
 ) -> Any:
-    """As :func:`validated`, in memory wherever rows lie: public ones are few."""
+    """As :func:`validated`, but reads rows of a file into memory: public rows are few."""
     checked = validated(estimator, X, y, reset=reset)
     rows = checked[0] if isinstance(checked, tuple) else checked
     if isinstance(rows, Rows):
@@ -83,7 +100,7 @@ def validated_public(
 
 
 def _check_kind(X: Any) -> None:
-    """Raise a TypeError for rows that would be pulled into memory without a word."""
+    """Raise a TypeError for rows that would be read into memory silently."""
     module = type(X).__module__.split(".")[0]
     remedy = {
         "zarr": "pass sklearn_balldp.rows.from_zarr(PATH)",
@@ -97,7 +114,7 @@ def _check_kind(X: Any) -> None:
 
 
 def _quoting_nothing(kind: type[Exception], text: str) -> Exception:
-    """An error like scikit-learn's, in words that hold no cell."""
+    """An error like scikit-learn's whose message quotes no cell."""
     if text.startswith("y holds None") or _QUOTES_NOTHING.match(text):
         return kind(text)
     if text.startswith("setting an array element with a sequence"):
@@ -126,7 +143,7 @@ def _quoting_nothing(kind: type[Exception], text: str) -> Exception:
 
 @contextlib.contextmanager
 def all_finite() -> Iterator[None]:
-    """Say in scikit-learn's words what a pass over rows found: NaN or infinity."""
+    """Turn a pass's FloatingPointError into scikit-learn's ValueError for NaN or infinity."""
     try:
         yield
         return
@@ -135,16 +152,16 @@ def all_finite() -> Iterator[None]:
     raise ValueError("Input X contains NaN or infinity; drop those rows, or repair them.")
 
 
-def fit_all_or_nothing(estimator: Any, fit: Callable[[], Mapping[str, Any]]) -> None:
-    """Replace every fitted attribute by those that ``fit`` returns; after an error none is left."""
+@contextlib.contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Replace every fitted attribute inside; after an error none is left, new or old."""
     _forget(estimator)
     try:
-        fitted = fit()
+        yield
     except BaseException:
-        # Validation has set the number of features by then.
+        # Validation may already have set n_features_in_.
         _forget(estimator)
         raise
-    vars(estimator).update(fitted)
 
 
 def _forget(estimator: Any) -> None:

@@ -8,7 +8,7 @@ from ._parameters import check_option
 
 @dataclass(frozen=True)
 class Metric:
-    """What a distance between rows is called elsewhere, and how it compares to the Euclidean one.
+    """A distance between rows: its names in other libraries, and its ratio to the Euclidean one.
 
     Parameters
     ----------
@@ -21,23 +21,23 @@ class Metric:
     scipy_name: str
     order: float
 
-    def longest(self, n_features: int) -> float:
+    def per_euclidean_unit(self, n_features: int) -> float:
         """Largest distance between two rows at Euclidean distance 1."""
         return math.sqrt(n_features) if self.order < 2.0 else 1.0
 
-    def modulus(self, n_features: int) -> float:
+    def euclidean_per_unit(self, n_features: int) -> float:
         """Largest Euclidean distance between two rows at distance 1."""
         return math.sqrt(n_features) if self.order > 2.0 else 1.0
 
 
-#: Metrics on the rows. Records with different labels are within no radius, unless labels are
-#: protected as well.
+#: Metrics on the rows. Records with different labels are never adjacent, unless labels are
+#: protected.
 METRICS = {
     "euclidean": Metric("euclidean", 2.0),
     "manhattan": Metric("cityblock", 1.0),
     "chebyshev": Metric("chebyshev", math.inf),
 }
-#: Whether label changes are adjacent: "public" labels may be known, "protected" ones are hidden.
+#: Whether the guarantee covers label changes: for "protected" labels it does, for "public" not.
 LABELS = ("public", "protected")
 #: What one substitution replaces: one record, or all records of one person.
 UNITS = ("record", "person")
@@ -59,7 +59,7 @@ def full_radius(norm_bound: float) -> float:
 
 def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
     """Smallest radius in ``metric`` that covers every substitution of rows in the ball."""
-    return METRICS[metric].longest(n_features) * full_radius(norm_bound)
+    return METRICS[metric].per_euclidean_unit(n_features) * full_radius(norm_bound)
 
 
 def euclidean_radius(
@@ -67,8 +67,8 @@ def euclidean_radius(
 ) -> float:
     """Largest Euclidean distance between two rows of the ball within ``radius`` in ``metric``.
 
-    None is the full radius. The Manhattan distance is never below the Euclidean one, Chebyshev's
-    not below it over the square root of d.
+    None is the full radius. The Manhattan distance is at least the Euclidean one. The Chebyshev
+    distance is at least the Euclidean one over the square root of d.
     """
     check_option("metric", metric, METRICS)
     norm_bound = float(norm_bound)
@@ -78,7 +78,7 @@ def euclidean_radius(
         raise ValueError(
             f"radius must be positive, or None for the full radius 2 * norm_bound; got {radius!r}."
         )
-    modulus = METRICS[metric].modulus(n_features)
+    modulus = METRICS[metric].euclidean_per_unit(n_features)
     return min(modulus * float(radius), full_radius(norm_bound))
 
 
@@ -91,7 +91,7 @@ class Domain:
     norm_bound : float
         Radius B of the ball of rows.
     radius : float
-        Euclidean radius r of same-label substitutions; at most ``2 * norm_bound`` counts.
+        Euclidean radius r of same-label substitutions; capped at ``2 * norm_bound``.
     constant : float, default=0.0
         Constant c that rows are augmented by; 0 for no intercept.
     """
@@ -101,7 +101,7 @@ class Domain:
     constant: float = 0.0
 
     def __post_init__(self) -> None:
-        # NumPy scalars of few bits would overflow or round below.
+        # Low-precision NumPy scalars would overflow or round in the formulas below.
         norm_bound, constant = float(self.norm_bound), float(self.constant)
         object.__setattr__(self, "norm_bound", norm_bound)
         object.__setattr__(self, "constant", constant)
@@ -109,12 +109,12 @@ class Domain:
 
     @classmethod
     def of_rounded_rows(cls, norm_bound: float, radius: float, constant: float = 0.0) -> "Domain":
-        """The declared domain with the allowance for rounding, which is added here alone."""
+        """The declared domain, enlarged for rounding; no other code adds this allowance."""
         up = 1.0 + _ROUNDING
         return cls(norm_bound * up, radius * up, constant)
 
     def at(self, radius: float) -> "Domain":
-        """The same rows, another radius."""
+        """The same domain at another radius."""
         return replace(self, radius=radius)
 
     @property
@@ -123,10 +123,10 @@ class Domain:
         return math.hypot(self.norm_bound, self.constant)
 
     @property
-    def shortening(self) -> float:
-        """B^2 - ((B - r)+)^2, by how much the square of an adjacent row may be less.
+    def squared_norm_drop(self) -> float:
+        """B^2 - ((B - r)+)^2: how much smaller the squared norm of an adjacent row can be.
 
-        Written so that it does not cancel.
+        The code computes it in a form that does not cancel.
         """
         r, b = self.radius, self.norm_bound
         return r * (2.0 * b - r) if r < b else b * b

@@ -1,11 +1,11 @@
-"""Arrays of NumPy, or of another library on a device; what each does in a way of its own."""
+"""Array functions that need different code for NumPy and for libraries on a device."""
 
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
-# Values along an axis up to which a copy across it pays.
+# Longest axis for which a copy to column order makes a maximum faster.
 _SHORT = 64
 
 
@@ -19,25 +19,25 @@ def namespace(array: Any) -> Any:
 
 
 def on_host(array: Any) -> Any:
-    """An array of another library as one of NumPy; all else as it is."""
+    """Copy an array of another library to NumPy; return anything else unchanged."""
     if isinstance(array, (np.ndarray, np.generic, int, float)) or not hasattr(array, "device"):
         return array
     for copied in ("cpu", "get"):
-        # PyTorch's way, and that of CuPy.
+        # PyTorch has cpu(), CuPy has get().
         if hasattr(array, copied):
             array = getattr(array, copied)()
     return np.asarray(array)
 
 
 def by_columns(values: Any) -> Any:
-    """The same values, a column after the other where they are of NumPy.
+    """The same values; NumPy arrays in column (Fortran) order.
 
-    It computes of short rows several times as fast if the same column of the next one is next.
+    NumPy processes many short rows several times as fast in that order.
     """
     return np.asfortranarray(values) if isinstance(values, np.ndarray) else values
 
 
-def indicator(codes: Any, n_classes: int, dtype: Any) -> Any:
+def one_hot(codes: Any, n_classes: int, dtype: Any) -> Any:
     """One in the column of each record's class, and zero elsewhere."""
     xp = namespace(codes)
     columns = xp.arange(n_classes, dtype=codes.dtype, device=codes.device)
@@ -45,14 +45,14 @@ def indicator(codes: Any, n_classes: int, dtype: Any) -> Any:
 
 
 def signs(codes: Any, n_columns: int, dtype: Any) -> Any:
-    """1 in the column of each record's class and -1 elsewhere; of one column, 1 for class 1."""
+    """1 in the column of each record's class, else -1; a single column is that of class 1."""
     if n_columns == 1:
         return namespace(codes).astype(2 * codes - 1, dtype)[:, None]
     if isinstance(codes, np.ndarray):
         sign = np.full((len(codes), n_columns), -1.0, dtype=dtype)
         sign[np.arange(len(codes)), codes] = 1.0
         return sign
-    return 2.0 * indicator(codes, n_columns, dtype) - 1.0
+    return 2.0 * one_hot(codes, n_columns, dtype) - 1.0
 
 
 def sigmoid(values: Any) -> Any:
@@ -73,7 +73,7 @@ def softplus(values: Any) -> Any:
 
 
 def positive(values: Any) -> Any:
-    """The larger of x and 0, NaN where x is; values may be overwritten."""
+    """max(x, 0), which keeps NaN; values may be overwritten."""
     if isinstance(values, np.ndarray):
         return np.maximum(values, 0.0, out=values)
     return namespace(values).where(values < 0.0, 0.0, values)
@@ -87,27 +87,27 @@ def exponential(values: Any) -> Any:
 
 
 def largest(values: Any) -> Any:
-    """The largest value along the last axis, which is kept with length one."""
+    """The largest value along the last axis; the axis stays, with length one."""
     if isinstance(values, np.ndarray) and values.shape[-1] <= _SHORT:
-        # Across rows, NumPy compares several values at once; along a short axis it does not.
+        # NumPy vectorises a maximum across rows, but not one along a short axis.
         return np.ascontiguousarray(values.T).max(axis=0).T[..., None]
     return namespace(values).max(values, axis=-1, keepdims=True)
 
 
-def less_labels(values: Any, codes: Any) -> Any:
-    """Values less one where the last axis has the record's class; they may be overwritten."""
+def subtract_one_hot(values: Any, codes: Any) -> Any:
+    """Subtract one at each record's class along the last axis; values may be overwritten."""
     if isinstance(values, np.ndarray):
-        # Two indices take half as long as those with a slice between them.
+        # Two adjacent index arrays take half as long as two with a slice between them.
         every = values.swapaxes(1, -1)
         every[np.arange(len(values)), codes] -= 1.0
         return values
-    own = indicator(codes, values.shape[-1], values.dtype)
+    own = one_hot(codes, values.shape[-1], values.dtype)
     return values - (own if values.ndim == 2 else own[:, None, :])
 
 
-def of_labels(values: Any, codes: Any) -> Any:
+def at_labels(values: Any, codes: Any) -> Any:
     """The value in each record's class."""
     if isinstance(values, np.ndarray):
         return values[np.arange(len(values)), codes]
     xp = namespace(values)
-    return xp.sum(values * indicator(codes, values.shape[1], values.dtype), axis=1)
+    return xp.sum(values * one_hot(codes, values.shape[1], values.dtype), axis=1)

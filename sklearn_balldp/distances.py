@@ -16,7 +16,7 @@ ALL_PAIRS = 250_000
 AGGREGATES = ("max", "pooled")
 #: Candidates of the private quantile, evenly spaced up to the diameter of the domain.
 GRID_SIZE = 4096
-#: Distances computed at a time by the diameter.
+#: Number of distances that the diameter computes at a time.
 DIAMETER_BLOCK = 2**22
 
 
@@ -45,7 +45,7 @@ def row_distances(
 
 
 def nearest_of_label(X: NDArray[np.floating], y: NDArray[Any], metric: str) -> NDArray[np.float64]:
-    """Distance of every row from the nearest other one of its label; single ones are left out."""
+    """Distance of every row from the nearest other row of its label; single rows are left out."""
     found = []
     for label in np.unique(y):
         members = X[y == label]
@@ -199,7 +199,7 @@ def edit_quantile(
         Distance of one of the pairs, and the share of pairs within it, at least ``quantile``.
     """
     distances = row_distances(np.asarray(X_before), np.asarray(X_after), metric)
-    # The smallest one within which that many pairs lie: never between two of them.
+    # This method returns an observed distance, never a value between two of them.
     radius = float(np.quantile(distances, quantile, method="inverted_cdf"))
     return radius, float(np.mean(distances <= radius))
 
@@ -216,9 +216,10 @@ def private_quantile(
 ) -> float:
     r"""Largest class's quantile of same-label distances, by permute-and-flip.
 
-    The records of a class are paired at random, by labels alone, so that a substitution moves one
-    distance. A candidate o on a public grid has score :math:`-|\#\{d < o\} - q m|`, m the number of
-    pairs. Classes are disjoint, so their maximum costs no more than one of them.
+    The records of a class are paired at random. The pairing depends on labels alone, so a
+    substitution changes one distance. A candidate radius o on a public grid has score
+    :math:`-|\#\{d < o\} - q m|` for m pairs with distances d. Classes are disjoint, so the maximum
+    over classes costs no more epsilon than one class.
 
     References
     ----------
@@ -227,7 +228,7 @@ def private_quantile(
     """
     X, y = np.asarray(X), np.asarray(y)
     generator = check_random_state(random_state)
-    # The pairing may be known: privacy rests on the choice of the candidate.
+    # The pairing need not be secret: the random choice of the candidate gives the privacy.
     order = _shuffler(generator).permutation(len(y))
     largest = full_radius_in(metric, norm_bound, X.shape[1])
     grid = largest * np.arange(1, GRID_SIZE + 1) / GRID_SIZE
@@ -240,7 +241,7 @@ def private_quantile(
         first, second = members[:n_pairs], members[n_pairs : 2 * n_pairs]
         distances = np.sort(_paired_distances(X, first, second, metric))
         below = np.searchsorted(distances, grid, side="left")
-        # Whole scores: a substitution moves each by at most one, without rounding.
+        # Integer scores have no rounding error: a substitution changes each by at most one.
         scores = -np.abs(below - round(quantile * n_pairs))
         radii.append(grid[permute_and_flip(scores, epsilon, generator)])
     if not radii:

@@ -1,15 +1,17 @@
 """Edits of texts, to give a radius a meaning: "another name, number or date in the text".
 
-A radius is a distance between embeddings, and nobody can defend one as such. What people can defend
-is a list of changes that must not show in a model. :func:`edit_pairs` makes such changes in public
-texts of the user's, an encoder maps both versions to rows, and
+A radius is a distance between embeddings, which is hard to justify as such. A list of changes that
+a model must hide is easier to justify. :func:`edit_pairs` makes such changes in public texts of the
+user, an encoder maps both versions to rows, and
 ``RadiusPolicy(source="edits")`` takes the distance that covers a share of them.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,27 +22,12 @@ from ._parameters import check_option, check_positive, check_whole
 from .adjacency import METRICS
 from .distances import nearest_of_label, row_distances
 
-#: Kinds of edits that need no list of the user's.
+#: Kinds of edits that need no list from the user.
 KINDS = ("number", "date", "name", "city", "word")
-#: First names that stand for one another: frequent ones of several languages.
-NAMES = (
-    "Aisha", "Alice", "Anna", "Carlos", "Chen", "Daniel", "David", "Elena", "Emma", "Fatima",
-    "George", "Hannah", "Ivan", "James", "John", "Jose", "Julia", "Kenji", "Laura", "Lucas",
-    "Maria", "Mark", "Mary", "Michael", "Mohammed", "Nina", "Olivia", "Paul", "Peter", "Priya",
-    "Robert", "Sarah", "Sofia", "Thomas", "Wei", "Yusuf",
-)  # fmt: skip
-#: Cities that stand for one another.
-CITIES = (
-    "Amsterdam", "Athens", "Berlin", "Boston", "Cairo", "Chicago", "Delhi", "Dublin", "Geneva",
-    "Hamburg", "Istanbul", "Lagos", "Lima", "Lisbon", "London", "Madrid", "Milan", "Montreal",
-    "Moscow", "Mumbai", "Nairobi", "Oslo", "Paris", "Prague", "Rome", "Seattle", "Seoul",
-    "Shanghai", "Sydney", "Tokyo", "Toronto", "Vienna", "Warsaw", "Zurich",
-)  # fmt: skip
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
-)  # fmt: skip
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_WORDS = json.loads(Path(__file__).with_name("edits.json").read_text(encoding="utf-8"))
+#: First names that stand for one another, and cities that do.
+NAMES, CITIES = tuple(_WORDS["names"]), tuple(_WORDS["cities"])
+_MONTHS, _DAYS = tuple(_WORDS["months"]), tuple(_WORDS["days"])
 _MONTH = "|".join(_MONTHS)
 # As in 2024-03-12, 12/03/2024, 12 March (2024), March 12(, 2024), March 2024, Tuesday.
 _DATE = re.compile(
@@ -93,8 +80,8 @@ def edit_pairs(
     texts : sequence of str
         Public texts, of the kind that a head will be trained on.
     kinds : sequence of str, default=("number", "date", "name", "city", "word")
-        Which changes are made, and so what a radius made of them hides. A number gets as many other
-        digits. A date becomes another date in the same form. A name or a city is replaced by
+        Which changes are made, and so what a radius computed from them hides. A number gets as many
+        new digits. A date becomes another date in the same form. A name or a city is replaced by
         another one of a short built-in list, a word by another word of the texts.
     lists : mapping of str to sequence of str, optional
         Values that stand for one another, by kind: of names or cities in place of the built-in
@@ -134,14 +121,14 @@ def edit_pairs(
     check_whole("n_per_text", n_per_text)
     rng = np.random.default_rng(random_state)
     editors = _editors(texts, kinds, dict(lists or {}))
-    found = {kind: _Found(editor.places, editor.other) for kind, editor in editors.items()}
+    found = {kind: _Editor(editor.places, editor.other) for kind, editor in editors.items()}
     if nlp is not None:
         found |= _entities(texts, nlp)
     before, after, kind = [], [], []
     for text in texts:
         for name, editor in found.items():
             places = editor.places(text)
-            # Fewer places than edits asked for are edited more than once, each time anew.
+            # With fewer places than edits, a place is edited several times, with a new draw each.
             for i in rng.permutation(len(places) * n_per_text)[:n_per_text] if places else []:
                 start, stop = places[int(i) % len(places)]
                 new = editor.other(text[start:stop], rng)
@@ -157,8 +144,8 @@ def edit_pairs(
 
 
 @dataclass(frozen=True)
-class _Found:
-    """Where a text can be edited, and what comes in place of what stands there."""
+class _Editor:
+    """An editor of one kind: the spans of a text that it can replace, and their replacements."""
 
     places: Callable[[str], list[Span]]
     other: Replace
@@ -166,25 +153,25 @@ class _Found:
 
 def _editors(
     texts: Sequence[str], kinds: Sequence[str], lists: dict[str, Sequence[str]]
-) -> dict[str, _Found]:
+) -> dict[str, _Editor]:
     own = {"name": NAMES, "city": CITIES, **lists}
     editors = {}
     for kind in dict.fromkeys([*kinds, *lists]):
         if kind == "number":
             dates = _spans(_DATE)
-            editors[kind] = _Found(_outside(_spans(_NUMBER), dates), _other_number)
+            editors[kind] = _Editor(_without_overlap(_spans(_NUMBER), dates), _other_number)
         elif kind == "date":
-            editors[kind] = _Found(_spans(_DATE), _other_date)
+            editors[kind] = _Editor(_spans(_DATE), _other_date)
         elif kind == "word":
             words = sorted({w.lower() for text in texts for w in _WORD.findall(text)})
-            editors[kind] = _Found(_spans(_WORD), _one_of(words))
+            editors[kind] = _Editor(_spans(_WORD), _one_of(words))
         elif kind in own:
             values = [str(value) for value in own[kind]]
             if len(set(values)) < 2:
                 raise ValueError(f"lists[{kind!r}] must hold at least two values.")
             longest_first = sorted(map(re.escape, values), key=len, reverse=True)
             pattern = re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)")
-            editors[kind] = _Found(_spans(pattern), _one_of(values))
+            editors[kind] = _Editor(_spans(pattern), _one_of(values))
         else:
             raise ValueError(
                 f"kinds: {kind!r} is none of {', '.join(KINDS)}; give its values in lists."
@@ -192,8 +179,8 @@ def _editors(
     return editors
 
 
-def _entities(texts: Sequence[str], nlp: Any) -> dict[str, _Found]:
-    """Entities of one label, which stand for one another."""
+def _entities(texts: Sequence[str], nlp: Any) -> dict[str, _Editor]:
+    """Editors that replace an entity by another one of the same label."""
     spans: dict[str, dict[str, list[Span]]] = {}
     values: dict[str, list[str]] = {}
     for text in texts:
@@ -203,13 +190,13 @@ def _entities(texts: Sequence[str], nlp: Any) -> dict[str, _Found]:
             spans.setdefault(kind, {}).setdefault(text, []).append(span)
             values.setdefault(kind, []).append(text[slice(*span)])
     return {
-        kind: _Found(partial(_known, places), _one_of(values[kind]))
+        kind: _Editor(partial(_spans_in, places), _one_of(values[kind]))
         for kind, places in spans.items()
         if len(set(values[kind])) > 1
     }
 
 
-def _known(places: dict[str, list[Span]], text: str) -> list[Span]:
+def _spans_in(places: dict[str, list[Span]], text: str) -> list[Span]:
     return places.get(text, [])
 
 
@@ -217,7 +204,7 @@ def _spans(pattern: re.Pattern[str]) -> Callable[[str], list[Span]]:
     return lambda text: [match.span() for match in pattern.finditer(text)]
 
 
-def _outside(
+def _without_overlap(
     places: Callable[[str], list[Span]], others: Callable[[str], list[Span]]
 ) -> Callable[[str], list[Span]]:
     """Places that overlap none of the others."""
@@ -230,7 +217,7 @@ def _outside(
 
 
 def _one_of(values: Sequence[str]) -> Replace:
-    """Another value than the one that stands there, in its case."""
+    """Replace a value by another one of the list; it gets a capital if the old one had one."""
     known = list(dict.fromkeys(values))
 
     def other(old: str, rng: np.random.Generator) -> str:
@@ -244,7 +231,7 @@ def _one_of(values: Sequence[str]) -> Replace:
 
 
 def _other_number(old: str, rng: np.random.Generator) -> str:
-    """Other digits in the same places; the first is no zero unless it was one."""
+    """Draw other digits in the same places; the first digit becomes zero only if it was zero."""
 
     def digits() -> Iterator[str]:
         for place, character in enumerate(old):
@@ -258,7 +245,7 @@ def _other_number(old: str, rng: np.random.Generator) -> str:
 
 
 def _other_date(old: str, rng: np.random.Generator) -> str:
-    """Another date in the same form: each month, day and number of it drawn anew."""
+    """Draw another date in the same form: every month, weekday and number is drawn again."""
 
     def drawn(match: re.Match[str]) -> str:
         part = match.group()
@@ -267,7 +254,7 @@ def _other_date(old: str, rng: np.random.Generator) -> str:
                 return str(rng.choice(names))
         if len(part) == 4:
             return str(rng.integers(1990, 2030))
-        # A day or a month, in as many digits: below 13 it may be either.
+        # A number below 13 may be a month, so it stays below 13; it also keeps its digit count.
         return f"{rng.integers(1, 13 if int(part) < 13 else 29):0{len(part)}d}"
 
     new = old
@@ -296,7 +283,7 @@ class EditDistanceDisplay:
         After :meth:`plot`.
     """
 
-    #: What neighbours of one label are called.
+    #: Kind that stands for distances to the nearest neighbour of the same label.
     neighbours = "nearest of its label"
 
     def __init__(self, distances: pd.DataFrame, radius: float | None = None) -> None:
@@ -392,7 +379,7 @@ class EditDistanceDisplay:
             _, ax = plt.subplots(layout="constrained")
         groups = self.distances.groupby("kind", sort=False)["distance"]
         table = groups.quantile([0.1, 0.5, 0.9]).unstack().sort_values(0.5)
-        # Neighbours are what an attacker could confuse a record with: they stand apart, on top.
+        # Neighbours go on top, apart from edits: an attacker could confuse a record with them.
         others = table.drop(self.neighbours, errors="ignore")
         table = pd.concat([others, table.filter([self.neighbours], axis=0)])
         for place, (name, row) in enumerate(table.iterrows()):

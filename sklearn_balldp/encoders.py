@@ -1,9 +1,9 @@
 """Frozen encoders of texts and images, as transformers.
 
-A record's embedding must depend on that record alone: one substitution then moves one row. Batches
-are therefore computed at fixed shapes, so that a row does not even round differently in other
-company. Models come from sentence-transformers and torchvision; only the shapes, the unit norm and
-the cache are this package's.
+A record's embedding must depend on that record alone, so that one substitution moves one row.
+Batches therefore have fixed shapes: even the rounding of a row does not depend on the other records
+of its batch. Models come from sentence-transformers and torchvision; this package adds only the
+shapes, the unit norm and the cache.
 """
 
 import contextlib
@@ -26,7 +26,6 @@ from sklearn.utils import Tags
 from ._parameters import check_whole
 from .datasets import unit_rows
 from .progress import bar
-from .rows import encoded
 
 Rows = NDArray[np.float32]
 # Token counts are padded up to a multiple of this: few shapes, little padding.
@@ -49,7 +48,7 @@ def _device(torch: Any, device: str | None) -> str:
 
 
 def _file_digest(path: Path) -> str:
-    """Digest of a file, or of the files of a folder: what a local model is known by."""
+    """Digest of a file, or of the files of a folder, which identifies a local model."""
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     stamps = [(file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return _digest_of(path, tuple(zip(files, stamps, strict=True)))
@@ -57,7 +56,7 @@ def _file_digest(path: Path) -> str:
 
 @lru_cache(maxsize=8)
 def _digest_of(path: Path, files: tuple[tuple[Path, tuple[int, int]], ...]) -> str:
-    """Every transform asks for it: a model of gigabytes is read once, as long as it stays."""
+    """Every transform calls this; the cache reads a large model once, until its files change."""
     digest = hashlib.sha256()
     for file, _ in files:
         digest.update(str(file.relative_to(path)).encode())
@@ -165,8 +164,8 @@ class BaseEncoder(
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            float32 rows of unit norm; a head that is fitted on them names the encoder in its
-            record.
+            float32 rows of unit norm. Pass ``encoder=encoder.identity`` to the head, so that its
+            record names where they come from.
 
         Raises
         ------
@@ -176,7 +175,7 @@ class BaseEncoder(
             If the library of the model is not installed.
         """
         self._check_parameters()
-        return encoded(self._rows(self._records(X)), self.identity)
+        return self._rows(self._records(X))
 
     def _rows(self, records: Sequence[Any]) -> Rows:
         if self.cache_dir is None:
@@ -308,7 +307,7 @@ class SentenceEncoder(BaseEncoder):
 
     def _dimension(self) -> int:
         model = self._loaded()
-        # Renamed in sentence-transformers 6.
+        # sentence-transformers 6 renamed this method.
         old = "get_sentence_embedding_dimension"
         return int(getattr(model, "get_embedding_dimension", getattr(model, old, None))())
 
@@ -320,7 +319,7 @@ class SentenceEncoder(BaseEncoder):
             model.tokenizer(text, truncation=True, max_length=limit)["input_ids"]
             for text in records
         ]
-        # A text's own token count decides the shape that it is computed at.
+        # The shape of a text's batch depends on its own token count alone.
         shapes: dict[int, list[int]] = {}
         for i, ids in enumerate(tokens):
             length = min(limit, math.ceil(max(len(ids), 1) / _LENGTH_STEP) * _LENGTH_STEP)
@@ -329,7 +328,7 @@ class SentenceEncoder(BaseEncoder):
         for length, members in sorted(shapes.items()):
             for start in range(0, len(members), self.batch_size):
                 batch = members[start : start + self.batch_size]
-                # A short batch is filled up: its rows keep the shape of a whole one.
+                # Empty texts fill up a short batch, so that it has the shape of a full one.
                 filled = [records[i] for i in batch] + [""] * (self.batch_size - len(batch))
                 features = model.tokenizer(
                     filled,
@@ -441,7 +440,7 @@ class ImageEncoder(BaseEncoder):
         if weights not in (None, "DEFAULT"):
             weights = _file_digest(Path(weights))
         library = _require("torchvision", "vision", "ImageEncoder")
-        # Published weights change with the library.
+        # Published weights may change with the version of the library.
         version = library.__version__
         return {"kind": "image", "model": self.model, "weights": weights, "version": version}
 

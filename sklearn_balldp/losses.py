@@ -1,9 +1,9 @@
 r"""Losses of linear scores: values, derivatives, and every constant that a proof takes from them.
 
-A loss maps scores to values, residuals (derivatives by score) and curvatures, record by record,
-and knows nothing of rows. With K classes, ``n_scores`` columns of scores; ``n_stacked`` of them are
-problems of their own that see the same record (one-versus-rest), else one problem has them all.
-The constants hold for one problem.
+A loss maps the scores of a record to its value, its residual (the derivative with respect to the
+scores) and its curvature. It does not see the rows. A loss has ``n_scores`` columns of scores.
+One-versus-rest losses stack ``n_stacked`` independent problems of one column each; for all other
+losses ``n_stacked`` is 1. The constants hold for one problem.
 """
 
 import math
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from scipy.special import expit, lambertw
 
 from .arrays import (
+    at_labels,
     exponential,
     largest,
-    less_labels,
     namespace,
-    of_labels,
     positive,
     sigmoid,
     signs,
     softplus,
+    subtract_one_hot,
 )
 
 Array = NDArray[np.float64]
@@ -41,10 +41,12 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
-    #: Lipschitz constant of the residuals by the scores: the largest second derivative.
+    #: Lipschitz constant of the residual in the scores: the largest second derivative.
     curvature: ClassVar[float]
     #: Largest norm of the mean residual at a minimiser.
     mean_residual: ClassVar[float]
+    #: Size of scores that tell classes apart, in units of those of log-losses.
+    score_unit: ClassVar[float] = 1.0
     #: One minus the least cosine between the residuals of two records of one label.
     versine: float = 0.0
 
@@ -54,8 +56,8 @@ class Loss(ABC):
 
     @property
     @abstractmethod
-    def level(self) -> float:
-        """Largest mean of -<residual, scores>: at a minimiser, alpha times its squared norm."""
+    def norm_constant(self) -> float:
+        """Largest mean of -<residual, scores>, which is alpha |theta|^2 at a minimiser theta."""
 
     @property
     @abstractmethod
@@ -65,27 +67,27 @@ class Loss(ABC):
     @property
     @abstractmethod
     def least_residual(self) -> float:
-        """Norm that the residual of some label has at least, whatever the weights, for some row.
+        """Residual norm that some row and label reach, whatever the weights.
 
-        Any row across ``n_spanned`` weight vectors has it.
+        Every row orthogonal to the ``n_spanned`` weight vectors reaches it for some label.
         """
 
     @property
     def n_spanned(self) -> int:
-        """Dimensions that weights span, as far as they matter."""
+        """Largest dimension of the span of the weights, counting only what changes the loss."""
         return self.n_scores
 
     @property
     def least_change(self) -> float:
-        """What the largest residuals of two labels add up to at least, whatever the weights."""
+        """Lower bound on the sum of the largest residuals of two labels, whatever the weights."""
         return 2.0 * self.least_residual
 
     @abstractmethod
     def residual_limit(self, reach: float = math.inf) -> float:
-        """Norm that no residual exceeds while scores are at most ``reach`` in size."""
+        """Upper bound on the norm of a residual if no score exceeds ``reach`` in size."""
 
     def residual_peak(self, reach: float) -> float:
-        """The largest norm of a residual while scores are at most ``reach`` in size."""
+        """Largest norm of a residual if no score exceeds ``reach`` in size."""
         return self.residual_limit(reach)
 
     def score_residual_limit(self, reach: float) -> float:
@@ -93,11 +95,11 @@ class Loss(ABC):
         return self.residual_limit(reach)
 
     def residual_rate(self, clip: float = math.inf) -> float:
-        """Lipschitz constant, by the scores, of residuals that are clipped to norm ``clip``."""
+        """Lipschitz constant in the scores of residuals that are clipped to norm ``clip``."""
         return self.curvature
 
     def crude_minimizer_norm(self, alpha: float, augmented: float) -> float:
-        """Norm of a minimiser from its mean residual; the paper's, but for the squared hinge."""
+        """Bound on a minimiser's norm by its mean residual: the paper's, except for the hinge."""
         return self.mean_residual * augmented / alpha
 
     def paper_minimizer_norm(self, alpha: float, augmented: float) -> float:
@@ -115,7 +117,7 @@ class Loss(ABC):
         In the precision of the scores, which may be overwritten.
         """
 
-    def curve(self, curvature: Array, direction: Array) -> Array:
+    def apply_curvature(self, curvature: Array, direction: Array) -> Array:
         """Second derivative applied to a ``direction`` of scores, record by record."""
         return curvature * direction
 
@@ -127,7 +129,7 @@ class Logistic(Loss):
     curvature = 0.25
     mean_residual = 1.0
     # m sigmoid(-m) is stationary where m = 1 + exp(-m): its maximum is W(1/e), Lambert's W.
-    level = float(lambertw(math.exp(-1.0)).real)
+    norm_constant = float(lambertw(math.exp(-1.0)).real)
     value_at_zero = math.log(2.0)
     least_residual = 0.5
 
@@ -138,7 +140,7 @@ class Logistic(Loss):
         return float(expit(reach))
 
     def residual_rate(self, clip: float = math.inf) -> float:
-        # The slope of the sigmoid is s (1 - s); larger residuals than the clip do not move.
+        # The sigmoid s has slope s (1 - s); residuals above the clip are constant.
         return clip * (1.0 - clip) if clip < 0.5 else self.curvature
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
@@ -173,8 +175,8 @@ class Softmax(Loss):
         self.n_scores = n_classes
 
     @property
-    def level(self) -> float:
-        # At the maximum the other scores agree, at 1 + W((K - 1) / e) below the label's.
+    def norm_constant(self) -> float:
+        # At the maximum all other scores are equal, 1 + W((K - 1) / e) below the label's.
         return float(lambertw((self.n_classes - 1.0) / math.e).real)
 
     @property
@@ -187,13 +189,12 @@ class Softmax(Loss):
 
     @property
     def n_spanned(self) -> int:
-        # A vector common to all classes changes nothing.
+        # Adding one vector to the weights of all classes changes no probability.
         return self.n_classes - 1
 
     @property
     def least_change(self) -> float:
-        # With p_y as small as 1/K for one label, another label's 1 - p is at least that of an even
-        # share of the rest.
+        # Some label has p <= 1/K; of the other labels, some label has p <= 1/(K - 1).
         rest = self.n_classes - 1.0
         return self.least_residual + (rest - 1.0) / rest * math.sqrt(self.n_classes / rest)
 
@@ -204,18 +205,18 @@ class Softmax(Loss):
         return 1.0
 
     def residual_rate(self, clip: float = math.inf) -> float:
-        # The Jacobian's norm is at most sqrt(2) |p - e_y|; clipping divides both by as much.
+        # The Jacobian's norm is at most sqrt(2) |p - e_y|, and clipping scales both alike.
         return min(self.curvature, math.sqrt(2.0) * clip)
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
         xp = namespace(scores)
         scores -= largest(scores)
-        chosen = of_labels(scores, codes)
+        chosen = at_labels(scores, codes)
         probabilities = exponential(scores)
         total = xp.sum(probabilities, axis=1, keepdims=True)
         probabilities /= total
         values = xp.log(total[:, 0]) - chosen
-        residuals = less_labels(xp.asarray(probabilities, copy=True), codes)
+        residuals = subtract_one_hot(xp.asarray(probabilities, copy=True), codes)
         return values, residuals, probabilities
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
@@ -223,9 +224,9 @@ class Softmax(Loss):
         scores -= largest(scores)
         scores = exponential(scores)
         scores /= xp.sum(scores, axis=2, keepdims=True)
-        return less_labels(scores, codes)
+        return subtract_one_hot(scores, codes)
 
-    def curve(self, curvature: Array, direction: Array) -> Array:
+    def apply_curvature(self, curvature: Array, direction: Array) -> Array:
         weighted = curvature * direction
         return weighted - curvature * namespace(weighted).sum(weighted, axis=1, keepdims=True)
 
@@ -235,16 +236,18 @@ class SquaredHinge(Loss):
 
     name = "squared_hinge"
     curvature = 2.0
+    # Margins are full at 1, where log-odds are about 3.
+    score_unit = 1.0 / 3.0
     # The mean hinge is at most the root of the mean squared hinge, which is at most one.
     mean_residual = 2.0
-    # 2 h (1 - h) on active records.
-    level = 0.5
+    # A record with hinge h contributes 2 h (1 - h), which is at most 1/2.
+    norm_constant = 0.5
     least_residual = 2.0
 
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes)
         self.n_scores = self.n_stacked = 1 if n_classes == 2 else n_classes
-        # Equal signs, head by head, and nothing more.
+        # Residuals of one label agree in sign in every head; their angle can still be 90 degrees.
         self.versine = 0.0 if n_classes == 2 else 1.0
 
     @property
@@ -253,7 +256,7 @@ class SquaredHinge(Loss):
 
     @property
     def least_change(self) -> float:
-        # Two heads see a label change, or the one there is.
+        # A label change affects two heads; with two classes it affects the only one.
         return 4.0 * (math.sqrt(2.0) if self.n_stacked > 1 else 1.0)
 
     def residual_limit(self, reach: float = math.inf) -> float:
@@ -273,7 +276,7 @@ class SquaredHinge(Loss):
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
         sign = signs(codes, self.n_scores, scores.dtype)[:, None, :]
-        # Minus the margin, and one more, where that is positive: the hinge.
+        # The hinge is one minus the margin, where that is positive.
         scores *= -sign
         scores += 1.0
         scores = positive(scores)
@@ -293,7 +296,7 @@ def make_loss(name: str, n_classes: int) -> Loss:
 
 
 def clip_residuals(residuals: Any, clip: float) -> Any:
-    """Residual vectors, the last axis, clipped to norm ``clip``; they may be overwritten."""
+    """Clip residual vectors (along the last axis) to norm ``clip``; they may be overwritten."""
     xp = namespace(residuals)
     if residuals.shape[-1] == 1:
         return xp.clip(residuals, -clip, clip)

@@ -1,4 +1,4 @@
-"""What a model is made of: its head, the steps before it, and which of those learn from rows."""
+"""The parts of a model: its head, the steps before it, and which steps learn from the rows."""
 
 import contextlib
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.random_projection import BaseRandomProjection
 from sklearn.utils import get_tags
 
-# Their fit reads the shape of the rows at most; older hashers do not say so.
+# The fit of these reads at most the shape of the rows; older hashers lack the tag that says so.
 _SHAPE_ONLY = (
     BaseRandomProjection,
     FeatureHasher,
@@ -24,25 +24,25 @@ _SHAPE_ONLY = (
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelParts:
     """A model taken apart.
 
     Attributes
     ----------
-    last : estimator
-        What ends it: a Ball-DP head, if it has one.
+    head : estimator
+        The last estimator: the Ball-DP head, if the model has one.
     steps : tuple of (str, estimator)
         Named steps before it.
     frozen : bool
-        Whether it is in a ``FrozenEstimator``.
-    wrapper : str
-        Type of another estimator that it was taken out of, which may hold more; empty if none.
+        Whether the model is in a ``FrozenEstimator``.
+    outer_type : str
+        Type name of an outer estimator that held the model (an auditor, say); empty if none.
     """
 
-    last: Any
+    head: Any
     steps: tuple[tuple[str, Any], ...] = ()
     frozen: bool = False
-    wrapper: str = ""
+    outer_type: str = ""
 
     @property
     def encoder(self) -> str | None:
@@ -53,20 +53,20 @@ class Parts:
         return None
 
     @property
-    def learned(self) -> list[str]:
-        """Names of steps that learned from rows and were frozen: a model does not tell which."""
+    def frozen_learners(self) -> list[str]:
+        """Names of frozen steps that learned from rows: a model does not tell from which rows."""
         frozen = [
             (n, step.estimator) for n, step in self.steps if isinstance(step, FrozenEstimator)
         ]
         return [name for name, step in frozen if _learns(step)]
 
     @property
-    def learning(self) -> list[str]:
+    def learners(self) -> list[str]:
         """Names of steps that learn from the rows; frozen ones and row-wise ones do not."""
         return [name for name, step in self.steps if _learns(step)]
 
 
-def parts_of(model: Any) -> Parts:
+def parts_of(model: Any) -> ModelParts:
     """Take a model apart: a Pipeline, a frozen model, or what an auditor holds."""
     steps: list[tuple[str, Any]] = []
     frozen, wrapper = False, ""
@@ -80,7 +80,7 @@ def parts_of(model: Any) -> Parts:
             wrapper = wrapper or type(model).__name__
             model = model.estimator_
         else:
-            return Parts(model, tuple(steps), frozen, wrapper)
+            return ModelParts(model, tuple(steps), frozen, wrapper)
 
 
 def _learns(step: Any) -> bool:
@@ -89,5 +89,5 @@ def _learns(step: Any) -> bool:
     try:
         fitted = bool(get_tags(step).requires_fit)
     except Exception:
-        return True  # nobody knows
+        return True  # without tags, assume that the step learns
     return fitted and not getattr(step, "_row_wise", False)

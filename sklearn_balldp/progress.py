@@ -1,7 +1,7 @@
-"""Progress bars of what takes long: on a terminal, and elsewhere if they are asked for.
+"""Progress bars of long computations: on a terminal, and elsewhere on request.
 
-A bar counts shards, threads, steps, supports or records, whose number is public. How many bars a
-fit shows may depend on its rows: they are for whoever fits.
+A bar counts shards, threads, steps, supports or records, whose number is public. The number of bars
+may depend on the private rows, so only the person who fits should see them.
 """
 
 import sys
@@ -14,24 +14,24 @@ from tqdm import tqdm
 
 #: Seconds after which a bar is shown.
 DELAY = 3.0
-_asked: ContextVar[bool] = ContextVar("asked", default=False)
+_requested: ContextVar[bool] = ContextVar("asked", default=False)
 
 
 def bar(steps: Iterable[Any] | None, what: str, unit: str, total: int | None = None) -> Any:
-    """The steps, with a bar of how many have been taken."""
-    # None leaves it to whether there is a terminal.
-    disable = False if _asked.get() else None
+    """Iterate over the steps, with a bar of how many have been taken."""
+    # With None, tqdm shows the bar only on a terminal.
+    disable = False if _requested.get() else None
     if getattr(sys.stderr, "closed", True):
-        # Services have no such stream.
+        # Services may run without stderr.
         disable = True
     return tqdm(steps, total=total, desc=what, unit=unit, delay=DELAY, disable=disable, leave=False)
 
 
 @contextmanager
 def shown(verbose: bool) -> Iterator[None]:
-    """Inside, bars are shown where output is not a terminal too, if they are asked for."""
-    before = _asked.set(bool(verbose))
+    """Inside this context, ``verbose`` shows bars even if the output is not a terminal."""
+    before = _requested.set(bool(verbose))
     try:
         yield
     finally:
-        _asked.reset(before)
+        _requested.reset(before)

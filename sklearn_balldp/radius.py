@@ -20,36 +20,35 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._parameters import check_option, check_positive, check_whole, is_real
-from ._validation import fit_all_or_nothing, validated, validated_public
-from .accounting.ledger import Spent, charged
-from .accounting.tickets import CountedMixin
+from ._validation import all_or_nothing, validated, validated_public
+from .accounting import CountedMixin, OtherRelease, charged
 from .adjacency import METRICS
 from .distances import AGGREGATES, edit_quantile, private_quantile, same_label_quantile
 from .privacy.noise import RandomState, check_random_state
-from .rows import Rows, encoded, encoder_of, project_onto_ball
+from .rows import Rows, project_onto_ball
 
 SOURCES = ("reference", "edits", "declared", "private")
-# Rows of norm B up to this share lie on the sphere: single precision leaves as much.
-_ON_SPHERE = 1e-6
-#: Private rows that a policy reads, at most (but two of each class).
-MOST_READ = 2**16
+# Rows whose norm is B up to this relative error count as on the sphere: float32 rounds that much.
+_SPHERE_TOLERANCE = 1e-6
+#: Most private rows that a policy reads (but it reads at least two of each class).
+MAX_ROWS_READ = 2**16
 
 
 def rows_to_read(
     X: NDArray[np.floating] | Rows, y: NDArray[Any]
 ) -> tuple[NDArray[np.floating], NDArray[Any]]:
-    """Rows that a policy reads of private ones, and their labels.
+    """The private rows that a policy reads, and their labels.
 
-    Of large classes a share spread over the table, by labels alone: a substitution still moves one
-    row, and files and clusters need not come into memory.
+    Of a large class it reads evenly spaced rows, so that files and clusters need not fit into
+    memory. Their positions depend on labels alone, so a substitution still changes one row.
     """
     read = np.arange(len(y))
-    if len(y) > MOST_READ:
+    if len(y) > MAX_ROWS_READ:
         codes = np.unique(y, return_inverse=True)[1]
         counts = np.bincount(codes)
-        # The most of each class with which all together are few enough.
+        # The largest number of rows per class whose total is at most MAX_ROWS_READ.
         most = bisect_right(
-            range(counts.max()), MOST_READ, key=lambda n: int(np.minimum(counts, n).sum())
+            range(counts.max()), MAX_ROWS_READ, key=lambda n: int(np.minimum(counts, n).sum())
         )
         most = max(2, most - 1)
         classes = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
@@ -65,7 +64,7 @@ def rows_to_read(
 
 
 def _pair_stream(random_state: RandomState) -> np.random.Generator | int:
-    """Stream of sampled pairs; which pairs is no secret, so None gives the same ones always."""
+    """Random stream that samples pairs; pairs are no secret, so None always gives the same."""
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
     return 0 if random_state is None else random_state
@@ -73,14 +72,14 @@ def _pair_stream(random_state: RandomState) -> np.random.Generator | int:
 
 @dataclass(frozen=True)
 class ChosenRadius:
-    """A radius and what is to be said of it.
+    """A radius, where it came from, and what it cost.
 
     Attributes
     ----------
     value : float or None
         Radius in the units of the metric; None is the full radius.
     metric : str
-        Metric it was chosen in.
+        Metric of the radius.
     source : {"number", "reference", "edits", "declared", "private"}
         Where it came from.
     epsilon : float
@@ -90,13 +89,13 @@ class ChosenRadius:
     draw : str
         Identifies a private choice.
     n_edits : int
-        Public pairs of records before and after an edit that it was read off.
+        Number of public pairs of records, before and after an edit, that the radius came from.
     hidden : float
-        Share of them that lie within it.
+        Share of these pairs that lie within the radius.
     norm_bound : float
         Radius of the ball that these pairs were projected onto.
     on_sphere : bool
-        Whether all of them lie on its surface, so that scaling them to it changes nothing.
+        Whether all of these rows lie on its surface, so that scaling to it changes nothing.
     """
 
     value: float | None
@@ -163,7 +162,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
     radius_ : float
         The radius, in units of ``metric``.
     choice_ : ChosenRadius
-        The radius and what is to be said of it: metric, source, epsilon spent.
+        The radius with its metric, its source and the epsilon that it cost.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -187,7 +186,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
     (0.9, 'reference', True)
     """
 
-    # What it learns moves no row: rows are projected onto a declared ball.
+    # What fit learns changes no row: transform projects rows onto a declared ball.
     _row_wise = True
 
     def __init__(
@@ -269,7 +268,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         ValueError
             If a parameter is invalid, or the rows that the source needs are missing.
         """
-        fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public))
+        with all_or_nothing(self):
+            self.__dict__.update(self._fit(X, y, X_public, y_public))
         return self
 
     def _fit(
@@ -299,14 +299,16 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         if public:
             rows, labels = validated_public(self, rows, labels)
         else:
-            rows, labels = self._read(*validated(self, rows, labels))
+            rows, labels = self.read(*validated(self, rows, labels))
         chosen = self._choose(rows, labels, self.metric, self.norm_bound)
         if self.source == "declared":
-            with charged(Spent("radius", private="conditional", labels="public", unit="record")):
+            with charged(
+                OtherRelease("radius", private="conditional", labels="public", unit="record")
+            ):
                 pass
         return {"radius_": chosen.value, "choice_": chosen}
 
-    def _read(
+    def read(
         self, X: NDArray[np.floating] | Rows, y: NDArray[Any]
     ) -> tuple[NDArray[np.floating], NDArray[Any]]:
         """Private rows that this policy reads, and their labels."""
@@ -314,20 +316,20 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         if self.source == "declared" and self.quantile == 1.0 and len(labels) < len(y):
             raise ValueError(
                 f"quantile=1.0 is the largest distance of all pairs, and of {len(y)} rows at most "
-                f"{MOST_READ} are read; lower quantile, or pass a radius."
+                f"{MAX_ROWS_READ} are read; lower quantile, or pass a radius."
             )
         return rows, labels
 
     def _choose(
         self, rows: NDArray[np.floating], labels: NDArray[Any], metric: str, norm_bound: float
     ) -> ChosenRadius:
-        """The radius of validated rows, in the metric and ball of whoever asks."""
+        """The radius of validated rows, in the metric and ball of the caller."""
         self._check_reachable()
         rows = project_onto_ball(rows, norm_bound)
         if self.source == "private":
             seeded, epsilon = self.random_state is not None, float(self.epsilon)
             draw = uuid.uuid4().hex
-            spent = Spent(
+            spent = OtherRelease(
                 "radius",
                 epsilon=epsilon,
                 private=not seeded,
@@ -369,8 +371,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         metric: str,
         norm_bound: float,
     ) -> ChosenRadius:
-        """The radius of validated pairs, in the metric and ball of whoever asks."""
-        # In double precision: a share is claimed.
+        """The radius of validated pairs, in the metric and ball of the caller."""
+        # Double precision, because the record states the exact share of pairs within the radius.
         first = project_onto_ball(before.astype(np.float64), norm_bound)
         second = project_onto_ball(after.astype(np.float64), norm_bound)
         value, hidden = edit_quantile(first, second, float(self.quantile), metric=metric)
@@ -387,7 +389,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             n_edits=len(before),
             hidden=hidden,
             norm_bound=float(norm_bound),
-            on_sphere=bool((np.abs(norms - norm_bound) <= _ON_SPHERE * norm_bound).all()),
+            on_sphere=bool((np.abs(norms - norm_bound) <= _SPHERE_TOLERANCE * norm_bound).all()),
         )
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -404,8 +406,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             Rows of norm at most ``norm_bound``.
         """
         check_is_fitted(self)
-        inside = project_onto_ball(validated(self, X, reset=False), self.norm_bound)
-        return encoded(inside, encoder_of(X))
+        return project_onto_ball(validated(self, X, reset=False), self.norm_bound)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -451,12 +452,12 @@ def choose_radius(
         return ChosenRadius(radius if radius is None else float(radius), metric)
     if frozen:
         check_is_fitted(policy)
-        # What was chosen counts, not what the parameters say by now.
+        # The fitted choice counts, even if the parameters were changed after the fit.
         source = policy.choice_.source
     else:
         policy._check_parameters()
         source = policy.source
-    # With private labels even the pairing of records, and which classes exist, would be private.
+    # If labels are private, the pairing of records and the set of classes are private too.
     if source not in ("reference", "edits") and labels == "protected":
         raise ValueError(
             f"radius: source={source!r} reads public labels, which protect_labels=True keeps "

@@ -4,7 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from sklearn_balldp.heads.coordinates import Coordinates
+from sklearn_balldp.heads.whitening import WhiteningMap
 from sklearn_balldp.privacy.noise import Noise
 
 matplotlib.use("Agg")
@@ -28,8 +28,8 @@ def ball_rows():
 
 
 @pytest.fixture
-def coordinates():
-    """Rows moved by a centre and, perhaps, shortened along two directions; and that as a matrix."""
+def whitening():
+    """A map that moves rows and, perhaps, shortens them in two directions; and its matrix."""
 
     def of(centre, reach, whitened, norm=None):
         d = len(centre)
@@ -37,6 +37,6 @@ def coordinates():
         directions = directions[:, : 2 if whitened else 0]
         kept = np.array([0.4, 0.9])[: directions.shape[1]]
         matrix = np.eye(d) + (directions * (kept - 1.0)) @ directions.T
-        return Coordinates(centre, reach, directions, kept, norm or reach), matrix
+        return WhiteningMap(centre, directions, kept, reach, norm or reach), matrix
 
     return of

@@ -50,8 +50,8 @@ def test_domain():
     """Its geometry by hand, and the allowance for rounding, once and for all."""
     domain = Domain(2.0, 0.5, 1.5)
     assert domain.augmented == pytest.approx(2.5)
-    assert domain.shortening == pytest.approx(4 - 1.5**2)
-    assert Domain(2.0, 3.0).shortening == 4.0
+    assert domain.squared_norm_drop == pytest.approx(4 - 1.5**2)
+    assert Domain(2.0, 3.0).squared_norm_drop == 4.0
     assert Domain(2.0, 9.0).radius == 4.0
     assert domain.at(1.0) == Domain(2.0, 1.0, 1.5)
     rounded = Domain.of_rounded_rows(2.0, 0.5, 1.5)
@@ -59,5 +59,5 @@ def test_domain():
     assert rounded.radius == 0.5 * (1 + 1e-6)
     assert rounded.constant == 1.5
     # A small radius is not lost in B^2.
-    assert Domain(1.0, 1e-20).shortening == pytest.approx(2e-20)
+    assert Domain(1.0, 1e-20).squared_norm_drop == pytest.approx(2e-20)
     assert Domain(np.float16(1.0), np.float32(0.3)).norm_bound.__class__ is float

@@ -246,60 +246,6 @@ def test_base_seeds_give_other_numbers(folder, tmp_path):
     assert first != second
 
 
-def test_paper_mode_is_the_papers():
-    heads = {name: head for name, (head, _) in protocol.METHODS.items() if "paper" in name}
-    assert heads["ridge paper"].counts == "worst"
-    assert heads["ridge paper"].decision == "nearest"
-    for name in ("logistic paper", "svc paper"):
-        assert heads[name].mechanism.sensitivity == "paper"
-        assert heads[name].mechanism.name == "output"
-        assert heads[name].fit_intercept
-    assert [protocol.QUANTILES[name] for name in ("q50", "q80", "q95")] == [0.5, 0.8, 0.95]
-
-
-def test_published_numbers_are_as_printed():
-    """A second copy, typed apart from the first."""
-    rows = {name: tuple(values.values()) for name, values in published.TABLE1.items()}
-    assert rows == {
-        "trec6": (0.2496, 0.2460, 0.2412, 0.2036),
-        "emotion": (0.3010, 0.2932, 0.2887, 0.2458),
-        "banking77": (0.6358, 0.5697, 0.5218, 0.2711),
-        "imdb": (0.6212, 0.6135, 0.6071, 0.5632),
-        "agnews": (0.8616, 0.8610, 0.8606, 0.8559),
-        "cifar10": (0.7374, 0.7360, 0.7340, 0.6649),
-        "mnist": (0.8356, 0.8345, 0.8330, 0.7840),
-    }
-    heads = {
-        ("ridge", "q50"): (0.728, 0.743, 0.748),
-        ("ridge", "full"): (0.702, 0.731, 0.743),
-        ("logistic", "q50"): (0.720, 0.747, 0.757),
-        ("logistic", "full"): (0.679, 0.725, 0.748),
-        ("svc", "q50"): (0.721, 0.759, 0.776),
-        ("svc", "full"): (0.673, 0.729, 0.761),
-    }
-    for (head, policy), values in heads.items():
-        cells = [published.CONVEX[head, policy, epsilon] for epsilon in (8.0, 16.0, 32.0)]
-        assert tuple(value for value, _ in cells) == values
-    assert len(published.CONVEX) == 18
-    at_q50 = {
-        ("trec6", 8.0): (0.123, 0.035),
-        ("emotion", 8.0): (0.153, 0.032),
-        ("banking77", 8.0): (0.165, 0.018),
-        ("imdb", 8.0): (0.408, 0.050),
-        ("imdb", 4.0): (0.233, 0.051),
-        ("imdb", 2.0): (0.178, 0.028),
-        ("agnews", 8.0): (0.370, 0.052),
-        ("cifar10", 8.0): (0.378, 0.038),
-        ("mnist", 8.0): (0.340, 0.032),
-    }
-    for (dataset, epsilon), values in at_q50.items():
-        assert published.IDENTIFICATION[dataset, epsilon, "q50"] == values
-    assert len(published.IDENTIFICATION) == 84
-    assert set(published.SAME_ROWS) | set(published.OTHER_ROWS) == set(protocol.DATASETS)
-    assert (checks.WITHIN, checks.COST, checks.OVERLAP) == (0.03, 0.05, 0.8)
-    assert checks.AT_MOST == 0.05
-
-
 def test_a_folder_without_data_is_an_error(tmp_path):
     with pytest.raises(SystemExit, match=r"holds none of trec6\.npz"):
         run(tmp_path, tmp_path)
@@ -531,12 +477,6 @@ def test_speed_keeps_the_topics_it_was_not_asked_for(tmp_path, monkeypatch, caps
     text = (tmp_path / "speed.md").read_text()
     assert "| fit | 5 | pass | 1.5 | 3.33 (3 to 4) | at most 4 |" in text
     assert "| trials | 5.0% | at most 10% |" in text
-
-
-def test_rounds_are_timed_in_turn():
-    called = []
-    timing.interleaved({"a": lambda: called.append("a"), "b": lambda: called.append("b")}, 2)
-    assert called == ["a", "b", "a", "b"]
 
 
 def test_the_verifiers_benchmark(tmp_path, monkeypatch, capsys):

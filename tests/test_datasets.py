@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import io
 import struct
-import sys
 import tarfile
 import threading
 from functools import partial
@@ -243,20 +242,6 @@ def test_a_tampered_download_is_refused(server, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="could not download"):
         FETCH["trec6"](data_home=tmp_path)
     assert not list(tmp_path.glob("balldp/*/*"))
-
-
-def test_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(ImportError, match=r"sklearn_balldp\[data\]"):
-        FETCH["trec6"](data_home=tmp_path)
-
-
-@pytest.mark.parametrize("name", list(FETCH))
-def test_arguments_and_documentation(name):
-    with pytest.raises(ValueError, match="subset must be one of"):
-        FETCH[name](subset="validation")
-    for section in ("Parameters", "Returns", "Raises", "return_X_y"):
-        assert section in FETCH[name].__doc__
 
 
 def test_released_files_have_checksums():

@@ -25,7 +25,6 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     RadiusPolicy,
-    compose_releases,
 )
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 
@@ -274,38 +273,3 @@ class Lengths(SentenceEncoder):
     def _encode(self, records, progress):
         progress(len(records))
         return np.array([[len(text), text.count("a") + 1.0, 1.0] for text in records])
-
-
-def test_records_name_the_encoder_of_their_rows(tmp_path):
-    encoder = Lengths("some/model", revision="abc", max_length=16)
-    X, y = texts(40)
-    named = "some/model@abc, 16 tokens"
-    head = BallDPRidgePrototype(2.0, radius=0.5)
-    assert make_pipeline(encoder, head).fit(X, y)[-1].release_.encoder == named
-    policy = RadiusPolicy(source="declared")
-    assert make_pipeline(encoder, policy, head).fit(X, y)[-1].release_.encoder == named
-    rows = encoder.transform(X)
-    assert head.fit(rows[:30], y[:30]).release_.encoder == named
-    assert head.fit(np.asarray(rows), y).release_.encoder is None
-    # From the cache as well; and a model on this machine by its content, not by its place.
-    cached = Lengths("some/model", cache_dir=tmp_path / "cache")
-    for _ in range(2):
-        assert head.fit(cached.transform(X), y).release_.encoder == "some/model@newest"
-    (tmp_path / "weights").mkdir()
-    (tmp_path / "weights" / "model.bin").write_bytes(b"weights")
-    local = Lengths(str(tmp_path / "weights"))
-    assert local.identity.startswith("local:")
-    assert str(tmp_path) not in local.identity
-    assert clone(local).identity == local.identity
-
-
-def test_releases_of_different_encoders_do_not_add_up():
-    X, y = texts(40)
-    releases = [
-        BallDPRidgePrototype(2.0, radius=0.5).fit(Lengths(name).transform(X), y).release_
-        for name in ("one", "two")
-    ]
-    with pytest.raises(ValueError, match="differ in encoder"):
-        compose_releases(releases)
-    unnamed = BallDPRidgePrototype(2.0, radius=0.5).fit(np.ones((40, 3)), y).release_
-    assert compose_releases([releases[0], unnamed]).n_releases == 2

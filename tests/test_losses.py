@@ -57,7 +57,7 @@ def test_level(name, n_classes):
     scores, codes = drawn(loss)
     inner = -(residuals(loss, scores, codes) * scores)
     worst = inner.sum(axis=1) if loss.n_stacked == 1 else inner.max(axis=1)
-    assert worst.max() <= loss.level * (1 + 1e-12)
+    assert worst.max() <= loss.norm_constant * (1 + 1e-12)
 
     def along(m):
         """The label ahead of the others by m."""
@@ -67,15 +67,17 @@ def test_level(name, n_classes):
         return -(residuals(loss, line, code) * line)[0, -1 if loss.n_stacked > 1 else None :].sum()
 
     best = max(along(m) for m in np.linspace(0.0, 6.0, 6001))
-    assert best == pytest.approx(loss.level, rel=1e-6)
+    assert best == pytest.approx(loss.norm_constant, rel=1e-6)
 
 
 def test_levels_are_lamberts():
     with mpmath.workdps(30):
-        assert make_loss("logistic", 2).level == pytest.approx(float(mpmath.lambertw(1 / mpmath.e)))
+        assert make_loss("logistic", 2).norm_constant == pytest.approx(
+            float(mpmath.lambertw(1 / mpmath.e))
+        )
         for k in (2, 3, 50):
             expected = float(mpmath.lambertw((k - 1) / mpmath.e))
-            assert make_loss("softmax", k).level == pytest.approx(expected)
+            assert make_loss("softmax", k).norm_constant == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("name", "n_classes"), CASES)

@@ -63,7 +63,7 @@ RELEASES, CONFIRMING = 10, 40
 PROTECTED = {"protect_labels": True}
 #: Noise on gradients from zero: clipping, steps and averaging fixed.
 FROM_ZERO = {
-    "mechanism": GradientPerturbation(n_steps=100, clip=0.2, averaging=0.5, start="zero"),
+    "mechanism": GradientPerturbation(n_steps=100, clip=0.2, start="zero"),
 }
 HEADS = {
     "logistic": BallDPLogisticRegression(domain="sphere"),

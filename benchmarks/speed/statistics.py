@@ -4,14 +4,14 @@ import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from sklearn_balldp import BallDPLinearDiscriminant
-from sklearn_balldp.heads import statistics
+from sklearn_balldp.heads import ReleasedModel, statistics
 
 from .timing import Memory, interleaved, peak, row, unit_rows, without_noise
 
 
 def sums(head, X, y):
     """The pass over the rows alone."""
-    problem, bound = head._known(X, y), head.release_.bound
+    problem, bound = ReleasedModel(head).on(X, y), head.release_.bound
     return lambda: statistics.sufficient_statistics(problem, bound)
 
 

@@ -39,7 +39,7 @@ from sklearn_balldp.audit.residuals import (
     residual_checks,
     weight_checks,
 )
-from sklearn_balldp.heads import Promise, Transcript
+from sklearn_balldp.heads import Promise, ReleasedModel, Transcript
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 
@@ -94,7 +94,9 @@ def measure_power(n_releases):
         for label, factor in {**FACTORS, "honest": 1.0}.items():
             found = [convicted(head, data, factor) for _ in range(n_releases)]
             model = fitted(head, data)
-            n_values = residuals._residuals(model, model._known(*data)).blocks.size
+            n_values = residuals._residuals(
+                ReleasedModel(model), ReleasedModel(model).on(*data)
+            ).blocks.size
             rows.append({"head": name, "values": n_values, "noise": label, "share": np.mean(found)})
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
@@ -112,7 +114,7 @@ def fitted(head, data):
 def convicted(head, data, factor):
     with Scaled(factor):
         model = fitted(head, data)
-    return bool(failed(weight_checks(model, model._known(*data))))
+    return bool(failed(weight_checks(ReleasedModel(model), ReleasedModel(model).on(*data))))
 
 
 def measure_false_alarms(n_releases):
@@ -121,8 +123,8 @@ def measure_false_alarms(n_releases):
     real = residuals._verdict
     for name in ("prototypes", "logistic, binary"):
         head = fitted(HEADS[name], rows_of(name))
-        values, sigma = head._released_by().noiseless(
-            head._known(*rows_of(name)), Promise(head.release_.bound)
+        values, sigma = ReleasedModel(head).mechanism.noiseless(
+            ReleasedModel(head).on(*rows_of(name)), Promise(head.release_.bound)
         )
         scale = np.broadcast_to(np.asarray(sigma, dtype=float), values.shape)
         noise, alarms, small = Noise(), 0, []

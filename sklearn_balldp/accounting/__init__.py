@@ -1,14 +1,18 @@
 """Accounting: the only room with a state, which counts releases across threads and processes."""
 
-from .accountant import PrivacyAccountant, Total, UncoveredWarning, compose_releases
-from .ledger import BudgetExceededError
+from .accountant import NOT_COVERED, PrivacyAccountant, Total, compose_releases
+from .ledger import BudgetExceededError, OtherRelease, charged
 from .searching import PrivateAccuracy
+from .tickets import CountedMixin
 
 __all__ = [
+    "NOT_COVERED",
     "BudgetExceededError",
+    "CountedMixin",
+    "OtherRelease",
     "PrivacyAccountant",
     "PrivateAccuracy",
     "Total",
-    "UncoveredWarning",
+    "charged",
     "compose_releases",
 ]

@@ -1,11 +1,9 @@
 """Total guarantees of several releases from the same records."""
 
-import json
 import math
 import os
 import shutil
 import tempfile
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +14,9 @@ from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from
 from ..privacy.release import Release
 from .ledger import (
     Ledger,
+    OtherRelease,
     Record,
     Row,
-    Spent,
     adjacency_of,
     charged,
     check_adjacency,
@@ -29,9 +27,18 @@ from .ledger import (
 from .searching import selection_of, touching_one_record
 from .tickets import Ticket, active_tickets, begin, end, machine_of
 
-
-class UncoveredWarning(UserWarning):
-    """A total leaves out what wrappers around the heads released."""
+#: What heads and scores release besides, and no total covers: as far as is known, all of it.
+NOT_COVERED = (
+    "scores on private rows, and what is chosen by them (a best candidate, columns, a threshold), "
+    "unless the scores are private themselves",
+    "what a wrapper fits on private scores beside the heads: a calibration, a stacked estimator, "
+    "predictions for private rows",
+    "steps that learn from private rows before a head",
+    "folds, splits and samples that follow private labels (stratified ones, one-versus-one) or "
+    "private rows, beside heads that protect labels",
+    "seeds that a wrapper gives to heads (bagging): their noise hides nothing",
+    "heads that a process of your own builds and fits",
+)
 
 
 @dataclass(frozen=True)
@@ -61,9 +68,6 @@ class Total:
         The enforced epsilon.
     selection : {None, "unprotected", "private", "public"}
         Of a search: whether the choice of the best candidate, and the scores, are covered.
-    uncovered : tuple of str
-        What was released beside the heads and is **not** in the total: wrappers and pipeline steps
-        that let private labels or scores through, as far as they are known.
     unit : {"record", "person"}
         What one substitution replaces: a record, or all records of one person.
     """
@@ -78,7 +82,6 @@ class Total:
     private: bool | str
     limit: float | None = None
     selection: str | None = None
-    uncovered: tuple[str, ...] = ()
     unit: str = "record"
 
     @property
@@ -112,7 +115,7 @@ class Total:
             ("kind", self.kind),
             ("private", private[str(self.private)]),
             ("covers", self.covers),
-            *(("NOT covered", what) for what in self.uncovered),
+            ("NOT covered", "; ".join(NOT_COVERED)),
         ]
 
     def __str__(self) -> str:
@@ -148,14 +151,14 @@ def compose_releases(
     ------
     ValueError
         If there is none, one was drawn from a seed, or they differ in metric, norm bound, number
-        of features, label adjacency, unit (records or persons), declared coordinates or encoder: no
-        common adjacency covers them.
+        of features, label adjacency, unit (records or persons) or declared encoder: no common
+        adjacency covers them.
 
     Notes
     -----
-    A radius is a distance between rows as the heads see them. Releases of rows in other coordinates
+    A radius is a distance between rows as the heads see them. Releases of rows from elsewhere
     (another encoder, rows scaled by 4) do not add up at one radius, and rows do not tell: declare
-    ``coordinates=`` on the heads, and releases that name different ones are refused. Nor do records
+    ``encoder=`` on the heads, and releases that name different ones are refused. Nor do records
     tell whose rows they are: releases that hide persons must have been fitted with the same owners.
 
     References
@@ -183,7 +186,7 @@ def _total(
     """
     records = list(records)
     releases = [record for record in records if isinstance(record, Release)]
-    spent = [record for record in records if isinstance(record, Spent)]
+    spent = [record for record in records if isinstance(record, OtherRelease)]
     labels, unit = "public", "record"
     if releases:
         known: list[dict[str, Any]] = []
@@ -217,7 +220,7 @@ def _total(
     return Total(len(records), radius, mu, epsilon, delta, labels, "ex post", private, unit=unit)
 
 
-def _pure_epsilons(releases: Iterable[Release], spent: Iterable[Spent]) -> list[float]:
+def _pure_epsilons(releases: Iterable[Release], spent: Iterable[OtherRelease]) -> list[float]:
     """What was spent beside Gaussian noise: each private radius once, by its largest statement."""
     draws: dict[str, float] = {}
     stated = [(item.draw, item.epsilon) for item in spent]
@@ -229,16 +232,19 @@ def _pure_epsilons(releases: Iterable[Release], spent: Iterable[Spent]) -> list[
 
 
 class PrivacyAccountant:
-    """Count every release made inside a ``with`` block, in this process and those it starts.
+    """Count every release made inside a ``with`` block, and in workers that estimators are sent to.
 
     It counts fits of Ball-DP heads, private radii and private scores: under ``clone``, Pipelines,
-    searches and cross-validation; on threads; in every process below this one, however and whenever
-    it was started; and wherever on this machine an unfitted estimator is sent.
+    searches and cross-validation of scikit-learn, with any ``n_jobs``; on threads; in processes
+    that are forked inside the block; and wherever on this machine an unfitted estimator is sent by
+    pickle.
 
-    It cannot see heads that are made by a process that is not below this one, such as a cluster's
-    worker or a daemon started before the block; add up what those return with
-    :func:`compose_releases`. Nor can it see what rows mean: all fits must use one embedding and one
-    scale (``coordinates=`` on the heads declares them).
+    It does **not** count heads that another process builds by itself: in a function that you send
+    to a pool, a script that you start, or a worker of a cluster. Build them inside the block and
+    send them, or add up the releases that come back with :func:`compose_releases`. What no total
+    covers is in :data:`~sklearn_balldp.accounting.NOT_COVERED`, and printed with every total. Nor
+    can it see what rows mean: all fits must use one embedding and one scale (``encoder=`` on the
+    heads declares them).
 
     The total is exact for Gaussian releases that are fixed beforehand. With a limit, a fit that
     would exceed it raises a :class:`.BudgetExceededError` before it touches the rows. That makes
@@ -387,7 +393,7 @@ class PrivacyAccountant:
             raise ValueError(f"what must name the release, got {what!r}.")
         if self._ticket is None or self._ticket not in active_tickets():
             raise RuntimeError("this accountant is not active; call spend inside its with block.")
-        with charged(Spent(what, mu=float(mu))):
+        with charged(OtherRelease(what, mu=float(mu))):
             pass
 
     def _counted(self) -> list[Row]:
@@ -453,16 +459,8 @@ class PrivacyAccountant:
         covered = self.limit is not None and (
             enforced is None or radius is None or radius <= enforced
         )
-        uncovered = tuple(dict.fromkeys(what for row in rows for what in json.loads(row[-1])))
-        if uncovered:
-            warnings.warn(
-                f"the total covers the heads' own fits, and not: {'; '.join(uncovered)}.",
-                UncoveredWarning,
-                stacklevel=2,
-            )
         return replace(
             total,
-            uncovered=uncovered,
             n_releases=len(records),
             kind="a priori" if covered else "ex post",
             limit=self.limit if covered else None,

@@ -16,10 +16,9 @@ from typing import Any
 from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
 from ..privacy.release import Release
 from .tickets import Ticket, active_tickets
-from .wrappers import wrappers_above
 
 # Names that a record may leave open: what one does not say contradicts nothing.
-_DECLARED = ("coordinates", "encoder")
+_DECLARED = ("encoder",)
 _WAIT = 60.0
 
 
@@ -28,7 +27,7 @@ class BudgetExceededError(ValueError):
 
 
 @dataclass(frozen=True)
-class Spent:
+class OtherRelease:
     """A release of something else than a head: a private radius, or a noisy score.
 
     Parameters
@@ -58,15 +57,15 @@ class Spent:
     unit: str = "any"
 
 
-Record = Release | Spent
+Record = Release | OtherRelease
 #: Body, square of mu at the accountant's radius, that of the private radius it rests on, its draw,
-#: adjacency, and what surrounds it.
-Row = tuple[str, float, float, str | None, str | None, str]
+#: and adjacency.
+Row = tuple[str, float, float, str | None, str | None]
 
-_COLUMNS = "body TEXT, square REAL, drawn REAL, draw TEXT, adjacency TEXT, beside TEXT"
-_NAMES = "body, square, drawn, draw, adjacency, beside"
+_COLUMNS = "body TEXT, square REAL, drawn REAL, draw TEXT, adjacency TEXT"
+_NAMES = "body, square, drawn, draw, adjacency"
 _SELECT = f"SELECT {_NAMES} FROM record ORDER BY id"
-_INSERT = f"INSERT INTO record ({_NAMES}) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT = f"INSERT INTO record ({_NAMES}) VALUES (?, ?, ?, ?, ?)"
 
 
 def adjacency_of(release: Release) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def check_adjacency(known: Iterable[Mapping[str, Any]], other: Mapping[str, Any]
                 )
 
 
-def check_spent(labels: str, unit: str, spent: Spent) -> None:
+def check_spent(labels: str, unit: str, spent: OtherRelease) -> None:
     """Raise a ValueError unless what was spent beside a head's release hides as much as that."""
     if unit == "person" and spent.unit == "record":
         raise ValueError(
@@ -142,25 +141,19 @@ class Ledger:
             base.execute("COMMIT")
         return rows
 
-    def add(self, record: Record, ticket: Ticket, beside: list[str]) -> int:
+    def add(self, record: Record, ticket: Ticket) -> int:
         """Write a record unless it exceeds the limit, in one step for all processes."""
         with self._connect() as base:
             base.execute("BEGIN IMMEDIATE")
             try:
-                number = self._insert(base, record, ticket, beside)
+                number = self._insert(base, record, ticket)
             except BaseException:
                 base.execute("ROLLBACK")
                 raise
             base.execute("COMMIT")
             return number
 
-    def _insert(
-        self,
-        base: sqlite3.Connection,
-        record: Record,
-        ticket: Ticket,
-        beside: list[str],
-    ) -> int:
+    def _insert(self, base: sqlite3.Connection, record: Record, ticket: Ticket) -> int:
         radius, limit, delta = ticket.radius, ticket.limit, ticket.delta
         adjacency, draw, drawn = None, None, 0.0
         found = base.execute("SELECT DISTINCT adjacency FROM record WHERE adjacency IS NOT NULL")
@@ -186,10 +179,8 @@ class Ledger:
         if record.private is False:
             mu = math.inf
         # Without their bodies, which are long.
-        rows = base.execute(
-            "SELECT '', square, drawn, draw, adjacency, beside FROM record"
-        ).fetchall()
-        row = (_write(record), mu**2, drawn, draw, adjacency, json.dumps(beside))
+        rows = base.execute("SELECT '', square, drawn, draw, adjacency FROM record").fetchall()
+        row = (_write(record), mu**2, drawn, draw, adjacency)
         if limit is not None and ticket.n_fits is not None and adjacency and not known:
             # The first fit of those planned: all of them must be within reach, each with a radius
             # drawn for it if this one has.
@@ -228,20 +219,17 @@ def _write(record: Record) -> str:
 def read_record(text: str) -> Record:
     """A record from the body of its row."""
     kind, body = json.loads(text)
-    return Release.from_dict(body) if kind == "Release" else Spent(**body)
+    return Release.from_dict(body) if kind == "Release" else OtherRelease(**body)
 
 
 @contextlib.contextmanager
 def charged(record: Record) -> Iterator[None]:
     """Count a release with every accountant before it is made; take it back if it fails."""
     with contextlib.ExitStack() as undo:
-        active = active_tickets()
-        protected = isinstance(record, Release) and record.labels == "protected"
-        beside = wrappers_above(protected) if active else []
-        for ticket in active:
+        for ticket in active_tickets():
             ledger = Ledger(ticket.path)
             try:
-                number = ledger.add(record, ticket, beside)
+                number = ledger.add(record, ticket)
             except sqlite3.OperationalError as error:
                 raise RuntimeError(
                     "an accountant ended, or could not be reached, while this release was to be "

@@ -21,8 +21,8 @@ from ..pipelines import parts_of
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
 from ..privacy.release import Release
-from .ledger import Record, Spent, charged
-from .wrappers import STRATIFIED
+from .ledger import OtherRelease, Record, charged
+from .tickets import CountedMixin
 
 #: Splitters whose test folds partition the records: each is left out of one fit per candidate.
 _DISJOINT = (
@@ -33,14 +33,16 @@ _DISJOINT = (
     LeaveOneOut,
     LeaveOneGroupOut,
 )
+#: Splitters whose folds depend on labels.
+_STRATIFIED = (StratifiedKFold, StratifiedGroupKFold)
 #: Numbers of a head that its record tells.
-_TOLD = ("epsilon", "delta", "radius", "alpha", "norm_bound")
+_SHOWN = ("epsilon", "delta", "radius", "alpha", "norm_bound")
 #: Those that keep the records of one owner together.
 _BY_GROUP = (GroupKFold, StratifiedGroupKFold, LeaveOneGroupOut)
 _SCORE = "accuracy"
 
 
-class PrivateAccuracy:
+class PrivateAccuracy(CountedMixin):
     """Scorer: accuracy on private rows, with noise that hides any one of them.
 
     Pass it as ``scoring=``: the scores of a search, and the choice of the best candidate, are then
@@ -75,8 +77,11 @@ class PrivateAccuracy:
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         """Noisy accuracy, charged to every active accountant before the rows are looked at."""
+        self._check_reachable()
         n_rows = len(np.asarray(y))
-        with charged(Spent(_SCORE, mu=self.mu, private=self.random_state is None, unit="record")):
+        with charged(
+            OtherRelease(_SCORE, mu=self.mu, private=self.random_state is None, unit="record")
+        ):
             accuracy = accuracy_score(y, estimator.predict(X))
             # Two accuracies and their division by the noise scale are rounded.
             sensitivity = 1.0 / n_rows + 2.0**-50
@@ -117,7 +122,7 @@ def touching_one_record(
             "head as one groups=: request them by set_fit_request(groups=True) with metadata "
             "routing, or use total() without search=."
         )
-    if isinstance(splitter, STRATIFIED) and any(r.labels == "protected" for r in heads):
+    if isinstance(splitter, _STRATIFIED) and any(r.labels == "protected" for r in heads):
         raise ValueError(
             f"search: cv={given!r} splits by labels, which these releases protect: a changed label "
             "moves other records between folds, so that no total holds; use cv=KFold(...)."
@@ -142,7 +147,7 @@ def touching_one_record(
             f"search made {n_fits} fits, but {len(heads)} releases were counted: account for it in "
             "a with block of its own, or use total() without search=."
         )
-    best = getattr(parts_of(getattr(search, "best_estimator_", None)).last, "release_", None)
+    best = getattr(parts_of(getattr(search, "best_estimator_", None)).head, "release_", None)
     if best is not None and best.promised not in [release.promised for release in heads]:
         raise ValueError(
             "search: the release of its best_estimator_ was not counted, so these are other fits; "
@@ -162,7 +167,7 @@ def touching_one_record(
         # Which of a candidate's fits leaves a record out depends on the record: the least costly.
         n_own = len(own) // search.n_splits_
         kept += sorted(own, key=lambda release: release.guarantee(radius).mu)[n_own:]
-    others = [record for record in records if isinstance(record, Spent)]
+    others = [record for record in records if isinstance(record, OtherRelease)]
     scores = sorted(
         (record for record in others if record.what == _SCORE), key=lambda record: record.mu
     )
@@ -182,7 +187,7 @@ def _by_owner(estimator: Any, splitter: Any) -> bool:
         routing = getattr(own, "get_metadata_routing", None)
         return routing is not None and getattr(routing(), method).requests.get("groups") is True
 
-    return takes_groups(parts_of(estimator).last, "fit") and takes_groups(splitter, "split")
+    return takes_groups(parts_of(estimator).head, "fit") and takes_groups(splitter, "split")
 
 
 def _check_folds(fits: list[Release], n_candidates: int, n_samples: int) -> None:
@@ -213,7 +218,7 @@ def _by_candidate(
 
     # The last part of a parameter's name: heads sit in pipelines and wrappers.
     given = [{name.split("__")[-1]: value for name, value in c.items()} for c in candidates]
-    named = [name for name in _TOLD if all(is_real(c.get(name)) for c in given)]
+    named = [name for name in _SHOWN if all(is_real(c.get(name)) for c in given)]
     groups: dict[tuple[float, ...], list[Release]] = {}
     for release in fits:
         groups.setdefault(told(lambda name, r=release: getattr(r, name)), []).append(release)

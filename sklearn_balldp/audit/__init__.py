@@ -1,4 +1,4 @@
-"""What still leaks: informed attacks on a release, and the certificates they are held against."""
+"""Audits: informed attacks on a release, compared with its certificates."""
 
 from .auditor import (
     FailedGuaranteeWarning,

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import joblib
 import numpy as np
@@ -17,16 +17,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
-from .._validation import fit_all_or_nothing
-from ..heads.mechanism import Promise
+from .._validation import all_or_nothing
 from ..privacy.transcript import TranscriptBound
 from ..progress import bar
 from .certificates import check_prior
 from .displays import ReconstructionDisplay, fitted_auditor, summary_of
-from .preparation import Prepared, anchors_of, prepare, stream_of
-from .residuals import CANNOT, FAIL, FALSE_ALARM, PASS, Check, weight_checks
+from .preparation import PreparedAudit, anchors_of, audit_generator, prepare
+from .residuals import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check, weight_checks
 from .supports import STRATEGIES, Support, draw_supports
-from .trials import Setting, SupportAudit, audit_support, hidden_records, simulated_trials
+from .trials import AuditSetting, SupportAudit, audit_support, hidden_records, simulated_trials
 
 _ATTACKS = {
     "success": "the MAP attack",
@@ -55,17 +54,17 @@ class FailedGuaranteeWarning(UserWarning):
 class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit a Ball-DP head and measure what an informed adversary reconstructs from it.
 
-    The auditor plays a game many times. It takes one training record out (the anchor), and puts
-    each of ``n_candidates`` records near it in its place, in turn. Those are public, or were held
-    out of training. An anchor with its candidates is a *support*. (For a head fitted with
+    The auditor plays a game many times. It takes out one training record, the *anchor*, and puts
+    each of ``n_candidates`` nearby records in its place, in turn. Candidates are public, or were
+    held out of training. An anchor with its candidates is a *support*. (For a head fitted with
     ``groups``, all records of one person are taken out together.) The attacker knows every other
     record, the candidates and the distribution of the noise, and names the candidate of largest
-    posterior probability. The success rate over independent noise is compared with blind guessing
-    and with every certificate that applies.
+    posterior probability. The auditor compares the success rate over independent noise with blind
+    guessing and with every certificate that applies.
 
     The auditor does not see what lies outside the head: transformers fitted on private rows (they
     are not fitted again for each candidate), a seed that someone else knows (``release_.private``),
-    or records so far from all public ones that no anchor is near (``n_passed_over_``).
+    or records so far from all public ones that no anchor is near (``n_anchors_skipped_``).
 
     Audit results are computed from private records without noise. They are for the owner of the
     records, not for publication. They stay on the auditor; only ``estimator_`` may be published.
@@ -83,7 +82,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         random training record.
     support : {"farthest", "random", "nearest"}, default="farthest"
         How candidates are chosen within the ball; "farthest" favours the attack.
-    prior : array-like of shape (n_candidates,) or None, default=None
+    attacker_prior : array-like of shape (n_candidates,) or None, default=None
         What the attacker believes beforehand: a probability for each candidate. None makes all
         equally likely. Hidden records are drawn from it.
     eta : float, default=0.0
@@ -158,12 +157,12 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         For a frozen model: checks of its weights against the records and the release (name, verdict
         "PASS", "FAIL" or "CANNOT CHECK", what was found, what it rests on). They find mistakes:
         other weights, records or noise than stated. They certify nothing.
-    least_conviction_ : float
+    refutation_threshold_ : float
         How high the success rate must be before this many trials can prove the guarantee wrong;
         above 1 if they never can.
     failures_ : tuple of str
         What failed, in words; empty while ``guarantee_holds_``.
-    n_passed_over_ : int
+    n_anchors_skipped_ : int
         Anchors drawn that had too few candidates, and so were not audited.
     training_rows_ : ndarray
         Positions in ``X`` of the records that the model was fitted on (not those held out).
@@ -217,9 +216,6 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     True
     """
 
-    # As the heads take it.
-    __metadata_request__fit: ClassVar[dict[str, None]] = {"sample_weight": None}
-
     def __init__(
         self,
         estimator,
@@ -227,7 +223,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         n_candidates=10,
         n_supports=4,
         support="farthest",
-        prior=None,
+        attacker_prior=None,
         eta=0.0,
         confidence=0.95,
         n_draws=1,
@@ -243,7 +239,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.n_candidates = n_candidates
         self.n_supports = n_supports
         self.support = support
-        self.prior = prior
+        self.attacker_prior = attacker_prior
         self.eta = eta
         self.confidence = confidence
         self.n_draws = n_draws
@@ -268,7 +264,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_inside("holdout", self.holdout)
         if not (is_real(self.eta) and self.eta >= 0.0):
             raise ValueError(f"eta must be a non-negative number, got {self.eta!r}.")
-        check_prior(self.prior, self.n_candidates)
+        check_prior(self.attacker_prior, self.n_candidates)
 
     def fit(
         self,
@@ -278,7 +274,6 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         y_public: ArrayLike | None = None,
         *,
         groups: ArrayLike | None = None,
-        **weights: ArrayLike | None,
     ) -> "ReconstructionAuditor":
         """Fit the estimator (unless it is frozen) and audit it.
 
@@ -301,8 +296,6 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         groups : array-like of shape (n_samples,), optional
             Owner of each record, as the head's ``fit`` takes it. Then all records of one person are
             hidden together, and candidates are versions of all of them.
-        **weights : dict
-            ``sample_weight``, as the head's ``fit`` takes it.
 
         Returns
         -------
@@ -315,7 +308,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             If a parameter or the data is invalid, the estimator is not a Ball-DP head, or an
             anchor has too few candidates. Nothing is fitted then.
         """
-        fit_all_or_nothing(self, lambda: self._fit(X, y, X_public, y_public, groups, weights))
+        with all_or_nothing(self):
+            self.__dict__.update(self._fit(X, y, X_public, y_public, groups))
         if self.failures_:
             warnings.warn(
                 f"FAILED GUARANTEE: {'; '.join(self.failures_)}. The model does not keep what its "
@@ -333,21 +327,20 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X_public: ArrayLike | None,
         y_public: ArrayLike | None,
         groups: ArrayLike | None,
-        weights: dict[str, ArrayLike | None],
     ) -> dict[str, Any]:
         self._check_parameters()
-        rng = stream_of(self.random_state)
+        rng = audit_generator(self.random_state)
         prepared = prepare(
             self.estimator,
             X,
             y,
             X_public,
             y_public,
-            {"groups": groups, **weights},
+            {"groups": groups},
             holdout=float(self.holdout),
             rng=rng,
         )
-        head = prepared.head
+        model = prepared.model
         setting = self._setting(prepared)
         supports, n_passed_over = self._draw_supports(setting, prepared, rng)
         results = self._audit(setting, [support for _, support in supports], rng)
@@ -358,9 +351,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 "repeat": repeat,
                 "support": i,
                 "anchor": int(prepared.position[support.anchor]),
-                "label": head.classes_[setting.problem.codes[support.anchor]],
+                "label": model.classes[setting.problem.codes[support.anchor]],
                 "n_records": len(support.places),
-                "candidates": tuple(_positions(prepared.pool_position[support.positions])),
+                "candidates": tuple(_positions(prepared.pool_positions[support.positions])),
             }
             summaries.append({**place, **result.summary})
             trials.append(_placed(result.trials, repeat, i))
@@ -368,10 +361,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
         fitted: dict[str, Any] = {
             "estimator_": prepared.estimator,
-            "classes_": head.classes_,
+            "classes_": model.classes,
             "report_": report,
             "supports_": table,
-            "n_passed_over_": n_passed_over,
+            "n_anchors_skipped_": n_passed_over,
             "success_rate_": float(report["success"].mean()),
             "baseline_": _mean(table["kappa"]),
             "training_rows_": prepared.position,
@@ -391,7 +384,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         failures = [
             f"{attack} succeeds more often than the direct certificate allows"
             for name, attack in _ATTACKS.items()
-            if name in report and _convicts(report[name].dropna(), stated)
+            if name in report and _refutes(report[name].dropna(), stated)
         ]
         if (table["distance"] > table["mu"] * (1.0 + _ROUNDING)).any():
             failures.append("candidate models lie further apart than the sensitivity allows")
@@ -399,65 +392,64 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             checks = self._weights(prepared)
             fitted["weights_"] = pd.DataFrame([vars(check) for check in checks])
             report.attrs["weights"] = _worst(checks)
-            # Warnings quote failures: no number that depends on the records.
+            # A warning quotes these texts, so they hold no number that depends on the records.
             failed = [check.name for check in checks if check.verdict == FAIL]
             failures += [f"the weights' check of the {name} failed" for name in failed]
-        fitted["least_conviction_"] = _least_conviction(len(report), stated)
-        report.attrs["least_conviction"] = fitted["least_conviction_"]
+        fitted["refutation_threshold_"] = _refutation_threshold(len(report), stated)
+        report.attrs["least_conviction"] = fitted["refutation_threshold_"]
         fitted["failures_"] = tuple(failures)
         fitted["guarantee_holds_"] = not failures
         return fitted
 
-    def _weights(self, prepared: Prepared) -> list[Check]:
-        """Whether the released weights are the record's, and carry the noise that it states."""
-        head = prepared.head
-        same = head.release_.matches(prepared.estimator)
+    def _weights(self, prepared: PreparedAudit) -> list[Check]:
+        """Check that the released weights match the record, and carry the noise that it states."""
+        model = prepared.model
+        same = model.record.matches(prepared.estimator)
         found = "digest as in the record" if same else "not those of the record: digests differ"
         checks = [Check("parameters", PASS if same else FAIL, found, "the record's digest")]
-        if prepared.left_in is not None:
+        if prepared.placeholder is not None:
             why = "one record is missing; pass all records of the fit"
-            return [*checks, Check("noise in the weights", CANNOT, why, "residuals", True)]
-        return [*checks, *weight_checks(head, prepared.problem)]
+            return [*checks, Check("noise in the weights", CANNOT_CHECK, why, "residuals", True)]
+        return [*checks, *weight_checks(model, prepared.problem)]
 
-    def _setting(self, prepared: Prepared) -> Setting:
-        head, problem = prepared.head, prepared.problem
-        release = head.release_
+    def _setting(self, prepared: PreparedAudit) -> AuditSetting:
+        model, problem = prepared.model, prepared.problem
+        release = model.record
         if self.candidate_labels == "any" and release.labels != "protected":
             raise ValueError(
                 "candidate_labels='any': labels and counts of this release are public, so the "
                 "adversary knows the missing label; use 'same', or protect_labels=True."
             )
         if self.noise == "mechanism":
-            # Trials would advance a generator that the released model holds.
-            head = copy.deepcopy(head)
+            # On the original, trials would advance a generator that the released model holds.
+            model = copy.deepcopy(model)
         labels = "protected" if self.candidate_labels == "any" else "public"
-        mechanism = head._released_by()
+        mechanism = model.mechanism
         if mechanism.adaptive and not isinstance(release.bound, TranscriptBound):
             raise ValueError(
                 f"mechanism {mechanism.name}: of adaptive ones only descents can be audited; state "
                 "adaptive=False if no noisy value decides where a later one is taken."
             )
-        promise = Promise(release.bound, release.sensitivity, release.sigma)
-        return Setting(
-            head=head,
+        return AuditSetting(
+            model=model,
             problem=problem,
-            left_in=prepared.left_in,
-            neighbours=None if mechanism.adaptive else mechanism.neighbours(problem, promise),
+            placeholder=prepared.placeholder,
+            neighbours=model.neighbours(problem),
             guarantee=release.guarantee(self.radius, labels),
-            weights=check_prior(self.prior, self.n_candidates),
-            uniform=self.prior is None,
+            weights=check_prior(self.attacker_prior, self.n_candidates),
+            uniform=self.attacker_prior is None,
             eta=float(self.eta),
             n_draws=int(self.n_draws),
             mechanism=self.noise == "mechanism",
         )
 
     def _draw_supports(
-        self, setting: Setting, prepared: Prepared, rng: np.random.Generator
+        self, setting: AuditSetting, prepared: PreparedAudit, rng: np.random.Generator
     ) -> tuple[list[tuple[int, Support]], int]:
         """Supports of every repeat, with its number, and how many anchors were passed over."""
         problem = setting.problem
-        anchors = anchors_of(setting.head, problem, setting.left_in)
-        rows = setting.head._in_domain(problem.X)
+        anchors = anchors_of(setting.model, problem, setting.placeholder)
+        rows = setting.model.in_domain(problem.X)
         drawn: list[tuple[int, Support]] = []
         n_passed_over = 0
         for repeat in range(self.n_repeats):
@@ -471,7 +463,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 n_candidates=self.n_candidates,
                 strategy=self.support,
                 random_state=rng,
-                metric=setting.head.release_.metric,
+                metric=setting.model.record.metric,
                 any_label=self.candidate_labels == "any",
                 owners=prepared.owners,
             )
@@ -480,7 +472,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return drawn, n_passed_over
 
     def _audit(
-        self, setting: Setting, supports: list[Support], rng: np.random.Generator
+        self, setting: AuditSetting, supports: list[Support], rng: np.random.Generator
     ) -> list[SupportAudit]:
         seeds = rng.integers(2**63, size=len(supports))
         jobs = [
@@ -512,7 +504,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 "a further trial on noisy gradients is a run over all records; set n_draws before "
                 "fit instead."
             )
-        rng = stream_of(random_state)
+        rng = audit_generator(random_state)
         weights, uniform = self._setting_
         shares = np.diff(np.linspace(0, n_trials, len(self._supports_) + 1).astype(int))
         frames = []
@@ -523,7 +515,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return pd.concat(frames, ignore_index=True)
 
     def summary(self) -> str:
-        """What the audit found, and how little it could have found, in words.
+        """What the audit found, and the smallest fault that it could have found, in words.
 
         Returns
         -------
@@ -665,7 +657,7 @@ def _placed(trials: pd.DataFrame, repeat: int, support: int) -> pd.DataFrame:
 
 
 def _certificate(supports: pd.DataFrame) -> pd.Series:
-    """Mean bounds over supports, from the one that uses least to the one that uses most."""
+    """Mean bounds over supports, ordered by how much they use, from the least to the most."""
     bounds = supports.filter(regex="_bound$").mean(skipna=False)
     return bounds.rename(lambda name: name.removesuffix("_bound")).rename("certificate")
 
@@ -685,19 +677,19 @@ def _binomial(success: pd.Series, confidence: float) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def _least_conviction(n_trials: int, stated: float) -> float:
-    """Least success rate that convicts; above one if no outcome of so few trials can."""
+def _refutation_threshold(n_trials: int, stated: float) -> float:
+    """Least success rate that refutes the guarantee; above one if so few trials cannot."""
     return (float(binom.isf(FALSE_ALARM, n_trials, stated)) + 1.0) / n_trials
 
 
 def _worst(checks: list[Check]) -> str:
     """The verdict of all checks together."""
     found = {check.verdict for check in checks}
-    return next(verdict for verdict in (FAIL, CANNOT, PASS) if verdict in found)
+    return next(verdict for verdict in (FAIL, CANNOT_CHECK, PASS) if verdict in found)
 
 
-def _convicts(success: pd.Series, stated: float) -> bool:
-    """Whether this many successes are all but impossible at the stated probability."""
+def _refutes(success: pd.Series, stated: float) -> bool:
+    """Whether so many successes refute the stated probability, at level FALSE_ALARM."""
     return _binomial(success, 1.0 - 2.0 * FALSE_ALARM)[0] > stated
 
 

@@ -1,14 +1,14 @@
 r"""Upper bounds on the success of an informed reconstruction attack (Ball-ReRo).
 
 The adversary knows every record but one, a finite set of candidates for it with a prior, and the
-release. Its success is compared with kappa, that of the best blind guess. Bounds, from the one
-that uses most of what is known to the one that uses least:
+release. Its success is compared with kappa, that of the best blind guess. The bounds, from the one
+that uses the most knowledge to the one that uses the least, are:
 
 Bayes success <= support <= ball (anchor) at the same reference <= direct <= min(DP, RDP).
 
 DP, RDP and direct bounds hold when one admissible record lies within the radius of every
-candidate, in the declared adjacency. The others use the models that the candidates really give
-("candidate models", in units of the noise), for any reference point.
+candidate, in the declared adjacency. The other bounds hold for any reference point. They use the
+*candidate models*: the noiseless model for each candidate, in units of the noise.
 
 References
 ----------
@@ -288,7 +288,7 @@ def scaled_models(models: ArrayLike, sigma: ArrayLike) -> Array:
 
 
 def enclosing_ball(points: ArrayLike, n_iter: int = 1000) -> tuple[Array, float]:
-    """Small ball around points: a centre, and the radius that really covers them.
+    """A small enclosing ball: a centre, and a radius within which all points lie.
 
     Parameters
     ----------
@@ -324,12 +324,12 @@ def support_bound(
     prior: ArrayLike | None = None,
     reference: ArrayLike | None = None,
 ) -> float:
-    r"""Bound with every candidate model's own distance :math:`d_i` from a reference.
+    r"""Bound from the distance :math:`d_i` of each candidate model to a reference.
 
-    Maximises :math:`\sum_i \pi_i \Phi(\Phi^{-1}(q_i) + d_i)` over :math:`q \ge 0`,
-    :math:`\sum q_i \le 1`: no rule can declare candidate i more often, under the reference, than
-    its share q_i. Concave; solved by bisection on the multiplier and bounded by duality, so the
-    value returned is an upper bound to rounding.
+    It maximises :math:`\sum_i \pi_i \Phi(\Phi^{-1}(q_i) + d_i)` over :math:`q \ge 0`,
+    :math:`\sum q_i \le 1`, where :math:`q_i` is the probability, under the reference, that the
+    attacker names candidate i. The problem is concave. Bisection on the multiplier solves it, and
+    duality makes the value an upper bound up to rounding.
 
     Parameters
     ----------

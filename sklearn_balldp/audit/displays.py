@@ -25,7 +25,7 @@ class ReconstructionDisplay:
     Parameters
     ----------
     results : DataFrame
-        One row an audit: name (of the policy), epsilon, success, low, high (exact interval),
+        One row per audit: name (of the policy), epsilon, success, low, high (exact interval),
         baseline and certificate (direct, at the radius that was audited).
 
     Attributes
@@ -212,7 +212,7 @@ class PrivacyUtilityDisplay:
         cv_results : dict
             Results of the search (``search.cv_results_``).
         utility : str, default="accuracy"
-            Scorer whose mean is drawn upwards.
+            Scorer whose mean is on the vertical axis.
         certificate : str, default="certificate"
             Scorer of the certificate, or of the measured success: between 0 and 1, or its
             negative, as :func:`~sklearn_balldp.audit.auditor.neg_certificate_scorer` gives. To
@@ -305,10 +305,10 @@ def fitted_auditor(estimator: Any) -> Any:
 
 
 def summary_of(auditor: Any) -> str:
-    """What an audit found, and how little it could have found, in words."""
+    """What an audit found, and the smallest fault that it could have found, in words."""
     check_is_fitted(auditor)
     low, high = auditor.success_interval_["clopper_pearson"]
-    n_trials, least = len(auditor.report_), auditor.least_conviction_
+    n_trials, least = len(auditor.report_), auditor.refutation_threshold_
     lines = [
         f"attack: success {auditor.success_rate_:.3f} ({low:.3f} to {high:.3f}) in {n_trials} "
         f"trials; blind guess {auditor.baseline_:.3f}, certificate "

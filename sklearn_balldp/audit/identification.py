@@ -3,7 +3,7 @@ r"""Identification: which of some candidates is the missing record?
 The adversary knows every record but one (the known records), every public number and the law of
 the noise. Everything here is a function of arrays: no estimator, no randomness.
 
-With public labels all candidates have one label: class counts tell the missing one.
+With public labels all candidates have one label, because the class counts reveal it.
 
 References
 ----------
@@ -26,8 +26,8 @@ def log_posterior(
 ) -> Array:
     r"""Log-posterior of each candidate, given a release.
 
-    :math:`\log \pi_i - \frac12 \|(\tilde\theta - \theta_i) / \sigma\|^2`, normalised. A parameter
-    without noise identifies: candidates that miss it have posterior 0.
+    :math:`\log \pi_i - \frac12 \|(\tilde\theta - \theta_i) / \sigma\|^2`, normalised. A candidate
+    whose model differs in a parameter without noise has posterior 0.
     """
     table = np.asarray(models, dtype=np.float64)
     seen = np.asarray(released, dtype=np.float64)
@@ -44,7 +44,7 @@ def log_posterior(
     with np.errstate(divide="ignore"):
         log_prior = np.log(weights)
 
-    # Distances from the mean model: squares of large common parts would cancel.
+    # Subtract the mean model first: the squares of a large common part would cancel.
     centre = flat.mean(axis=0)
     points = (flat - centre)[:, noisy] / scale[noisy]
     half = 0.5 * np.vecdot(points, points)

@@ -1,4 +1,4 @@
-r"""Inversion: the missing record from the model itself, and all other records.
+r"""Inversion: compute the missing record from the model and all other records.
 
 Functions of arrays, as in :mod:`.identification`.
 
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit, lambertw, logsumexp
 
-from ..heads.objective import LinearObjective
+from ..heads import LinearObjective
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -30,7 +30,7 @@ class Reconstruction:
     Attributes
     ----------
     rows : ndarray of shape (n_solutions, n_features)
-        Rows, one a solution; empty when nothing can be said.
+        Rows, one per solution; empty if there is none.
     codes : ndarray of shape (n_solutions,)
         Their class codes.
     status : {"unique", "ambiguous", "degenerate", "silent", "none"}
@@ -286,7 +286,7 @@ def invert_minimiser(
     n_features = known.X.shape[1]
     rows: list[Array] = []
     codes: list[int] = []
-    # A gradient within its own error carries no record.
+    # A gradient below its own error says nothing about the record.
     error = (n_known + 1) * float(residual) + 1e-14 * float(np.linalg.norm(gradient_sum))
     if size <= error:
         return Reconstruction(np.empty((0, n_features)), np.empty(0, dtype=np.intp), "silent")
@@ -396,7 +396,7 @@ def _softmax_scales(v: Array, theta: Array, norm_bound: float) -> Iterator[Array
 
 
 def _roots(function: Callable[[float], float], low: float, high: float) -> Iterator[float]:
-    """Roots of a smooth function, pairs near a double root and the double root included."""
+    """Roots of a smooth function, including double roots and pairs of roots close together."""
     if not 0.0 < low < high:
         return
     grid = np.geomspace(low, high, 1000)
@@ -404,7 +404,7 @@ def _roots(function: Callable[[float], float], low: float, high: float) -> Itera
     points, values = list(grid), list(heights)
     for i in range(1, len(grid) - 1):
         h = heights[i]
-        # A turn towards zero may cross it between grid points.
+        # The function may cross zero and turn back between two grid points.
         if abs(h) <= min(abs(heights[i - 1]), abs(heights[i + 1])):
             sign = math.copysign(1.0, h)
             turn = minimize_scalar(

@@ -1,4 +1,4 @@
-"""What an audit starts from: records split, transformers run, the problem completed, anchors."""
+"""Preparation of an audit: split the records, run transformers, and complete the problem."""
 
 import contextlib
 import math
@@ -16,10 +16,8 @@ from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import caller_level
-from ..heads.base import BaseBallDPClassifier
-from ..heads.mechanism import PrivateProblem
-from ..heads.weighing import owners_of
-from ..pipelines import Parts, parts_of
+from ..heads import BaseBallDPClassifier, PrivateProblem, ReleasedModel, owners_of
+from ..pipelines import ModelParts, parts_of
 from .supports import Pool
 
 # Keeps the auditor's stream apart from that of a head with the same seed.
@@ -27,28 +25,28 @@ _STREAM = int.from_bytes(b"audit", "big")
 
 
 class PooledPreprocessingWarning(UserWarning):
-    """A transformer learns from the private rows: what it gives away is in no guarantee."""
+    """A transformer learns from the private rows; no guarantee covers what it reveals."""
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A fitted head and the records of its audit, in the coordinates that the head sees.
+class PreparedAudit:
+    """A released model and the records of its audit, as the head sees them.
 
     Attributes
     ----------
-    head : BaseBallDPClassifier
-        Fitted head.
+    model : ReleasedModel
+        The fitted head, and its record.
     estimator : estimator
-        The fitted estimator in the form of the one given; what may be published.
+        The fitted estimator in the form of the one given; it may be published.
     problem : PrivateProblem
-        As many records as the release.
-    left_in : int or None
-        Position that only marks the place of a missing record; None where all are there.
+        Problem with as many records as the release.
+    placeholder : int or None
+        Position of a placeholder for the missing record; None if no record is missing.
     position : ndarray of shape (n_records,)
         Positions of the training records in the rows given.
     pool : Pool
         Records that candidates are drawn from.
-    pool_position : ndarray
+    pool_positions : ndarray
         Their positions in the public rows, or in the rows given where some of those were held out.
     frozen : bool
         Whether the model is audited as it was released.
@@ -56,13 +54,13 @@ class Prepared:
         Owner of each training record, where the release hides all records of one person.
     """
 
-    head: BaseBallDPClassifier
+    model: ReleasedModel
     estimator: Any
     problem: PrivateProblem
-    left_in: int | None
+    placeholder: int | None
     position: NDArray[np.intp]
     pool: Pool
-    pool_position: NDArray[np.intp]
+    pool_positions: NDArray[np.intp]
     frozen: bool = False
     owners: NDArray[np.intp] | None = None
 
@@ -77,10 +75,10 @@ def prepare(
     *,
     holdout: float,
     rng: np.random.Generator,
-) -> Prepared:
+) -> PreparedAudit:
     """Fit the estimator, unless it is frozen, and gather what its audit needs.
 
-    ``declared`` holds what ``fit`` takes beside: groups and sample weights, or None.
+    ``declared`` holds the other arguments of ``fit``: groups, or None.
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
@@ -88,7 +86,7 @@ def prepare(
     X, y = indexable(X, y)
     if (X_public is None) != (y_public is None):
         raise ValueError("X_public and y_public go together: pass both or neither.")
-    transformers, head, parts = taken_apart(estimator)
+    transformers, head, parts = split_model(estimator)
     frozen = parts.frozen
     warn_of_pooling(parts)
     declared = {name: value for name, value in declared.items() if value is not None}
@@ -124,29 +122,32 @@ def prepare(
         X_public = transformers.transform(X_public)
     if not frozen:
         head = clone(head)
-        # Rows held out of the private ones are no public reference for a radius policy.
+        # Held-out rows are private, so a radius policy may not use them as public reference.
         reference = {} if held_out is not None else {"X_public": X_public, "y_public": y_public}
         head.fit(X, y, **reference, **declared)
-    problem, left_in = completed(head, head._known(X, y, **declared))
+    model = ReleasedModel(head)
+    problem, placeholder = complete_problem(model, model.on(X, y, **declared))
     owners = None
-    if head.release_.unit == "person":
+    if model.record.unit == "person":
         owners = owners_of(declared["groups"], len(y))
-    pool, kept = pool_of(head, X_public, y_public, "X_public" if held_out is None else "holdout")
-    return Prepared(
-        head=head,
-        estimator=estimator if frozen else joined(estimator, transformers, head),
+    pool, kept = candidate_pool(
+        model, X_public, y_public, "X_public" if held_out is None else "holdout"
+    )
+    return PreparedAudit(
+        model=model,
+        estimator=estimator if frozen else rebuilt_estimator(estimator, transformers, head),
         problem=problem,
-        left_in=left_in,
+        placeholder=placeholder,
         position=position,
         pool=pool,
-        pool_position=kept if held_out is None else held_out[kept],
+        pool_positions=kept if held_out is None else held_out[kept],
         frozen=frozen,
         owners=owners,
     )
 
 
-def stream_of(random_state: Any) -> np.random.Generator:
-    """A generator apart from the one that a head would make of the same seed."""
+def audit_generator(random_state: Any) -> np.random.Generator:
+    """A generator with another stream than a head's generator from the same seed."""
     if random_state is None:
         return np.random.default_rng()
     if isinstance(random_state, np.random.Generator):
@@ -161,7 +162,7 @@ def stream_of(random_state: Any) -> np.random.Generator:
     )
 
 
-def taken_apart(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, Parts]:
+def split_model(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, ModelParts]:
     """Transformers (or None), head, and all parts."""
     parts = parts_of(estimator)
     whole = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
@@ -175,12 +176,12 @@ def taken_apart(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, 
     return (whole[:-1] if parts.steps else None), inner, parts
 
 
-def warn_of_pooling(parts: Parts) -> None:
-    """Name the steps that learn from the rows."""
-    if parts.learning:
+def warn_of_pooling(parts: ModelParts) -> None:
+    """Warn of the steps that learn from the rows."""
+    if parts.learners:
         known = " unless they were fitted on public rows" if parts.frozen else ""
         warnings.warn(
-            f"the step(s) {', '.join(parts.learning)} learn from the private rows{known}, so that "
+            f"the step(s) {', '.join(parts.learners)} learn from the private rows{known}, so that "
             "one record moves every row: neither the guarantee nor this audit covers that. Use "
             "steps that map each row on its own, or fit them on public rows and freeze them.",
             PooledPreprocessingWarning,
@@ -188,7 +189,9 @@ def warn_of_pooling(parts: Parts) -> None:
         )
 
 
-def joined(estimator: Any, transformers: Pipeline | None, head: BaseBallDPClassifier) -> Any:
+def rebuilt_estimator(
+    estimator: Any, transformers: Pipeline | None, head: BaseBallDPClassifier
+) -> Any:
     """The fitted estimator, in the form of the one given."""
     if not isinstance(estimator, Pipeline):
         return head
@@ -209,9 +212,10 @@ def _take(X: Any, position: NDArray[np.intp]) -> Any:
 def _hold_out(
     y: NDArray[Any], share: float, by_class: bool, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Positions to train on and to draw candidates from, a function of labels at most.
+    """Positions to train on, and positions to draw candidates from.
 
-    Private labels may not steer the split: a label change would move other records.
+    The split depends on labels only if they are public: if they are private, a label change must
+    not move other records.
     """
     order = rng.permutation(len(y))
     if not by_class:
@@ -257,30 +261,30 @@ def _hold_out_owners(
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def pool_of(
-    head: BaseBallDPClassifier, X_public: Any, y_public: NDArray[Any], name: str
+def candidate_pool(
+    model: ReleasedModel, X_public: Any, y_public: NDArray[Any], name: str
 ) -> tuple[Pool, NDArray[np.intp]]:
     """Records that candidates are drawn from, and their positions; unknown labels are left out."""
-    known = np.flatnonzero(np.isin(y_public, head.classes_))
+    known = np.flatnonzero(np.isin(y_public, model.classes))
     if len(known) == 0:
         raise ValueError(
             f"{name} holds no label of the model; pass public rows of its classes as X_public, "
             "or keep more rows back (holdout)."
         )
     try:
-        rows, codes = head._coded(_take(X_public, known), y_public[known])
+        rows, codes = model.coded(_take(X_public, known), y_public[known])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    return Pool(head._in_domain(rows), codes, head.release_.norm_bound), known
+    return Pool(model.in_domain(rows), codes, model.record.norm_bound), known
 
 
-def completed(
-    head: BaseBallDPClassifier, problem: PrivateProblem
+def complete_problem(
+    model: ReleasedModel, problem: PrivateProblem
 ) -> tuple[PrivateProblem, int | None]:
-    """The problem with as many records as the release; a place to fill when one is missing."""
-    expected = head.release_.n_samples
+    """The problem with as many records as the release; if one is missing, also its placeholder."""
+    expected = model.record.n_samples
     n_samples = len(problem.X)
-    if head.release_.weights is not None and n_samples != expected:
+    if model.record.weights is not None and n_samples != expected:
         raise ValueError(
             f"X has {n_samples} records, but the model was fitted on {expected}, with owners or "
             "weights: pass all of them."
@@ -290,7 +294,7 @@ def completed(
             f"X has {n_samples} records, but the model was fitted on {expected}: pass those "
             "records, or all of them but one."
         )
-    missing = _missing(head, problem.codes)
+    missing = _missing_counts(model, problem.codes)
     if missing is not None and not (missing.min() >= 0 and missing.sum() == expected - n_samples):
         raise ValueError(
             "y contradicts the public class counts of the model (class_counts_): pass the records "
@@ -303,23 +307,23 @@ def completed(
     return problem.with_rows(X, codes), n_samples
 
 
-def _missing(head: BaseBallDPClassifier, codes: NDArray[np.intp]) -> NDArray[np.intp] | None:
-    """Records that the public class counts hold beyond these ones, class by class."""
-    counts = getattr(head, "class_counts_", None)
+def _missing_counts(model: ReleasedModel, codes: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """How many records of each class the public counts have beyond these records."""
+    counts = model.class_counts
     return None if counts is None else counts - np.bincount(codes, minlength=len(counts))
 
 
 def anchors_of(
-    head: BaseBallDPClassifier, problem: PrivateProblem, left_in: int | None
+    model: ReleasedModel, problem: PrivateProblem, placeholder: int | None
 ) -> NDArray[np.intp]:
-    """Positions of the records whose place may be hidden, or that may lie near the missing one."""
-    if left_in is None:
+    """Positions of possible anchors: records to hide, or known records near the missing one."""
+    if placeholder is None:
         return np.arange(len(problem.X))
-    known = problem.codes[:left_in]
-    missing = _missing(head, known)
+    known = problem.codes[:placeholder]
+    missing = _missing_counts(model, known)
     if missing is None:
-        return np.arange(left_in)
-    # Public counts tell the class of the missing record.
+        return np.arange(placeholder)
+    # Public counts reveal the class of the missing record.
     anchors = np.flatnonzero(known == int(np.argmax(missing)))
     if len(anchors) == 0:
         raise ValueError(

@@ -5,18 +5,18 @@ noise, and divided by the noise scale, must be standard normal deviates,
 
 .. math:: z = (\tilde\theta - \theta(D)) / \sigma \sim N(0, I),
 
-and so must every noisy gradient of a kept transcript. Four kinds of tests look at z: its length,
-the law of its entries, its projections on directions that were fixed before the noise, and what its
-blocks have in common with each other and with earlier releases.
+and so must every noisy gradient of a kept transcript. Four kinds of tests look at z. They test its
+length, the distribution of its entries, its projections on directions that were fixed before the
+noise, and the correlations of its blocks with each other and with earlier releases.
 
-**They refute, and certify nothing.** They find mistakes: a wrong scale, a shift, another law, noise
-used twice, other weights, other records. A publisher who lies cleverly passes: with noise that he
-can draw again (a seed he kept), noise that is missing in a few directions, draws selected until
-they pass, records that differ in few places.
+**They refute, and certify nothing.** They find mistakes: a wrong scale, a shift, another
+distribution, noise used twice, other weights, other records. They do not find a clever lie: noise
+that the publisher can draw again (from a seed he kept), noise that is missing in a few directions,
+draws selected until they pass, or records that differ in few places.
 
 **A verdict must not decide whether to publish.** Whoever draws again after a FAIL publishes noise
 conditioned on the records: with alpha the level of all tests, (epsilon, delta) becomes
-:func:`conditioned`. Find the fault, and begin again with a budget of its own.
+:func:`epsilon_after_redraws`. Find the fault, and begin again with a budget of its own.
 """
 
 import contextlib
@@ -33,14 +33,24 @@ from scipy.stats import chi2, kstwo, norm
 from scipy.stats import t as student
 
 from ..adjacency import full_radius
-from ..heads.base import BaseBallDPClassifier
-from ..heads.descent import Steps, Transcript, mean_gradient
-from ..heads.mechanism import Mechanism, PrivateProblem, Promise
-from ..heads.output import OutputPerturbation
-from ..heads.ridge_prototype import PrototypePerturbation
-from ..heads.start import Beginning, beginning, start_values
-from ..heads.statistics import Layout, StatisticsPerturbation, scales_of
-from ..heads.weighing import Weighed
+from ..heads import (
+    FitWeights,
+    Initialisation,
+    Layout,
+    Mechanism,
+    OutputPerturbation,
+    PrivateProblem,
+    Promise,
+    PrototypePerturbation,
+    ReleasedModel,
+    StatisticsPerturbation,
+    Transcript,
+    initialise,
+    mean_gradient,
+    mu_ex_post,
+    scales_of,
+    start_values,
+)
 from ..privacy.bounds import MinimizerBound, PrototypeBound
 from ..privacy.guarantee import total_epsilon
 from ..privacy.release import Release
@@ -53,35 +63,35 @@ Array = NDArray[np.float64]
 
 #: Probability, at most, that an honest release fails one of the tests.
 FALSE_ALARM = 1e-6
-# Each of the five kinds of tests has an equal share.
+# The four kinds of tests of residuals, and the check of the weights' size, have equal shares.
 _LEVEL = FALSE_ALARM / 5.0
-# Blocks of all steps are compared with each other up to this many of them.
+# Most blocks for which the blocks of all steps are compared with each other.
 _BLOCKS = 10_000
-PASS, FAIL, CANNOT = "PASS", "FAIL", "CANNOT CHECK"
+PASS, FAIL, CANNOT_CHECK = "PASS", "FAIL", "CANNOT CHECK"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of a verdict.
+    """Result of one check, as one line of a report.
 
     Attributes
     ----------
     name : str
         What was looked at.
     verdict : {"PASS", "FAIL", "CANNOT CHECK"}
-        How it ended.
+        Result of the check.
     found : str
         The number found, in words.
-    rests_on : str
+    basis : str
         What the check relies on, or what it would need.
     private : bool
-        Whether private records were looked at: then it is for their owner, not for publication.
+        Whether the check used private records; then its result is for their owner alone.
     """
 
     name: str
     verdict: str
     found: str
-    rests_on: str
+    basis: str
     private: bool = False
 
 
@@ -94,10 +104,10 @@ class Residuals:
     blocks : ndarray of shape (n_groups, n_blocks, n_values)
         Deviates: class blocks (one group), or class blocks of every step (a group for each).
     directions : dict of str to ndarray
-        Arrays of that shape, functions of the records or of the history before the noise; zero
-        where there is no direction.
+        Arrays of that shape that were fixed before the noise, by the records or by earlier steps;
+        zero where there is no direction.
     shift : float
-        Length by which the solver's tolerance may move all of them.
+        Largest distance by which the solver's tolerance and rounding can move the deviates.
     centred : ndarray of shape (n_classes, n_values) or None
         Of softmax parameters: deviates less their mean over classes, before they are rotated into
         independent blocks.
@@ -112,7 +122,9 @@ class Residuals:
     rest: Array = field(default_factory=lambda: np.empty(0))
 
 
-def conditioned(epsilon: float, delta: float, level: float = FALSE_ALARM) -> tuple[float, float]:
+def epsilon_after_redraws(
+    epsilon: float, delta: float, level: float = FALSE_ALARM
+) -> tuple[float, float]:
     """What (epsilon, delta) becomes when releases that fail a test on the records are drawn again.
 
     Parameters
@@ -133,44 +145,46 @@ def conditioned(epsilon: float, delta: float, level: float = FALSE_ALARM) -> tup
 
 
 def weight_checks(
-    head: BaseBallDPClassifier,
+    model: ReleasedModel,
     problem: PrivateProblem,
     transcript: Transcript | None = None,
-    earlier: Iterable[BaseBallDPClassifier] = (),
+    earlier: Iterable[ReleasedModel] = (),
 ) -> list[Check]:
     """Checks of released parameters against the records they were fitted on.
 
     Parameters
     ----------
-    head : estimator
-        Fitted head.
+    model : ReleasedModel
+        What was released.
     problem : PrivateProblem
         All records of the fit.
     transcript : Transcript, optional
         Of a descent: its noisy gradients, where the head keeps none.
-    earlier : iterable of estimator
+    earlier : iterable of ReleasedModel
         Earlier releases from the same records, whose noise must be other noise.
 
     Returns
     -------
     list of Check
-        At most :data:`FALSE_ALARM` in all for an honest release.
+        Results; an honest release fails any of them with at most :data:`FALSE_ALARM`.
     """
-    if not _ordinary(head._parameters_as_published()):
+    if not _ordinary(model.parameters()):
         return [Check("noise in the weights", FAIL, "they are not finite, or huge", "any", True)]
-    if not head._parameters_follow():
-        rests_on = "the rule that makes one of the other"
-        return [Check("noise in the weights", FAIL, _NOT_FOLLOWING, rests_on)]
-    found = _residuals(head, problem, transcript)
+    if not model.decision_follows():
+        basis = "the rule that makes one of the other"
+        return [Check("noise in the weights", FAIL, _NOT_FOLLOWING, basis)]
+    found = _residuals(model, problem, transcript)
     if isinstance(found, Check):
         return [found]
     others, left_out = [], 0
     for other in earlier:
         known = None
-        with contextlib.suppress(Exception):  # whatever another model is, it convicts nobody
-            if np.array_equal(other.classes_, head.classes_):
-                weighed = Weighed(problem.row_weights, problem.sums_weights, problem.loss_weights)
-                known = _residuals(other, other._of_rows(problem.X, problem.codes, weighed))
+        with contextlib.suppress(Exception):  # a fault of another model is none of this one
+            if np.array_equal(other.classes, model.classes):
+                weighed = FitWeights(
+                    problem.row_weights, problem.sums_weights, problem.loss_weights
+                )
+                known = _residuals(other, other.on_coded(problem.X, problem.codes, weighed))
         if isinstance(known, Residuals) and known.blocks.shape[2] == found.blocks.shape[2]:
             others.append(known)
         else:
@@ -178,7 +192,7 @@ def weight_checks(
     checks = residual_checks(found, others)
     if left_out:
         why = f"{left_out} of the earlier releases cannot be compared (another shape, or no noise)"
-        checks.append(Check("earlier releases", CANNOT, why, "blocks of equal length", True))
+        checks.append(Check("earlier releases", CANNOT_CHECK, why, "blocks of equal length", True))
     return checks
 
 
@@ -188,21 +202,21 @@ def _ordinary(*arrays: Any) -> bool:
 
 
 def _residuals(
-    head: BaseBallDPClassifier, problem: PrivateProblem, transcript: Transcript | None = None
+    model: ReleasedModel, problem: PrivateProblem, transcript: Transcript | None = None
 ) -> Residuals | Check:
-    """Standardised noise of a head, or why there is none to look at."""
-    if not isinstance(head.release_.bound, TranscriptBound):
-        return _of_parameters(head, problem)
-    transcript = getattr(head, "transcript_", None) if transcript is None else transcript
+    """Standardised noise of a release, or why there is none to look at."""
+    if not isinstance(model.record.bound, TranscriptBound):
+        return _of_parameters(model, problem)
+    transcript = getattr(model.head, "transcript_", None) if transcript is None else transcript
     if transcript is None:
         return _cannot(
             "a descent's noise is in its transcript: keep it in private "
             "(GradientPerturbation(keep_transcript=True)) and pass it"
         )
-    fault = transcript_fault(head, transcript)
+    fault = transcript_fault(model, transcript)
     if fault is not None:
         return Check("transcript", FAIL, fault, _REPLAYED, True)
-    return _of_transcript(head, problem, transcript)
+    return _of_transcript(model, problem, transcript)
 
 
 def residual_checks(found: Residuals, others: Sequence[Residuals] = ()) -> list[Check]:
@@ -216,17 +230,17 @@ def residual_checks(found: Residuals, others: Sequence[Residuals] = ()) -> list[
     ]
 
 
-def size_check(head: BaseBallDPClassifier) -> Check:
+def size_check(model: ReleasedModel) -> Check:
     """Whether the released parameters are as long as noise and public limits allow.
 
     It needs no records: with noise of scale sigma in k values, parameters are no shorter than that
     noise alone (Anderson's inequality), and no longer than it and the longest noiseless ones.
     """
-    release = head.release_
-    bound, parameters = release.bound, head._parameters_as_published()
+    release = model.record
+    bound, parameters = release.bound, model.parameters()
     if not _ordinary(parameters):
         return Check("size of the weights", FAIL, "they are not finite, or huge", _SIZE)
-    if not head._parameters_follow():
+    if not model.decision_follows():
         return Check("size of the weights", FAIL, _NOT_FOLLOWING, _SIZE)
     own = release.mechanism != "output"
     if isinstance(bound, PrototypeBound) and not own:
@@ -241,16 +255,16 @@ def size_check(head: BaseBallDPClassifier) -> Check:
         exact = math.sqrt(bound.kind.n_stacked) * bound.norm() * (1.0 + 1e-9)
         longest = [(exact + bound.tol / bound.alpha) / bound.sigma[0]]
     elif isinstance(bound, StatisticsBound) and release.mechanism == "statistics":
-        blocks, longest = _statistics_sizes(bound, parameters, head)
+        blocks, longest = _statistics_sizes(bound, parameters, model)
     else:
         why = "only noise on the parameters themselves tells how long they must be"
-        return Check("size of the weights", CANNOT, why, _SIZE)
+        return Check("size of the weights", CANNOT_CHECK, why, _SIZE)
     level = _LEVEL / (2.0 * len(blocks))
     k = np.array([block.size for block in blocks])
     low, high = np.sqrt(chi2.ppf(level, k)), np.sqrt(chi2.isf(level, k)) + np.array(longest)
     sizes = np.array([np.linalg.norm(block) for block in blocks])
     inside = (sizes >= low) & (sizes <= high)
-    # Of several lengths the one that is nearest to where it may not be.
+    # Of several blocks, report the one whose length is closest to a limit.
     worst = int(np.argmin(np.minimum(sizes / low, high / np.maximum(sizes, 1e-300))))
     found = (
         f"length over noise scale {sizes[worst]:.4g}, allowed {low[worst]:.4g} to {high[worst]:.4g}"
@@ -261,20 +275,20 @@ def size_check(head: BaseBallDPClassifier) -> Check:
 
 
 def _statistics_sizes(
-    bound: StatisticsBound, table: Array, head: BaseBallDPClassifier
+    bound: StatisticsBound, released: Array, model: ReleasedModel
 ) -> tuple[list[Array], list[float]]:
-    """Released sums in units of their noise, and how long they may be without it."""
+    """Released sums in units of their noise, and the largest lengths of the noiseless ones."""
     layout = Layout.of(bound)
     scale = scales_of(bound)
     total = total_of(bound.weights, bound.n_samples)
     counts: Any = np.full(bound.n_classes, total)
     if bound.weights is not None and bound.weights.class_totals is not None:
         counts = bound.weights.class_totals
-    elif hasattr(head, "class_counts_"):
-        counts = head.class_counts_
+    elif model.class_counts is not None:
+        counts = model.class_counts
     moment = slice(bound.n_sums, bound.n_sums + layout.n_diagonals)
     noisy: Any = scale > 0.0
-    z = table / np.where(noisy, scale, 1.0)
+    z = released / np.where(noisy, scale, 1.0)
     norm_bound, sigma = bound.norm_bound * (1.0 + 1e-6), bound.sigma
     blocks = list(z[: bound.n_sums])
     longest = [float(n) * norm_bound / sigma[0] for n in counts]
@@ -292,91 +306,149 @@ _NOT_FOLLOWING = "what the model predicts with does not follow from what was rel
 _REPLAYED = "iterates and model follow from the noisy gradients by public rules"
 
 
-def transcript_fault(head: BaseBallDPClassifier, transcript: Transcript) -> str | None:
-    """Why a transcript is not that of a model, in words; None when it is. It needs no records."""
-    release, bound, problem = head.release_, head.release_.bound, head._released_problem()
+def transcript_fault(model: ReleasedModel, transcript: Transcript) -> str | None:
+    """Why a transcript is not that of a model, in words; None when it is. It needs no records.
+
+    What follows from the noisy gradients, and from what the steps saw, by definition alone: every
+    version of this package can tell. Whether the steps saw what the released sums tell is for
+    :func:`rule_check`.
+    """
+    bound: Any = model.record.bound
     shape = (bound.descent.n_steps, *bound.shape)
-    table = Layout.of(bound.start).shape if bound.start is not None else (0, 0)
     try:
-        start = np.asarray(transcript.start, dtype=np.float64).reshape(table)
-        gradients = np.asarray(transcript.gradients, dtype=np.float64)
-        iterates = np.asarray(transcript.iterates, dtype=np.float64)
-        sigma = np.ravel(np.asarray(transcript.sigma, dtype=np.float64))
+        stated = _as_arrays(transcript, bound)
     except (AttributeError, TypeError, ValueError):
-        begins = f", and start of shape {table}" if bound.start is not None else ""
-        return f"it does not hold three arrays of numbers: gradients, iterates and sigma{begins}"
+        begins = f", start of shape {_start_shape(bound)}" if bound.start is not None else ""
+        return f"it does not hold arrays of numbers: gradients, iterates, sigma{begins} and the map"
+    gradients, iterates, sigma = stated.gradients, stated.iterates, stated.sigma
     if gradients.shape != shape or iterates.shape != shape or sigma.shape != shape[:1]:
         return f"gradients and iterates must be of shape {shape}, sigma one number for each step"
-    if not np.allclose(sigma, np.ravel(release.sigma), rtol=1e-12, atol=0.0):
+    if not np.allclose(sigma, np.ravel(model.record.sigma), rtol=1e-12, atol=0.0):
         return "its noise scales are not those of the record"
-    if not _ordinary(gradients, iterates, start):
+    if not _ordinary(gradients, iterates, stated.start, stated.centre, stated.directions):
         return "it holds huge numbers"
-    # In the precision of the rows, which iterates of few values do not tell.
+    if (len(stated.centre) > 0) != bound.whitened:
+        return "it states a map of the rows where the record has none, or none where it has one"
+    if stated.map is not None:
+        fault = stated.map.fault(bound.norm_bound, bound.least_reach)
+        if fault is not None:
+            return f"its map of the rows: {fault}"
+    elif bound.start is None and iterates[0].any():
+        return "its first iterate is not zero, where nothing was released before"
+    # Iterates with few values do not show the precision of the rows, so both are tried.
     precisions: list[Any] = [np.float64]
     if np.array_equal(iterates.astype(np.float32), iterates):
         precisions.insert(0, np.float32)
-    begun = beginning(start, problem, bound)
+    begun = stated.initialisation(bound)
     faults = [
-        _replay_fault(head, begun, gradients, iterates, precision)
+        _replay_fault(model, begun, gradients, iterates, precision)
         or _scale_fault(begun, iterates, sigma, precision)
-        or _ex_post_fault(release, begun, iterates, sigma, precision)
+        or _ex_post_fault(model.record, begun, iterates, sigma, precision)
         for precision in precisions
     ]
     return None if None in faults else faults[-1]
 
 
-def _scale_fault(begun: Beginning, iterates: Array, sigma: Array, precision: Any) -> str | None:
-    """Where the noise scale is not what the gap at the iterate, and the rows' rounding, ask for."""
+def rule_check(model: ReleasedModel, transcript: Transcript) -> Check | None:
+    """Check that the steps started from what the released sums give; None without such sums."""
+    bound, name = model.record.bound, "start of the steps"
+    if not isinstance(bound, TranscriptBound) or bound.start is None:
+        return None
+    why = "map and first iterate follow from the released sums by the rule that the record names"
+    if not model.same_rule:
+        found = (
+            f"its rule {model.record.rule or 'is not named'} is not that of this version; ask "
+            f"sklearn_balldp {model.record.version}, and verify again"
+        )
+        return Check(name, CANNOT_CHECK, found, why)
+    stated = _as_arrays(transcript, bound)
+    begun = initialise(stated.start, model.problem, bound)
+    pairs = [(stated.iterates[0], begun.theta)]
+    if begun.map is not None:
+        # Another machine may turn the signs of eigenvectors: their outer products stay.
+        pairs += [(stated.centre, begun.map.centre), (_outer(stated.map), _outer(begun.map))]
+        pairs += [(stated.norms, np.array([begun.map.reach, begun.map.norm]))]
+    same = all(
+        np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-6, atol=1e-6 * _largest(b))
+        for a, b in pairs
+    )
+    found = "as the released sums tell" if same else "it does not follow from the released sums"
+    return Check(name, PASS if same else FAIL, found, why)
+
+
+def _outer(whitening: Any) -> Array:
+    outer: Array = (whitening.directions * (1.0 - whitening.factors)) @ whitening.directions.T
+    return outer
+
+
+def _start_shape(bound: TranscriptBound) -> tuple[int, int]:
+    return (0, 0) if bound.start is None else Layout.of(bound.start).shape
+
+
+def _as_arrays(transcript: Transcript, bound: TranscriptBound) -> Transcript:
+    """A transcript of float64 arrays, as far as shapes are known beforehand."""
+    flat = {"sigma", "centre", "factors", "norms"}
+    found = {
+        name: np.asarray(getattr(transcript, name), dtype=np.float64)
+        for name in Transcript.__dataclass_fields__
+    }
+    found |= {name: np.ravel(found[name]) for name in flat}
+    n_directions = len(found["factors"])
+    found["start"] = found["start"].reshape(_start_shape(bound))
+    found["directions"] = found["directions"].reshape(len(found["centre"]), n_directions)
+    sizes = (len(found["centre"]), len(found["norms"]))
+    if sizes not in ((0, 0), (bound.n_features, 2)):
+        raise ValueError("a map of the rows has a centre of their length, and two norms.")
+    return Transcript(**found)
+
+
+def _scale_fault(
+    begun: Initialisation, iterates: Array, sigma: Array, precision: Any
+) -> str | None:
+    """First step whose noise scale is below what the gap at its iterate needs; None if none is."""
     for step, theta in enumerate(iterates):
         needed = begun.bound.step(theta, step, begun.rounding(theta, precision))[1]
-        if not math.isclose(needed, sigma[step], rel_tol=1e-6):
+        if not sigma[step] >= needed * (1.0 - 1e-6):
             stated = f"the noise scale of step {step} is {sigma[step]:.6g}"
             return f"{stated}, the gap at its iterate asks for {needed:.6g}"
     return None
 
 
 def _ex_post_fault(
-    release: Release, begun: Beginning, iterates: Array, sigma: Array, precision: Any
+    release: Release, begun: Initialisation, iterates: Array, sigma: Array, precision: Any
 ) -> str | None:
-    """Whether the figure ex post is that of these iterates."""
+    """Why the record's ex-post epsilon does not cover these iterates; None if it does."""
     bound = begun.bound
     largest = full_radius(bound.norm_bound)
     moved = [bound.sensitivity(t, largest, begun.rounding(t, precision)) for t in iterates]
     whole: Any = release.bound
-    mu = Steps(spent=list(np.array(moved) / sigma)).mu_ex_post(whole)
+    mu = mu_ex_post(whole, (np.array(moved) / sigma).tolist())
     needed = total_epsilon(mu, release.delta, release.radius_epsilon)
     stated = release.epsilon_full_radius_ex_post
-    if stated is not None and math.isclose(stated, needed, rel_tol=1e-6):
+    if stated is not None and stated >= needed * (1.0 - 1e-6):
         return None
     return f"epsilon_full_radius_ex_post={stated!r} is {needed!r} at its iterates"
 
 
 def _replay_fault(
-    head: BaseBallDPClassifier,
-    begun: Beginning,
+    model: ReleasedModel,
+    begun: Initialisation,
     gradients: Array,
     iterates: Array,
     precision: Any,
 ) -> str | None:
-    """Where iterates or the model do not follow from the gradients, in one precision."""
-    problem, bound = head._released_problem(), head.release_.bound
-    replay = begun.iterates(head.release_.alpha, precision)
-    # A start is made of eigenvectors, which another machine rounds otherwise.
-    exact = bound.start is None
+    """Which iterate or parameter does not follow from the gradients, in one precision, or None."""
+    replay = begun.iterates(model.record.alpha, precision)
     for step, gradient in enumerate(gradients):
-        rtol, atol = (1e-12, 1e-300) if exact else (1e-6, 1e-6 * _largest(iterates[0]))
-        if not np.allclose(replay.thetas[0], iterates[step], rtol=rtol, atol=atol):
+        if not np.allclose(replay.thetas[0], iterates[step], rtol=1e-12, atol=1e-300):
             return f"the iterate of step {step} does not follow from what was released before it"
         replay.advance(gradient[None])
-    parameters = begun.parameters(replay.released()[0])
-    published = head._publish(parameters, problem, bound)
-    for name, value in published.items():
-        stated = getattr(head, name)
-        close = 1e-12 if exact else 1e-6
-        same = np.shape(stated) == np.shape(value) and np.allclose(
-            stated, value, rtol=close, atol=close * _largest(value)
-        )
-        if name in ("coef_", "intercept_") and not same:
+    published = model.published(begun.parameters(replay.released()[0]))
+    for name in ("coef_", "intercept_"):
+        stated, value = getattr(model.head, name), published[name]
+        if np.shape(stated) != np.shape(value) or not np.allclose(
+            stated, value, rtol=1e-12, atol=1e-12 * _largest(value)
+        ):
             return f"{name} does not follow from its gradients"
     return None
 
@@ -390,16 +462,15 @@ def _contrasts(n_scores: int) -> Array:
     return helmert(n_scores)
 
 
-def _of_parameters(head: BaseBallDPClassifier, problem: PrivateProblem) -> Residuals | Check:
+def _of_parameters(model: ReleasedModel, problem: PrivateProblem) -> Residuals | Check:
     """Residuals of parameters that are noisy values as they are."""
-    release = head.release_
-    promise = Promise(release.bound, release.sensitivity, release.sigma)
-    exact = _noiseless(head._released_by(), problem, promise)
-    released = head._parameters_as_published()
+    release, promise = model.record, model.promise
+    exact = _noiseless(model.mechanism, problem, promise)
+    released = model.parameters()
     narrow = _narrowed(problem)
     if isinstance(release.bound, StatisticsBound) and narrow is not None and exact is not None:
-        # Sums in single precision: as the fit made them, whatever format the rows came in since.
-        other = _noiseless(head._released_by(), narrow, promise)
+        # The fit may have summed float32 rows that are stored as float64 now: try both.
+        other = _noiseless(model.mechanism, narrow, promise)
         if other is not None and _farther(exact[0], other[0], released):
             exact = other
     if exact is None or exact[0].shape != released.shape:
@@ -430,12 +501,12 @@ def _of_parameters(head: BaseBallDPClassifier, problem: PrivateProblem) -> Resid
     if not rows.any():
         return _cannot("its noise is in no rectangle of values")
     part = np.ix_(rows, columns)
-    # Rows with noise in some of their values are left.
+    # The rest: rows of which only some values have noise.
     left = noisy & ~rows[:, None]
     rest = (released[left] - values[left]) / sigma[left]
     sigma, mean = sigma[part], values[part] / sigma[part]
     z = (released[part] - values[part]) / sigma
-    # What the solver's tolerance leaves open, and what rounding of large values does.
+    # The shift covers the rounding of large values and the tolerance of the solver.
     shift = 2.0**-46 * float(np.linalg.norm(mean))
     if release.tol:
         shift += 2.0 * release.tol / (release.alpha * float(sigma.min()))
@@ -458,10 +529,10 @@ def _farther(one: Array, other: Array, released: Array) -> bool:
 def _noiseless(
     mechanism: Mechanism, problem: PrivateProblem, promise: Promise
 ) -> tuple[Array, Any] | None:
-    """What a mechanism adds its noise to; None where that cannot be told."""
+    """Values that a mechanism adds its noise to, and the noise scales; None if unknown."""
     kind = type(mechanism)
     run, read = (next(c for c in kind.__mro__ if n in vars(c)) for n in ("run", "noiseless"))
-    # One that inherits the reading, and runs otherwise, is read by its run.
+    # If a subclass overrides run but not noiseless, its own run gives the noiseless values.
     reader = Mechanism.noiseless if run is not read and issubclass(run, read) else kind.noiseless
     own = kind not in (OutputPerturbation, PrototypePerturbation, StatisticsPerturbation)
     try:
@@ -469,30 +540,28 @@ def _noiseless(
             return reader(mechanism, problem, promise)
     except Exception:
         if own:
-            return None  # it may refuse noise that is none
+            return None  # a custom mechanism may reject the object that stands in for noise
         raise
 
 
 def _of_transcript(
-    head: BaseBallDPClassifier, problem: PrivateProblem, transcript: Transcript
+    model: ReleasedModel, problem: PrivateProblem, transcript: Transcript
 ) -> Residuals:
     """Residuals of the noisy gradients, at the iterates where they were taken."""
-    bound: Any = head.release_.bound
-    shape = (bound.descent.n_steps, *bound.shape)
-    released = np.asarray(transcript.start, dtype=np.float64)
+    bound: Any = model.record.bound
+    stated = _as_arrays(transcript, bound)
+    shape, released, iterates = stated.gradients.shape, stated.start, stated.iterates
     means = np.empty(shape)
-    iterates = np.asarray(transcript.iterates, dtype=np.float64)
     single = np.array_equal(iterates.astype(np.float32), iterates)
     if single and shape[0] > 1 and problem.X.dtype == np.float64:
-        # The rows of the fit, which another format has widened.
+        # The fit used float32 rows, and the file format has widened them since.
         problem = problem.with_precision(np.float32)
     with ThreadPoolExecutor(n_threads(*problem.X.shape)) as pool, SINGLE_BLAS_THREAD:
-        mean = mean_gradient(problem, beginning(released, problem, bound), pool)
-        # One by one, as the fit did: other products round otherwise, all records alike.
+        mean = mean_gradient(problem, stated.initialisation(bound), pool)
+        # One step at a time, as in the fit: products of another shape round differently.
         for step, theta in enumerate(iterates):
             means[step] = mean(theta[None])[0]
-    sigma = np.ravel(transcript.sigma)[:, None, None]
-    z = (np.asarray(transcript.gradients) - means) / sigma
+    z = (stated.gradients - means) / stated.sigma[:, None, None]
     rest = np.empty(0)
     if bound.start is not None:
         values, scale = start_values(problem, bound)
@@ -507,7 +576,7 @@ def _of_transcript(
 
 
 def _cannot(why: str) -> Check:
-    return Check("noise in the weights", CANNOT, why, "residuals need noiseless values", True)
+    return Check("noise in the weights", CANNOT_CHECK, why, "residuals need noiseless values", True)
 
 
 def _verdict(p: float) -> str:
@@ -541,7 +610,7 @@ def _law_check(z: Array, shift: float) -> Check:
     ranks = np.arange(1, n + 1) / n
     distance = float(max((ranks - below).max(), (below - ranks + 1.0 / n).max()))
     if shift > 0.0:
-        # Entries that move by more than h are shift^2 / h^2 at most; the others move D by 0.4 h.
+        # At most shift^2 / h^2 entries move by more than h; the others change D by up to 0.4 h.
         h = (shift**2 / (0.2 * n)) ** (1.0 / 3.0)
         distance = max(0.0, distance - 0.4 * h - shift**2 / (h**2 * n))
     p = float(kstwo.sf(distance, n))
@@ -574,7 +643,7 @@ def _reuse_check(found: Residuals, others: Sequence[Residuals]) -> Check:
     slack = 4.0 * found.shift / size if size > 0.0 else 0.0
     largest, n_pairs, p = 0.0, 0, 1.0
     for inner, n_values in _correlations(z, [other.blocks for other in others]):
-        # In two dimensions any two blocks are all but parallel at times.
+        # With fewer than three values, independent blocks are often nearly parallel.
         if inner.size and n_values >= 3:
             n_pairs += inner.size
             top = float(np.abs(inner).max())
@@ -584,7 +653,7 @@ def _reuse_check(found: Residuals, others: Sequence[Residuals]) -> Check:
             p = min(p, 2.0 * float(student.sf(score, n_values - 1)))
     if n_pairs == 0:
         why = "no two blocks of three values or more, here or in an earlier release"
-        return Check("reuse of noise", CANNOT, why, "correlations of blocks", True)
+        return Check("reuse of noise", CANNOT_CHECK, why, "correlations of blocks", True)
     if found.centred is not None and len(found.centred) > 2:
         again, n_sums = _sums_of_classes(found.centred, found.shift)
         p, n_pairs = min(p, again), n_pairs + n_sums
@@ -620,7 +689,7 @@ def _correlations(z: Array, others: Sequence[Array]) -> Iterator[tuple[Array, in
 def _sums_of_classes(centred: Array, shift: float) -> tuple[float, int]:
     """Smallest p of the lengths of sums and differences of two classes, and how many there are.
 
-    Copies with the sign turned leave nothing in the rotated blocks but their length.
+    If one class has the noise of another with its sign flipped, only these lengths show it.
     """
     n_classes, n_values = centred.shape
     squares = np.vecdot(centred, centred)

@@ -10,12 +10,12 @@ from scipy.spatial.distance import cdist
 from ..adjacency import METRICS
 from ..rows import project_onto_ball
 
-# Rows nearer than this, in units of their length, are one record.
+# Rows closer than this, in units of their length, count as one record.
 _SAME = 1e-6
 
 Rows = NDArray[np.float64]
 Codes = NDArray[np.intp]
-#: Anchors looked at for one support, at most.
+#: Most anchors that are tried for one support.
 MAX_ANCHORS = 100
 STRATEGIES = ("farthest", "random", "nearest")
 
@@ -35,7 +35,7 @@ class Support:
     positions : ndarray of shape (n_candidates, n_changed)
         Their positions in the pool.
     n_in_ball : int
-        Distinct rows of the pool that could have been candidates, for the record with fewest.
+        Number of distinct pool rows that could be candidates; of several records, the smallest.
     places : ndarray of shape (n_changed,)
         Positions of the training records that they stand in for.
     """
@@ -49,7 +49,7 @@ class Support:
 
 
 class Pool:
-    """Records that candidates are drawn from, made ready class by class.
+    """Records that candidates are drawn from, projected and deduplicated class by class.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Pool:
         self.rows, self.codes, self.norm_bound = rows, codes, norm_bound
         self._ready: dict[int | None, tuple[NDArray[np.intp], Rows]] = {}
 
-    def stand_ins(self, code: int | None) -> tuple[NDArray[np.intp], Rows]:
+    def candidate_rows(self, code: int | None) -> tuple[NDArray[np.intp], Rows]:
         """Positions and projected float64 rows of a class (None: of all), without duplicates."""
         if code not in self._ready:
             everything = np.arange(len(self.codes))
@@ -102,8 +102,8 @@ def distances(rows: Rows, others: Rows, metric: str) -> Rows:
     return cdist(rows, others, METRICS[metric].scipy_name)
 
 
-def gaps_within(support: Support, metric: str) -> Rows:
-    """Distances between candidates: the largest of the records; infinite for unlike labels."""
+def candidate_distances(support: Support, metric: str) -> Rows:
+    """Largest distance over the records of two candidates; infinite if their labels differ."""
     gaps = np.zeros((len(support.rows), len(support.rows)))
     for rows, codes in zip(support.rows.swapaxes(0, 1), support.codes.T, strict=True):
         own = distances(rows, rows, metric)
@@ -156,7 +156,7 @@ def candidates_in_ball(
 
 
 def _up(radius: float) -> str:
-    """A radius in few digits, rounded up, so that it does what it is quoted for."""
+    """A radius in few digits, rounded up, so that it is still large enough."""
     if not 0.0 < radius < np.inf:
         return f"{radius:g}"
     unit = 10.0 ** (np.floor(np.log10(radius)) - 3)
@@ -179,7 +179,7 @@ def _near_duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.boo
     repeated = np.zeros(len(rows), dtype=bool)
     squares = np.vecdot(rows, rows)
     tolerance = _SAME * math.sqrt(float(squares.max(initial=0.0)))
-    # Equal rows have equal projections: only neighbours in that order need a look.
+    # Equal rows have equal projections, so only neighbours in their order are compared.
     direction = np.random.default_rng(0).standard_normal(rows.shape[1])
     keys = rows @ (direction / np.linalg.norm(direction))
     order = np.argsort(keys, kind="stable")
@@ -249,13 +249,13 @@ def draw_supports(
     supports: list[Support] = []
     passed_over: list[TooFewCandidates] = []
     if owners is not None:
-        # One record stands for all of its owner's.
+        # Keep one record of each owner.
         anchors = anchors[np.unique(owners[anchors], return_index=True)[1]]
 
     def candidates_of(place: int) -> tuple[Rows, Codes, NDArray[np.intp], int]:
         row = project_onto_ball(X[place][None].astype(np.float64), pool.norm_bound)[0]
         code = int(codes[place])
-        positions, rows = pool.stand_ins(None if any_label else code)
+        positions, rows = pool.candidate_rows(None if any_label else code)
         pool_codes = pool.codes[positions]
         near, distance = candidates_in_ball(
             rows,

@@ -8,7 +8,7 @@ Gaussian observation at a known iterate, and the posterior of candidate i is exa
 
 and likewise for the noisy sums that a descent may start from.
 
-One who sees the released model alone has less; the transcript's success is the one to report.
+An attacker who sees only the released model knows less, so report the success on the transcript.
 """
 
 from typing import Any
@@ -17,13 +17,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from ..heads.base import BaseBallDPClassifier
-from ..heads.descent import mean_gradient
-from ..heads.gradients import MeanGradient
-from ..heads.iterates import Iterates
-from ..heads.mechanism import Neighbours, PrivateProblem, Promise, as_sets
-from ..heads.start import Beginning, beginning
-from ..heads.statistics import StatisticsPerturbation
+from ..heads import (
+    Initialisation,
+    Iterates,
+    MeanGradient,
+    Neighbours,
+    PrivateProblem,
+    Promise,
+    ReleasedModel,
+    StatisticsPerturbation,
+    as_sets,
+    initialise,
+    mean_gradient,
+)
 from ..losses import clip_residuals
 from ..privacy.noise import Noise
 from ..privacy.weights import total_of
@@ -33,29 +39,30 @@ from .certificates import check_prior
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-# Values of all runs that advance together: some tens of megabytes for each array.
+# Most values in the runs that advance together: an array of them takes tens of megabytes.
 _RUN_VALUES = 2**22
 
 
-class Suspects:
-    """Records that may be the missing one (or sets of them), and what each adds to a gradient.
+class Candidates:
+    """Candidates for the missing record (or sets of records), and what each adds to a gradient.
 
-    A gradient is residual times augmented row: products with one take a product for each score.
+    A record's gradient is its residual times its augmented row. An inner product with it takes one
+    product of rows for each score, so the gradients need not be stored.
 
     Parameters
     ----------
-    rows : ndarray of shape (n_suspects, n_changed, n_features)
+    rows : ndarray of shape (n_candidates, n_changed, n_features)
         Rows.
-    codes : ndarray of shape (n_suspects, n_changed)
+    codes : ndarray of shape (n_candidates, n_changed)
         Class codes.
     norm_bound : float
-        Radius of the ball of rows, in their own coordinates.
-    begun : Beginning
-        Loss, clipping and shape, and the coordinates of the steps.
+        Radius of the ball of rows, before they are mapped.
+    begun : Initialisation
+        Loss, clipping and shape, and the map that the steps see the rows through.
     weights : ndarray of shape (n_changed,), optional
         Weights of the records in the loss; 1 by default.
     domain : {"ball", "sphere"}, default="ball"
-        Where rows are brought at first.
+        Domain that rows are brought into first.
     """
 
     def __init__(
@@ -63,15 +70,15 @@ class Suspects:
         rows: NDArray[np.floating],
         codes: Positions,
         norm_bound: float,
-        begun: Beginning,
+        begun: Initialisation,
         weights: Array | None = None,
         domain: str = "ball",
     ) -> None:
         bound, d = begun.bound, rows.shape[-1]
         flat = rows.reshape(-1, d).astype(np.float64)
         inside: NDArray[np.floating] = rows_in_domain(flat, norm_bound, domain)
-        if begun.coordinates is not None:
-            inside = begun.coordinates.place(inside)
+        if begun.map is not None:
+            inside = begun.map.place(inside)
         constants = np.full((len(inside), bound.shape[1] - d), bound.constant)
         self.rows = np.hstack([inside, constants]).reshape(*rows.shape[:2], -1)
         self._products = self.rows @ self.rows.swapaxes(1, 2)
@@ -80,7 +87,7 @@ class Suspects:
         self._weights = weights
 
     def residuals(self, thetas: Array) -> Array:
-        """Weighted residuals, of shape (n_suspects, n_changed, n_runs, n_scores)."""
+        """Weighted residuals, of shape (n_candidates, n_changed, n_runs, n_scores)."""
         flat = self.rows.reshape(-1, self.rows.shape[-1])
         scores = np.tensordot(flat, thetas, axes=(1, 2))
         found = self._loss.residuals(scores, self._codes.ravel())
@@ -92,38 +99,39 @@ class Suspects:
         return residuals  # type: ignore[no-any-return]
 
     def gradients(self, residuals: Array, places: Positions) -> Array:
-        """Sums of residual times row of the suspects at ``places``, one for each run."""
+        """For each run, the gradient of the candidate that ``places`` names."""
         own = residuals[places, :, np.arange(len(places))]
         return np.einsum("rmk,rmd->rkd", own, self.rows[places])
 
-    def closeness(self, gradients: Array, residuals: Array) -> Array:
-        """Minus half the squared distance of gradients to those of suspects, up to a constant.
+    def log_likelihoods(self, gradients: Array, residuals: Array) -> Array:
+        """Log-likelihood of each candidate, given noisy gradients in units of the noise.
 
-        Of shape (n_runs, n_suspects), for gradients of shape (n_runs, n_scores, n_columns).
+        It is minus half the squared distance from the candidate's gradient, up to a constant of the
+        run; of shape (n_runs, n_candidates), for gradients of shape (n_runs, n_scores, n_columns).
         """
         products = np.tensordot(gradients, self.rows, axes=(2, 2))
         inner = np.einsum("rkim,imrk->ri", products, residuals)
         return inner - 0.5 * self._squares(residuals)
 
     def apart(self, residuals: Array) -> Array:
-        """Squared distance of each suspect's gradient from the first's, (n_runs, n_suspects)."""
+        """Squared distance of each gradient from the first candidate's, (n_runs, n_candidates)."""
         squares, runs = self._squares(residuals), residuals.transpose(0, 2, 3, 1)
         inner = np.einsum("irkn,rkn->ri", runs @ self._first[:, None], runs[0])
         return squares + squares[:, :1] - 2.0 * inner
 
     def _squares(self, residuals: Array) -> Array:
-        """Squared norms of the suspects' gradients."""
+        """Squared norms of the candidates' gradients."""
         runs = residuals.transpose(0, 2, 3, 1)
         return np.einsum("irkn,irkn->ri", runs @ self._products[:, None], runs)
 
 
 class TranscriptTrials:
-    """Runs of the mechanism with each suspect as the missing record.
+    """Runs of the mechanism with each candidate as the missing record.
 
     Parameters
     ----------
-    head : estimator
-        Fitted head with noise on gradients.
+    model : ReleasedModel
+        Released with noise on gradients.
     problem : PrivateProblem
         All records, one of which marks the place of the missing one.
     left_out : int or ndarray of shape (n_changed,)
@@ -134,32 +142,33 @@ class TranscriptTrials:
 
     def __init__(
         self,
-        head: BaseBallDPClassifier,
+        model: ReleasedModel,
         problem: PrivateProblem,
         left_out: Any,
         rows: NDArray[np.floating],
         codes: Positions,
     ) -> None:
-        self._head = head
-        self._bound: Any = head.release_.bound
+        self._model = model
+        self._bound: Any = model.record.bound
         self._problem = problem
         self._left_out, self._rows, self._codes = as_sets(left_out, rows, codes)
-        # Noiseless sums with each suspect, from which the descent starts.
+        # The noiseless sums that the descent starts from, with each candidate.
         self._sums: Neighbours | None = None
-        if self._bound.start is not None:
-            self._sums = StatisticsPerturbation().neighbours(problem, Promise(self._bound.start))
+        start: Any = self._bound.start
+        if start is not None:
+            self._sums = StatisticsPerturbation().neighbours(problem, Promise(start))
             self._tables = self._sums.models(self._left_out, self._rows, self._codes)
         self._shared: _Runs | None = None
 
     @property
     def _size(self) -> int:
-        """Runs that advance together: one, where each sees the rows in coordinates of its own."""
-        return 1 if self._bound.centred else max(1, _RUN_VALUES // self._bound.step_values)
+        """Number of runs that advance together: one, if each has a whitening map of its own."""
+        return 1 if self._bound.whitened else max(1, _RUN_VALUES // self._bound.step_values)
 
     def _runs(self, tables: Array) -> "_Runs":
-        """Runs that start from released tables (empty ones, where there is no start)."""
-        begun = [beginning(table, self._problem, self._bound) for table in tables]
-        if self._bound.centred or self._shared is None:
+        """Runs that start from released sums (empty arrays if there is no start)."""
+        begun = [initialise(table, self._problem, self._bound) for table in tables]
+        if self._bound.whitened or self._shared is None:
             self._shared = _Runs(self._problem, self._left_out, self._rows, self._codes, begun)
         return self._shared.from_here(begun)
 
@@ -170,7 +179,7 @@ class TranscriptTrials:
         for i in range(0, len(places), self._size):
             runs, own = self._runs(tables[i : i + self._size]), places[i : i + self._size]
             for _ in range(self._bound.descent.n_steps):
-                residuals = runs.suspects.residuals(runs.iterates.thetas)
+                residuals = runs.candidates.residuals(runs.iterates.thetas)
                 runs.iterates.advance(runs.noiseless(residuals, own))
             models.append(runs.released(self._bound.constant))
         return np.concatenate(models)
@@ -199,7 +208,7 @@ class TranscriptTrials:
         bound = self._bound
         total = total_of(bound.weights, self._problem.n_samples)
         places, n_runs = target + 1, len(target)
-        streams = [self._head._noise() for _ in target if mechanism]
+        streams = [self._model.noise() for _ in target if mechanism]
         with np.errstate(divide="ignore"):
             prior = np.log(weights)
         shape = (n_runs, len(self._rows))
@@ -208,14 +217,14 @@ class TranscriptTrials:
         if self._sums is not None:
             released, seen[:], apart[:] = self._start(places, streams, rng)
         runs = self._runs(released)
-        iterates, suspects, own_bound = runs.iterates, runs.suspects, runs.bound
+        iterates, candidates, own_bound = runs.iterates, runs.candidates, runs.bound
         noise_square = np.zeros(n_runs)
         before: tuple[Array, Array] | None = None
         for number, gain in enumerate(iterates.gains()):
             thetas = iterates.thetas
             scales = [own_bound.step(t, number, runs.known.rounding(t))[1] for t in thetas]
             sigma = np.array(scales)
-            residuals = suspects.residuals(thetas)
+            residuals = candidates.residuals(thetas)
             noiseless = runs.noiseless(residuals, places)
             if mechanism:
                 steps = zip(streams, noiseless, sigma.tolist(), strict=True)
@@ -224,15 +233,15 @@ class TranscriptTrials:
                 noise = rng.standard_normal(noiseless.shape)
                 gradients = noiseless + sigma[:, None, None] * noise
             # What the missing record and the noise added, in units of the noise.
-            added = suspects.gradients(residuals, places) / total
+            added = candidates.gradients(residuals, places) / total
             excess = (gradients - noiseless + added) / sigma[:, None, None]
             shares = residuals / (total * sigma[:, None])
-            seen += suspects.closeness(excess, shares)
-            apart += suspects.apart(shares)
+            seen += candidates.log_likelihoods(excess, shares)
+            apart += candidates.apart(shares)
             noise_square += (gain * sigma) ** 2
             if before is not None:
-                # Noise that repeats drops out of the difference of two steps.
-                replayed += 0.5 * suspects.closeness(excess - before[0], shares - before[1])
+                # Noise that is used twice cancels in the difference of two steps.
+                replayed += 0.5 * candidates.log_likelihoods(excess - before[0], shares - before[1])
             before = (excess, shares)
             iterates.advance(gradients)
         logs = {"map": seen[:, 1:], "last_iterate": self._released(runs, models, noise_square)}
@@ -244,9 +253,10 @@ class TranscriptTrials:
     def _start(
         self, places: Positions, streams: list[Noise], rng: np.random.Generator
     ) -> tuple[Array, Array, Array]:
-        """Released sums of every run, log-likelihoods of the suspects, and how far apart they are.
+        """Released sums of every run, log-likelihoods of the candidates, and squared distances.
 
-        Up to a constant of the run; distances are squared, from the first suspect's sums.
+        Log-likelihoods are up to a constant of the run. Distances are from the first candidate's
+        sums, in units of the noise.
         """
         scale = np.broadcast_to(np.asarray(self._sums.sigma), self._tables.shape[1:])  # type: ignore[union-attr]
         noisy = scale > 0.0
@@ -263,9 +273,10 @@ class TranscriptTrials:
         return released, logs, np.vecdot(points, points)
 
     def _released(self, runs: "_Runs", models: Array, noise_square: Array) -> Array:
-        """Closeness of the released models to the noiseless ones, in units of the steps' noise.
+        """Approximate log-likelihoods of the candidates, given the released models alone.
 
-        Noise counts as if the loss did not pull it back, equally in all directions.
+        They take the noise of all steps as equal in all directions, and as not reduced by later
+        steps.
         """
         centre = models.mean(axis=0)
         points = (models - centre).reshape(len(models), -1)
@@ -275,7 +286,7 @@ class TranscriptTrials:
 
 
 class _Runs:
-    """Descents that share their coordinates, with the known records and the suspects in them."""
+    """Descents that share a whitening map, with the known records and candidates mapped by it."""
 
     def __init__(
         self,
@@ -283,7 +294,7 @@ class _Runs:
         left_out: Positions,
         rows: NDArray[np.floating],
         codes: Positions,
-        begun: list[Beginning],
+        begun: list[Initialisation],
     ) -> None:
         self.bound = begun[0].bound
         self._alpha = problem.alpha
@@ -291,18 +302,18 @@ class _Runs:
         self.known = known_gradients(problem, begun[0], left_out)
         weights = problem.loss_row_weights
         own = None if weights is None else weights[left_out]
-        self.suspects = Suspects(rows, codes, problem.norm_bound, begun[0], own, problem.domain)
+        self.candidates = Candidates(rows, codes, problem.norm_bound, begun[0], own, problem.domain)
 
-    def from_here(self, begun: list[Beginning]) -> "_Runs":
-        """The same, about to take the first step from here."""
+    def from_here(self, begun: list[Initialisation]) -> "_Runs":
+        """Set the runs to these starts, before their first step."""
         self._begun = begun
         thetas = np.stack([run.theta for run in begun])
         self.iterates = Iterates(len(begun), self.bound, self._alpha, self.known.dtype, thetas)
         return self
 
     def noiseless(self, residuals: Array, places: Positions) -> Array:
-        """Mean gradients with the suspects at ``places``, one a run."""
-        added = self.suspects.gradients(residuals, places)
+        """Mean gradients, for each run with the candidate that ``places`` names."""
+        added = self.candidates.gradients(residuals, places)
         return self.known(self.iterates.thetas) + added / self._total
 
     def released(self, constant: float) -> Array:
@@ -337,7 +348,7 @@ def transcript_log_posterior(
     y : array-like of shape (n_candidates,)
         Their labels.
     prior : array-like of shape (n_candidates,), optional
-        Prior; uniform by default.
+        What the attacker believes beforehand; uniform by default.
 
     Returns
     -------
@@ -359,7 +370,8 @@ def transcript_log_posterior(
             "head was fitted with owners or weights, which this function does not take; use "
             "ReconstructionAuditor."
         )
-    known, (rows, codes) = head._known(X_known, y_known), head._coded(X, y)
+    model = ReleasedModel(head)
+    known, (rows, codes) = model.on(X_known, y_known), model.coded(X, y)
     transcript, bound = head.transcript_, head.release_.bound
     n_samples = head.release_.n_samples
     if len(known.X) != n_samples - 1:
@@ -367,11 +379,13 @@ def transcript_log_posterior(
             f"X_known has {len(known.X)} records, but the head was fitted on {n_samples}: pass all "
             "of them but one."
         )
-    begun = beginning(transcript.start, known, bound)
-    suspects = Suspects(rows[:, None], codes[:, None], known.norm_bound, begun, domain=known.domain)
+    begun = transcript.initialisation(bound)
+    candidates = Candidates(
+        rows[:, None], codes[:, None], known.norm_bound, begun, domain=known.domain
+    )
     log = np.zeros(len(rows))
     if bound.start is not None:
-        # The missing record is in the place of a copy of a known one.
+        # A copy of a known record marks the place of the missing one.
         whole = known.with_rows(
             np.concatenate([known.X, known.X[:1]]), np.concatenate([known.codes, known.codes[:1]])
         )
@@ -388,15 +402,15 @@ def transcript_log_posterior(
             steps = slice(i, i + size)
             thetas, sigma = transcript.iterates[steps], transcript.sigma[steps, None, None]
             excess = (transcript.gradients[steps] - gradients(thetas)) / sigma
-            shares = suspects.residuals(thetas) / (n_samples * sigma[:, :, 0])
-            log += suspects.closeness(excess, shares).sum(axis=0)
+            shares = candidates.residuals(thetas) / (n_samples * sigma[:, :, 0])
+            log += candidates.log_likelihoods(excess, shares).sum(axis=0)
     with np.errstate(divide="ignore"):
         log += np.log(check_prior(prior, len(log)))
     return _normalised(log[None])[0]
 
 
-def known_gradients(problem: PrivateProblem, begun: Beginning, left_out: Any) -> MeanGradient:
-    """What all records but some add to the mean gradients of all."""
+def known_gradients(problem: PrivateProblem, begun: Initialisation, left_out: Any) -> MeanGradient:
+    """What all records except those left out add to the mean gradient of all records."""
     total = total_of(begun.bound.weights, problem.n_samples)
     return mean_gradient(problem.without(left_out), begun, total=total)
 

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..heads.base import BaseBallDPClassifier
-from ..heads.mechanism import Neighbours, PrivateProblem
+from ..heads import Neighbours, PrivateProblem, ReleasedModel
 from ..privacy.gaussian import gaussian_power
 from ..privacy.guarantee import Guarantee
 from .certificates import (
@@ -23,7 +22,7 @@ from .certificates import (
     support_bound,
 )
 from .identification import decode, log_posterior
-from .supports import Support, gaps_within
+from .supports import Support, candidate_distances
 from .transcripts import TranscriptTrials
 
 Array = NDArray[np.float64]
@@ -34,17 +33,17 @@ BAYES_DRAWS = 10_000
 
 
 @dataclass(frozen=True)
-class Setting:
+class AuditSetting:
     """What the supports of one audit share.
 
     Attributes
     ----------
-    head : BaseBallDPClassifier
-        Fitted head.
+    model : ReleasedModel
+        What was released.
     problem : PrivateProblem
-        As many records as the release; the known ones and one to leave out.
-    left_in : int or None
-        Position that only marks the place of the hidden record; None leaves out each anchor.
+        Problem with as many records as the release: the known ones and one to replace.
+    placeholder : int or None
+        Position of a placeholder for the hidden record; None replaces the anchor of each support.
     neighbours : Neighbours or None
         Noiseless values with one record replaced; None for noisy gradients.
     guarantee : Guarantee
@@ -61,9 +60,9 @@ class Setting:
         Release with the head's own sampler, instead of simulating noise.
     """
 
-    head: BaseBallDPClassifier
+    model: ReleasedModel
     problem: PrivateProblem
-    left_in: int | None
+    placeholder: int | None
     neighbours: Neighbours | None
     guarantee: Guarantee
     weights: Array
@@ -95,11 +94,13 @@ class SupportAudit:
     near: NDArray[np.bool_] | None
 
 
-def audit_support(setting: Setting, support: Support, rng: np.random.Generator) -> SupportAudit:
+def audit_support(
+    setting: AuditSetting, support: Support, rng: np.random.Generator
+) -> SupportAudit:
     """Solve the candidate models of one support, bound and attack them."""
     near = gaps = None
     if setting.eta > 0.0:
-        gaps = gaps_within(support, setting.head.release_.metric)
+        gaps = candidate_distances(support, setting.model.record.metric)
         near = gaps <= setting.eta
     kappa = baseline(setting.weights, distances=gaps, eta=setting.eta)
     n_trials = len(support.codes) * setting.n_draws
@@ -128,22 +129,22 @@ def _power(kappa: float, distance: float) -> float:
     return math.nan if math.isnan(distance) else gaussian_power(kappa, distance)
 
 
-def _suspects(setting: Setting, support: Support) -> tuple[Any, Array, Positions]:
-    """Places of the hidden records; the anchor's, then the candidates."""
+def _candidates(setting: AuditSetting, support: Support) -> tuple[Any, Array, Positions]:
+    """Positions of the hidden records; rows and codes of the anchor, then of the candidates."""
     problem, places = setting.problem, support.places
     anchor_rows = problem.X[places][None].astype(np.float64)
     rows = np.concatenate([anchor_rows, support.rows])
     codes = np.concatenate([problem.codes[places][None], support.codes])
-    if setting.left_in is not None:
-        places = np.array([setting.left_in])
+    if setting.placeholder is not None:
+        places = np.array([setting.placeholder])
     if problem.loss_weights is None:
-        # As mechanisms of one's own may take it.
+        # Custom mechanisms may expect one position and two-dimensional rows.
         return int(places[0]), rows[:, 0], codes[:, 0]
     return places, rows, codes
 
 
 def _audit_models(
-    setting: Setting,
+    setting: AuditSetting,
     support: Support,
     target: Positions,
     near: NDArray[np.bool_] | None,
@@ -153,7 +154,7 @@ def _audit_models(
     if setting.neighbours is None:
         raise RuntimeError("noisy gradients have no candidate models.")
     models, sigma = (
-        setting.neighbours.models(*_suspects(setting, support)),
+        setting.neighbours.models(*_candidates(setting, support)),
         setting.neighbours.sigma,
     )
     points = span_coordinates(scaled_models(models, sigma))
@@ -161,7 +162,7 @@ def _audit_models(
     distance = float(np.linalg.norm(points - anchor, axis=1).max())
     centre, ball = enclosing_ball(points)
     if distance < ball:
-        # The small ball is found by iteration: the anchor may be the better centre.
+        # The ball comes from an iteration, so the anchor may be a better centre.
         centre, ball = anchor, distance
     bayes = bayes_success(
         points, 1.0, setting.weights, n_draws=BAYES_DRAWS, random_state=rng, near=near
@@ -183,7 +184,7 @@ def _audit_models(
 
 
 def _audit_transcripts(
-    setting: Setting,
+    setting: AuditSetting,
     support: Support,
     target: Positions,
     near: NDArray[np.bool_] | None,
@@ -194,7 +195,7 @@ def _audit_transcripts(
     Distances depend on the path, so they bound nothing beforehand: the bounds that rest on
     candidate models are missing. The posterior is exact, so its mean maximum is the Bayes value.
     """
-    runs = TranscriptTrials(setting.head, setting.problem, *_suspects(setting, support))
+    runs = TranscriptTrials(setting.model, setting.problem, *_candidates(setting, support))
     found = runs.run(target, setting.weights, rng, setting.mechanism)
     trials = _judge(found["map"], target, near)
     for name in ("last_iterate", "replay"):
@@ -217,7 +218,7 @@ def hidden_records(
 ) -> Positions:
     """Positions of the hidden records: every candidate equally often, or draws from the prior."""
     if uniform:
-        # In random order: replays see every other trial, and must see no choice of candidates.
+        # In random order: the replay attack uses every other trial, which must favour no candidate.
         rounds = [rng.permutation(len(weights)) for _ in range(-(-n_trials // len(weights)))]
         return np.concatenate(rounds)[:n_trials]
     return rng.choice(len(weights), size=n_trials, p=weights)
@@ -239,7 +240,7 @@ def simulated_trials(
 
 
 def released_trials(
-    setting: Setting,
+    setting: AuditSetting,
     models: Array,
     sigma: ArrayLike,
     target: Positions,
@@ -251,7 +252,7 @@ def released_trials(
     whose record an adversary may know; "transfer" takes that of a block which all candidates
     share. Against independent noise both do worse than the MAP attack.
     """
-    head, weights = setting.head, setting.weights
+    weights = setting.weights
     sigma = np.broadcast_to(np.asarray(sigma, dtype=np.float64), models.shape[1:])
     spread = np.ptp(models, axis=0).reshape(models.shape[1], -1).max(axis=1)
     noisy = sigma.reshape(len(sigma), -1)[:, 0] > 0.0
@@ -260,7 +261,7 @@ def released_trials(
     used: dict[str, list[int]] = {"map": [], "replay": [], "transfer": []}
     previous = None
     for trial, truth in enumerate(target):
-        released = head._noise()(models[truth], sigma)
+        released = setting.model.noise()(models[truth], sigma)
         scale = np.where(sigma > 0.0, sigma, 1.0)
         noise = (released - models[truth]) / scale
         guesses = {"map": 0.0, "replay": previous}
@@ -271,7 +272,7 @@ def released_trials(
                 less = released - guess * sigma
                 logs[name].append(log_posterior(less, models, sigma, weights))
                 used[name].append(trial)
-        # Each release serves once, so that replays are independent of one another.
+        # Each release is used once, so that the replays are independent.
         previous = noise if previous is None else None
     trials = _judge(np.array(logs["map"]), target, near)
     for name in ("replay", "transfer"):

@@ -2,21 +2,23 @@
 
 import math
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._parameters import check_flag, check_option, check_positive, check_share, check_whole
-from ..adjacency import euclidean_radius, full_radius
-from ..privacy.gaussian import LARGEST_EPSILON, compose
+from .._parameters import check_flag, check_option, check_positive, check_whole
+from ..adjacency import full_radius
+from ..privacy.gaussian import compose
 from ..privacy.noise import Noise, grid_slack
 from ..privacy.transcript import MOST_STEPS, Descent, TranscriptBound
 from ..privacy.weights import total_of
 from ..progress import bar
 from ..rows import SINGLE_BLAS_THREAD, n_threads
-from .descent_settings import default_learning_rate, default_momentum, settings_of
 from .gradients import MeanGradient
+from .initialisation import Initialisation, initialise, start_bound, start_values
+from .iterates import gains
 from .mechanism import (
     Array,
     Budget,
@@ -27,18 +29,28 @@ from .mechanism import (
     Problem,
     Promise,
 )
-from .start import Beginning, beginning, released_start, start_bound
+from .settings import (
+    AVERAGING,
+    CLIP,
+    CONSTANT,
+    LEAST_REACH,
+    MOMENTUM,
+    default_learning_rate,
+    settings_of,
+)
+from .whitening import WhiteningMap
 
-#: Constant that augments the rows, in units of B: a smaller one takes less of the noise, and moves
-#: intercepts more slowly.
-CONSTANT = 0.15
 #: What ``start=`` takes.
 STARTS = "auto", "statistics", "prototypes", "mean", "zero"
 
 
+def _empty() -> Array:
+    return np.empty((0, 0))
+
+
 @dataclass(frozen=True)
 class Transcript:
-    """What noisy gradient descent released, step by step; public.
+    """What noisy gradient descent released, step by step, and what its steps saw; public.
 
     Parameters
     ----------
@@ -49,14 +61,41 @@ class Transcript:
     sigma : ndarray of shape (n_steps,)
         The noise scale of each step.
     start : ndarray of shape (n_rows, n_features)
-        The noisy sums that the first iterate was made of, as one table (:class:`.Layout`). It has
-        no rows if the first iterate is zero.
+        The noisy sums that the first iterate was made of (:class:`.Layout`). It has no rows if the
+        first iterate is zero.
+    centre : ndarray of shape (n_features,)
+        What the rows were moved by; empty if they stayed as they are.
+    directions : ndarray of shape (n_features, n_directions)
+        Orthonormal directions along which they were shortened then.
+    factors : ndarray of shape (n_directions,)
+        Factors by which they were.
+    norms : ndarray of shape (2,)
+        Largest norms of the rows once they were moved, and at last.
     """
 
     gradients: Array
     iterates: Array
     sigma: Array
-    start: Array = field(default_factory=lambda: np.empty((0, 0)))
+    start: Array = field(default_factory=_empty)
+    centre: Array = field(default_factory=lambda: np.empty(0))
+    directions: Array = field(default_factory=_empty)
+    factors: Array = field(default_factory=lambda: np.empty(0))
+    norms: Array = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def map(self) -> WhiteningMap | None:
+        """How the steps saw the rows; None where these stayed as they are."""
+        if len(self.centre) == 0:
+            return None
+        reach, norm = (float(v) for v in self.norms)
+        return WhiteningMap(self.centre, self.directions, self.factors, reach, norm)
+
+    def initialisation(self, bound: TranscriptBound) -> Initialisation:
+        """Where the steps began, by what the transcript states."""
+        own = bound if bound.start is None else bound.after(bound.norm_bound)
+        if self.map is not None:
+            own = bound.after(self.map.norm)
+        return Initialisation(own, self.map, self.iterates[0])
 
 
 class GradientPerturbation(Mechanism):
@@ -66,51 +105,38 @@ class GradientPerturbation(Mechanism):
     the sums and the noisy gradients of all steps, not only the final parameters. The noise of each
     step is calibrated at the step's own iterate, which is public.
 
+    Where the start tells the mean of the rows, and the head has an intercept, the steps see the
+    rows moved by that mean. Where it tells their second moment too, rows are then shortened along
+    the directions in which they vary most (*partial whitening*). Gradients of the shorter rows
+    need less noise. The released weights are for rows that were not changed.
+
     Parameters
     ----------
     n_steps : int or "auto", default="auto"
         How many steps the descent takes. Each costs one pass over the rows; all share the budget,
-        so more steps are noisier ones. "auto" takes 20 (40 for logistic regression of two
-        classes, 50 for the squared hinge), 60 after the mean alone, and 100 from zero. It takes one
-        if public numbers say that steps would harm their start: that one has a hundredth of the
-        budget, and the model is all but the discriminant that it starts from. Where labels are
-        protected, or ``alpha`` or ``learning_rate`` is given, it takes many all the same.
+        so more steps are noisier ones. "auto" takes 20 after class sums, and 60 from zero or after
+        the mean alone. It takes one where public numbers say that steps would harm their start:
+        that one has a hundredth of the budget, and the model is all but the discriminant that it
+        starts from. Where labels are protected, or ``alpha`` or ``learning_rate`` is given, it
+        takes many all the same.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm
-        ``norm_bound``; where rows are centred, and shorter, it grows about as one over their
-        squared norm.
-    momentum : float or "auto", default="auto"
-        Makes the descent faster: the share of the velocity that is kept from step to step. At least
-        0, below 1. "auto" takes 0.8, and 0.9 from zero, after the mean alone, or for a single step.
+        ``norm_bound``; where the steps see shorter rows, it grows as one over their squared norm.
     clip : float, "auto" or None, default="auto"
         Limits what one record can change: a smaller value takes less noise, and bends the fit more.
         It is the norm that the residual of each record, its derivative by the scores, is clipped
-        to; its gradient is then at most ``clip`` times the norm of its row. "auto" is 0.1, up to
-        0.3 at small radii, and 0.2 after the mean alone. None does not clip.
-    averaging : float, default=0.2
-        Averages some of the noise away: the share of the iterates, the last ones, whose mean is
-        released. 0 releases the last one alone.
+        to; its gradient is then at most ``clip`` times the norm of its row. "auto" is 0.2. None
+        does not clip.
     start : {"auto", "statistics", "prototypes", "mean", "zero"}, default="auto"
         Where the descent begins: a better start takes a share of the budget, and saves steps.
         "prototypes" begins at the noise-aware rule of noisy class sums. "statistics" begins at the
         linear discriminant (:class:`.BallDPLinearDiscriminant`) of the same sums and a noisy second
         moment, where public numbers say that the moment is worth its noise. Public numbers decide
-        the share too: nearly all at small radii, a fifth where the steps do more. "mean" releases
-        the noisy mean of all rows alone, for ``centre``, and begins at zero. "zero" spends the
-        whole budget on the steps, and needs about 100 of them. "auto" is "statistics", and "mean"
-        where labels are protected and public numbers say that records are too few for class sums.
-    centre : bool, default=True
-        Saves noise where rows have much in common that tells nothing about classes, as image
-        features do. Rows are moved by their mean, as the start tells it. Where it also tells their
-        second moment, rows are then shortened along the directions in which they vary most
-        (*partial whitening*). Gradients of the shorter rows need less noise. The released weights
-        are for rows that were not changed. It needs a start and an intercept, and has no effect
-        otherwise.
-    outer_radius, outer_epsilon : float or None, default=None
-        Promises a second, larger radius as well, which can cost noise: every step adds the noise
-        that the stricter of both promises needs. ``outer_epsilon`` is the epsilon there (same
-        delta), no smaller than the first. Pass both or neither; anything else raises a ValueError.
+        the share too. "mean" releases the noisy mean of all rows alone, which rows are moved by,
+        and begins at zero. "zero" spends the whole budget on the steps. "auto" is "statistics",
+        and "mean" where labels are protected and public numbers say that records are too few for
+        class sums.
     keep_transcript : bool, default=False
         Lets you test the noise later: the head keeps ``transcript_``, the noisy gradients of all
         steps, which :func:`~sklearn_balldp.verify` and :func:`.transcript_log_posterior` read. It
@@ -135,24 +161,14 @@ class GradientPerturbation(Mechanism):
         *,
         n_steps="auto",
         learning_rate=None,
-        momentum="auto",
         clip="auto",
-        averaging=0.2,
         start="auto",
-        centre=True,
-        outer_radius=None,
-        outer_epsilon=None,
         keep_transcript=False,
     ):
         self.n_steps = n_steps
         self.learning_rate = learning_rate
-        self.momentum = momentum
         self.clip = clip
-        self.averaging = averaging
         self.start = start
-        self.centre = centre
-        self.outer_radius = outer_radius
-        self.outer_epsilon = outer_epsilon
         self.keep_transcript = keep_transcript
 
     def check(self) -> None:
@@ -162,158 +178,92 @@ class GradientPerturbation(Mechanism):
                 raise ValueError(
                     f"n_steps={self.n_steps!r} must be at most {MOST_STEPS}; lower it."
                 )
-        for name in ("learning_rate", "outer_radius", "outer_epsilon"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name), " or None")
+        if self.learning_rate is not None:
+            check_positive("learning_rate", self.learning_rate, " or None")
         if not (self.clip is None or _is_auto(self.clip)):
             check_positive("clip", self.clip, ", 'auto' or None")
-        if not _is_auto(self.momentum):
-            check_share("momentum", self.momentum, ", or 'auto'", below_one=True)
-        check_share("averaging", self.averaging)
         check_option("start", self.start, STARTS)
-        check_flag("centre", self.centre)
         check_flag("keep_transcript", self.keep_transcript)
-        if self.outer_epsilon is not None and float(self.outer_epsilon) > LARGEST_EPSILON:
-            raise ValueError(
-                f"outer_epsilon={self.outer_epsilon!r} is beyond {LARGEST_EPSILON:g}; lower it."
-            )
-        if (self.outer_radius is None) != (self.outer_epsilon is None):
-            raise ValueError("outer_radius and outer_epsilon go together: pass both or neither.")
 
     def settings_beside(self, record: Any) -> dict[str, tuple[Any, Any]]:
-        bound = record.bound
-        own = bound.descent
+        bound, own = record.bound, record.bound.descent
         found: dict[str, tuple[Any, Any]] = {
             "start from zero": (self.start == "zero", bound.start is None)
         }
-        for name in ("n_steps", "learning_rate", "clip", "averaging"):
+        for name in ("n_steps", "learning_rate", "clip"):
             value = getattr(self, name)
             open_to_choice = _is_auto(value) or (name == "learning_rate" and value is None)
             if not open_to_choice:
                 found[name] = value, getattr(own, name)
-        from_sums = bound.start is not None and not bound.start.pooled
-        found["momentum"] = self._momentum(own.n_steps, from_sums), own.momentum
         if self.start == "prototypes" and bound.start is not None:
             found["second moment"] = False, bound.start.moment
         chosen = self.start == "auto" and bound.labels == "protected"
         if not chosen and self.start != "zero" and bound.start is not None:
             found["start from the mean"] = self.start == "mean", bound.start.pooled
-        if not self.centre:
-            found["centre"] = False, bound.centred
-        stated = bound.promises[1:]
-        if (self.outer_radius is None) != (not stated):
-            found["outer_radius"] = self.outer_radius, stated[0][0] if stated else None
-        elif stated:
-            budget = Budget(record.epsilon, record.delta, record.calibration)
-            outer = self._outer(record.metric, bound.norm_bound, bound.n_features, budget)
-            found["outer_radius"], found["mu of outer_epsilon"] = zip(outer, stated[0], strict=True)
         return found
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
-        if self.start in ("zero", "mean") and problem.prior is not None:
+        if self.start in ("zero", "mean") and problem.class_embeddings is not None:
             raise ValueError(
-                f"prior: a descent from start={self.start!r} has no class means that it could "
-                "shrink; pass prior=None, or start='auto'."
+                f"class_embeddings: a descent from start={self.start!r} has no class means that it "
+                "could shrink; pass class_embeddings=None, or start='auto'."
             )
-        moves = problem.fit_intercept and bool(self.centre)
-        if self.start == "mean" and not moves:
+        if self.start == "mean" and not problem.fit_intercept:
             raise ValueError(
-                f"start='mean' serves to move rows by their mean, with fit_intercept="
-                f"{problem.fit_intercept!r}, centre={self.centre!r}; both must be True, or pass "
-                "start='zero'."
+                "start='mean' serves to move rows by their mean, which fit_intercept=False rules "
+                "out; set fit_intercept=True, or pass start='zero'."
             )
-        given = None if _is_auto(self.n_steps) else int(self.n_steps)
         settings = settings_of(
             problem,
             budget.mu,
             start=self.start,
-            moves=moves,
-            n_steps=given,
+            n_steps=None if _is_auto(self.n_steps) else int(self.n_steps),
             learning_rate=self.learning_rate,
         )
-        n_steps = settings.n_steps
-        momentum = self._momentum(n_steps, settings.start == "sums")
-        clip = settings.clip if _is_auto(self.clip) else self.clip
-        constant = CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0
-        promises = ((problem.radius, budget.mu), *self._outer_promise(problem, budget))
         start = None
         if settings.start != "zero":
             sums = 1.0 if self.start == "prototypes" else None
             pooled = settings.start == "mean"
-            start = start_bound(problem, promises, settings.share, sums, pooled=pooled)
-
-        def bound(learning_rate: float) -> TranscriptBound:
-            return TranscriptBound(
-                loss=problem.loss,
-                n_samples=problem.n_samples,
-                n_features=problem.n_features,
-                n_classes=problem.n_classes,
-                norm_bound=problem.norm_bound,
-                constant=constant,
-                labels=problem.labels,
-                promises=promises,
-                descent=Descent(
-                    n_steps,
-                    learning_rate,
-                    momentum,
-                    None if clip is None else float(clip),
-                    float(self.averaging),
-                ),
-                start=start,
-                centred=start is not None and moves,
-                weights=problem.loss_weights,
-                rows=problem.domain,
-            )
-
-        promised = bound(math.nan)
-        # The start takes a larger share of one promise than of the other.
-        least = min(promised.step_mu(mu).min() for _, mu in promised.step_promises)
-        if least <= grid_slack(promised.step_values):
+            start = start_bound(problem, budget.mu, settings.share, sums, pooled=pooled)
+        clip = CLIP if _is_auto(self.clip) else self.clip
+        whitened = start is not None and problem.fit_intercept
+        bound = TranscriptBound(
+            loss=problem.loss,
+            n_samples=problem.n_samples,
+            n_features=problem.n_features,
+            n_classes=problem.n_classes,
+            norm_bound=problem.norm_bound,
+            constant=CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0,
+            labels=problem.labels,
+            promised_radius=problem.radius,
+            promised_mu=budget.mu,
+            descent=Descent(
+                learning_rate=math.nan,
+                momentum=MOMENTUM,
+                clip=None if clip is None else float(clip),
+                averaged=max(1, round(AVERAGING * settings.n_steps)),
+                shares=_shares(settings.n_steps),
+            ),
+            start=start,
+            least_reach=LEAST_REACH if whitened else 1.0,
+            weights=problem.loss_weights,
+            rows=problem.domain,
+        )
+        if bound.step_mu().min() <= grid_slack(bound.step_values):
             raise ValueError(
-                f"epsilon={budget.epsilon!r} (outer_epsilon={self.outer_epsilon!r}) is too small "
-                f"for {n_steps} steps on the sampler's grid; raise it or lower n_steps."
+                f"epsilon={budget.epsilon!r} is too small for {settings.n_steps} steps on the "
+                "sampler's grid; raise it or lower n_steps."
             )
         rate = self.learning_rate
         if rate is None:
-            rate = default_learning_rate(promised, settings.accumulated_noise)
-        return Promise(bound(float(rate)))
-
-    def _momentum(self, n_steps: int, from_sums: bool) -> float:
-        if _is_auto(self.momentum):
-            return default_momentum(n_steps, from_sums=from_sums)
-        return float(self.momentum)
-
-    def _outer_promise(self, problem: Problem, budget: Budget) -> list[tuple[float, float]]:
-        """The second promised radius and its mu, if there is one."""
-        if self.outer_radius is None:
-            return []
-        outer, outer_mu = self._outer(
-            problem.metric, problem.norm_bound, problem.n_features, budget
-        )
-        if not (outer > problem.radius and outer_mu >= budget.mu):
-            raise ValueError(
-                f"outer_radius={self.outer_radius!r}, outer_epsilon={self.outer_epsilon!r}: a "
-                "second promise needs a larger radius than radius (both count up to the diameter "
-                "of the ball of rows), and no smaller epsilon."
-            )
-        return [(outer, outer_mu)]
-
-    def _outer(
-        self, metric: str, norm_bound: float, n_features: int, budget: Budget
-    ) -> tuple[float, float]:
-        """The second promised radius, a Euclidean one, and its mu."""
-        outer = euclidean_radius(
-            float(self.outer_radius), metric, norm_bound=norm_bound, n_features=n_features
-        )
-        return outer, budget.mu_at(float(self.outer_epsilon))
+            rate = default_learning_rate(bound, settings.aim)
+        descent = replace(bound.descent, learning_rate=float(rate))
+        return Promise(replace(bound, descent=descent))
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
         bound: Any = promise.bound
-        steps = Steps()
-        if bound.start is not None:
-            steps.start, bound = released_start(problem, bound, noise)
-        begun = beginning(steps.start, problem, bound)
-        own = begun.bound
+        begun, started = _started(problem, bound, noise)
+        own, steps = begun.bound, _Steps(begun, started)
         # The figure ex post is at the largest substitution of the domain.
         largest = full_radius(own.norm_bound)
         with ThreadPoolExecutor(n_threads(*problem.X.shape)) as pool, SINGLE_BLAS_THREAD:
@@ -335,8 +285,7 @@ class GradientPerturbation(Mechanism):
             begun.parameters(iterates.released()[0]),
             sensitivity=tuple(steps.sensitivity),
             sigma=tuple(steps.sigma),
-            mu_ex_post=steps.mu_ex_post(bound),
-            bound=bound,
+            mu_ex_post=mu_ex_post(bound, steps.spent),
             attributes={"transcript_": steps.transcript()} if self.keep_transcript else {},
         )
 
@@ -345,27 +294,60 @@ class GradientPerturbation(Mechanism):
 
 
 @dataclass
-class Steps:
+class _Steps:
     """What each step of a descent released, and what it was calibrated to; all public."""
 
+    begun: Initialisation
+    start: Array
     sensitivity: list[float] = field(default_factory=list)
     sigma: list[float] = field(default_factory=list)
     #: Sensitivity at the full radius, over the noise scale.
     spent: list[float] = field(default_factory=list)
     gradients: list[Array] = field(default_factory=list)
     iterates: list[Array] = field(default_factory=list)
-    start: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def transcript(self) -> Transcript:
+        seen, map_ = {}, self.begun.map
+        if map_ is not None:
+            norms = np.array([map_.reach, map_.norm])
+            seen = {"centre": map_.centre, "directions": map_.directions, "factors": map_.factors}
+            seen["norms"] = norms
         gradients, iterates = np.array(self.gradients), np.array(self.iterates)
-        return Transcript(gradients, iterates, np.array(self.sigma), self.start)
+        return Transcript(gradients, iterates, np.array(self.sigma), self.start, **seen)
 
-    def mu_ex_post(self, bound: TranscriptBound) -> float:
-        """Mu at the full radius by the gaps at the iterates that occurred."""
-        steps = compose(self.spent) + math.sqrt(len(self.spent)) * grid_slack(bound.step_values)
-        if bound.start is None:
-            return steps
-        return compose([steps, bound.start.mu(full_radius(bound.norm_bound))])
+
+def _started(
+    problem: PrivateProblem, bound: TranscriptBound, noise: Noise
+) -> tuple[Initialisation, Array]:
+    """Where the steps begin, and the noisy sums that tell it; none for a start from zero."""
+    released = _empty()
+    if bound.start is not None:
+        released = noise(*start_values(problem, bound))
+    return initialise(released, problem, bound), released
+
+
+def _shares(n_steps: int) -> tuple[float, ...]:
+    """Share of mu squared that each step has: steps that move the model less have more noise.
+
+    Noise of a step stays in the model by its gain. If nothing pulled it back, shares in proportion
+    to the gains would leave the least in all. A loss pulls more of the earlier noise back, so they
+    are in proportion to the roots.
+    """
+    roots: NDArray[np.float64] = np.sqrt(
+        gains(n_steps, MOMENTUM, max(1, round(AVERAGING * n_steps)))
+    )
+    return tuple((roots / roots.sum()).tolist())
+
+
+def mu_ex_post(bound: TranscriptBound, spent: list[float]) -> float:
+    """Mu at the full radius by the gaps at the iterates that occurred.
+
+    ``spent`` are sensitivities at that radius over the noise scales of the steps.
+    """
+    steps = compose(spent) + math.sqrt(len(spent)) * grid_slack(bound.step_values)
+    if bound.start is None:
+        return steps
+    return compose([steps, bound.start.mu(full_radius(bound.norm_bound))])
 
 
 def _is_auto(value: Any) -> bool:
@@ -374,7 +356,7 @@ def _is_auto(value: Any) -> bool:
 
 def mean_gradient(
     problem: PrivateProblem,
-    begun: Beginning,
+    begun: Initialisation,
     pool: Executor | None = None,
     total: float | None = None,
 ) -> MeanGradient:
@@ -391,7 +373,7 @@ def mean_gradient(
         constant=bound.constant,
         clip=bound.descent.clip,
         domain=problem.domain,
-        coordinates=begun.coordinates,
+        whitening=begun.map,
         reach=problem.norm_bound,
         weights=(bound.weights, problem.loss_row_weights),
         total=total,

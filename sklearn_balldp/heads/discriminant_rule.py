@@ -19,24 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy.sensitivity import moment_sensitivity
-from .prototype_rule import EFFECTIVE_DIMENSION, discounted, gaussian_rule, log_priors_of
+from .prototype_rule import discounted, gaussian_rule, log_priors_of
+from .settings import (
+    EFFECTIVE_DIMENSION,
+    FLOOR,
+    MOMENT_SHARE,
+    MOST_MEANS_NOISE,
+    MOST_MOMENT_NOISE,
+    RIDGE_EDGE,
+    RIDGE_MEAN,
+    TAIL,
+    WITHIN_CLASS_FLOOR,
+)
 
 Array = NDArray[np.float64]
-
-#: Noise beyond which a second moment is not worth its share: energy of the noise in class means
-#: (rows have energy 1), and edge of the noise in the second moment over its mean eigenvalue.
-MOST_MEANS_NOISE, MOST_MOMENT_NOISE = 0.022, 11.0
-#: Share of the second moment where there is little noise; it falls to a third of that.
-MOMENT_SHARE = 0.7
-#: Least cleaned eigenvalue, in units of the mean one.
-FLOOR = 0.1
-#: Ridge on the eigenvalues: half the edge of the noise (and d / n mean eigenvalues for the sample's
-#: own), but no more than twice the mean eigenvalue.
-RIDGE_EDGE, RIDGE_MEAN = 0.5, 2.0
-#: Log-odds from where the tails of real classes are heavier than a normal law's.
-TAIL = 14.0
-# Least mean eigenvalue within classes, as a share of what rows of norm B have.
-_LEAST_MEAN = 0.05
 
 
 def share_of_sums(
@@ -83,7 +79,11 @@ def share_of_sums(
 
 
 def discriminant_rule(
-    statistics: Any, *, shrinkage: Any = "auto", priors: Any = None, prior: Any = None
+    statistics: Any,
+    *,
+    shrinkage: Any = "auto",
+    priors: Any = None,
+    class_embeddings: Any = None,
 ) -> tuple[Array, Array]:
     """Weights and offsets of the scores, in the coordinates of the rows.
 
@@ -95,7 +95,7 @@ def discriminant_rule(
         How the covariance within classes is cleaned.
     priors : None, "uniform" or array-like of shape (n_classes,)
         Class probabilities; None for the shares of the classes.
-    prior : None or array-like of shape (n_classes, n_features)
+    class_embeddings : None or array-like of shape (n_classes, n_features)
         Public vectors that class means are shrunk towards.
 
     Returns
@@ -110,8 +110,8 @@ def discriminant_rule(
     counts, log_priors = counts[here], log_priors_of(priors, counts)[here]
     means = statistics.class_sums[here] / counts[:, None] / scale
     noise = (statistics.sigma_sums / counts / scale) ** 2
-    if prior is not None:
-        targets = np.asarray(prior, dtype=np.float64)[here]
+    if class_embeddings is not None:
+        targets = np.asarray(class_embeddings, dtype=np.float64)[here]
         means, noise = shrunk_towards(targets, means, noise, counts / counts.sum())
     if statistics.second_moment is None:
         weights, offsets = gaussian_rule(
@@ -204,7 +204,7 @@ def _scores(
     # Within classes: what the means explain goes, but for their own noise.
     within = moment - (means.T * shares) @ means + (shares @ noise) * np.eye(n_features)
     raw, vectors = np.linalg.eigh(within)
-    mean = max(float(raw.mean()), _LEAST_MEAN / n_features)
+    mean = max(float(raw.mean()), WITHIN_CLASS_FLOOR / n_features)
     edge = sigma * np.sqrt(2.0 * n_features)
     if isinstance(shrinkage, str):
         # Noise spreads the eigenvalues and leaves their sum: back to the nearest ones of that sum.

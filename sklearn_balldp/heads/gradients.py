@@ -29,18 +29,18 @@ from ..losses import Array, Loss, clip_residuals, make_loss
 from ..privacy.rounding import BLOCK, SUMMED, mean_rounding
 from ..privacy.weights import Weights
 from ..rows import (
-    Part,
+    Shard,
     block_rows,
     check_unchanged,
     domain_factors,
     place_rows,
     table_of,
-    were_tame,
+    were_squarable,
     working_precision,
 )
 from ..rows.passes import BLOCK_VALUES
-from .coordinates import Coordinates
 from .products import block_sums, scores_of
+from .whitening import WhiteningMap
 
 #: Bytes of moved and projected rows that are kept between passes; more are made again in each.
 KEPT_BYTES = 2**27
@@ -63,17 +63,17 @@ class MeanGradient:
     n_classes : int
         Number of classes.
     norm_bound : float
-        Largest norm B of the rows, in the coordinates of the parameters.
+        Largest norm of the rows, as the parameters see them.
     constant : float
         Constant that rows are augmented by; 0 for no intercept.
     clip : float or None
         Norm to which the residual of each record, its derivative by the scores, is clipped.
     domain : {"ball", "sphere"}, default="ball"
         Whether rows are projected onto the ball at first, or scaled to its surface.
-    coordinates : Coordinates, optional
-        Public coordinates of the parameters; by default those of the rows.
+    whitening : WhiteningMap, optional
+        How the parameters see the rows; as they are by default.
     reach : float, optional
-        With coordinates: largest norm of the rows in their own, at most ``norm_bound`` over 0.3.
+        With a map: largest norm of the rows before it, at most ``norm_bound`` over its least reach.
     weights : tuple of (Weights, ndarray of shape (n_samples,)), optional
         Public numbers of the records' weights, and the weights; 1 by default.
     total : float, optional
@@ -98,7 +98,7 @@ class MeanGradient:
         constant: float,
         clip: float | None,
         domain: str = "ball",
-        coordinates: Coordinates | None = None,
+        whitening: WhiteningMap | None = None,
         reach: float = math.nan,
         weights: tuple[Weights | None, Array | None] = (None, None),
         total: float | None = None,
@@ -120,8 +120,8 @@ class MeanGradient:
         self._n, self._d = X.shape
         self.shape = (self.loss.n_scores, self._d + int(constant > 0.0))
         self._back = False
-        own = None if coordinates is None else coordinates.rounded(self.dtype)
-        self._coordinates, self._reach = own, norm_bound if own is None else own.reach
+        own = None if whitening is None else whitening.rounded(self.dtype)
+        self._map, self._reach = own, norm_bound if own is None else own.reach
         placing = _Placing(norm_bound if own is None else reach, own, self.dtype, domain)
         #: Rows as they are multiplied, where they are kept: what scales them last comes after.
         self.X: NDArray[np.floating] | None = None
@@ -150,10 +150,10 @@ class MeanGradient:
         return means.reshape(thetas.shape)
 
     def _turned(self, weights: Any) -> Any:
-        """Weights for moved rows from those for the coordinates, or gradients the other way."""
-        if self._coordinates is None or not self._coordinates.whitened:
+        """Weights for moved rows from those for mapped ones, or gradients the other way."""
+        if self._map is None or not self._map.shortens:
             return weights
-        return self._coordinates.shortened(weights.astype(np.float64))
+        return self._map.shortened(weights.astype(np.float64))
 
     def rounding(self, theta: Array) -> float:
         """Half of what rounding adds to the sensitivity of a computed mean."""
@@ -167,7 +167,7 @@ class MeanGradient:
             clip=self.clip,
             dtype=self.dtype,
             weights=self._public,
-            whitened=self._coordinates is not None and self._coordinates.whitened,
+            whitened=self._map is not None and self._map.shortens,
         )
 
 
@@ -178,9 +178,9 @@ class _Placing:
     Parameters
     ----------
     norm_bound : float
-        Largest norm of the rows in their own coordinates.
-    coordinates : Coordinates or None
-        Those of the parameters, the centre in the precision of the rows.
+        Largest norm of the rows before they are mapped.
+    whitening : WhiteningMap or None
+        How the parameters see them, the centre in the precision of the rows.
     dtype : dtype
         Precision that they are computed in.
     domain : {"ball", "sphere"}
@@ -188,11 +188,11 @@ class _Placing:
     """
 
     norm_bound: float
-    coordinates: Coordinates | None
+    whitening: WhiteningMap | None
     dtype: np.dtype
     domain: str
 
-    def fill(self, part: Part, rows: NDArray[np.floating]) -> dict[str, NDArray[np.floating]]:
+    def fill(self, part: Shard, rows: NDArray[np.floating]) -> dict[str, NDArray[np.floating]]:
         """Write the rows of a shard, as they are computed with; give what scales them last."""
         last: dict[str, Any] = {}
         for places, block, (first, after) in self._blocks(part):
@@ -201,7 +201,7 @@ class _Placing:
             self._note(part, last, "last", places, after)
         return last
 
-    def factors(self, part: Part) -> dict[str, Any]:
+    def factors(self, part: Shard) -> dict[str, Any]:
         """What rows of a shard are multiplied by, if anything, at first and at last."""
         found: dict[str, Any] = {}
         for places, _, pair in self._blocks(part):
@@ -209,29 +209,29 @@ class _Placing:
                 self._note(part, found, name, places, factors)
         return found
 
-    def _blocks(self, part: Part) -> Iterator[tuple[slice, Array, tuple[Any, Any]]]:
+    def _blocks(self, part: Shard) -> Iterator[tuple[slice, Array, tuple[Any, Any]]]:
         """Blocks of float64 rows, and their factors at first and at last; None for ones."""
         # One room for all blocks: new memory would take longer than what is done in it.
         size = max(1, block_rows(part.shape[1]) // 2)
         room = None if part.on_device else np.empty((min(size, len(part)), part.shape[1]))
         for places, block in part.blocks(size):
             first = domain_factors(block, self.norm_bound, self.domain)
-            if self.coordinates is None:
-                yield places, block, _sooner_or_later(first)
+            if self.whitening is None:
+                yield places, block, _split_factors(first)
                 continue
             own = {} if room is None else {"out": room[: len(block)]}
-            xp, centre = namespace(block), part.put(self.coordinates.centre)
+            xp, centre = namespace(block), part.to_device(self.whitening.centre)
             moving = block if first is None else xp.multiply(block, first[:, None], **own)
             moved = xp.subtract(moving, centre, **own)
-            yield places, block, (first, self.coordinates.factors(moved, part.put))
+            yield places, block, (first, self.whitening.projections(moved, part.to_device))
 
     def _note(
-        self, part: Part, found: dict[str, Any], name: str, places: slice, factors: Any
+        self, part: Shard, found: dict[str, Any], name: str, places: slice, factors: Any
     ) -> None:
         """Keep factors of some rows of a shard; those of all others are one."""
         if factors is not None:
             if name not in found:
-                found[name] = part.put(np.ones(len(part)))
+                found[name] = part.to_device(np.ones(len(part)))
             found[name][places] = factors
 
     def _place(
@@ -244,21 +244,21 @@ class _Placing:
     ) -> None:
         """Multiply rows by what they are at first, and move them, in their own precision."""
         place_rows(out, block, first, finite=finite)
-        if self.coordinates is not None:
-            out -= self.coordinates.centre
+        if self.whitening is not None:
+            out -= self.whitening.centre
 
-    def chunks(self, part: Part, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    def chunks(self, part: Shard, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows of a shard as they are computed with, projected and moved again."""
         first, last = part.column("first"), part.column("last")
         if part.on_device:
             for rows, block in part.blocks():
                 if first is not None:
                     block = block * first[rows][:, None]
-                at = self.coordinates
-                yield rows, block if at is None else block - part.put(at.centre)
+                at = self.whitening
+                yield rows, block if at is None else block - part.to_device(at.centre)
             return
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
-        raw = were_tame(first, self.norm_bound)
+        raw = were_squarable(first, self.norm_bound)
         few = max(1, block_rows(part.shape[1]) // 2)
         for rows, block in part.blocks(size, part.dtype.type, once=True, raw=raw):
             # A few at a time, which stay in the cache.
@@ -266,14 +266,14 @@ class _Placing:
                 own = slice(rows.start + start, min(rows.start + start + few, rows.stop))
                 out = placed[start : start + few][: own.stop - own.start]
                 few_first = None if first is None else first[own]
-                self._place(out, block[start : start + few], few_first, finite=not part.watched)
-                if part.watched:
+                self._place(out, block[start : start + few], few_first, finite=not part.may_change)
+                if part.may_change:
                     self._check(out, None if last is None else last[own])
             yield rows, placed[: len(block)]
 
     def _check(self, rows: NDArray[np.floating], last: Array | None) -> None:
         """Raise a ValueError where a row has left the ball since its factor was found."""
-        at = self.coordinates
+        at = self.whitening
         if at is None:
             check_unchanged(rows, self.norm_bound, last)
             return
@@ -282,7 +282,7 @@ class _Placing:
         check_unchanged(rows, at.norm, last, squares=squares)
 
 
-def _sooner_or_later(factors: Any) -> tuple[Any, Any]:
+def _split_factors(factors: Any) -> tuple[Any, Any]:
     """What rows are multiplied by, and what their scores and residuals are instead.
 
     A row's factor alone decides which: that others are long must not change how it is computed.
@@ -316,12 +316,12 @@ class _GradientPass:
     constant: float
     placing: _Placing | None
 
-    def __call__(self, part: Part, weights: Any, offsets: Any, back: bool) -> tuple[Array]:
+    def __call__(self, part: Shard, weights: Any, offsets: Any, back: bool) -> tuple[Array]:
         """From offsets of columns, and weights of shape (n_features, n_columns)."""
         n_features, n_columns = weights.shape[0], math.prod(offsets.shape)
         codes, own_weights = part.column("codes"), part.column("weights")
         last = part.column("last")
-        total = part.put(np.zeros((n_columns, n_features + int(self.constant > 0.0))))
+        total = part.to_device(np.zeros((n_columns, n_features + int(self.constant > 0.0))))
         for rows, block in self._chunks(part, back):
             xp = namespace(block)
             # One column is a matrix-vector product, which BLAS runs faster as such.
@@ -347,7 +347,7 @@ class _GradientPass:
             total[:, :n_features] += block_sums(residuals, block)
         return (total,)
 
-    def _chunks(self, part: Part, back: bool) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    def _chunks(self, part: Shard, back: bool) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
         # Calls take time too: small chunks would save less in the cache than they cost.
         values = (8 if self.placing is None else 4) * BLOCK_VALUES

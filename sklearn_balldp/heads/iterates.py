@@ -3,10 +3,11 @@
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..privacy.transcript import TranscriptBound
+from ..privacy.transcript import Descent, TranscriptBound
 from .mechanism import Array
 
 # Iterates stay within this norm, in units of 1 / B: a step size that diverges gives no infinity.
+# It is part of what an iterate is by definition, and not tuned.
 _FARTHEST = 1e6
 
 
@@ -71,8 +72,26 @@ class Iterates:
 
     def gains(self) -> Array:
         """How far a released parameter moves if the gradient of a step is larger by one."""
-        return self._descent.learning_rate * self._descent.gains(self._pull)
+        own: Descent = self._descent
+        return own.learning_rate * gains(own.n_steps, own.momentum, own.averaged, self._pull)
 
     def released(self) -> Array:
         """Mean of the last iterates of every run."""
         return self._total / self._descent.averaged
+
+
+def gains(n_steps: int, momentum: float, averaged: int, pull: float = 1.0) -> Array:
+    """How far a released parameter moves if the gradient of a step is larger by one.
+
+    For each step, in units of the step size; ``pull`` is what a regulariser divides every iterate
+    by.
+    """
+    theta, velocity, sums = 0.0, 1.0, [0.0]
+    for _ in range(n_steps):
+        theta = (theta + velocity) / pull
+        velocity *= momentum
+        sums.append(sums[-1] + theta)
+    moved = np.array(sums)
+    # Every step acts on those that follow it as the first one does.
+    left = np.arange(n_steps, 0, -1)
+    return (moved[left] - moved[np.maximum(left - averaged, 0)]) / averaged

@@ -6,15 +6,41 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import check_flag, check_positive, checked_prior, is_real
+from .._parameters import check_flag, check_positive, checked_class_embeddings, is_real
 from ..losses import make_loss
 from ..privacy.bounds import Bound
-from .automatic import AutoMechanism
+from ..privacy.noise import Noise
+from ..privacy.release import Release
 from .base import BaseBallDPClassifier
 from .descent import GradientPerturbation
-from .mechanism import Mechanism, Problem
+from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
 from .output import OutputPerturbation
 from .weighing import check_class_weight
+
+
+class AutoMechanism(Mechanism):
+    """Noise on the minimiser where that costs next to nothing, else noise on gradients.
+
+    The first where the noise in one parameter would be small although the minimiser is hardly
+    regularised, or at the ``alpha`` that was given (:meth:`.OutputPerturbation.has_small_noise`). That
+    mostly takes an epsilon of hundreds to thousands.
+    """
+
+    name = "auto"
+
+    def chosen(self, problem: Problem, budget: Budget) -> Mechanism:
+        output = OutputPerturbation()
+        if problem.class_embeddings is None and output.has_small_noise(problem, budget):
+            return output
+        return GradientPerturbation()
+
+    def promise(self, problem: Problem, budget: Budget) -> Promise:
+        return self.chosen(problem, budget).promise(problem, budget)
+
+    def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
+        kind = {kind.name: kind for kind in (OutputPerturbation, GradientPerturbation)}
+        return kind[promise.bound.mechanism]().run(problem, promise, noise)
+
 
 #: What ``mechanism=`` takes by name.
 MECHANISMS: dict[str, type[Mechanism]] = {
@@ -27,7 +53,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     _loss: ClassVar[str]
     mechanism: Any
-    prior: Any
+    class_embeddings: Any
     class_weight: Any
 
     def _mechanism(self) -> Mechanism:
@@ -100,8 +126,9 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     def _problem(self, **public: Any) -> Problem:
         loss = self._loss_name(len(public["classes"]))
         shape = len(public["classes"]), public["n_features"]
-        prior = checked_prior(self.prior, *shape)
-        return Problem(**public, loss=loss, fit_intercept=bool(self.fit_intercept), prior=prior)
+        vectors = checked_class_embeddings(self.class_embeddings, *shape)
+        intercept = bool(self.fit_intercept)
+        return Problem(**public, loss=loss, fit_intercept=intercept, class_embeddings=vectors)
 
     def _publish(
         self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
@@ -121,7 +148,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
             fitted["class_counts_"] = np.array(problem.class_counts)
         return fitted
 
-    def _parameters_as_published(self) -> NDArray[np.float64]:
+    def _released_values(self, record: Release) -> NDArray[np.float64]:
         if not self.fit_intercept:
             return self.coef_
         return np.hstack([self.coef_, self.intercept_[:, None]])

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import check_share, checked_prior, checked_priors, is_real
+from .._parameters import check_share, checked_class_embeddings, checked_priors, is_real
 from ..privacy.bounds import Bound
 from ..privacy.digest import parameters_digest
+from ..privacy.release import Release
 from ..privacy.statistics import StatisticsBound
 from ..privacy.weights import is_weighted
-from .base import BaseBallDPClassifier, masses_of
+from .base import BaseBallDPClassifier, class_sizes_of
 from .discriminant_rule import discriminant_rule
 from .mechanism import Array, Mechanism, Problem
 from .scoring import ProbabilitiesMixin
+from .settings import RULE
 from .statistics import Layout, Statistics, StatisticsPerturbation, statistics_of
 
 
@@ -70,28 +72,22 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     priors : array-like of shape (n_classes,), "uniform" or None, default=None
         Keeps rare classes in view without any noise: the class probabilities that scores assume.
         "uniform" takes all classes to be equally common; None takes the shares of the classes.
-    prior : array-like of shape (n_classes, n_features) or None, default=None
+    class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
         Helps where classes are many and the noise is large, at no cost in privacy: a public vector
         for each class, such as the embedding of its name. Noisy class means are shrunk towards a
         fitted multiple of it, instead of to their common mean.
     norm_bound : float, default=1.0
         The norm B of the rows, which the noise in the second moment grows with. Declare it; never
         read it off the rows.
-    max_weight : float or None, default=None
-        Allows ``fit`` to take ``sample_weight``, up to this largest weight. Naming it declares that
-        weights are public and bounded. None refuses them.
     protect_labels : bool, default=False
         Hides a change of one record's label too, at any distance. The noise is then at least that
         of such a change, so that a small radius saves little. Needs ``classes``.
     classes : array-like or None, default=None
         Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
         that are absent from ``y``. None takes the labels seen in ``y`` (public labels only).
-    calibration : {"analytic", "classic"}, default="analytic"
-        "analytic" is exact, so it takes the least noise. "classic" is the textbook formula, which
-        takes more; it is proved only for ``epsilon < 1``, and a larger epsilon raises a ValueError.
-    coordinates : str or None, default=None
-        Keeps apart what must not be added up: a name for the coordinates of the rows (encoder,
-        scale), which goes into the record. Releases that name different ones are not added up.
+    encoder : str or None, default=None
+        Keeps apart what must not be added up: a name for where the rows come from (encoder, scale),
+        which goes into the record. Releases that name different ones are not added up.
     random_state : None, int, Generator or RandomState, default=None
         Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
         seed makes the release reproducible and therefore not private, which ``release_.private``
@@ -156,13 +152,11 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         share="auto",
         shrinkage="auto",
         priors=None,
-        prior=None,
+        class_embeddings=None,
         norm_bound=1.0,
-        max_weight=None,
         protect_labels=False,
         classes=None,
-        calibration="analytic",
-        coordinates=None,
+        encoder=None,
         random_state=None,
         verbose=False,
     ):
@@ -174,13 +168,11 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         self.share = share
         self.shrinkage = shrinkage
         self.priors = priors
-        self.prior = prior
+        self.class_embeddings = class_embeddings
         self.norm_bound = norm_bound
-        self.max_weight = max_weight
         self.protect_labels = protect_labels
         self.classes = classes
-        self.calibration = calibration
-        self.coordinates = coordinates
+        self.encoder = encoder
         self.random_state = random_state
         self.verbose = verbose
 
@@ -191,7 +183,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         *,
         shrinkage: Any = "auto",
         priors: Any = None,
-        prior: Any = None,
+        class_embeddings: Any = None,
     ) -> "BallDPLinearDiscriminant":
         """Another fitted head from statistics that were released already, at no further cost.
 
@@ -199,7 +191,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         ----------
         statistics : Statistics
             ``statistics_`` of a fitted head.
-        shrinkage, priors, prior
+        shrinkage, priors, class_embeddings
             As in the constructor.
 
         Returns
@@ -227,12 +219,11 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
             share=bound.share,
             shrinkage=shrinkage,
             priors=priors,
-            prior=prior,
+            class_embeddings=class_embeddings,
             norm_bound=release.norm_bound,
             protect_labels=release.labels == "protected",
             classes=statistics.classes,
-            calibration=release.calibration,
-            coordinates=release.coordinates,
+            encoder=release.encoder,
         )
         head._check_parameters()
         fitted = {"classes_": statistics.classes, "statistics_": statistics}
@@ -249,7 +240,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         for name, value in {**fitted, "coef_": coef, "intercept_": intercept}.items():
             setattr(head, name, value)
         head.n_features_in_, head.release_ = release.n_features, release
-        if not head._parameters_follow():
+        if not head.decision_follows():
             raise ValueError(
                 "statistics: its scales, domain or sizes are not those of its record; pass "
                 "statistics_ as it was released."
@@ -266,14 +257,14 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
             raise ValueError(f"share must be 'auto' or a number in (0, 1]; got {self.share!r}.")
 
     def _check_alpha(self, mechanism: Mechanism) -> None:
-        """It has none."""
+        """This head has no regulariser."""
 
     def _given_alpha(self) -> float:
         return 0.0
 
     def _check_priors(self, n_classes: int, n_features: int, class_counts: Any) -> None:
         """Raise a ValueError unless priors are of these shapes, and fit the public counts."""
-        checked_prior(self.prior, n_classes, n_features)
+        checked_class_embeddings(self.class_embeddings, n_classes, n_features)
         checked_priors(self.priors, n_classes, class_counts)
 
     def _mechanism(self) -> Mechanism:
@@ -281,17 +272,16 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         return StatisticsPerturbation(None if auto else self.share)
 
     def _problem(self, **public: Any) -> Problem:
-        masses = masses_of(public)
+        masses = class_sizes_of(public)
         self._check_priors(len(public["classes"]), public["n_features"], masses)
         return super()._problem(**public)
 
-    def _fit(self, *args: Any) -> dict[str, Any]:
-        fitted = super()._fit(*args)
-        statistics = replace(fitted["statistics_"], release=fitted["release_"])
-        return {**fitted, "statistics_": statistics}
+    def _completed(self, fitted: dict[str, Any], release: Release) -> dict[str, Any]:
+        statistics = replace(fitted["statistics_"], release=release)
+        return super()._completed({**fitted, "statistics_": statistics}, release)
 
     def _publish(self, parameters: Array, problem: Problem, bound: Bound) -> dict[str, Any]:
-        statistics = statistics_of(parameters, problem, bound)
+        statistics = statistics_of(parameters, bound, problem.classes, problem.public_counts)
         coef, intercept = self._rule(statistics)
         fitted: dict[str, Any] = {
             "statistics_": statistics,
@@ -305,7 +295,10 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _rule(self, statistics: Statistics) -> tuple[Array, Array]:
         """Weights and offsets, one row for two classes."""
         coef, intercept = discriminant_rule(
-            statistics, shrinkage=self.shrinkage, priors=self.priors, prior=self.prior
+            statistics,
+            shrinkage=self.shrinkage,
+            priors=self.priors,
+            class_embeddings=self.class_embeddings,
         )
         if len(coef) == 2:
             with np.errstate(invalid="ignore"):
@@ -320,20 +313,23 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         # Public counts are whole; noisy ones are released values.
         return {**named, "counts": statistics.counts}
 
-    def _parameters_as_published(self) -> Array:
-        bound: Any = self.release_.bound
-        statistics = self.statistics_
+    def _released_values(self, record: Release) -> Array:
+        bound: Any = record.bound
         counts = None
         if bound.count_constant > 0.0:
-            counts = statistics.counts * bound.count_constant
-        return Layout.of(bound).table(statistics.class_sums, statistics.second_moment, counts)
+            counts = self.statistics_.counts * bound.count_constant
+        own = self.statistics_
+        return Layout.of(bound).pack(own.class_sums, own.second_moment, counts)
 
-    def _parameters_follow(self) -> bool:
-        """Whether weights, and numbers held twice, are those of the released sums."""
+    def decision_follows(self, record: Release | None = None) -> bool:
+        # Numbers that are held twice must agree too.
+        record = self.release_ if record is None else record
+        counts = getattr(self, "class_counts_", None)
+        if is_weighted(record.weights):
+            counts = np.array(record.weights.class_totals)
         try:
-            again = statistics_of(
-                self._parameters_as_published(), self._released_problem(), self.release_.bound
-            )
+            released = self._released_values(record)
+            again = statistics_of(released, record.bound, self.classes_, counts)
             exact = self._rule(again)
         except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError):
             return False
@@ -341,8 +337,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         if set(vars(own)) != {item.name for item in fields(Statistics)}:
             return False
         copies = [(own.classes, self.classes_)]
-        weights = self.release_.bound.weights
-        if not is_weighted(weights):
+        if not is_weighted(record.weights):
             copies += [(own.counts, getattr(self, "class_counts_", own.counts))]
         numbers = (
             "sigma_sums",
@@ -353,11 +348,13 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
             "total",
         )
         same = all(getattr(own, name) == getattr(again, name) for name in numbers)
-        same = same and own.release == self.release_
+        same = same and own.release == record
         same = same and np.allclose(own.counts, again.counts, rtol=1e-12, atol=0.0)
         if not (same and all(np.array_equal(a, b) for a, b in copies)):
             return False
         given = self.coef_, self.intercept_
+        if record.rule != RULE:
+            return all(np.shape(a) == b.shape for a, b in zip(given, exact, strict=True))
         return all(
             np.shape(a) == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-6 * _largest(b))
             for a, b in zip(given, exact, strict=True)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from .._parameters import checked_priors
 from ..privacy.bounds import Bound
-from .base import masses_of
+from .base import class_sizes_of
 from .linear import BaseLinearClassifier
 from .mechanism import Problem
 from .prototype_rule import shift_of_priors
@@ -73,23 +73,19 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     fit_intercept : bool, default=True
         Gives each score an offset of its own. That costs noise where noise is added to the
         minimiser; where it is added to gradients, it lets rows be centred, which saves noise. Rows
-        are augmented by a constant (1; on gradients 0.3 times ``norm_bound``), whose weight, the
+        are augmented by a constant (1; on gradients 0.15 times ``norm_bound``), whose weight, the
         intercept, is regularised.
     class_weight : "balanced", dict or None, default=None
         Makes rare classes count more in the loss, and takes more noise: it grows by n s / W, with s
         the largest weight and W the sum of all weights. ``priors`` help them without noise. For
-        public labels. "balanced" is ``n_samples / (n_classes * n_c)``, capped at ``max_weight``; a
+        public labels. "balanced" is ``n_samples / (n_classes * n_c)``, capped at 4; a
         dict maps labels to weights.
-    max_weight : float or None, default=None
-        Allows ``fit`` to take ``sample_weight``, up to this largest weight; the noise follows the
-        largest one passed. Naming it declares that the weights are public. None refuses them.
-        Without sample weights it caps the balanced class weights (None caps them at 4).
     priors : array-like of shape (n_classes,), "uniform" or None, default=None
         Keeps rare classes in view without any noise: the class probabilities that predictions
         assume, for public labels. "uniform" takes all classes to be equally common; None takes the
         shares that the classes have in the loss. It can be changed after the fit, at no cost in
         privacy.
-    prior : array-like of shape (n_classes, n_features) or None, default=None
+    class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
         Helps where classes are many and the noise is large, at no cost in privacy: a public vector
         for each class, such as the embedding of its name. A descent then starts from noisy class
         means that are shrunk towards a fitted multiple of it. With ``start="zero"``, and with noise
@@ -102,12 +98,9 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
         that are absent from ``y``; noise may then have some rows predicted as these. None takes the
         labels seen in ``y`` (public labels only).
-    calibration : {"analytic", "classic"}, default="analytic"
-        "analytic" is exact, so it takes the least noise. "classic" is the textbook formula, which
-        takes more; it is proved only for ``epsilon < 1``, and a larger epsilon raises a ValueError.
-    coordinates : str or None, default=None
-        Keeps apart what must not be added up: a name for the coordinates of the rows (encoder,
-        scale), which goes into the record. Releases that name different ones are not added up.
+    encoder : str or None, default=None
+        Keeps apart what must not be added up: a name for where the rows come from (encoder, scale),
+        which goes into the record. Releases that name different ones are not added up.
     random_state : None, int, Generator or RandomState, default=None
         Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
         seed makes the release reproducible and therefore not private, which ``release_.private``
@@ -167,13 +160,11 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         norm_bound=1.0,
         fit_intercept=True,
         class_weight=None,
-        max_weight=None,
         priors=None,
-        prior=None,
+        class_embeddings=None,
         protect_labels=False,
         classes=None,
-        calibration="analytic",
-        coordinates=None,
+        encoder=None,
         random_state=None,
         verbose=False,
     ):
@@ -187,13 +178,11 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         self.norm_bound = norm_bound
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
-        self.max_weight = max_weight
         self.priors = priors
-        self.prior = prior
+        self.class_embeddings = class_embeddings
         self.protect_labels = protect_labels
         self.classes = classes
-        self.calibration = calibration
-        self.coordinates = coordinates
+        self.encoder = encoder
         self.random_state = random_state
         self.verbose = verbose
 
@@ -206,7 +195,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
             )
 
     def _problem(self, **public: Any) -> Problem:
-        checked_priors(self.priors, len(public["classes"]), masses_of(public))
+        checked_priors(self.priors, len(public["classes"]), class_sizes_of(public))
         return super()._problem(**public)
 
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -219,7 +208,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
                 "use priors=None."
             )
         # Scores are log-odds of these shares (logit adjustment: Menon et al., 2021).
-        shares = self._class_masses()
+        shares = self._class_sizes()
         priors = checked_priors(self.priors, len(shares), shares)
         moved = shift_of_priors(priors, shares)
         return coef, intercept + (moved if len(coef) > 1 else moved[1:] - moved[:1])

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from .._parameters import check_option
 from ..privacy.bounds import Blocks, Bound
-from ..privacy.gaussian import CALIBRATIONS
+from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..privacy.rounding import BLOCK
-from ..privacy.weights import Weights, is_weighted, mass_of, total_of
+from ..privacy.weights import Weights, effective_size_of, is_weighted, total_of
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.floating]
@@ -35,41 +34,15 @@ class Budget:
     ----------
     epsilon, delta : float
         The guarantee asked for.
-    calibration : {"analytic", "classic"}
-        Exact, or by the textbook formula (for epsilon below 1).
-
-    Raises
-    ------
-    ValueError
-        If the calibration is not known.
     """
 
     epsilon: float
     delta: float
-    calibration: str = "analytic"
-
-    def __post_init__(self) -> None:
-        check_option("calibration", self.calibration, CALIBRATIONS)
 
     @property
     def mu(self) -> float:
         """The same as Gaussian differential privacy: sensitivity over noise scale, at most."""
-        return self.mu_at(self.epsilon)
-
-    def mu_at(self, epsilon: float) -> float:
-        """Mu of another epsilon, same delta.
-
-        Parameters
-        ----------
-        epsilon : float
-            Privacy loss bound.
-
-        Returns
-        -------
-        float
-            Its mu.
-        """
-        return CALIBRATIONS[self.calibration](epsilon, self.delta)
+        return mu_from_budget(self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +73,7 @@ class Problem:
         Whether a linear head has an intercept.
     domain : {"ball", "sphere"}
         Whether rows are projected onto the ball, or all scaled to norm B.
-    prior : ndarray of shape (n_classes, n_features) or None
+    class_embeddings : ndarray of shape (n_classes, n_features) or None
         Public vector for each class, which noisy class means are shrunk towards.
     sums_weights, loss_weights : Weights or None
         Public numbers of the records' weights in sums, and in the loss, where those of their
@@ -119,7 +92,7 @@ class Problem:
     loss: str = ""
     fit_intercept: bool = False
     domain: str = "ball"
-    prior: Array | None = None
+    class_embeddings: Array | None = None
     sums_weights: Weights | None = None
     loss_weights: Weights | None = None
 
@@ -129,9 +102,9 @@ class Problem:
         return len(self.classes)
 
     @property
-    def mass(self) -> float:
+    def effective_size(self) -> float:
         """What takes the place of the number of records in a mean loss."""
-        return mass_of(self.loss_weights, self.n_samples)
+        return effective_size_of(self.loss_weights, self.n_samples)
 
     @property
     def class_weights(self) -> tuple[float, ...] | None:
@@ -139,9 +112,9 @@ class Problem:
         return None if self.loss_weights is None else self.loss_weights.by_class
 
     @property
-    def sums_mass(self) -> float:
+    def sums_effective_size(self) -> float:
         """What takes the place of the number of records in sums."""
-        return mass_of(self.sums_weights, self.n_samples)
+        return effective_size_of(self.sums_weights, self.n_samples)
 
     @property
     def sums_total(self) -> float:
@@ -149,12 +122,19 @@ class Problem:
         return total_of(self.sums_weights, self.n_samples)
 
     @property
-    def class_masses(self) -> Array | None:
+    def class_sizes(self) -> Array | None:
         """Total weight of each class in sums; its records without weights."""
         if self.class_counts is None:
             return None
         totals = None if self.sums_weights is None else self.sums_weights.class_totals
         return np.array(self.class_counts if totals is None else totals, dtype=np.float64)
+
+    @property
+    def public_counts(self) -> NDArray[Any] | None:
+        """Records of each class, or their weights in sums; None where labels are protected."""
+        if self.class_counts is None:
+            return None
+        return self.class_sizes if is_weighted(self.sums_weights) else np.array(self.class_counts)
 
     def with_rows(
         self, X: Rows, codes: Codes, row_weights: Array | None = None
@@ -321,10 +301,6 @@ class Outcome:
     mu_ex_post : float or None
         Mu at the full radius, computed from the run that happened, where that differs from the
         promise. It is no guarantee.
-    bound : Bound or None
-        The bound with the noise of the run that happened, where the mechanism divided its budget
-        otherwise than promised; its property ``promised`` is the promise. None for the promised
-        one.
     attributes : mapping
         Further fitted attributes.
     """
@@ -333,7 +309,6 @@ class Outcome:
     sensitivity: tuple[float, ...] | None = None
     sigma: tuple[float, ...] | None = None
     mu_ex_post: float | None = None
-    bound: Bound | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 

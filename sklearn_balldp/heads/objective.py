@@ -20,17 +20,17 @@ from ..arrays import namespace
 from ..losses import Array, Loss, make_loss
 from ..privacy.rounding import UNIT_ROUNDOFF, additions
 from ..rows import (
-    Part,
+    Shard,
     block_rows,
     check_unchanged,
     domain_factors,
     row_blocks,
     table_of,
-    were_tame,
+    were_squarable,
 )
 from .products import PANEL, block_sums, scores_of
 
-# Second derivatives of so many scores are kept between passes; of more they are computed again.
+# Second derivatives of at most this many scores are kept between passes; else they are recomputed.
 _KEPT = 2**23
 
 
@@ -86,10 +86,10 @@ class LinearObjective:
         self.norm_bound, self.fit_intercept = float(norm_bound), fit_intercept
         self.domain = domain
         self.shape = (self.loss.n_scores, X.shape[1] + int(fit_intercept))
-        self._passes = _Passes(self.loss, self.norm_bound, fit_intercept, domain)
+        self._passes = _ShardSums(self.loss, self.norm_bound, fit_intercept, domain)
         table = table_of(X, codes=codes, weights=weights)
         self._table = table.with_columns(self._passes.factors)
-        # Where second derivatives were taken, and themselves if there are few.
+        # The parameters of the last second derivatives, and these themselves if there are few.
         self._curvature: tuple[Array, Array | None] | None = None
 
     @property
@@ -143,8 +143,8 @@ class LinearObjective:
 
 
 @dataclass(frozen=True)
-class _Passes:
-    """What an objective asks of one shard.
+class _ShardSums:
+    """What an objective computes from one shard.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class _Passes:
     fit_intercept : bool
         Whether rows are augmented by a constant 1.
     domain : {"ball", "sphere"}
-        Where rows are brought.
+        Domain that rows are brought into.
     """
 
     loss: Loss
@@ -163,21 +163,21 @@ class _Passes:
     fit_intercept: bool
     domain: str
 
-    def factors(self, part: Part) -> dict[str, Array]:
-        """What brings each row into the domain, if any lies outside."""
+    def factors(self, part: Shard) -> dict[str, Array]:
+        """Factors that bring each row into the domain; empty if no row needs one."""
         found: dict[str, Array] = {}
         for rows, block in part.blocks():
             factors = domain_factors(block, self.norm_bound, self.domain)
             if factors is not None:
                 if not found:
-                    found["factors"] = part.put(np.ones(len(part)))
+                    found["factors"] = part.to_device(np.ones(len(part)))
                 found["factors"][rows] = factors
         return found
 
-    def evaluate(self, part: Part, theta: Array, kept: Array | None) -> tuple[float, Array]:
-        """Sums of losses and of gradients; second derivatives are kept if there is a place."""
+    def evaluate(self, part: Shard, theta: Array, kept: Array | None) -> tuple[float, Array]:
+        """Sums of losses and of gradients; second derivatives go to ``kept`` if it is given."""
         codes, weights = part.column("codes"), part.column("weights")
-        value, gradient = 0.0, part.put(np.zeros(theta.shape))
+        value, gradient = 0.0, part.to_device(np.zeros(theta.shape))
         for rows, block in self._blocks(part):
             scores = self._scores(part, rows, block, theta)
             values, residuals, second = self.loss.evaluate(scores, codes[rows])
@@ -185,53 +185,54 @@ class _Passes:
                 values = values * weights[rows]
                 residuals *= weights[rows][:, None]
             value += float(namespace(values).sum(values))
-            self._back(part, rows, block, residuals, gradient)
+            self._add_gradient(part, rows, block, residuals, gradient)
             if kept is not None:
                 kept[part.start + rows.start : part.start + rows.stop] = second
         return value, gradient
 
     def product(
-        self, part: Part, direction: Array, theta: Array, kept: Array | None
+        self, part: Shard, direction: Array, theta: Array, kept: Array | None
     ) -> tuple[Array]:
         """Sum of Hessians at ``theta``, times ``direction``."""
-        weights, product = part.column("weights"), part.put(np.zeros(direction.shape))
+        weights, product = part.column("weights"), part.to_device(np.zeros(direction.shape))
         for rows, block in self._blocks(part):
             scores = self._scores(part, rows, block, direction)
             if kept is None:
-                curvature = self._curved(part, rows, block, theta)
+                curvature = self._curvatures(part, rows, block, theta)
             else:
                 curvature = kept[part.start + rows.start : part.start + rows.stop]
-            curved = self.loss.curve(curvature, scores)
+            curved = self.loss.apply_curvature(curvature, scores)
             if weights is not None:
                 curved = curved * weights[rows][:, None]
-            self._back(part, rows, block, curved, product)
+            self._add_gradient(part, rows, block, curved, product)
         return (product,)
 
-    def hessian(self, part: Part, theta: Array) -> tuple[Array]:
+    def hessian(self, part: Shard, theta: Array) -> tuple[Array]:
         """Sum of Hessians, for one score column."""
         weights, dimension = part.column("weights"), theta.shape[1]
-        factors, total = part.column("factors"), part.put(np.zeros((dimension, dimension)))
+        factors, total = part.column("factors"), part.to_device(np.zeros((dimension, dimension)))
         for rows, block in self._blocks(part):
             xp = namespace(block)
-            augmented = part.put(np.ones((block.shape[0], dimension)))
+            augmented = part.to_device(np.ones((block.shape[0], dimension)))
             augmented[:, : block.shape[1]] = block
             if factors is not None:
                 augmented[:, : block.shape[1]] *= factors[rows][:, None]
-            augmented *= xp.sqrt(self._curved(part, rows, block, theta))
+            augmented *= xp.sqrt(self._curvatures(part, rows, block, theta))
             if weights is not None:
                 augmented *= xp.sqrt(weights[rows])[:, None]
             total += augmented.T @ augmented
         return (total,)
 
-    def moment(self, part: Part, step: int) -> tuple[Array, int]:
+    def moment(self, part: Shard, step: int) -> tuple[Array, int]:
         """Sum of outer products of every ``step``-th augmented row, and how many there are.
 
-        The lower half. Results of several shards wait to be added up: blocks and panels are small.
+        Only its lower half is computed. Several shards' results wait in memory to be added up, so
+        blocks and panels are small.
         """
-        factors, sample = part.column("factors"), part.spread(step)
+        factors, sample = part.column("factors"), part.every_nth(step)
         n_features = sample.shape[1]
         dimension = n_features + int(self.fit_intercept)
-        moment = part.put(np.zeros((dimension, dimension)))
+        moment = part.to_device(np.zeros((dimension, dimension)))
         own = None if factors is None else factors[-part.start % step :: step]
         size = max(1, block_rows(n_features) // 8)
         blocks = [(slice(None), sample)] if part.on_device else row_blocks(sample, size=size)
@@ -246,18 +247,18 @@ class _Passes:
             moment[-1, -1] = float(sample.shape[0])
         return moment, sample.shape[0]
 
-    def _blocks(self, part: Part) -> Iterator[tuple[slice, Array]]:
-        """Blocks of rows; those that were tame before are not looked at again."""
-        return part.blocks(raw=were_tame(part.column("factors"), self.norm_bound))
+    def _blocks(self, part: Shard) -> Iterator[tuple[slice, Array]]:
+        """Blocks of rows; ``raw`` if the factors show that no row is extreme."""
+        return part.blocks(raw=were_squarable(part.column("factors"), self.norm_bound))
 
-    def _curved(self, part: Part, rows: slice, block: Array, theta: Array) -> Array:
+    def _curvatures(self, part: Shard, rows: slice, block: Array, theta: Array) -> Array:
         """Second derivatives of a block's records at some parameters."""
         scores = self._scores(part, rows, block, theta)
         return self.loss.evaluate(scores, part.column("codes")[rows])[2]
 
-    def _scores(self, part: Part, rows: slice, block: Array, theta: Array) -> Array:
+    def _scores(self, part: Shard, rows: slice, block: Array, theta: Array) -> Array:
         n_features, factors = block.shape[1], part.column("factors")
-        if part.watched:
+        if part.may_change:
             own = 1.0 if factors is None else factors[rows][:, None]
             check_unchanged(block * own, self.norm_bound)
         # One column is a matrix-vector product, which BLAS runs faster as such.
@@ -270,10 +271,12 @@ class _Passes:
             scores += theta[:, -1]
         return scores
 
-    def _back(self, part: Part, rows: slice, block: Array, residuals: Array, out: Array) -> None:
+    def _add_gradient(
+        self, part: Shard, rows: slice, block: Array, residuals: Array, out: Array
+    ) -> None:
         n_features, factors = block.shape[1], part.column("factors")
         if self.fit_intercept:
-            # Along contiguous columns NumPy sums pairwise: many equal terms must not drift.
+            # NumPy sums contiguous columns pairwise, so that the error of many terms stays small.
             columns = residuals.T if part.on_device else np.ascontiguousarray(residuals.T)
             out[:, -1] += namespace(columns).sum(columns, axis=1)
         if factors is not None:
@@ -313,10 +316,10 @@ class ReplacedRecords:
         self.loss = objective.loss
         weights = objective.weights
         own = None if weights is None else weights[left_out]
-        self._old = self._few(objective.X[left_out], objective.codes[left_out], own)
-        self._new = self._few(rows, codes, own)
+        self._old = self._sub_objective(objective.X[left_out], objective.codes[left_out], own)
+        self._new = self._sub_objective(rows, codes, own)
 
-    def _few(
+    def _sub_objective(
         self, rows: NDArray[np.floating], codes: NDArray[np.intp], weights: Array | None
     ) -> LinearObjective:
         return LinearObjective(
@@ -333,7 +336,7 @@ class ReplacedRecords:
         )
 
     def gradient_change(self, theta: Array) -> Array:
-        """Gradient at ``theta`` minus that of all records; touches those that change."""
+        """Gradient at ``theta`` minus that of all records; it reads the changed records alone."""
         return self._new.value_and_gradient(theta)[1] - self._old.value_and_gradient(theta)[1]
 
     def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:

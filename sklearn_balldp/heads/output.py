@@ -26,17 +26,14 @@ from .mechanism import (
     as_sets,
 )
 from .objective import LinearObjective, ReplacedRecords, gradient_rounding
+from .settings import LEAST_ALPHA, PRECISE
 from .solver import hessian_factor, minimise, newton_step
 
 # Share of the certified gradient norm that the computed one may use; the rest is its rounding.
 _ACCEPTED = 0.9
 # The default tolerance adds a thousandth to the sensitivity: two of them, 5e-4 of the gap each.
 _TOLERANCE = 5e-4
-#: Least default alpha, times the number of records: less fits no better.
-LEAST_ALPHA = 0.3
-#: Standard deviation of the noise in a parameter, in units of 1 / B, that costs little accuracy.
-PRECISE, OTHERWISE = {"squared_hinge": 0.05}, 0.15
-# Gradient norms below this, in units of what the terms of a sum come to, drown in rounding.
+# Gradient norms below this share of the size of the summed terms are lost in rounding.
 _REACHABLE = 1e-13
 
 
@@ -108,7 +105,7 @@ class OutputPerturbation(Mechanism):
             own = replace(problem, alpha=math.exp(log_alpha))
             return math.log(self._noise(own, budget))
 
-        lowest = LEAST_ALPHA / problem.mass
+        lowest = LEAST_ALPHA / problem.effective_size
         least, most = math.log(lowest), 0.0
         if excess(least) <= 0.0:
             return lowest
@@ -116,7 +113,7 @@ class OutputPerturbation(Mechanism):
             return 1.0
         return math.exp(brentq(excess, least, most, xtol=1e-3))
 
-    def is_precise(self, problem: Problem, budget: Budget) -> bool:
+    def has_small_noise(self, problem: Problem, budget: Budget) -> bool:
         """Whether noise on the minimiser is small at the given alpha, or at the least one.
 
         Parameters
@@ -131,14 +128,14 @@ class OutputPerturbation(Mechanism):
         bool
             Whether a parameter gets no more noise than :meth:`alpha_for` allows.
         """
-        alpha = LEAST_ALPHA / problem.mass if math.isnan(problem.alpha) else problem.alpha
+        alpha = LEAST_ALPHA / problem.effective_size if math.isnan(problem.alpha) else problem.alpha
         return alpha > 0.0 and self._noise(replace(problem, alpha=alpha), budget) <= 1.0
 
     def _noise(self, problem: Problem, budget: Budget) -> float:
-        """Noise scale of a parameter over what costs little accuracy, at an exact minimiser."""
+        """Noise scale at an exact minimiser, over the scale that costs little accuracy."""
         bound = self._bound(problem)
-        moved = bound.gap(problem.radius) / (problem.alpha * problem.mass)
-        return moved / budget.mu * problem.norm_bound / PRECISE.get(problem.loss, OTHERWISE)
+        moved = bound.gap(problem.radius) / (problem.alpha * problem.effective_size)
+        return moved / budget.mu * problem.norm_bound / (PRECISE * bound.kind.score_unit)
 
     def promise(self, problem: Problem, budget: Budget) -> Promise:
         return Promise(self._certifiable(problem).calibrated(problem.radius, budget.mu))
@@ -162,16 +159,16 @@ class OutputPerturbation(Mechanism):
 
     def _certifiable(self, problem: Problem) -> MinimizerBound:
         """The bound, with a tolerance that the solver reaches on every dataset of the domain."""
-        if problem.prior is not None:
+        if problem.class_embeddings is not None:
             raise ValueError(
-                "prior: noise on the minimiser starts from nothing that it could shrink; pass "
-                "prior=None, or mechanism='gradient'."
+                "class_embeddings: noise on the minimiser starts from nothing that it could "
+                "shrink; pass class_embeddings=None, or mechanism='gradient'."
             )
         bound = self._bound(problem)
         gap = bound.gap(problem.radius)
-        asked = _TOLERANCE * gap / problem.mass if self.tol is None else float(self.tol)
-        # What rounding leaves within reach, and what it may hide, are public numbers. The certified
-        # norm must exceed the accepted, computed one by the rounding: tol >= accepted + rounding.
+        asked = _TOLERANCE * gap / problem.effective_size if self.tol is None else float(self.tol)
+        # The least reachable norm and its rounding error are public numbers. The certified norm
+        # must exceed the computed norm that is accepted: tol >= accepted + rounding.
         reachable, rounding = _rounding(replace(bound, tol=asked))
         tol = max(asked, reachable)
         bound = replace(bound, tol=max(tol, _ACCEPTED * tol + rounding))
@@ -190,7 +187,7 @@ class OutputPerturbation(Mechanism):
         return minimise(_objective(problem, bound), tol=_accepted(bound)), bound.sigma[0]
 
     def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
-        # Warm starts: one record moves the minimiser little, and the Hessian less.
+        # Warm starts help: one record moves the minimiser little, and the Hessian even less.
         bound: Any = promise.bound
         tol = _accepted(bound)
         objective = _objective(problem, bound)
@@ -234,7 +231,7 @@ def _accepted(bound: MinimizerBound) -> float:
 def _rounding(bound: MinimizerBound) -> tuple[float, float]:
     """Least gradient norm within reach of float64, and a bound on the error of a computed one."""
     row_norm = bound.domain(0.0).augmented
-    # The gradient is computed within the tolerance of the minimiser, not at it.
+    # The gradient is computed near the minimiser, at a distance of up to tol / alpha.
     norm = bound.norm() + bound.tol / bound.alpha
     loss = bound.kind
     size = row_norm * math.sqrt(loss.n_scores)

@@ -1,7 +1,7 @@
 """Products of rows with columns of weights, and of residuals with rows.
 
-A few rows at a time, where columns are few: BLAS multiplies small matrices as they lie, and makes
-copies of large ones, which takes longer than the product.
+With few columns they take a few rows at a time: BLAS multiplies small matrices in place, but copies
+large ones, which takes longer than the product.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from ..privacy.rounding import SUMMED
 
 Array = NDArray[np.floating]
 
-#: Columns of a second moment that are multiplied at a time: half of the others need not be.
+#: Columns of a second moment that are multiplied at a time: as it is symmetric, half are skipped.
 PANEL = 96
-# Multiplications in a product that BLAS takes for a small one, at most.
+# Most multiplications in a product that BLAS treats as a small one.
 _SMALL = 10**6
 
 
@@ -27,7 +27,7 @@ def scores_of(rows: Any, weights: Any) -> Any:
         return rows @ weights
     n_features, n_columns = weights.shape
     if SUMMED * weights.size > _SMALL:
-        # By fours: a rest takes longer than columns of zeros beside it.
+        # Pad to a multiple of four columns: a remainder takes longer than columns of zeros.
         rest = -n_columns % 4
         padded = np.pad(weights, ((0, 0), (0, rest))) if rest else weights
         return (rows @ padded)[:, :n_columns]
@@ -56,7 +56,7 @@ def block_sums(residuals: Any, rows: Any = None) -> Any:
 
 
 def in_blocks(n_rows: int, size: int = SUMMED) -> Iterator[tuple[slice, int]]:
-    """Places of the rows of whole blocks, and of the rest, with the rows of a block of each."""
+    """The rows of all whole blocks, then the remaining rows: a slice and a block size each."""
     whole = n_rows // size * size
     for some in (slice(0, whole), slice(whole, n_rows)):
         if some.stop > some.start:

@@ -5,13 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from .settings import EFFECTIVE_DIMENSION, WITHIN_CLASS_FLOOR
 
-#: Effective dimension of class means and scatter in the "gaussian" rule: embeddings are far from
-#: isotropic. Any value from 5 to 14 serves the benchmarks about equally well.
-EFFECTIVE_DIMENSION = 10
-#: Least share of the squared norm bound that the rule leaves to the within-class variance.
-WITHIN_CLASS_FLOOR = 0.05
+Array = NDArray[np.float64]
 
 
 def log_priors_of(priors: Any, counts: Array) -> Array:

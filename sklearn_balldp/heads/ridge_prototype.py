@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from .._parameters import check_option, checked_priors
 from ..privacy.bounds import Bound, PrototypeBound
 from ..privacy.noise import Noise
+from ..privacy.release import Release
 from ..privacy.sensitivity import COUNT_MODES
-from ..rows import Part, ball_factors, block_rows, project_onto_ball, table_of
-from .base import BaseBallDPClassifier, masses_of
+from ..rows import Shard, ball_factors, block_rows, project_onto_ball, table_of
+from .base import BaseBallDPClassifier, class_sizes_of
 from .mechanism import (
     Array,
     Budget,
@@ -82,9 +83,6 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
         Keeps rare classes in view without any noise: the class probabilities that the "gaussian"
         rule assumes. "uniform" takes all classes to be equally common; None takes the shares of the
         classes. It can be changed after the fit, at no cost in privacy.
-    max_weight : float or None, default=None
-        Allows ``fit`` to take ``sample_weight``, up to this largest weight. Naming it declares that
-        weights are public and bounded. None refuses them.
     protect_labels : bool, default=False
         Hides a change of one record's label too, at any distance. That takes far more noise:
         at epsilon 2 it costs 5 to 18 points of accuracy where classes have thousands of records,
@@ -92,12 +90,9 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
     classes : array-like or None, default=None
         Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
         that are absent from ``y``. None takes the labels seen in ``y`` (public labels only).
-    calibration : {"analytic", "classic"}, default="analytic"
-        "analytic" is exact, so it takes the least noise. "classic" is the textbook formula, which
-        takes more; it is proved only for ``epsilon < 1``, and a larger epsilon raises a ValueError.
-    coordinates : str or None, default=None
-        Keeps apart what must not be added up: a name for the coordinates of the rows (encoder,
-        scale), which goes into the record. Releases that name different ones are not added up.
+    encoder : str or None, default=None
+        Keeps apart what must not be added up: a name for where the rows come from (encoder, scale),
+        which goes into the record. Releases that name different ones are not added up.
     random_state : None, int, Generator or RandomState, default=None
         Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
         seed makes the release reproducible and therefore not private, which ``release_.private``
@@ -153,11 +148,9 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
         counts="per_class",
         decision="auto",
         priors=None,
-        max_weight=None,
         protect_labels=False,
         classes=None,
-        calibration="analytic",
-        coordinates=None,
+        encoder=None,
         random_state=None,
         verbose=False,
     ):
@@ -170,11 +163,9 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
         self.counts = counts
         self.decision = decision
         self.priors = priors
-        self.max_weight = max_weight
         self.protect_labels = protect_labels
         self.classes = classes
-        self.calibration = calibration
-        self.coordinates = coordinates
+        self.encoder = encoder
         self.random_state = random_state
         self.verbose = verbose
 
@@ -194,7 +185,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
             )
 
     def _problem(self, **public: Any) -> Problem:
-        checked_priors(self.priors, len(public["classes"]), masses_of(public))
+        checked_priors(self.priors, len(public["classes"]), class_sizes_of(public))
         return super()._problem(**public)
 
     def _would_be_gaussian(self) -> bool:
@@ -212,7 +203,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
             fitted["class_counts_"] = np.array(problem.class_counts)
         return fitted
 
-    def _parameters_as_published(self) -> NDArray[np.float64]:
+    def _released_values(self, record: Release) -> NDArray[np.float64]:
         return self.prototypes_
 
     def _is_gaussian(self) -> bool:
@@ -232,7 +223,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
                     "decision='gaussian' uses class counts, which this release keeps private; set "
                     "decision='nearest', or fit with protect_labels=False."
                 )
-            masses = self._class_masses()
+            masses = self._class_sizes()
             priors = checked_priors(self.priors, len(self.classes_), masses)
             coef, intercept = gaussian_rule(
                 self.prototypes_,
@@ -249,7 +240,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
             )
         offsets = -0.5 * np.vecdot(self.prototypes_, self.prototypes_)
         if self.release_.labels == "public":
-            offsets[self._class_masses() == 0] = -np.inf
+            offsets[self._class_sizes() == 0] = -np.inf
         return self.prototypes_, offsets
 
 
@@ -341,15 +332,15 @@ def class_sums(
     return sums
 
 
-def _class_sums(part: Part, n_classes: int, norm_bound: float) -> tuple[Array]:
+def _class_sums(part: Shard, n_classes: int, norm_bound: float) -> tuple[Array]:
     """Class sums of one shard."""
     codes, weights = part.column("codes"), part.column("weights")
-    total = part.put(np.zeros((n_classes, part.shape[1])))
+    total = part.to_device(np.zeros((n_classes, part.shape[1])))
     sums_of = part.class_sums(n_classes)
     # One pass only: larger blocks spend less time between them.
     for rows, block in part.blocks(2 * block_rows(part.shape[1])):
         factors = ball_factors(block, norm_bound)
-        entries = part.put(np.ones(block.shape[0])) if factors is None else factors
+        entries = part.to_device(np.ones(block.shape[0])) if factors is None else factors
         if weights is not None:
             entries = entries * weights[rows]
         total += sums_of(block, codes[rows], entries)

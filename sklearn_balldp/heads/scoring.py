@@ -1,4 +1,4 @@
-"""Scores of released weights, the largest of them, and probabilities."""
+"""Scores of rows under released weights, the classes of largest score, and probabilities."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,14 +9,14 @@ from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
 from ..arrays import namespace
-from ..rows import Part, rows_in_domain, table_of, working_precision
+from ..rows import Shard, rows_in_domain, table_of, working_precision
 from .products import scores_of
 
 
 class ProbabilitiesMixin:
     """Probabilities of a head whose scores are log-probabilities, up to a constant of the row."""
 
-    #: Of the head.
+    #: The head provides it.
     _scores: Callable[..., NDArray[Any]]
 
     def _has_probabilities(self) -> bool:
@@ -94,7 +94,7 @@ def projected_scores(
 
 
 def _scores_in(
-    part: Part,
+    part: Shard,
     weights: NDArray[Any],
     offsets: NDArray[Any],
     norm_bound: float,
@@ -104,7 +104,7 @@ def _scores_in(
     """Scores of one shard's rows in the precision of the weights, or where they are largest."""
     xp = namespace(weights)
     precision: Any = np.float64 if part.on_device else weights.dtype.type
-    # As a number of the same precision.
+    # The squared bound in the precision of the squares that it is compared with.
     bound, kept = float(precision(norm_bound) ** 2), []
     for _, block in part.blocks(dtype=precision):
         with np.errstate(all="ignore"):
@@ -112,7 +112,7 @@ def _scores_in(
             squares = xp.vecdot(block, block)
         longest, shortest = float(xp.max(squares)), np.inf
         if domain == "sphere":
-            # Every row is scaled; the least normal square is for rows that are all but zero.
+            # On the sphere tiny rows are scaled too; squares below the normal range need float64.
             shortest = float(xp.min(squares))
         if np.finfo(precision).tiny < shortest and longest < np.inf:
             if longest > bound or domain == "sphere":
@@ -131,7 +131,7 @@ def _scores_in(
 
 
 def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:
-    """Positions of the largest scores; of two classes as their difference has it."""
+    """Positions of the largest scores; of two classes, by the sign of their difference."""
     xp = namespace(scores)
     if scores.shape[1] == 1:
         return xp.astype(scores[:, 0] > 0.0, xp.int64)

@@ -1,4 +1,4 @@
-"""A released head as a plain scikit-learn model, which needs this package no more."""
+"""A released head as a plain scikit-learn model, which runs without this package."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from sklearn.svm import LinearSVC
 
 Array = NDArray[np.float64]
 
-# Stands for infinity, in single precision too.
-_NEVER = 1e30
+# Takes the place of infinity; single precision can hold it too.
+_AS_INFINITY = 1e30
 
 
 def plain_model(
@@ -51,10 +51,10 @@ def plain_model(
         ``LogisticRegression`` or ``LinearSVC``, behind steps that project where asked to.
     """
     known = np.isfinite(intercept)
-    # Scores of rows in the ball are no longer than this: nothing comes near a thousand times that.
+    # No score of a row in the ball exceeds this, so a thousand times it is out of reach.
     longest = np.linalg.norm(coef, axis=1).max() * (norm_bound or 1.0)
     longest += np.abs(intercept[known]).max(initial=0.0)
-    intercept = np.where(known, intercept, np.copysign(max(_NEVER, 1e3 * longest), intercept))
+    intercept = np.where(known, intercept, np.copysign(max(_AS_INFINITY, 1e3 * longest), intercept))
     if len(classes) == 2 and len(coef) == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     model: Any = LogisticRegression() if probabilities else LinearSVC()
@@ -73,12 +73,12 @@ def plain_model(
         public = pd.DataFrame(public, columns=names)
     if domain == "sphere":
         model.coef_, model.n_features_in_ = norm_bound * coef, coef.shape[1]
-        # Squares of huge entries are not met: the largest entry goes first. Where that is below ten
-        # times the machine epsilon, scikit-learn takes a row for zero.
+        # Division by the largest entry comes first, so that no square overflows. If that entry is
+        # below ten times the machine epsilon, scikit-learn takes the row for zero.
         largest, scale = Normalizer("max").fit(public), Normalizer().fit(np.zeros_like(coef))
         return Pipeline([("largest", largest), ("scale", scale), ("head", model)])
-    # Beside each row stands the larger of its norm and B, which no entry exceeds: divided by the
-    # largest entry, a row is its projection over B. The weight of the last column is zero.
+    # A last column holds the larger of the row's norm and B. No entry exceeds it, so division by
+    # the largest entry gives the projection of the row over B. The weight of the column is zero.
     model.coef_ = np.hstack([norm_bound * coef, np.zeros((len(coef), 1))])
     model.n_features_in_ = model.coef_.shape[1]
     size = make_pipeline(

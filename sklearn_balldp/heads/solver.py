@@ -1,9 +1,9 @@
-r"""A minimiser that proves its tolerance.
+r"""A solver that certifies the gradient norm of its result.
 
 Three stages, each of which stops as soon as the gradient norm is small enough: L-BFGS in
 coordinates whitened by a sampled second moment; damped Newton with conjugate gradients, which
 needs no function values and so reaches the rounding level; accelerated gradient descent, whose
-rate is known on every dataset of the domain and whose length is a public number. Whichever stage
+rate is known on every dataset of the domain, so that its number of steps is public. Whichever stage
 produced it, the result is certified by a full evaluation in float64. A warm start (audits solve
 many neighbouring datasets) is first tried with steps of a fixed Hessian.
 """
@@ -21,7 +21,7 @@ from .objective import LinearObjective, ReplacedRecords
 
 Objective = LinearObjective | ReplacedRecords
 
-# Public caps of each stage; the last one's length is a theorem (:func:`descent_steps`).
+# Public caps of each stage; the cap of the last one is proved (:func:`descent_steps`).
 _LBFGS_EVALUATIONS = 2000
 _NEWTON_STEPS = 100
 _CG_STEPS = 500
@@ -34,7 +34,7 @@ class ConvergenceError(ArithmeticError):
     """The solver stopped before its tolerance; nothing is released."""
 
 
-class _Reached(Exception):
+class _ToleranceReached(Exception):
     """Carries the parameters at which the gradient became small enough."""
 
     def __init__(self, theta: Array) -> None:
@@ -42,7 +42,7 @@ class _Reached(Exception):
         self.theta = theta
 
 
-class _Watched:
+class _StopAtTolerance:
     """An objective that stops the solver at its tolerance."""
 
     def __init__(self, objective: Objective, tol: float) -> None:
@@ -52,7 +52,7 @@ class _Watched:
     def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
         value, gradient = self.objective.value_and_gradient(theta, curvature)
         if np.linalg.norm(gradient) <= self.tol:
-            raise _Reached(theta)
+            raise _ToleranceReached(theta)
         return value, gradient
 
 
@@ -71,20 +71,20 @@ def minimise(
     factor: Array | None = None,
 ) -> Array:
     """Parameters whose computed gradient norm is at most ``tol``."""
-    watched = _Watched(objective, tol)
+    watched = _StopAtTolerance(objective, tol)
     theta = np.zeros(objective.shape) if start is None else np.array(start, dtype=np.float64)
     if factor is None:
         factor = _whitening(objective)
     # Row ranges run on threads of their own; BLAS inside them must not spawn more.
     with SINGLE_BLAS_THREAD:
         try:
-            # A factor that several score columns share is too rough for it.
+            # With several score columns, the factor they share is too rough for chord steps.
             if start is not None and objective.shape[0] == 1:
                 theta = _chord(watched, theta, factor)
             theta = _lbfgs(watched, theta, factor)
             theta = _newton(watched, theta, factor)
             _descent(watched, theta)
-        except _Reached as reached:
+        except _ToleranceReached as reached:
             return reached.theta
     raise ConvergenceError(
         "the gradient did not reach tol; tol is below what rounding allows: pass a larger tol."
@@ -122,7 +122,7 @@ def newton_step(theta: Array, gradient: Array, factor: Array | None) -> Array:
     return theta - _unwhiten(factor, _whiten(factor, gradient))
 
 
-def _chord(watched: _Watched, theta: Array, factor: Array | None) -> Array:
+def _chord(watched: _StopAtTolerance, theta: Array, factor: Array | None) -> Array:
     """Newton steps with a fixed Hessian, while each halves the gradient norm."""
     least = math.inf
     for _ in range(_CHORD_STEPS):
@@ -150,7 +150,7 @@ def _unwhiten(factor: Array | None, rows: Array) -> Array:
     return solve_triangular(factor, rows.T, lower=True, trans="T", check_finite=False).T
 
 
-def _lbfgs(watched: _Watched, theta: Array, factor: Array | None) -> Array:
+def _lbfgs(watched: _StopAtTolerance, theta: Array, factor: Array | None) -> Array:
     shape = watched.objective.shape
     best, least = theta, math.inf
 
@@ -180,7 +180,7 @@ def _lbfgs(watched: _Watched, theta: Array, factor: Array | None) -> Array:
     return best
 
 
-def _newton(watched: _Watched, theta: Array, factor: Array | None) -> Array:
+def _newton(watched: _StopAtTolerance, theta: Array, factor: Array | None) -> Array:
     """Damped Newton steps, accepted on the gradient norm.
 
     An exact Newton direction lowers that norm; one from conjugate gradients does so once it is
@@ -205,7 +205,7 @@ def _newton(watched: _Watched, theta: Array, factor: Array | None) -> Array:
             step, _ = cg(
                 hessian, -gradient.ravel(), rtol=accuracy, maxiter=_CG_STEPS, M=preconditioner
             )
-            moved = _shorten(watched, theta, step.reshape(shape), norm)
+            moved = _backtrack(watched, theta, step.reshape(shape), norm)
             if moved is not None:
                 theta = moved
                 break
@@ -214,8 +214,8 @@ def _newton(watched: _Watched, theta: Array, factor: Array | None) -> Array:
     return theta
 
 
-def _shorten(watched: _Watched, theta: Array, step: Array, norm: float) -> Array | None:
-    """The longest halved step that lowers the gradient norm, or None."""
+def _backtrack(watched: _StopAtTolerance, theta: Array, step: Array, norm: float) -> Array | None:
+    """``theta`` after the longest halved step that lowers the gradient norm; None if none does."""
     length = 1.0
     for _ in range(_HALVINGS):
         _, gradient = watched.value_and_gradient(theta + length * step)
@@ -226,8 +226,8 @@ def _shorten(watched: _Watched, theta: Array, step: Array, norm: float) -> Array
     return None
 
 
-def _descent(watched: _Watched, theta: Array) -> None:
-    """Nesterov's accelerated descent for strongly convex functions, for its public length."""
+def _descent(watched: _StopAtTolerance, theta: Array) -> None:
+    """Nesterov's descent for strongly convex functions, with its public number of steps."""
     objective = watched.objective
     value, _ = watched.value_and_gradient(theta)
     if not value <= objective.value_at_zero:

@@ -62,17 +62,13 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
     fit_intercept : bool, default=True
         Gives each score an offset of its own. That costs noise where noise is added to the
         minimiser; where it is added to gradients, it lets rows be centred, which saves noise. Rows
-        are augmented by a constant (1; on gradients 0.3 times ``norm_bound``), whose weight, the
-        intercept, is regularised. The paper has none.
+        are augmented by a constant (1; on gradients 0.15 times ``norm_bound``), whose weight, the
+        intercept, is regularised. The paper has no intercept.
     class_weight : "balanced", dict or None, default=None
         Makes rare classes count more in the loss, and takes more noise: it grows by n s / W, with s
         the largest weight and W the sum of all weights. For public labels. "balanced" is
-        ``n_samples / (n_classes * n_c)``, capped at ``max_weight``; a dict maps labels to weights.
-    max_weight : float or None, default=None
-        Allows ``fit`` to take ``sample_weight``, up to this largest weight; the noise follows the
-        largest one passed. Naming it declares that the weights are public. None refuses them.
-        Without sample weights it caps the balanced class weights (None caps them at 4).
-    prior : array-like of shape (n_classes, n_features) or None, default=None
+        ``n_samples / (n_classes * n_c)``, capped at 4; a dict maps labels to weights.
+    class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
         Helps where classes are many and the noise is large, at no cost in privacy: a public vector
         for each class, such as the embedding of its name. A descent then starts from noisy class
         means that are shrunk towards a fitted multiple of it. With ``start="zero"``, and with noise
@@ -85,12 +81,9 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
         that are absent from ``y``; noise may then have some rows predicted as these. None takes the
         labels seen in ``y`` (public labels only).
-    calibration : {"analytic", "classic"}, default="analytic"
-        "analytic" is exact, so it takes the least noise. "classic" is the textbook formula, which
-        takes more; it is proved only for ``epsilon < 1``, and a larger epsilon raises a ValueError.
-    coordinates : str or None, default=None
-        Keeps apart what must not be added up: a name for the coordinates of the rows (encoder,
-        scale), which goes into the record. Releases that name different ones are not added up.
+    encoder : str or None, default=None
+        Keeps apart what must not be added up: a name for where the rows come from (encoder, scale),
+        which goes into the record. Releases that name different ones are not added up.
     random_state : None, int, Generator or RandomState, default=None
         Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
         seed makes the release reproducible and therefore not private, which ``release_.private``
@@ -150,12 +143,10 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         norm_bound=1.0,
         fit_intercept=True,
         class_weight=None,
-        max_weight=None,
-        prior=None,
+        class_embeddings=None,
         protect_labels=False,
         classes=None,
-        calibration="analytic",
-        coordinates=None,
+        encoder=None,
         random_state=None,
         verbose=False,
     ):
@@ -169,11 +160,9 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         self.norm_bound = norm_bound
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
-        self.max_weight = max_weight
-        self.prior = prior
+        self.class_embeddings = class_embeddings
         self.protect_labels = protect_labels
         self.classes = classes
-        self.calibration = calibration
-        self.coordinates = coordinates
+        self.encoder = encoder
         self.random_state = random_state
         self.verbose = verbose

@@ -1,12 +1,12 @@
 """Sufficient statistics: class sums and the second moment, in one pass, released once with noise.
 
-What is released is one table of independent noisy values (:class:`Layout`): the class sums; the
+What is released is one array of independent noisy values (:class:`Layout`): the class sums; the
 second moment, each of its two equal halves once, with off-diagonal values times the square root of
 two, so that lengths are Frobenius norms; and, where labels are protected, noisy class counts.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,9 @@ from ..arrays import namespace
 from ..privacy.bounds import Bound
 from ..privacy.noise import Noise
 from ..privacy.release import Release
-from ..privacy.statistics import CHUNK, FOLDED, SUMMED, StatisticsBound, constant_of_counts
-from ..privacy.weights import is_weighted, total_of
-from ..rows import Part, block_rows, domain_factors, place_rows, rows_in_domain, table_of
+from ..privacy.statistics import CHUNK, FOLDED, SUMMED, StatisticsBound
+from ..privacy.weights import total_of
+from ..rows import Shard, block_rows, domain_factors, place_rows, rows_in_domain, table_of
 from .discriminant_rule import share_of_sums
 from .mechanism import (
     Array,
@@ -37,6 +37,12 @@ from .products import PANEL, in_blocks
 
 # Usual blocks of rows that are read at a time: calls take time too.
 _BLOCKS = 4
+# Rows whose outer products may be summed in one go in single precision: the more, the faster.
+_GROUPS = (256, 128)
+# Rounding of float32 sums may take this share of the sensitivity; else they are made in float64.
+_SINGLE_SHARE = 1.0 / 64.0
+# Rows of smaller norm B, or of larger than its inverse, would over- or underflow in float32.
+_LEAST_NORM = 1e-12
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Layout:
-    """Places of the released values in a table with a column for each feature.
+    """Places of the released values in one array with a column for each feature.
 
     Rows hold, from the top: class sums (or one sum of all rows); diagonals of the second moment,
     wrapped around (for an even number of features the last has half as many values, and zeros);
@@ -104,7 +110,7 @@ class Layout:
     @classmethod
     def of(cls, bound: StatisticsBound) -> "Layout":
         """The layout of what a bound speaks of."""
-        return cls(bound.n_sums, bound.n_features, bound.moment, bound.counted)
+        return cls(bound.n_sums, bound.n_features, bound.moment, bound.releases_counts)
 
     @property
     def n_diagonals(self) -> int:
@@ -113,12 +119,12 @@ class Layout:
 
     @property
     def n_rows(self) -> int:
-        """Rows of the table."""
+        """Rows of the array."""
         return self.n_sums + self.n_diagonals + math.ceil(self.n_counts / self.n_features)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the table."""
+        """Shape of the array."""
         return self.n_rows, self.n_features
 
     @property
@@ -126,8 +132,8 @@ class Layout:
         """Noisy counts that are released."""
         return self.n_sums if self.counts else 0
 
-    def table(self, sums: Array, moment: Array | None, counts: Array | None) -> Array:
-        """One table of these values; only the upper half of the moment is read."""
+    def pack(self, sums: Array, moment: Array | None, counts: Array | None) -> Array:
+        """One array of these values; only the upper half of the moment is read."""
         k, d = self.n_sums, self.n_features
         values = np.zeros((self.n_rows, d))
         values[:k] = sums
@@ -142,7 +148,7 @@ class Layout:
         return values
 
     def scales(self, sums: float, moment: float) -> Array:
-        """Noise scale of every value of a table; zero where there is none."""
+        """Noise scale of every value of such an array; zero where there is none."""
         k = self.n_sums
         scale = np.zeros((self.n_rows, self.n_features))
         scale[:k] = sums
@@ -152,13 +158,13 @@ class Layout:
         scale[k + self.n_diagonals :].reshape(-1)[: self.n_counts] = sums
         return scale
 
-    def read(self, table: Array) -> tuple[Array, Array | None, Array | None]:
-        """Class sums, second moment and counts of a table; None for what it does not hold."""
+    def unpack(self, released: Array) -> tuple[Array, Array | None, Array | None]:
+        """Class sums, second moment and counts of such an array; None for what it does not hold."""
         k, d = self.n_sums, self.n_features
         moment = counts = None
         if self.moment:
             first, second = self._wrapped()
-            diagonals = table[k : k + self.n_diagonals].copy()
+            diagonals = released[k : k + self.n_diagonals].copy()
             diagonals[1:] /= math.sqrt(2.0)
             used = np.ones(diagonals.shape, dtype=bool)
             if d % 2 == 0:
@@ -167,19 +173,19 @@ class Layout:
             moment[first[used], second[used]] = diagonals[used]
             moment[second[used], first[used]] = diagonals[used]
         if self.counts:
-            counts = table[k + self.n_diagonals :].reshape(-1)[: self.n_counts].copy()
-        return table[:k].copy(), moment, counts
+            counts = released[k + self.n_diagonals :].reshape(-1)[: self.n_counts].copy()
+        return released[:k].copy(), moment, counts
 
     def _wrapped(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Row and column, in the second moment, of the values of each wrapped diagonal."""
         first = np.broadcast_to(np.arange(self.n_features), (self.n_diagonals, self.n_features))
         return first, (first + np.arange(self.n_diagonals)[:, None]) % self.n_features
 
-    def _last(self, table: Array) -> Array:
+    def _last(self, released: Array) -> Array:
         """The half of the last diagonal that repeats the other; empty for an odd number."""
         d = self.n_features
         half = d // 2 if d % 2 == 0 else d
-        return table[self.n_sums + self.n_diagonals - 1, half:]
+        return released[self.n_sums + self.n_diagonals - 1, half:]
 
 
 class StatisticsPerturbation(Mechanism):
@@ -222,21 +228,22 @@ class StatisticsPerturbation(Mechanism):
             With noise scales.
         """
         counted = problem.labels == "protected" and not pooled
-        constant = constant_of_counts(problem.norm_bound, problem.radius) if counted else 0.0
         share = 1.0 if pooled else self.share
         share = default_share(problem, mu) if share is None else float(share)
-        return StatisticsBound(
+        bound = StatisticsBound(
             n_samples=problem.n_samples,
             n_features=problem.n_features,
             n_classes=problem.n_classes,
             norm_bound=problem.norm_bound,
             rows=problem.domain,
             share=share,
-            count_constant=constant,
+            count_constant=_constant_of_counts(problem) if counted else 0.0,
             labels=problem.labels,
             weights=problem.sums_weights,
             pooled=pooled,
-        ).calibrated(problem.radius, mu)
+        )
+        summed = _summed_in_single(bound, problem.radius)
+        return replace(bound, summed=summed).calibrated(problem.radius, mu)
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
         return Outcome(noise(*self.noiseless(problem, promise)))
@@ -244,13 +251,13 @@ class StatisticsPerturbation(Mechanism):
     def noiseless(self, problem: PrivateProblem, promise: Promise) -> tuple[Array, Array]:
         bound: Any = promise.bound
         sums, moment = sufficient_statistics(problem, bound)
-        return self._table(bound, sums, moment, problem.counts()), scales_of(bound)
+        return self._packed(bound, sums, moment, problem.counts()), scales_of(bound)
 
-    def _table(
+    def _packed(
         self, bound: StatisticsBound, sums: Array, moment: Array | None, counts: Array
     ) -> Array:
-        weighed: Any = counts * bound.count_constant if bound.counted else None
-        return Layout.of(bound).table(sums, moment, weighed)
+        weighed: Any = counts * bound.count_constant if bound.releases_counts else None
+        return Layout.of(bound).pack(sums, moment, weighed)
 
     def neighbours(self, problem: PrivateProblem, promise: Promise) -> Neighbours:
         # In closed form: a record adds its row to one class sum, and one outer product.
@@ -277,16 +284,38 @@ class StatisticsPerturbation(Mechanism):
                 np.add.at(counts, code, weights)
                 if all_moments is not None:
                     moment = all_moments + (new.T * weights) @ new - (old.T * weights) @ old
-                found.append(self._table(bound, sums, moment, counts))
+                found.append(self._packed(bound, sums, moment, counts))
             return np.stack(found)
 
         return Neighbours(models, scales_of(bound))
 
 
+def _constant_of_counts(problem: Problem) -> float:
+    """Constant that rows are augmented by where labels are protected: it gives noisy counts.
+
+    A label change moves the sums by sqrt(2) (B^2 + c^2)^(1/2); c is as large as costs nothing
+    beside substitutions within the radius, and at least B / 2.
+    """
+    norm_bound = problem.norm_bound
+    r = min(problem.radius, 2.0 * norm_bound)
+    return max(0.5 * norm_bound, math.sqrt(max(0.5 * r**2 - norm_bound**2, 0.0)))
+
+
+def _summed_in_single(bound: StatisticsBound, radius: float) -> int:
+    """Outer products that may be summed in float32 at little cost; 0 for none."""
+    several = bound.weights is not None and bound.weights.most_records > 1
+    moderate = _LEAST_NORM <= bound.norm_bound <= 1.0 / _LEAST_NORM
+    # Rounding counts once for each record of a unit: double precision makes it vanish.
+    if several or not moderate or not bound.moment:
+        return 0
+    cheap = (n for n in _GROUPS if bound.single_share(radius, n) <= _SINGLE_SHARE)
+    return next(cheap, 0)
+
+
 def default_share(problem: Problem, mu: float) -> float:
     """Share of the class sums, from public numbers."""
-    radius, counts = problem.radius, problem.class_masses
-    n = problem.sums_mass
+    radius, counts = problem.radius, problem.class_sizes
+    n = problem.sums_effective_size
     if counts is None:
         # Private: as if classes were equally large, at the distance that a label change spans.
         radius = math.sqrt(2.0) * problem.norm_bound
@@ -305,26 +334,28 @@ def default_share(problem: Problem, mu: float) -> float:
 
 
 def scales_of(bound: StatisticsBound) -> Array:
-    """Noise scales of the table that a bound speaks of."""
+    """Noise scales of the values that a bound speaks of."""
     sums, *moment = bound.sigma
     return Layout.of(bound).scales(sums, *(moment or [0.0]))
 
 
-def statistics_of(table: Array, problem: Problem, bound: Bound) -> Statistics:
-    """What was released, by name, before its record is complete."""
+def statistics_of(
+    released: Array, bound: Bound, classes: NDArray[Any], public_counts: Any
+) -> Statistics:
+    """What was released, by name, before its record is complete.
+
+    ``public_counts`` are records of each class, or their weights; None where they are private.
+    """
     if not isinstance(bound, StatisticsBound):
         raise ValueError("bound: a linear discriminant needs class sums and a second moment.")
-    sums, moment, weighed = Layout.of(bound).read(table)
-    sigma = bound.sigma[0] / bound.count_constant if weighed is not None else 0.0
-    counts: Any = np.array(problem.class_counts)
+    sums, moment, weighed = Layout.of(bound).unpack(released)
+    counts, sigma = public_counts, 0.0
     if bound.pooled:
         counts = np.array([total_of(bound.weights, bound.n_samples)])
     elif weighed is not None:
-        counts = weighed / bound.count_constant
-    elif is_weighted(bound.weights):
-        counts = problem.class_masses
+        counts, sigma = weighed / bound.count_constant, bound.sigma[0] / bound.count_constant
     return Statistics(
-        classes=problem.classes,
+        classes=classes,
         counts=counts,
         class_sums=sums,
         second_moment=moment,
@@ -360,7 +391,7 @@ def sufficient_statistics(
     return class_sums, upper
 
 
-def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array, ...]:
+def _sums_of(part: Shard, bound: StatisticsBound, precision: Any) -> tuple[Array, ...]:
     """Class sums of one shard, and the panels of its second moment."""
     n_sums, d = bound.n_sums, bound.n_features
     codes, row_weights = part.column("codes"), part.column("weights")
@@ -369,7 +400,7 @@ def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array,
     summed = bound.summed or SUMMED
     # A power of two groups, so that a chunk is of whole blocks.
     size = summed << (max(1, min(_BLOCKS * block_rows(d), CHUNK) // summed).bit_length() - 1)
-    total, chunk = (part.put(np.zeros((n_sums, d))) for _ in range(2))
+    total, chunk = (part.to_device(np.zeros((n_sums, d))) for _ in range(2))
     n_moments = d if bound.moment else 0
     moments: Any = _WholeMoments(n_moments, part) if part.on_device else None
     moments = moments or _Moments(n_moments, precision, summed)
@@ -385,7 +416,7 @@ def _sums_of(part: Part, bound: StatisticsBound, precision: Any) -> tuple[Array,
             with np.errstate(invalid="ignore"):
                 np.copyto(block, read)
         factors = domain_factors(block, bound.norm_bound, bound.rows)
-        weights = part.put(np.ones(block.shape[0])) if factors is None else factors
+        weights = part.to_device(np.ones(block.shape[0])) if factors is None else factors
         own = None if row_weights is None else row_weights[rows]
         entries = weights if own is None else weights * own
         chunk += sums_of(block, codes[rows], entries)
@@ -449,8 +480,8 @@ class _Moments:
 class _WholeMoments:
     """As :class:`_Moments`, on a device: all of the products, in double precision."""
 
-    def __init__(self, n_features: int, part: Part) -> None:
-        self._sum = part.put(np.zeros((n_features, n_features)))
+    def __init__(self, n_features: int, part: Shard) -> None:
+        self._sum = part.to_device(np.zeros((n_features, n_features)))
 
     def add(self, rows: Any) -> None:
         if self._sum.shape[0]:

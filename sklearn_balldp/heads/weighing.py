@@ -1,4 +1,4 @@
-"""Weights of the records of a fit: from owners, classes and declared numbers, never from rows."""
+"""Weights of the records of a fit: from owners and classes, never from rows."""
 
 import math
 from collections.abc import Mapping
@@ -10,18 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._parameters import LEAST, MOST, is_real
 from ..privacy.weights import Weights
+from .settings import MOST_BALANCED
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-#: Largest weight that ``class_weight="balanced"`` gives, in units of the mean one, where
-#: ``max_weight`` names no other. Noise grows by at most this factor over the share W / n that is
-#: left of the weights.
-MOST_BALANCED = 4.0
-
 
 @dataclass(frozen=True)
-class Weighed:
+class FitWeights:
     """Weights of a fit; each part is None where it has nothing to say.
 
     Attributes
@@ -39,16 +35,14 @@ class Weighed:
     loss: Weights | None = None
 
 
-def weigh(
+def fit_weights(
     codes: Codes | None,
     n_samples: int,
     classes: NDArray[Any],
     *,
     groups: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
     class_weight: Any = None,
-    max_weight: float | None = None,
-) -> Weighed:
+) -> FitWeights:
     """Weights of records from public things alone.
 
     Parameters
@@ -61,16 +55,12 @@ def weigh(
         Labels.
     groups : array-like of shape (n_samples,), optional
         Owner of each record. A record counts for one over the records of its owner.
-    sample_weight : array-like of shape (n_samples,), optional
-        Declared weights; only their ratios matter.
     class_weight : None, "balanced" or mapping
         Weight of each class in the loss.
-    max_weight : float, optional
-        Largest declared weight; cap of balanced ones.
 
     Returns
     -------
-    Weighed
+    FitWeights
         Empty parts where nothing was given.
 
     Raises
@@ -78,26 +68,17 @@ def weigh(
     ValueError
         If anything given is invalid; no message quotes an owner, a label of a record or a weight.
     """
-    rows, owners, k = None, None, len(classes)
+    rows, owners, sums, k = None, None, None, len(classes)
     if groups is not None:
         owners = owners_of(groups, n_samples)
         rows = 1.0 / np.bincount(owners)[owners]
-    if sample_weight is not None:
-        declared = _declared(sample_weight, n_samples, max_weight)
-        rows = declared if rows is None else rows * declared
-    sums = None
-    if rows is not None:
         sums = weights_of(rows, codes, k, owners)
-        if sums.uniform:
-            # Up to rounding all are one: declared weights then say nothing.
-            sums = None if owners is None else weights_of(np.ones(n_samples), codes, k, owners)
-            rows = None
+        # Where every owner has one record, all weights are one.
+        rows = None if sums.uniform else rows
     if class_weight is None or codes is None:
-        return Weighed(rows, sums, sums)
+        return FitWeights(rows, sums, sums)
     masses = np.bincount(codes, rows, k).astype(np.float64)
-    # Beside declared weights, which it bounds, max_weight is no cap.
-    cap = MOST_BALANCED if max_weight is None or sample_weight is not None else float(max_weight)
-    factors = _class_weights(class_weight, classes, masses, cap)
+    factors = _class_weights(class_weight, classes, masses, MOST_BALANCED)
     own = factors[codes] if rows is None else rows * factors[codes]
     if not own.any():
         raise ValueError(
@@ -107,7 +88,7 @@ def weigh(
     by_class = tuple(factors.tolist())
     # Equal terms in a long sum would drift: these totals are products.
     loss = weights_of(own, codes, k, owners, by_class, masses * factors)
-    return Weighed(rows, sums, loss)
+    return FitWeights(rows, sums, loss)
 
 
 def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
@@ -133,38 +114,6 @@ def _is_ordered(owners: NDArray[Any]) -> bool:
         return owners.dtype.kind in "biufUSmM" and not bool((owners != owners).any())
     texts = all(isinstance(owner, str) for owner in owners)
     return texts or all(is_real(owner) and owner == owner for owner in owners)
-
-
-def _declared(sample_weight: ArrayLike, n_samples: int, max_weight: float | None) -> Array:
-    """Declared weights as float64."""
-    try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError):
-        weights = np.empty(0)
-    if weights.shape != (n_samples,) or not np.isfinite(weights).all() or (weights < 0.0).any():
-        raise ValueError(
-            f"sample_weight must hold one number for each of the {n_samples} records, none of them "
-            "negative."
-        )
-    if not weights.any():
-        raise ValueError("sample_weight is zero everywhere; give a record a weight.")
-    if max_weight is None:
-        if np.all(weights == weights[0]):
-            return np.ones(n_samples)
-        raise ValueError(
-            "max_weight=None: weights scale what a record can change, so they must be public and "
-            "bounded; if yours were chosen without looking at the rows, declare that by "
-            "max_weight=, the largest one, else leave sample_weight out."
-        )
-    if weights.max() > float(max_weight):
-        raise ValueError(
-            f"sample_weight holds weights above max_weight={max_weight!r}; clip them, or declare a "
-            "larger one."
-        )
-    # Only their ratios matter.
-    weights = weights / weights.max()
-    weights[weights < LEAST] = 0.0
-    return weights
 
 
 def check_class_weight(class_weight: Any) -> None:
@@ -199,21 +148,16 @@ def _class_weights(class_weight: Any, classes: NDArray[Any], masses: Array, cap:
     return weights
 
 
-def follow_class_weight(
-    weights: Weights, class_weight: Any, classes: NDArray[Any], max_weight: float | None
-) -> bool:
+def follow_class_weight(weights: Weights, class_weight: Any, classes: NDArray[Any]) -> bool:
     """Whether the factors that a record states for its classes are those that were asked for."""
     stated, totals = np.array(weights.by_class), np.array(weights.class_totals)
-    masses, caps = np.array(weights.class_records, dtype=np.float64), {MOST_BALANCED}
-    if max_weight is not None:
-        # There may be declared weights: a class may have records, and no mass.
+    masses = np.array(weights.class_records, dtype=np.float64)
+    if weights.unit != "record":
         masses[:] = 0.0
-        # A record does not tell whether max_weight bounded those, or the weights of classes.
-        caps.add(float(max_weight))
-    if max_weight is not None or weights.unit != "record":
         np.divide(totals, stated, out=masses, where=stated > 0.0)
-    expected = (_class_weights(class_weight, classes, masses, cap) for cap in caps)
-    return any(np.allclose(stated, own, rtol=1e-9, atol=0.0) for own in expected)
+    # Balanced weights were capped at the largest one stated, if at all.
+    expected = _class_weights(class_weight, classes, masses, float(stated.max()))
+    return bool(np.allclose(stated, expected, rtol=1e-9, atol=0.0))
 
 
 def weights_of(
@@ -248,7 +192,7 @@ def weights_of(
     """
     n = len(rows)
     largest_of = records = None
-    joint, most_classes = 1.0, 1
+    block_factor, most_classes = 1.0, 1
     if owners is None:
         n_units, most, largest = n, 1, float(rows.max())
         if codes is not None:
@@ -270,12 +214,12 @@ def weights_of(
             shares = held / np.where(found[kinds] > 0.0, found[kinds], 1.0)
             squares = np.bincount(pairs // n_classes, shares**2)
             most_classes = int(np.bincount(pairs // n_classes, held > 0.0).max())
-            joint = min(
+            block_factor = min(
                 max(1.0, (1.0 + 2.0**-40) * math.sqrt(float(squares.max()))),
                 math.sqrt(most_classes),
             )
             if most == 1:
-                joint = 1.0
+                block_factor = 1.0
             largest_of = up * found
     if codes is not None and largest_of is not None:
         if totals is None:
@@ -295,6 +239,6 @@ def weights_of(
         class_records=records,
         class_totals=None if totals is None else tuple(totals.tolist()),
         class_largest=None if largest_of is None else tuple(largest_of.tolist()),
-        joint=joint,
+        block_factor=block_factor,
         by_class=by_class,
     )

@@ -1,9 +1,9 @@
-r"""What a release guarantees as a function of the radius: public numbers alone.
+r"""What a release guarantees as a function of the radius, from public numbers alone.
 
-A bound is the part of a public record that a guarantee rests on. It answers :meth:`Bound.mu` at
-every Euclidean radius, for public and for protected labels, and every bound answers alike: a record
-asks no more. A mechanism of one's own brings a bound of its own, a frozen dataclass that derives
-from :class:`Bound`; deriving registers it, so that records which hold it can be read back.
+A bound is the part of a public record from which the guarantee follows. :meth:`Bound.mu` gives mu
+at every Euclidean radius, for public and for protected labels; a record needs nothing else. A
+custom mechanism brings a custom bound: a frozen dataclass that derives from :class:`Bound`.
+Deriving registers the class, so that records which hold it can be read back.
 
 *Noise on parameters* is mu-GDP with mu their sensitivity over the noise scale
 (:class:`ParameterBound`): :class:`PrototypeBound`, :class:`MinimizerBound`.
@@ -33,7 +33,7 @@ from .fields import check_follows, check_types, with_floats
 from .noise import grid_slack
 from .rounding import UNIT_ROUNDOFF, additions
 from .sensitivity import gap_over_minimisers, minimizer_norm_bound, prototype_sensitivity
-from .weights import Weights, is_weighted, mass_of, total_of, weights_from
+from .weights import Weights, effective_size_of, is_weighted, total_of, weights_from
 
 Blocks = float | tuple[float, ...]
 
@@ -41,7 +41,7 @@ _KINDS: dict[str, type["Bound"]] = {}
 
 
 def _tag(kind: type) -> str:
-    """What a record calls a bound: one of another module is named with it, and replaces none."""
+    """Name of a bound's class in records; outside of this package it includes the module."""
     own = kind.__module__.startswith(f"{__package__}.")
     return kind.__qualname__ if own else f"{kind.__module__}:{kind.__qualname__}"
 
@@ -56,39 +56,31 @@ class Bound(ABC):
 
     #: What the noise was added to, for the record.
     what: ClassVar[str] = "noise on the released values"
-    #: What sensitivities and noise scales are listed by, where there are several.
+    #: What a record lists several sensitivities and noise scales by.
     parts: ClassVar[str] = "parts"
-    #: Which of this package's mechanisms makes such releases. A mechanism of one's own needs a
-    #: bound of its own, which may derive from one of these.
+    #: The mechanism of this package that makes such releases. A custom mechanism needs a custom
+    #: bound, which may derive from one of these.
     mechanism: ClassVar[str] = ""
     labels: str
-    #: Public weights of the records; None where every record counts once, and is all that its
-    #: owner has. A bound of one's own needs the field to be released for persons.
+    #: Public weights of the records; None if every record counts once and has an owner of its own.
+    #: A custom bound needs this field if its releases protect persons.
     weights: Weights | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         _KINDS[_tag(cls)] = cls
         if ":" in _tag(cls) and "mechanism" not in vars(cls):
-            # Made of one of ours for a mechanism of somebody's own.
+            # A custom bound that derives from one of ours is not for our mechanism.
             cls.mechanism = ""
-
-    @property
-    def promised(self) -> Self:
-        """The bound as it was before the run, where the run divided its budget otherwise.
-
-        What is guaranteed is what held then.
-        """
-        return self
 
     @property
     @abstractmethod
     def theorem(self) -> str:
-        """What the bound rests on, in one line."""
+        """The proved formula that the bound uses, in one line."""
 
     @abstractmethod
     def mu_at(self, radius: float, labels: str) -> float:
-        """Gaussian differential privacy at a Euclidean radius: what :meth:`mu` asks.
+        """Gaussian differential privacy at a Euclidean radius; :meth:`mu` calls this.
 
         Parameters
         ----------
@@ -127,12 +119,12 @@ class Bound(ABC):
         if labels not in LABELS:
             raise ValueError(f"labels must be one of {', '.join(LABELS)}; got {labels!r}.")
         if labels == "protected" and self.labels == "public":
-            # Class counts are published, if nothing else.
+            # The published class counts alone reveal a label change.
             return math.inf
         return self.mu_at(radius, labels)
 
     def scales(self, radius: float) -> tuple[Blocks, Blocks] | None:
-        """Sensitivity at a Euclidean radius, and noise scale, where the bound itself tells them.
+        """Sensitivity at a Euclidean radius, and noise scale, if the bound determines them.
 
         Parameters
         ----------
@@ -142,7 +134,7 @@ class Bound(ABC):
         Returns
         -------
         tuple of (float or tuple of float) or None
-            Numbers, or one for each part; None where a record has to state them.
+            One number each, or one for each part; None if the record has to state them.
         """
         return None
 
@@ -162,7 +154,7 @@ class Bound(ABC):
         return (), ()
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
-        """What the records of each class can at most move, over the noise where they move it.
+        """Largest effect of each class's records on the released values, over their noise.
 
         Parameters
         ----------
@@ -275,7 +267,7 @@ class ParameterBound(Bound):
         radius : float
             Euclidean radius.
         mu : float
-            What the sensitivity over the noise scale, with the sampler's slack, comes to.
+            Target for the sensitivity over the noise scale, with the sampler's slack.
 
         Returns
         -------
@@ -287,7 +279,7 @@ class ParameterBound(Bound):
         ValueError
             If mu is smaller than what rounding to the sampler's grid takes.
         """
-        # The last factor is for the rounding of the division, and of what undoes it.
+        # The last factor covers the rounding of the division here, and of the ratio in mu_at.
         left = (mu - 2.0 * grid_slack(self.n_values)) * (1.0 - 2.0**-50)
         if left <= 0.0:
             raise ValueError(
@@ -296,6 +288,13 @@ class ParameterBound(Bound):
             )
         sigma = tuple((self.sensitivity(radius) / left).tolist())
         return replace(self, sigma=sigma)  # type: ignore[type-var]
+
+    def _check_sigma(self, n_blocks: int, radius: float) -> None:
+        """Raise a ValueError unless every block that a substitution moves states its noise."""
+        check_follows("the length of bound.sigma", len(self.sigma), n_blocks)
+        moved, sigma = self.sensitivity(radius) > 0.0, np.array(self.sigma)
+        if not ((sigma > 0.0) | (~moved & (sigma == 0.0))).all():
+            raise ValueError(f"record: bound.sigma={self.sigma!r} must be positive noise scales.")
 
     def scales(self, radius: float) -> tuple[Blocks, Blocks]:
         return as_float_or_tuple(self.sensitivity(radius)), as_float_or_tuple(self.sigma)
@@ -306,7 +305,8 @@ class ParameterBound(Bound):
         if not moved.any():
             return 0.0
         scale = np.broadcast_to(np.asarray(self.sigma, dtype=np.float64), sensitivity.shape)
-        ratio = float(np.max(sensitivity[moved] / scale[moved]))
+        with np.errstate(divide="ignore"):
+            ratio = float(np.max(sensitivity[moved] / scale[moved]))
         return math.nextafter(ratio + grid_slack(self.n_values), math.inf)
 
 
@@ -340,7 +340,7 @@ class PrototypeBound(ParameterBound):
     """
 
     mechanism = "output"
-    #: Of the head: there is no loss that it could be confused with.
+    #: Name of the head's loss in a record; no loss function has this name.
     loss = "prototypes"
 
     n_samples: int
@@ -379,19 +379,19 @@ class PrototypeBound(ParameterBound):
             check_follows(
                 "the length of bound.class_counts", len(self.class_counts), record.n_classes
             )
-        check_follows("bound.sigma", self.sigma, self.calibrated(radius, mu).sigma)
+        self._check_sigma(record.n_classes if self.mode == "per_class" else 1, radius)
 
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
         # Without counts any class may hold all records.
         total = total_of(self.weights, self.n_samples)
-        counts = self._masses() if self.class_counts else (total,) * record.n_classes
+        counts = self._class_sizes() if self.class_counts else (total,) * record.n_classes
         sigma = np.broadcast_to(np.asarray(self.sigma), len(counts)).tolist()
         ridge = self.alpha * total
         signal = [2.0 * n * self.norm_bound / (2.0 * n + ridge) if n else 0.0 for n in counts]
         return tuple(signal), tuple(s * math.sqrt(record.n_features) for s in sigma)
 
-    def _masses(self) -> tuple[float, ...]:
-        """Weight of each class, or its records."""
+    def _class_sizes(self) -> tuple[float, ...]:
+        """Total weight of each class, or its number of records."""
         if self.weights is None or self.weights.class_totals is None:
             return tuple(map(float, self.class_counts or ()))
         return self.weights.class_totals
@@ -426,8 +426,8 @@ class PrototypeBound(ParameterBound):
             )
             return np.atleast_1d(np.asarray(found, dtype=np.float64))
 
-        # The blocks of all classes may err, in both datasets: relative to their own noise, which
-        # is in proportion to the exact sensitivities, by no more than the norm of all.
+        # Rounding may move the blocks of all classes, in both datasets. The noise of each block is
+        # proportional to its exact sensitivity, so the errors are added in units of the noise.
         rounding, largest = self._roundings() * domain.norm_bound, exact(domain.norm_bound)
         if self.mode == "per_class":
             here = largest > 0.0
@@ -438,21 +438,22 @@ class PrototypeBound(ParameterBound):
         return bound
 
     def _roundings(self) -> NDArray[np.float64]:
-        """What rounding adds to the distance of two computed prototypes of each class, over B.
+        """What rounding adds to the distance of two computed prototypes of a class, over B.
 
-        Sums of n_c rows of weight W_c err by the factors of their rows, which err with the squares
-        in their norms, and by additions: zeros, of other classes' rows, add nothing. The division
-        errs by 2 u B more. Twice that for two datasets, and twice as much as is needed.
+        A sum of n_c rows of total weight W_c has the errors of the rows' factors, which come from
+        the squares in their norms, and those of the additions. Zeros, of other classes' rows, add
+        no error. The division adds 2 u B. The result is twice that for two datasets, and twice
+        again as a margin.
         """
         total = total_of(self.weights, self.n_samples)
         ridge = self.alpha * total
         if self.class_counts is None:
-            # However many classes there are: their additions, of 1.02 n_c + 40 at most, come to no
-            # more than those of one class of all records, and values have their share of the rest.
+            # This holds for any number of classes. Class c has at most 1.02 n_c + 40 additions: the
+            # first terms add up to those of one class of all records, and 40 counts per value.
             whole = 1.02 * self.n_samples * total / (2.0 * total + ridge) + 40.0 * self.n_values
             return np.array([8.0 * whole * UNIT_ROUNDOFF])
         n_features = max(1, self.n_values // len(self.class_counts))
-        masses = np.asarray(self._masses(), dtype=np.float64)
+        masses = np.asarray(self._class_sizes(), dtype=np.float64)
         terms = np.array([additions(n, n_features) for n in self.class_counts]) + n_features + 16.0
         held = np.where(masses > 0.0, masses, 1.0)
         errors = 8.0 * (terms * masses / (2.0 * held + ridge) + 2.0) * UNIT_ROUNDOFF
@@ -507,16 +508,16 @@ class MinimizerBound(ParameterBound):
 
     def check(self, record: Any, radius: float, mu: float) -> None:
         check_option("record: bound.rows", self.rows, DOMAINS)
+        self._check_sigma(1, radius)
         if not self.tol >= 0.0:
             raise ValueError(f"record: bound.tol={self.tol!r} must not be negative.")
-        check_follows("bound.sigma", self.sigma, self.calibrated(radius, mu).sigma)
 
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
         longest = math.sqrt(self.kind.n_stacked) * self.norm()
         return (longest,), (self.sigma[0] * math.sqrt(self.n_values),)
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
-        # A class pulls the minimiser by its share of the mean gradient over alpha.
+        # A class moves the minimiser by its share of the mean gradient, over alpha.
         row, loss = self.domain(0.0).augmented, self.kind
         longest = min(loss.residual_limit(0.0) * row / self.alpha, self.norm())
         noise = self.sigma[0] * math.sqrt(self.n_features)
@@ -564,14 +565,16 @@ class MinimizerBound(ParameterBound):
         )
 
     def sensitivity(self, radius: float, labels: str | None = None) -> NDArray[np.float64]:
-        moved = self.gap(radius, labels) / (self.alpha * mass_of(self.weights, self.n_samples))
+        moved = self.gap(radius, labels) / (
+            self.alpha * effective_size_of(self.weights, self.n_samples)
+        )
         moved += 2.0 * self.tol / self.alpha
         norm = math.sqrt(self.kind.n_stacked) * self.norm()
         return np.array([moved + 4.0 * UNIT_ROUNDOFF * (norm + self.tol / self.alpha)])
 
 
 def class_shares(weights: Weights | None, masses: tuple[float, ...]) -> tuple[float, ...]:
-    """Share that each class has of the loss."""
+    """Share of each class in the loss."""
     own = masses
     if weights is not None and weights.class_totals is not None:
         own = weights.class_totals

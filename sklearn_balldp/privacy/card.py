@@ -1,7 +1,6 @@
-"""One page about a release that somebody who decides, and does not compute, can read."""
+"""One page about a release, for readers who decide about it without technical knowledge."""
 
 import html
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ Table = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, and what stands below it: sentences, points of a list, then a table."""
+    """A heading with the text below it: sentences, points of a list, then a table."""
 
     title: str
     sentences: tuple[str, ...] = ()
@@ -35,12 +34,12 @@ class Card:
     Attributes
     ----------
     title : str
-        What it is about.
+        Heading of the page.
     sections : tuple of Section
         Its text.
     registry : dict
-        Fields of the public registry of deployments; what only the publisher knows is left blank,
-        and says "FILL IN".
+        Fields of the public registry of deployments; a field that only the publisher can fill says
+        "FILL IN".
     """
 
     title: str
@@ -114,8 +113,20 @@ class Card:
         -------
         str
             YAML.
+
+        Raises
+        ------
+        ImportError
+            If PyYAML is not installed (the extra ``publish``).
         """
-        return "\n".join(_yaml(self.registry)) + "\n"
+        try:
+            import yaml
+        except ImportError as error:
+            raise ImportError(
+                "YAML is written by PyYAML; pip install 'sklearn_balldp[publish]'."
+            ) from error
+        text: str = yaml.safe_dump(self.registry, sort_keys=False, allow_unicode=True)
+        return text
 
     def save(self, path: str | Path) -> None:
         """Write the card: Markdown, HTML or YAML, by the ending of the file's name.
@@ -169,7 +180,7 @@ def _where(release: Any) -> str:
 
 
 def _near(release: Any) -> str:
-    """Which other versions of a record count."""
+    """Which replacements of a record the guarantee covers."""
     scaled = f" {_where(release)}" if release.domain == "sphere" else ""
     edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
     distance = f"{release.metric} distance between embeddings{scaled}{edits}"
@@ -243,7 +254,7 @@ def _promise(release: Any) -> Section:
 
 
 def _versions(release: Any) -> str:
-    """What candidates of an attack are."""
+    """What the attacker's candidates are called."""
     return "versions of one person's records" if release.unit == "person" else "records"
 
 
@@ -322,7 +333,7 @@ def _not_covered(release: Any) -> Section:
 
 
 def _several(release: Any) -> str:
-    """What several units together are promised."""
+    """The guarantee for several units together."""
     two = _up(release.guarantee(records=2).epsilon)
     if release.unit == "person":
         return (
@@ -379,7 +390,7 @@ def _origin(release: Any, model: Any) -> Section:
         f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
         f"noise: {release.sampler}",
         *(f"{name}: {text}" for name, text in release.weight_rows()),
-        f"encoder of the records: {release.encoder or release.coordinates or 'not recorded'}",
+        f"encoder of the records: {release.encoder or 'not recorded'}",
         f"SHA-256 of the released parameters: {release.digest or 'not recorded'}",
     ]
     if model is not None:
@@ -396,7 +407,7 @@ def _registry(release: Any) -> dict[str, Any]:
     seeded = "NOT PRIVATE: the noise was drawn from a seed. " if release.private is False else ""
     unit = f"one record, {_change(release)}"
     if release.unit == "person":
-        unit = f"all records of {release.whose}, each {_change(release)}"
+        unit = f"all records of {release.unit_in_words}, each {_change(release)}"
     return {
         "url_slug": f"{_BLANK}: name-curator-year",
         "deployment": {
@@ -466,7 +477,7 @@ def _registry(release: Any) -> dict[str, Any]:
 
 
 def _percent(share: float) -> str:
-    # Upper bounds are not rounded below what they bound.
+    # An upper bound is rounded up, so that it stays one.
     digits = 3 if share < 0.001 else 2 if share < 0.01 else 1
     scale = 10.0**digits
     return f"{min(100.0, math.ceil(share * 100.0 * scale) / scale):.{digits}f} %"
@@ -489,7 +500,7 @@ def _up(value: float, digits: int = 4) -> str:
 
 
 def _marked(text: str) -> str:
-    """Text in which Markdown sees no marks."""
+    """Text with the special characters of Markdown escaped."""
     for mark in "\\`*_<>[]|":
         text = text.replace(mark, "\\" + mark)
     return text
@@ -497,30 +508,3 @@ def _marked(text: str) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell if set(cell) == {"-"} else _marked(cell) for cell in cells) + " |"
-
-
-def _yaml(value: Any, indent: str = "") -> list[str]:
-    """Lines of YAML for nested dicts, lists and plain values."""
-    lines = []
-    for key, item in value.items():
-        if isinstance(item, dict):
-            lines += [f"{indent}{key}:", *_yaml(item, indent + "  ")]
-        elif isinstance(item, list):
-            lines.append(f"{indent}{key}:")
-            for element in item:
-                if isinstance(element, dict):
-                    first, *rest = _yaml(element, indent + "    ")
-                    lines += [f"{indent}  - {first.strip()}", *rest]
-                else:
-                    lines.append(f"{indent}  - {_scalar(element)}")
-        else:
-            lines.append(f"{indent}{key}: {_scalar(item)}")
-    return lines
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, float):
-        text = repr(value)
-        # Without a point YAML 1.1 reads 1e-06 as text.
-        return text.replace("e", ".0e") if "e" in text and "." not in text else text
-    return json.dumps(value, ensure_ascii=False)

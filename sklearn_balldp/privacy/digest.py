@@ -43,8 +43,18 @@ def _layout(values: np.ndarray[Any, Any]) -> tuple[str, list[int], bytes]:
 
 
 def record_digest(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record's JSON with sorted keys: finds what was edited, by mistake or lazily.
+    """SHA-256 of a record's JSON with sorted keys, which detects accidental edits.
 
-    It is no signature: whoever edits a record on purpose can compute it again.
+    Whole numbers are hashed as floats, because some JSON tools write floats as whole numbers. It is
+    no signature: someone who edits a record on purpose can compute it again.
     """
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_floats(record), sort_keys=True).encode()).hexdigest()
+
+
+def _floats(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _floats(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_floats(item) for item in value]
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if whole and abs(value) < 2**53 else value

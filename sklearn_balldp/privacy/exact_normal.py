@@ -1,4 +1,4 @@
-r"""Standard normal deviates without rounding error in their law, many at a time.
+r"""Standard normal deviates whose distribution has no rounding error, many at a time.
 
 A real deviate Z = +-(k + x), k whole and x in [0, 1), comes from rejection (Karney, 2016, with a
 geometric proposal for k): propose k with probability :math:`2^{-k-1}` and x uniform, accept with
@@ -31,8 +31,8 @@ Entropy = Callable[[int], bytes]
 
 #: Grid of the exact samplers, as a power of two, in units of the noise scale.
 GRID_EXPONENT = -40
-#: Bound on what may decide the comparison otherwise, with room to spare (it stays below 2**-46):
-#: rounding, the bits of both uniforms not yet drawn, and p itself for k of ten or more.
+#: Bound on the error of the comparison in double precision, with room to spare (the error stays
+#: below 2**-46). It covers rounding, the bits of both uniforms not yet drawn, and p for k >= 10.
 TOLERANCE = 2.0**-40
 
 # A word holds 53 bits of x, ten of k (leading zeros; all zero: ten or more) and the sign.
@@ -58,7 +58,7 @@ def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float
 
 
 def _proposals(n_proposals: int, entropy: Entropy) -> NDArray[np.float64]:
-    """Those of ``n_proposals`` that are accepted."""
+    """Draw ``n_proposals`` proposals, and return those that are accepted."""
     words = np.frombuffer(entropy(16 * n_proposals), dtype="<u8").reshape(2, n_proposals)
     fraction = words[0] >> np.uint64(64 - _BITS)
     rest = (words[0] & np.uint64(2 ** (64 - _BITS) - 1)).astype(np.intp)

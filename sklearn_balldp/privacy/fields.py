@@ -18,7 +18,7 @@ _ROUNDING = 1e-9
 def check_types(instance: Any, what: str) -> None:
     """Raise a ValueError unless the plain fields of a dataclass hold what their types say.
 
-    Fields of other types (an object of a mechanism of one's own) are left alone.
+    Fields of other types, such as those of a custom bound, are not checked.
     """
     kind: Any = type(instance)
     hints = _hints(kind)
@@ -31,14 +31,14 @@ def check_types(instance: Any, what: str) -> None:
 
 
 def with_floats(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a dataclass, with floats for the whole numbers that JSON tools make of them."""
+    """Values of a dataclass; floats that JSON tools wrote as whole numbers are floats again."""
     hints = _hints(kind)
     return {name: _as_float(value, hints.get(name)) for name, value in values.items()}
 
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Types of the fields of a class, and of what it derives."""
+    """Types of the fields and of the properties of a class."""
     try:
         found = get_type_hints(kind)
         for name in dir(kind):
@@ -47,7 +47,7 @@ def _hints(kind: type) -> dict[str, Any]:
             if read is not None:
                 found[name] = get_type_hints(read).get("return")
     except NameError:
-        return {}  # somebody's own, with types that are not there at run time
+        return {}  # a custom class, whose annotations name types that do not exist at run time
     return found
 
 
@@ -87,9 +87,9 @@ def _fits(value: Any, wanted: tuple[Any, ...]) -> bool:
 
 
 def check_follows(name: str, value: Any, expected: Any) -> None:
-    """Raise a ValueError unless what a record states is what follows from the rest of it.
+    """Raise a ValueError if a value in a record contradicts the rest of the record.
 
-    They may differ as in :func:`agree`.
+    Numbers may differ by rounding, as in :func:`agree`.
     """
     if not agree(value, expected):
         raise ValueError(
@@ -98,8 +98,22 @@ def check_follows(name: str, value: Any, expected: Any) -> None:
         )
 
 
+def check_at_least(name: str, value: Any, expected: Any) -> None:
+    """Raise a ValueError if a record states less than what follows from the rest of it.
+
+    A record may state more: another version of this package may prove a smaller number.
+    """
+    stated, needed = (v if isinstance(v, tuple) else (v,) for v in (value, expected))
+    same = len(stated) == len(needed) and all(map(is_real, stated))
+    if not (same and all(s >= n * (1.0 - _ROUNDING) for s, n in zip(stated, needed, strict=True))):
+        raise ValueError(
+            f"record: {name}={value!r} does not follow from the rest of it: it should be at least "
+            f"{expected!r}."
+        )
+
+
 def agree(value: Any, expected: Any) -> bool:
-    """Whether two values are the same; numbers but for the rounding of another machine."""
+    """Whether two values are equal; numbers may differ by the rounding of another machine."""
     if isinstance(expected, tuple):
         same = isinstance(value, tuple) and len(value) == len(expected)
         return same and all(agree(*pair) for pair in zip(value, expected, strict=True))

@@ -1,6 +1,6 @@
 r"""One Gaussian release is one number, :math:`\mu = \Delta / \sigma`.
 
-It is called mu here and in the field; the rho of zero-concentrated differential privacy is
+The field calls this number mu; the rho of zero-concentrated differential privacy is
 :math:`\mu^2 / 2`.
 
 Adding :math:`N(0, \sigma^2 I)` to a function of L2 sensitivity :math:`\Delta` is
@@ -36,7 +36,7 @@ _MARGIN = 1e-9
 _NODES, _WEIGHTS = (a.tolist() for a in np.polynomial.legendre.leggauss(10))
 
 
-#: Largest epsilon that is calibrated to: beyond it double precision loses the profile.
+#: Largest epsilon of a budget: beyond it double precision cannot resolve the profile.
 LARGEST_EPSILON = 1e10
 
 
@@ -244,7 +244,7 @@ def mu_from_pure(epsilon: float) -> float:
     epsilon = _check_epsilon(epsilon)
     if epsilon > 700.0:
         return math.inf
-    # Phi^-1((1 + t) / 2) = sqrt(2) erfinv(t), without the loss of a level near one half or one.
+    # Phi^-1((1 + t) / 2) = sqrt(2) erfinv(t) keeps its digits for probabilities near 1/2 and 1.
     if epsilon < 1.0:
         mu = 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon)))
     else:
@@ -276,42 +276,6 @@ def compose(mus: Iterable[float]) -> float:
     Dong, Roth & Su (2022), Corollary 3.3.
     """
     return math.hypot(*(_check_mu(mu) for mu in mus))
-
-
-def classic_mu(epsilon: float, delta: float) -> float:
-    """Mu of the classic Gaussian calibration, ``sigma = D sqrt(2 ln(1.25 / delta)) / epsilon``.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy loss bound, ``0 < epsilon < 1``: the classic formula is proved for no other.
-    delta : float
-        Failure probability, strictly between 0 and 1.
-
-    Returns
-    -------
-    float
-        ``epsilon / sqrt(2 ln(1.25 / delta))``, never above :func:`mu_from_budget`.
-
-    Raises
-    ------
-    ValueError
-        If ``epsilon >= 1``, where the formula is not a guarantee, or an argument is out of
-        range.
-
-    References
-    ----------
-    Dwork & Roth (2014), Theorem A.1.
-    """
-    epsilon, delta = _check_epsilon(epsilon), _check_delta(delta)
-    if not 0.0 < epsilon < 1.0:
-        raise ValueError(
-            f"epsilon={epsilon!r}: the classic Gaussian calibration is proved only for "
-            "0 < epsilon < 1; use calibration='analytic'."
-        )
-    classic = epsilon / math.sqrt(2.0 * math.log(1.25 / delta))
-    # The proof assumes a small delta; the exact profile covers the rest.
-    return min(classic, mu_from_budget(epsilon, delta))
 
 
 def gaussian_power(level: float, mu: float) -> float:
@@ -349,7 +313,3 @@ def gaussian_power(level: float, mu: float) -> float:
     if level in (0.0, 1.0):
         return level
     return float(ndtr(ndtri(level) + mu))
-
-
-#: Mu that a budget allows, by the formula of the noise.
-CALIBRATIONS = {"analytic": mu_from_budget, "classic": classic_mu}

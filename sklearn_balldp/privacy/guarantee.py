@@ -1,4 +1,4 @@
-"""What a release promises at one radius, and what that says of attackers."""
+"""What a release guarantees at one radius, and how that limits attackers."""
 
 import math
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Guarantee:
         return compose([self.mu, mu_from_pure(self.radius_epsilon)])
 
     def delta_at(self, epsilon: float) -> float:
-        """Delta at another epsilon, same radius; exact unless choosing the radius cost some.
+        """Delta at another epsilon and the same radius; an upper bound if the radius was private.
 
         Parameters
         ----------
@@ -102,8 +102,8 @@ class Guarantee:
     def certificate(self, kappa: float) -> float:
         """Largest success probability of an informed attack, for a best blind guess of ``kappa``.
 
-        The direct Gaussian bound; a private radius multiplies it by at most ``e^radius_epsilon``,
-        or counts as Gaussian, whichever is less.
+        This is the direct Gaussian bound. For a private radius it is the smaller of two: one is
+        multiplied by ``e^radius_epsilon``, the other counts the radius as a Gaussian release.
 
         Parameters
         ----------

@@ -3,9 +3,9 @@ r"""How far one substitution can move the loss gradient at parameters that are a
 Noisy gradient descent evaluates the gradient of one record at iterates that earlier steps have
 published, so the bound may use them exactly: :func:`iterate_gap`. The gradient of a record is its
 residual a, the derivative of the loss by the scores, times its augmented row x. Clipping the
-residual to norm C bounds the gap once more. (Clipping the gradient, as differentially private
-gradient descent does, would leave a bound in angles between rows, which is larger.) Over all
-parameters the gap has the public limits of :func:`gap_limits`.
+residual to norm C gives a second bound on the gap. (Clipping the gradient, as differentially
+private gradient descent does, would leave a bound in angles between rows, which is larger.)
+:func:`gap_limits` gives public limits of the gap over all parameters.
 
 The proofs are in this package's documentation.
 """
@@ -86,7 +86,7 @@ def iterate_gap(
 
 
 def _loss_of(name: str, n_scores: int) -> Loss:
-    """The loss with this many columns of scores; two classes share one, but for softmax."""
+    """The loss with this many columns of scores; two classes share one, except for softmax."""
     loss = make_loss(name, max(2, n_scores))
     if loss.n_scores != n_scores:
         raise ValueError(f"{name} has no {n_scores} columns of scores (two classes share one).")
@@ -94,32 +94,32 @@ def _loss_of(name: str, n_scores: int) -> Loss:
 
 
 def gap_at(loss: Loss, theta: Array, domain: Domain, *, clip: float | None, labels: str) -> float:
-    """As :func:`iterate_gap`, on a domain: declared as it is, or with its allowance."""
+    """As :func:`iterate_gap`, for a domain with or without its allowance for rounding."""
     if not (np.abs(theta) < _MOST_PARAMETER).all():
         raise ValueError(f"theta holds parameters that are not below {_MOST_PARAMETER:g} in size.")
     most = math.inf if clip is None else float(clip)
     # Exponentials of extreme margins are zero or infinite, as they should be.
     with np.errstate(all="ignore"):
-        known = _known(loss, theta, domain)
+        known = _gap_bounds(loss, theta, domain)
         gap = known.same_label(most)
         if labels == "protected":
             change = known.label_change()
             if clip is not None:
-                # The same for all parameters: a limit that holds beforehand.
+                # With clipping, take the limit over all parameters, which is known beforehand.
                 change = 2.0 * min(most, loss.residual_limit()) * domain.augmented
             gap = max(gap, change)
     return gap * _UP
 
 
 def clipped_gap(clip: float, domain: Domain, *, versine: float, least: float = 0.0) -> float:
-    r"""Gap of two rows of equal label whose residuals are clipped, from the angle between those.
+    r"""Gap of two rows of one label with clipped residuals, from the angle of the residuals.
 
     With norms s, s' of the residuals and cosine k of their angle, the square of the gap is
     :math:`s^2 \|x\|^2 + s'^2 \|x'\|^2 - s s' k (\|x\|^2 + \|x'\|^2 - \|x - x'\|^2)`:
     convex in (s, s') and linear in k, so largest at corners of [least, clip]^2 and at k = 1 or
     its least.
     """
-    square, shorter = domain.augmented**2, domain.augmented**2 - domain.shortening
+    square, shorter = domain.augmented**2, domain.augmented**2 - domain.squared_norm_drop
     least = min(least, clip)
 
     def corner(small: float, turn: float) -> float:
@@ -132,7 +132,9 @@ def clipped_gap(clip: float, domain: Domain, *, versine: float, least: float = 0
     return math.sqrt(max(corner(small, turn) for small in (least, clip) for turn in (versine, 0.0)))
 
 
-def _known(loss: Loss, theta: Array, domain: Domain) -> "_OneScore | _OneVersusRest | _Softmax":
+def _gap_bounds(
+    loss: Loss, theta: Array, domain: Domain
+) -> "_OneScore | _OneVersusRest | _Softmax":
     if loss.name == Softmax.name:
         return _Softmax(loss, theta, domain)
     kind = _OneScore if loss.n_scores == 1 else _OneVersusRest
@@ -150,11 +152,11 @@ class _OneScore:
         slopes, offsets = _split(theta, domain)
         self.loss, self.domain = loss, domain
         self.slope, self.offset = float(slopes[0]), abs(float(offsets[0]))
-        self.size = _SIZES[loss.name]
+        self.size = _RESIDUAL_SIZES[loss.name]
         self.n_features = theta.shape[1] - int(domain.constant > 0.0)
 
     def same_label(self, clip: float) -> float:
-        """The worse of the two labels."""
+        """Largest gap of two rows of one label, over both labels."""
         domain, slope = self.domain, self.slope
         size = self.size(clip)
         largest = float(size.value(np.asarray(self.offset + slope * domain.norm_bound)))
@@ -164,7 +166,7 @@ class _OneScore:
             largest * domain.radius + self.loss.curvature * slope * domain.radius * domain.augmented
         )
         cap = min(cap, lipschitz)
-        # Two rows across the weights have equal residuals: a gap that some pair attains.
+        # Two rows orthogonal to the weights have equal residuals, so some pair attains this gap.
         across = float(size.value(np.asarray(self.offset))) * domain.radius
         if self.n_features > 1 and across * (1.0 + _EXCESS) >= cap:
             return cap
@@ -193,20 +195,20 @@ class _Residuals:
     least: float
     apart: float
 
-    def _move(self, clip: float = math.inf) -> float:
+    def _residual_distance(self, clip: float = math.inf) -> float:
         """Largest distance between residuals of adjacent records, once they are clipped."""
         return min(self.loss.residual_rate(clip) * self.apart, self.loss.residual_limit())
 
     def same_label(self, clip: float) -> float:
-        """Least of the triangle inequality, the identity, and what is known of the angle."""
-        domain, size, move = self.domain, min(self.largest, clip), self._move(clip)
+        """Least of three bounds: by the triangle inequality, the identity, and the angle."""
+        domain, size, move = self.domain, min(self.largest, clip), self._residual_distance(clip)
         triangle = size * domain.radius + move * domain.augmented
         identity = (
-            move * (domain.augmented**2 * move + size * domain.shortening)
+            move * (domain.augmented**2 * move + size * domain.squared_norm_drop)
             + (size * domain.radius) ** 2
         )
         bounds = [triangle, math.sqrt(identity)]
-        versine = min(self.loss.versine, _versine(self._move(), self.least))
+        versine = min(self.loss.versine, _versine(self._residual_distance(), self.least))
         if size < math.inf:
             bounds.append(clipped_gap(size, domain, versine=versine, least=self.least))
         return min(bounds)
@@ -229,10 +231,10 @@ class _OneVersusRest(_Residuals):
         self.least = 2.0 * math.sqrt(max(rest.sum() + float((own - rest).min()), 0.0))
         self.apart = float(np.linalg.norm(self.slopes)) * domain.radius
 
-    def _moves(self, radius: float) -> Array:
+    def _squared_gaps(self, radius: float) -> Array:
         """Squared gap of each head, for both labels: ends of a convex function."""
         domain = self.domain.at(radius)
-        square, drop = domain.augmented**2, domain.shortening
+        square, drop = domain.augmented**2, domain.squared_norm_drop
         difference = np.minimum(self.slopes * radius, self.heights)
         lower = self.heights - difference
         apart = difference * (difference * square + lower * drop)
@@ -240,16 +242,16 @@ class _OneVersusRest(_Residuals):
         return 4.0 * np.maximum(self.heights**2 * radius**2, apart)
 
     def same_label(self, clip: float) -> float:
-        """As for all residuals, or head by head: every head but one sees a record of the rest."""
+        """The general bound, or head by head: for all heads but one, the record is of the rest."""
         bound = super().same_label(clip)
         if clip < self.largest:
             return bound
-        own, rest = self._moves(self.domain.radius)
+        own, rest = self._squared_gaps(self.domain.radius)
         return min(bound, math.sqrt(rest.sum() + max(float((own - rest).max()), 0.0)))
 
     def label_change(self) -> float:
         """Two heads see their label change, the others a move of at most the diameter."""
-        other = self._moves(2.0 * self.domain.norm_bound).max(axis=0)
+        other = self._squared_gaps(2.0 * self.domain.norm_bound).max(axis=0)
         flip = (2.0 * self.heights.sum(axis=0) * self.domain.augmented) ** 2
         extra = np.sort(np.maximum(flip - other, 0.0))
         return math.sqrt(other.sum() + extra[-2:].sum())
@@ -292,7 +294,7 @@ class _Softmax(_Residuals):
         self.apart = math.sqrt(spectral) * domain.radius
 
     def label_change(self) -> float:
-        """The two largest residuals, at any two rows."""
+        """Sum of the largest gradients of the two worst labels."""
         return float(np.sort(self.sizes)[-2:].sum()) * self.domain.augmented
 
 
@@ -313,7 +315,7 @@ def _versine(moved: float, least: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Size:
+class _ResidualSize:
     """Size of a residual as a nondecreasing function of t, and its differences.
 
     ``rises(low, high, least, most)`` bounds size(t + s) - size(t) below and above, over t in
@@ -336,7 +338,7 @@ def _one_peak(
     return rises
 
 
-def _logistic_size(clip: float) -> _Size:
+def _logistic_size(clip: float) -> _ResidualSize:
     """min(sigmoid(t), clip)."""
     edge = math.log(clip / (1.0 - clip)) if clip < 1.0 else math.inf
 
@@ -351,18 +353,18 @@ def _logistic_size(clip: float) -> _Size:
     def peak(step: Array) -> Array:
         return np.minimum(-0.5 * step, edge - step)
 
-    return _Size(value, _one_peak(rise, peak))
+    return _ResidualSize(value, _one_peak(rise, peak))
 
 
-def _hinge_size(clip: float) -> _Size:
+def _hinge_size(clip: float) -> _ResidualSize:
     """min(2 (1 + t)+, clip)."""
 
     def value(t: Array) -> Array:
-        return np.clip(2.0 * (1.0 + t + _blur(t)), 0.0, clip)
+        return np.clip(2.0 * (1.0 + t + _margin_error(t)), 0.0, clip)
 
     def rises(low: Array, high: Array, least: Array, most: Array) -> tuple[Array, Array]:
         # Where t + 1 rounds to a multiple of the clip, nothing is known but 0 <= rise <= clip.
-        low, high = 2.0 * (1.0 + low - _blur(low)), 2.0 * (1.0 + high + _blur(high))
+        low, high = 2.0 * (1.0 + low - _margin_error(low)), 2.0 * (1.0 + high + _margin_error(high))
 
         def rise(doubled: Array, step: Array) -> Array:
             return np.clip(
@@ -370,27 +372,27 @@ def _hinge_size(clip: float) -> _Size:
             )
 
         ends = np.minimum(rise(low, least), rise(high, least))
-        # The largest end less the least start: where the clip is lost beside the margins, a peak
-        # between them would be lost too.
+        # The largest end minus the least start. Where the clip is below the rounding of the
+        # margins, a search for the peak between them would miss it.
         span = np.minimum(high + 2.0 * most, clip) - np.maximum(low, 0.0)
         return ends, np.clip(span, 0.0, np.minimum(2.0 * most, clip))
 
-    return _Size(value, rises)
+    return _ResidualSize(value, rises)
 
 
 #: Sizes of clipped residuals of one score, by loss.
-_SIZES = {Logistic.name: _logistic_size, SquaredHinge.name: _hinge_size}
+_RESIDUAL_SIZES = {Logistic.name: _logistic_size, SquaredHinge.name: _hinge_size}
 
 
-def _blur(t: Array) -> Array:
+def _margin_error(t: Array) -> Array:
     """How far a computed margin, a sum of terms not much larger than it or one, may be off."""
     return 2.0**-50 * (1.0 + np.abs(t))
 
 
 def _certified_gap(
-    size: _Size, centre: float, slope: float, domain: Domain, reached: float, cap: float
+    size: _ResidualSize, centre: float, slope: float, domain: Domain, reached: float, cap: float
 ) -> float:
-    r"""Gap of two rows of one label, by splitting cells; ``reached`` or ``cap`` where they decide.
+    r"""Gap of two rows of one label, by splitting cells; between ``reached`` and ``cap``.
 
     Rows have components z' and z = z' + s along the weights, s in [0, r], residuals a' <= a, and
     n' and n across them, :math:`n \le \min(c, c' + q)`, :math:`c^2 = B^2 - z^2`,
@@ -411,7 +413,7 @@ def _certified_gap(
         t0, t1 = centre + slope * p0, centre + slope * p1
         less, more = size.rises(t0, t1, slope * s0, slope * s1)
         smaller0, smaller1 = size.value(t0), size.value(t1)
-        # The difference may count against the step: both ends, for the larger in size.
+        # The two terms may have opposite signs: take both ends, and the larger absolute value.
         along1 = np.where(z1 > 0.0, more, less) * z1 + smaller1 * s1
         along0 = np.where(z0 > 0.0, less, more) * z0 + smaller0 * s0
         along = np.maximum(np.abs(along0), np.abs(along1))
@@ -442,7 +444,7 @@ def _certified_gap(
         reached=reached**2,
         enough=cap**2,
     )
-    # Squares of the smallest numbers are zero: then the cap is what is known.
+    # Squares of tiny numbers underflow to zero; then only the cap is a valid bound.
     return cap if certified >= cap**2 else math.sqrt(certified)
 
 
@@ -489,7 +491,7 @@ def gap_limits(
 def limits_over_iterates(
     loss: Loss, n_features: int, domain: Domain, *, clip: float | None, labels: str
 ) -> GapLimits:
-    """As :func:`gap_limits`, on a domain: declared as it is, or with its allowance."""
+    """As :func:`gap_limits`, for a domain with or without its allowance for rounding."""
     r, augmented = domain.radius, domain.augmented
     largest = loss.residual_limit()
     if clip is not None:
@@ -506,5 +508,5 @@ def limits_over_iterates(
         most_change = 2.0 * largest * augmented
         least = max(least, loss.least_change * augmented if clip is None else most_change)
         most = max(most, most_change)
-    # Further than the bound itself is rounded.
+    # The limits are rounded further than the bound itself, so that they hold for it.
     return GapLimits(least / _UP, most * _UP**2)

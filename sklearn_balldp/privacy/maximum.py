@@ -1,4 +1,4 @@
-"""The one certified search: upper bounds on the maximum of a function over a box."""
+"""Branch and bound: a certified upper bound on the maximum of a function over a box."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 #: Lower and upper corners of cells, each of shape (n_dimensions, n_cells).
 Cells = tuple[Array, Array]
-# Cells of the smallest size that doubles tell apart are not split further.
+# Most rounds of splitting; after these, cells are as small as doubles can tell apart.
 _ROUNDS = 100
 
 
@@ -31,8 +31,8 @@ def certified_maximum(
     Parameters
     ----------
     bound : callable
-        Upper bounds on the function over cells, given their lower and upper corners; its value
-        where both are one point.
+        Upper bounds on the function over cells, given their lower and upper corners. If both
+        corners are one point, it gives the function's value there.
     low, high : sequence of float
         Corners of the box.
     n_cells : int
@@ -40,7 +40,7 @@ def certified_maximum(
     excess : float
         Cells are split until no bound exceeds the best value found by this share.
     most_cells : int
-        More of them are not split: their bounds stand as they are.
+        If more cells than this are left, they are not split further, and their bounds count.
     attained : callable, optional
         A feasible point of each cell; the middle by default.
     feasible : callable, optional
@@ -48,7 +48,7 @@ def certified_maximum(
     reached : float, default=0.0
         A value known to be attained.
     enough : float, optional
-        A bound known from elsewhere: returned once the search cannot come below it.
+        A known upper bound, which is returned once the search cannot find a smaller one.
 
     Returns
     -------

@@ -1,8 +1,9 @@
-"""Noise of one release: exact and safe against floating point by default, NumPy's for a seed.
+"""Noise of one release: by default exact and free of floating-point leaks; NumPy's for a seed.
 
-Values are divided by their noise scale, rounded to the grid of the exact sampler, and the cell of a
-normal deviate is added: what is published is a function of the value on the grid plus an exact
-normal deviate (:mod:`.exact_normal`). The rounding is part of the accounted mu: :func:`grid_slack`.
+Values are divided by their noise scale and rounded to the grid of the exact sampler. Then the grid
+cell of a normal deviate is added. So the published value is a function of the value on the grid
+plus an exact normal deviate (:mod:`.exact_normal`). :func:`grid_slack` is the mu that the rounding
+costs.
 """
 
 import math
@@ -25,10 +26,10 @@ RandomState = int | np.random.Generator | np.random.RandomState | None
 EXACT_SAMPLER = "exact normal in cells of a grid (OS entropy)"
 SEEDED_SAMPLER = "NumPy (seeded, reproducible: not private)"
 
-# Doubles from here on are multiples of the grid.
+# Doubles of at least this size are multiples of the grid step.
 _ON_GRID = 2.0 ** (53 + GRID_EXPONENT)
-# Deviates that a release of many small parts draws ahead, at most.
-_AHEAD = 2**14
+# Most deviates that a release of many small parts draws ahead.
+_MOST_AHEAD = 2**14
 
 
 def grid_slack(n_values: int) -> float:
@@ -59,8 +60,8 @@ def check_random_state(
 class Noise:
     """Gaussian noise of one release: call it with values and their noise scales.
 
-    Every deviate is handed out once, on any thread and in any process: a copy would repeat its
-    noise, so there is none, and a forked process draws its own.
+    Every deviate is used once, on any thread and in any process. A copy would repeat its noise, so
+    it cannot be copied, and a forked process draws its own deviates.
 
     Parameters
     ----------
@@ -76,12 +77,12 @@ class Noise:
 
     def __init__(self, random_state: RandomState = None) -> None:
         self._generator = check_random_state(random_state)
-        self._left, self._drawn = np.empty(0), 0
+        self._stock, self._drawn = np.empty(0), 0
         self._lock, self._process = threading.Lock(), os.getpid()
 
     @property
     def private(self) -> bool:
-        """Whether nobody can draw the same noise again."""
+        """Whether the noise is drawn without a seed, so that nobody can draw it again."""
         return self._generator is None
 
     @property
@@ -123,7 +124,7 @@ class Noise:
             scaled = values[noisy] / scale[noisy]
         if not np.isfinite(scaled).all():
             raise ValueError("values are too large for sigma.")
-        # Larger ones are on the grid as they are.
+        # Larger values are on the grid already.
         scaled = np.where(np.abs(scaled) < _ON_GRID, np.rint(scaled / grid) * grid, scaled)
         released[noisy] = (scaled + self._deviates(len(scaled))) * scale[noisy]
         return released
@@ -133,15 +134,15 @@ class Noise:
         if self._generator is not None:
             return self._generator.standard_normal(size)
         if self._process != os.getpid():
-            # What is in stock is the parent's; its lock may have been held at the fork.
-            self._left, self._process, self._lock = np.empty(0), os.getpid(), threading.Lock()
+            # The deviates in stock are the parent's, and its lock may have been held at the fork.
+            self._stock, self._process, self._lock = np.empty(0), os.getpid(), threading.Lock()
         with self._lock:
-            if len(self._left) < size:
-                # One call needs no more than it asks for; many small ones get ever larger stocks.
-                more = rounded_normal(max(size - len(self._left), min(self._drawn, _AHEAD)))
-                self._left = np.concatenate([self._left, more])
+            if len(self._stock) < size:
+                # A single call draws what it needs; many small calls draw ever more ahead.
+                more = rounded_normal(max(size - len(self._stock), min(self._drawn, _MOST_AHEAD)))
+                self._stock = np.concatenate([self._stock, more])
                 self._drawn += len(more)
-            taken, self._left = self._left[:size], self._left[size:]
+            taken, self._stock = self._stock[:size], self._stock[size:]
             return taken
 
     def __reduce__(self) -> NoReturn:
@@ -190,7 +191,7 @@ def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomStat
     half = Fraction(epsilon) / 2
     gaps = [int(gap) for gap in int(whole.max()) - whole.astype(object)]
     rates = {gap: divmod(half * gap, 1) for gap in set(gaps)}
-    # exp(-rate) is exp(-1) as often as rate holds one, times exp(-rest).
+    # exp(-rate) is the product of floor(rate) factors exp(-1) and of exp(-rest).
     left = np.array([min(rates[gap][0], 2**62) for gap in gaps], dtype=np.int64)
     alive = np.arange(len(gaps))
     while (waiting := left[alive] > 0).any():

@@ -6,7 +6,7 @@ import html
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +17,8 @@ from ..pipelines import parts_of
 from .bounds import Blocks, Bound, bound_from_dict
 from .card import Card, card_of
 from .digest import parameters_digest, record_digest
-from .fields import check_follows, check_types, with_floats
-from .gaussian import CALIBRATIONS, epsilon_from_mu
+from .fields import check_at_least, check_follows, check_types, with_floats
+from .gaussian import epsilon_from_mu, mu_from_budget
 from .guarantee import Guarantee, total_epsilon
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .weights import Weights, is_weighted, units_of
@@ -28,24 +28,15 @@ RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded
 _OPTIONS = {
     "metric": METRICS,
     "radius_source": RADIUS_SOURCES,
-    "calibration": CALIBRATIONS,
     "sampler": (EXACT_SAMPLER, SEEDED_SAMPLER),
 }
-#: What a record shows beside its own fields, in this order; reading one computes it again.
-_DERIVED = (
-    "mu",
-    "rho",
-    "sensitivity",
-    "sigma",
-    "tol",
-    "labels",
-    "unit",
-    "n_units",
-    "private",
-    "theorem",
-    "epsilon_full_radius",
-    "assumptions",
-)
+#: Layout of the records that :meth:`Release.to_dict` writes. Every version from here on reads this
+#: one: fields that a later version adds have defaults.
+FORMAT = 1
+#: Numbers and words that a record shows beside its own fields. Reading one computes them again: of
+#: the first a record may state more than that, of the others the same.
+_UPPER_BOUNDS = ("mu", "sensitivity", "epsilon_full_radius")
+_DERIVED = ("sigma", "labels", "unit", "private")
 #: What bounds and records both hold.
 _SHARED = ("n_samples", "n_features", "n_classes", "alpha", "norm_bound")
 _RADIUS_ASSUMPTIONS = {
@@ -77,8 +68,6 @@ _MOST_RECORDS = 10**12
 #: Names of this package's own mechanisms, each with bounds of its own.
 _MECHANISMS = ("output", "gradient", "statistics")
 _DIGEST = re.compile("([0-9a-f]{64})?")
-# Records of earlier versions hold other fields.
-_FIRST_VERSION = (0, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +105,6 @@ class Release:
         Share of these edits that lie within the radius.
     epsilon, delta : float
         Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
-    calibration : {"analytic", "classic"}
-        How mu was derived from (epsilon, delta).
     sampler : str
         Where the noise came from.
     bound : Bound
@@ -126,11 +113,12 @@ class Release:
         Versions of this package and of NumPy.
     date : str
         Day of the fit (UTC), as in 2026-01-31.
-    coordinates : str or None
-        Declared name of the rows' coordinates (encoder, scale): releases that name different ones
-        are not added up.
     encoder : str or None
-        Name and revision of the encoder that the rows came from, where they tell.
+        Declared name of where the rows come from (encoder, scale): releases that name different
+        ones are not added up.
+    rule : str
+        Digest of the numbers by which settings followed from public numbers (a tuned rule, which
+        no guarantee rests on); empty where there is no rule.
     digest : str
         SHA-256 of the released parameters (:func:`.parameters_digest`); empty before the run.
     stated_sensitivity, stated_sigma : float or tuple of float
@@ -157,14 +145,13 @@ class Release:
     radius_hides: float = 0.0
     epsilon: float
     delta: float
-    calibration: str
     sampler: str
     bound: Bound
     version: str
     numpy_version: str
     date: str
-    coordinates: str | None = None
     encoder: str | None = None
+    rule: str = ""
     digest: str = ""
     stated_sensitivity: Blocks = ()
     stated_sigma: Blocks = ()
@@ -192,7 +179,15 @@ class Release:
                 raise ValueError(f"record: {name}={value!r} must not be negative.")
         if self.alpha > MOST:
             raise ValueError(f"record: alpha={self.alpha!r} must not exceed {MOST:g}.")
-        for name in ("head", "mechanism", "numpy_version", "coordinates", "encoder", "radius_draw"):
+        for name in (
+            "head",
+            "mechanism",
+            "version",
+            "numpy_version",
+            "encoder",
+            "radius_draw",
+            "rule",
+        ):
             value = getattr(self, name)
             if value is not None and not value.isprintable():
                 raise ValueError(f"record: {name}={value!r} must be one line of text.")
@@ -215,20 +210,13 @@ class Release:
             # What is computed from the fields is computed again.
             if not isinstance(getattr(type(self), name, None), cached_property):
                 vars(self)[name] = value
-        owners: dict[str, Any] = {"": self}
+        # A field that a later version added has its default, which the class holds.
+        missing = [f.name for f in fields(self) if not hasattr(self, f.name)]
         if isinstance(vars(self).get("bound"), Bound):
-            owners["bound."] = self.bound
-        missing = [
-            f"{place}{field.name}"
-            for place, owner in owners.items()
-            for field in fields(owner)
-            if not hasattr(owner, field.name)
-        ]
+            bound: Any = self.bound
+            missing += [f"bound.{f.name}" for f in fields(bound) if not hasattr(bound, f.name)]
         if missing:
-            raise ValueError(
-                f"record: {', '.join(missing)} missing: another version wrote it. Read it with "
-                "that version, or fit again."
-            )
+            raise ValueError(f"record: {', '.join(missing)} missing; ask for the original.")
         self.__post_init__()
 
     def _check_radius(self) -> None:
@@ -275,7 +263,7 @@ class Release:
             # This package's mechanisms and bounds go together; others bring bounds of their own.
             check_follows("mechanism", self.mechanism, self.bound.mechanism)
             self._check_own_bound(self.bound)
-        budget, mu = CALIBRATIONS[self.calibration](self.epsilon, self.delta), self.mu
+        budget, mu = mu_from_budget(self.epsilon, self.delta), self.mu
         if not (0.0 <= mu <= budget * (1.0 + 1e-9)):
             raise ValueError(
                 f"record: epsilon={self.epsilon!r} does not follow from the rest of it: it should "
@@ -283,7 +271,7 @@ class Release:
                 f"{self.delta!r})."
             )
         self.bound.check(self, self._euclidean(self.radius), budget)
-        if self._told is not None:
+        if self._bound_scales is not None:
             check_follows("stated_sensitivity", self.stated_sensitivity, ())
             check_follows("stated_sigma", self.stated_sigma, ())
             check_follows("epsilon_full_radius_ex_post", self.epsilon_full_radius_ex_post, None)
@@ -306,7 +294,7 @@ class Release:
         )
 
     @cached_property
-    def _told(self) -> tuple[Blocks, Blocks] | None:
+    def _bound_scales(self) -> tuple[Blocks, Blocks] | None:
         """Sensitivity and noise scale where the bound tells them."""
         return self.bound.scales(self._euclidean(self.radius))
 
@@ -323,12 +311,12 @@ class Release:
     @property
     def sensitivity(self) -> Blocks:
         """L2 sensitivity; one number per class block or per step where they differ."""
-        return self.stated_sensitivity if self._told is None else self._told[0]
+        return self.stated_sensitivity if self._bound_scales is None else self._bound_scales[0]
 
     @property
     def sigma(self) -> Blocks:
         """Noise scale, a standard deviation; as ``sensitivity``."""
-        return self.stated_sigma if self._told is None else self._told[1]
+        return self.stated_sigma if self._bound_scales is None else self._bound_scales[1]
 
     @property
     def tol(self) -> float:
@@ -356,7 +344,7 @@ class Release:
         return units_of(self.weights, self.n_samples)
 
     @property
-    def whose(self) -> str:
+    def unit_in_words(self) -> str:
         """The unit in words."""
         if self.weights is None or self.unit == "record":
             return "one record"
@@ -421,7 +409,7 @@ class Release:
     @property
     def promised(self) -> "Release":
         """The record as it was before the run, without what was known only after it."""
-        late: Any = {"stated_sensitivity": (), "stated_sigma": (), "bound": self.bound.promised}
+        late: Any = {"stated_sensitivity": (), "stated_sigma": ()}
         return replace(self, digest="", epsilon_full_radius_ex_post=None, **late)
 
     @property
@@ -468,11 +456,11 @@ class Release:
             False as well for a model that is no Ball-DP head.
         """
         parts = parts_of(model)
-        parameters = getattr(parts.last, "released_parameters", None)
+        parameters = getattr(parts.head, "released_parameters", None)
         if parameters is None or parameters_digest(parameters()) != self.digest:
             return False
-        follow = getattr(parts.last, "_parameters_follow", None)
-        if follow is not None and not follow():
+        follow = getattr(parts.head, "decision_follows", None)
+        if follow is not None and not follow(self):
             return False
         return None in (self.encoder, parts.encoder) or self.encoder == parts.encoder
 
@@ -584,10 +572,11 @@ class Release:
         dict
             Field by field; :meth:`from_dict` reads it.
         """
-        record = {field.name: getattr(self, field.name) for field in fields(self)}
+        record: dict[str, Any] = {"format": FORMAT}
+        record |= {field.name: getattr(self, field.name) for field in fields(self)}
         for name in ("stated_sensitivity", "stated_sigma"):
             del record[name]
-        record |= {name: getattr(self, name) for name in _DERIVED}
+        record |= {name: getattr(self, name) for name in (*_UPPER_BOUNDS, *_DERIVED)}
         record["bound"] = self.bound.to_dict()
         plain = {key: _to_json(value) for key, value in record.items()}
         return {**plain, "checksum": record_digest(plain)}
@@ -596,7 +585,8 @@ class Release:
     def from_dict(cls, record: Mapping[str, Any]) -> "Release":
         """Rebuild a record from :meth:`to_dict`, also after a JSON round trip.
 
-        Every derived number is computed again.
+        Every derived number is computed again. A record may state more than that, as one does that
+        a version with looser bounds wrote, and never less.
 
         Parameters
         ----------
@@ -624,29 +614,36 @@ class Release:
 
     @classmethod
     def _read(cls, record: Mapping[str, Any]) -> "Release":
-        _check_version(record.get("version"))
-        own = {field.name for field in fields(cls)} - {"stated_sensitivity", "stated_sigma"}
-        names = own | {*_DERIVED, "checksum"}
-        if set(record) != names:
-            odd = sorted(map(str, set(record) ^ names))
-            raise ValueError(f"record: missing or unknown fields {odd}; pass Release.to_dict().")
-        values = with_floats(cls, {key: _from_json(value) for key, value in record.items()})
-        bound = bound_from_dict(values["bound"])
-        stated: dict[str, Any] = {name: values[name] for name in own}
-        # What the bound does not tell, the record states.
-        if bound.scales(1.0) is None:
-            stated |= {f"stated_{name}": values[name] for name in ("sensitivity", "sigma")}
-        release = cls(**{**stated, "bound": bound})
-        for name in _DERIVED:
-            check_follows(name, values[name], getattr(release, name))
-        # In the writer's own digits, which may differ from ours in the last place.
-        written = {**release.to_dict(), **{name: _to_json(values[name]) for name in _DERIVED}}
-        del written["checksum"]
-        if values["checksum"] != record_digest(written):
+        if record.get("format") != FORMAT:
             raise ValueError(
-                f"record: checksum={values['checksum']!r} is not that of the other fields, so one "
+                f"record: format={record.get('format')!r} is not known: sklearn_balldp "
+                f"{__version__} reads format {FORMAT}. The record is of version "
+                f"{str(record.get('version'))[:40]!r}; install that one, or a later one."
+            )
+        stated = {field.name: field for field in fields(cls)}
+        own = set(stated) - {"stated_sensitivity", "stated_sigma"}
+        shown = {*_UPPER_BOUNDS, *_DERIVED, "format", "checksum"}
+        needed = {name for name in own if stated[name].default is MISSING} | shown
+        odd = sorted(map(str, (needed - set(record)) | (set(record) - own - shown)))
+        if odd:
+            raise ValueError(f"record: missing or unknown fields {odd}; pass Release.to_dict().")
+        plain = {key: _to_json(value) for key, value in record.items() if key != "checksum"}
+        if record["checksum"] != record_digest(plain):
+            raise ValueError(
+                f"record: checksum={record['checksum']!r} is not that of the other fields, so one "
                 "of them was edited after the record was written; ask for the original."
             )
+        values = with_floats(cls, {key: _from_json(value) for key, value in record.items()})
+        bound = bound_from_dict(values["bound"])
+        given: dict[str, Any] = {name: values[name] for name in own if name in values}
+        # What the bound does not tell, the record states.
+        if bound.scales(1.0) is None:
+            given |= {f"stated_{name}": values[name] for name in ("sensitivity", "sigma")}
+        release = cls(**{**given, "bound": bound})
+        for name in _UPPER_BOUNDS:
+            check_at_least(name, values[name], getattr(release, name))
+        for name in _DERIVED:
+            check_follows(name, values[name], getattr(release, name))
         return release
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -673,14 +670,13 @@ class Release:
                 ", ".join(
                     [
                         shape,
-                        *(["coordinates " + self.coordinates] if self.coordinates else []),
                         *(["encoder " + self.encoder] if self.encoder else []),
                     ]
                 ),
             ),
             (
                 "hides",
-                ("one record's" if self.unit == "record" else f"{self.whose}:")
+                ("one record's" if self.unit == "record" else f"{self.unit_in_words}:")
                 + f" substitution within {self.radius:g} ({self.metric})"
                 + (f": {self.hidden_edits}" if self.hidden_edits else ""),
             ),
@@ -718,7 +714,7 @@ class Release:
         if weights.by_class is not None:
             own = [factor for factor in weights.by_class if factor > 0.0]
             classes = f"; classes by {min(own):.4g} to {max(own):.4g}"
-        mass = f"noise of {weights.mass:.6g} records"
+        mass = f"noise of {weights.effective_size:.6g} records"
         return [("weights", f"{mass}, for {self.n_units} {self.unit}s{classes}")]
 
     def __str__(self) -> str:
@@ -735,23 +731,6 @@ class Release:
             for name, value in self._rows()
         )
         return f"<table><caption>Release</caption>{cells}</table>"
-
-
-def _check_version(version: Any) -> None:
-    """Raise a ValueError unless records of this version are read here."""
-    known = tuple(int(part) for part in __version__.split(".")[:2])
-    match = (
-        re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,4})\.[0-9]{1,4}", version)
-        if isinstance(version, str)
-        else None
-    )
-    if match is None or not _FIRST_VERSION <= tuple(map(int, match.groups())) <= known:
-        first = ".".join(map(str, _FIRST_VERSION))
-        raise ValueError(
-            f"record: version={version!r} is not known here: sklearn_balldp {__version__} reads "
-            f"records of versions {first} to {'.'.join(map(str, known))}; install the one that "
-            "wrote it."
-        )
 
 
 @contextlib.contextmanager
@@ -777,7 +756,7 @@ def _range(values: Blocks, parts: str) -> str:
 
 
 def _to_json(value: Any) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _to_json(item) for key, item in value.items()}
     return list(value) if isinstance(value, tuple) else value
 

@@ -1,8 +1,7 @@
 r"""What rounding adds to sums over records, whichever machines make them, in whatever order.
 
-Two means in double precision are no further apart than the exact ones, but for twice the error of
-one of them. Nothing has to have the same bits in both: not the kernels that multiply, nor the
-machines that add up, nor the order in which they do.
+Two means in double precision are no further apart than the exact ones plus twice the error of one.
+This holds even if different machines, with other kernels and in another order, compute the two.
 """
 
 import math
@@ -11,37 +10,38 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..losses import Loss
-from .weights import Weights, is_weighted, mass_of
+from .weights import Weights, effective_size_of, is_weighted
 
 UNIT_ROUNDOFF = 2.0**-53
-#: Rows that are added up in single precision in one go.
+#: Number of rows in one sum in single precision.
 SUMMED = 128
-#: Rows that are added up in double precision in one go, in any order, at most.
+#: Most rows in one sum in double precision, which adds them in any order.
 BLOCK = 16_384
-#: Rows of a shard, or values if those are more, and rows that are one at most.
+#: A shard has at most max(SHARD_ROWS, SHARD_VALUES / n_features) + MORE_ROWS rows, as shards begin
+#: at multiples of MORE_ROWS.
 SHARD_ROWS, SHARD_VALUES, MORE_ROWS = 8192, 4_000_000, 256
-# Rows that are moved by their mean are shorter by this factor at most (and a little).
-_SHORTER = 3.5
-#: Least factor by which rows are shortened along a direction, and most directions of that kind.
+# Subtracting their mean shortens rows by at most about this factor.
+_CENTRING_FACTOR = 3.5
+#: Least factor that whitening multiplies rows by along a direction, and most such directions.
 LEAST_KEPT, MOST_DIRECTIONS = 1.0 / 3.0, 64
 
 
 def additions(n_rows: int, n_features: int) -> float:
-    """Additions in double precision that a row's term passes through in a sum, at most.
+    """Most additions in double precision that the term of a row passes through in a sum.
 
-    Those of its block, in any order, and those of blocks (:func:`folds`).
+    Those of its block, in any order, and those of blocks (:func:`block_additions`).
     """
-    return min(max(n_rows, 0), BLOCK) + folds(n_rows, n_features)
+    return min(max(n_rows, 0), BLOCK) + block_additions(n_rows, n_features)
 
 
-def folds(n_rows: int, n_features: int) -> float:
-    """Additions that the sum of a block passes through, at most.
+def block_additions(n_rows: int, n_features: int) -> float:
+    """Most additions that the sum of a block passes through.
 
-    Blocks of 128 rows or more are added up in two layers, each of no more than the shard's 128ths,
-    and shards in pairs. (Shorter blocks, of long rows, are more; with the rows of a block they
-    still come to less than :func:`additions`.)
+    Blocks of 128 rows or more are added up in two layers, each with at most one addition for every
+    128 rows of the shard; shards are added up in pairs. (Long rows have shorter blocks, of which
+    there are more; with the rows of a block they still stay below :func:`additions`.)
     """
-    # Records that are not checked yet may state anything.
+    # A record that is not checked yet may state a negative number.
     n_rows = max(n_rows, 0)
     longest = min(n_rows, max(SHARD_ROWS, SHARD_VALUES / n_features) + MORE_ROWS)
     return 2.0 * longest / SUMMED + math.log2(n_rows + 2.0) + 8.0
@@ -60,7 +60,7 @@ def mean_rounding(
     weights: Weights | None = None,
     whitened: bool = False,
 ) -> float:
-    r"""Half of what rounding adds to the sensitivity of a mean gradient that is computed.
+    r"""Half of what rounding adds to the sensitivity of a computed mean gradient.
 
     With u the machine epsilon of the rows, twice what one operation errs by, scores err by
     :math:`(d + 16) (u / 2) (\|w\| B + |b|)`, clipped residuals by their Lipschitz constant times
@@ -79,9 +79,9 @@ def mean_rounding(
     In single precision m = 128 rows are added up in one go, and all sums but those of the rows that
     differ must have the same bits in both datasets. So one record's error counts, that of one sum
     of m gradients of norm M, :math:`m^2 (u / 2) M`, and sums of blocks err in double precision
-    (:func:`folds`). With weights a record errs by its share of them.
+    (:func:`block_additions`). With weights a record errs by its share of them.
     """
-    # Several records of one person may be in as many blocks: their sums are never in float32.
+    # The records of one person may lie in several blocks, so their sums are never in float32.
     several = weights is not None and weights.most_records > 1
     double = several or np.dtype(dtype) == np.float64
     u = float(np.finfo(np.float64 if double else dtype).eps)
@@ -89,13 +89,13 @@ def mean_rounding(
     if constant > 0.0:
         norm = float(np.linalg.norm(theta[:, :-1]))
         offset = constant * float(np.linalg.norm(theta[:, -1]))
-    # Stored rows may be rounded to outside of the ball.
+    # The factor covers stored rows that rounding has moved out of the ball.
     augmented = math.hypot(norm_bound, constant) * (1.0 + 1e-6)
     score = norm * norm_bound + offset
     largest = loss.residual_limit(score) * math.sqrt(loss.n_stacked)
     most = math.inf if clip is None else clip
     # A sum of d squares, its root and a quotient; a row may be projected, moved, and projected.
-    row = _SHORTER * (n_features + 12.0) * UNIT_ROUNDOFF
+    row = _CENTRING_FACTOR * (n_features + 12.0) * UNIT_ROUNDOFF
     turned = 0.0
     if whitened:
         k = min(MOST_DIRECTIONS, n_features)
@@ -117,5 +117,5 @@ def mean_rounding(
         return record + added * gradient
     # Each term passes through m roundings, of u / 2 each and a little.
     block = 1.02 * SUMMED**2 * 0.5 * u * gradient
-    sums = (1.01 * folds(n_samples, n_features) * UNIT_ROUNDOFF + turned) * gradient
-    return (record + block) / mass_of(weights, n_samples) + sums
+    sums = (1.01 * block_additions(n_samples, n_features) * UNIT_ROUNDOFF + turned) * gradient
+    return (record + block) / effective_size_of(weights, n_samples) + sums

@@ -58,11 +58,12 @@ def prototype_sensitivity(
     r"""L2 sensitivity of ridge prototypes to one substitution within ``radius``.
 
     With weights :math:`\mu_c = 2 S_c / (2 W_c + \lambda W)`, :math:`S_c` being the weighted sum.
-    One person moves block c by at most :math:`2 r s_{p,c} / (2 W_c + \lambda W)`. Blocks of the
-    scale :math:`q\, 2 r s_c / (2 W_c + \lambda W)` count for one together. A record that changes
-    its label takes its weight w from a block, which moves by w times
-    :math:`2 \|x - \mu_c\| / (2 W_c + \lambda W) \le 2 B / (\lambda W)` at most, and brings it to
-    another: over the records of a person that adds up to :math:`s\, 2 \sqrt2 B / (\lambda W)`.
+    One person moves block c by at most :math:`2 r s_{p,c} / (2 W_c + \lambda W)`. If block c has
+    the scale :math:`q\, 2 r s_c / (2 W_c + \lambda W)`, all blocks together move by at most one in
+    these scales. A record of weight w that changes its label leaves one block and joins another.
+    Each of the two moves by at most w times
+    :math:`2 \|x - \mu_c\| / (2 W_c + \lambda W) \le 2 B / (\lambda W)`. Over the records of a
+    person that adds up to :math:`s\, 2 \sqrt2 B / (\lambda W)`.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ def _weighted_prototypes(
     if label_change or mode not in ("per_class", "min"):
         raise ValueError(f"counts={mode!r}: weights with public labels need 'per_class' or 'min'.")
     shrink = 2.0 * np.array(weights.class_totals) + ridge
-    blocks = weights.joint * 2.0 * radius * np.array(weights.class_largest) / shrink
+    blocks = weights.block_factor * 2.0 * radius * np.array(weights.class_largest) / shrink
     return blocks if mode == "per_class" else float(blocks.max())
 
 
@@ -230,7 +231,7 @@ def _norm_bound(loss: Loss, alpha: float, domain: Domain, method: str) -> float:
     if method == "paper":
         return loss.paper_minimizer_norm(alpha, domain.augmented)
     crude = loss.crude_minimizer_norm(alpha, domain.augmented)
-    return min(math.sqrt(loss.level / alpha), crude)
+    return min(math.sqrt(loss.norm_constant / alpha), crude)
 
 
 def gradient_gap(
@@ -289,7 +290,7 @@ def gradient_gap(
 def gap_over_minimisers(
     loss: Loss, domain: Domain, alpha: float, *, method: str, labels: str
 ) -> float:
-    """As :func:`gradient_gap`, on a domain: declared as it is, or with its allowance."""
+    """As :func:`gradient_gap`, for a domain with or without its allowance for rounding."""
     bound = _norm_bound(loss, alpha, domain, method)
     reach = bound * domain.augmented
     # The radius times a Lipschitz constant of the gradient: the paper's form.
@@ -297,7 +298,7 @@ def gap_over_minimisers(
     if method == "tight":
         # Extreme parameters overflow to infinity, which bounds anything.
         with np.errstate(all="ignore"):
-            sharper = _SHARPER[loss.name](domain, bound)
+            sharper = _TIGHT_GAPS[loss.name](domain, bound)
         gap = min(gap, sharper) if sharper >= 0.0 else gap
     same_label = math.sqrt(loss.n_stacked) * gap
     if labels == "public":
@@ -326,7 +327,7 @@ def _logistic_gap(domain: Domain, bound: float) -> float:
     From ||a x - b x'||^2 = (a-b)(a ||x||^2 - b ||x'||^2) + a b ||x-x'||^2 with residuals a >= b.
     a, b increase with t and a - b has one peak, so ends and peak of a cell bound it.
     """
-    radius, drop = domain.radius, domain.shortening
+    radius, drop = domain.radius, domain.squared_norm_drop
     if radius == 0.0:
         return 0.0
     square = domain.augmented**2
@@ -349,39 +350,39 @@ def _logistic_gap(domain: Domain, bound: float) -> float:
 
 
 def _softmax_gap(domain: Domain, bound: float) -> float:
-    """Least of two bounds: vertices of the simplex, and the identity with residual vectors."""
+    """The smaller of two bounds: over vertices of the simplex, or by the residuals' identity."""
     square, radius = domain.augmented**2, domain.radius
     vertices = max(
         math.sqrt(2.0) * radius, math.sqrt(2.0 * square), math.sqrt(2.0 * square + radius**2)
     )
     # Two distributions are no further apart than two corners of the simplex.
     move = min(0.5 * bound * radius, math.sqrt(2.0))
-    drop = domain.shortening
+    drop = domain.squared_norm_drop
     identity = move * (square * move + math.sqrt(2.0) * drop) + 2.0 * radius**2
     return min(vertices, math.sqrt(identity))
 
 
 def _hinge_gap(domain: Domain, bound: float) -> float:
-    """Ends of a convex function of the smaller hinge; for r > B also the two-margin search."""
-    square, drop, radius = domain.augmented**2, domain.shortening, domain.radius
+    """Maximum at the ends, as it is convex in the smaller hinge; for r > B also a 2-D search."""
+    square, drop, radius = domain.augmented**2, domain.squared_norm_drop, domain.radius
     height = 1.0 + bound * domain.augmented
     difference = min(bound * radius, height)
     lower = height - difference
     apart = difference * (difference * square + lower * drop) + height * lower * radius**2
     gap = 2.0 * math.sqrt(max(height**2 * radius**2, apart))
     if radius > domain.norm_bound:
-        gap = min(gap, 2.0 * math.sqrt(_hinge_gap_far(domain, bound)))
+        gap = min(gap, 2.0 * math.sqrt(_hinge_gap_search(domain, bound)))
     return gap
 
 
-def _hinge_gap_far(domain: Domain, bound: float) -> float:
+def _hinge_gap_search(domain: Domain, bound: float) -> float:
     r"""Search over the projections z >= z' of the two records on the direction of the weights.
 
     Maximises (h-h')(h B2 - h' max(z'^2, b2)) + h h' min(r^2, (z-z')^2 + (c(z) + c(z'))^2) with
     h = 1 + R z, c(z) = sqrt(B2 - z^2) and z - z' <= r, by splitting cells.
     """
     square, radius, edge = domain.augmented**2, domain.radius, domain.augmented
-    least = square - domain.shortening
+    least = square - domain.squared_norm_drop
 
     def hinge(z: Array) -> Array:
         return np.maximum(1.0 + bound * z, 0.0)
@@ -421,4 +422,4 @@ def _hinge_gap_far(domain: Domain, bound: float) -> float:
 
 
 #: Bounds sharper than a Lipschitz constant, for one problem of a loss.
-_SHARPER = {"logistic": _logistic_gap, "softmax": _softmax_gap, "squared_hinge": _hinge_gap}
+_TIGHT_GAPS = {"logistic": _logistic_gap, "softmax": _softmax_gap, "squared_hinge": _hinge_gap}

@@ -1,15 +1,15 @@
-r"""Public weights of records, and whose records they are: what takes the place of the number n.
+r"""Public weights and owners of records, and the effective sample size that they give.
 
 With weights :math:`w_i \ge 0` and :math:`W = \sum_i w_i`, a head minimises
 :math:`\frac1W \sum_i w_i \ell(\theta; z_i) + \frac\alpha2 \|\theta\|^2`. A *unit* is what one
 substitution replaces: one record, or all records of one person, each by one of the same label
 within the radius. With :math:`s_p` the total weight of unit p and :math:`s = \max_p s_p`, means of
-gradients move by at most :math:`s G / W`: the ratio :math:`W / s` takes the place of n. Weights are
-functions of labels, of who owns a record and of declared numbers, never of a row, and public.
+gradients move by at most :math:`s G / W`: the *effective sample size* :math:`W / s` takes the place
+of n. Weights are public. They depend on labels, owners and declared numbers, never on a row.
 
-Noiseless values of a class block move by what one unit holds of that class. With
-:math:`s_c = \max_p s_{p,c}` all blocks of one unit together count for
-:math:`q = \max_p (\sum_c (s_{p,c} / s_c)^2)^{1/2}` of them.
+One unit moves the noiseless values of class block c in proportion to :math:`s_{p,c}`, its weight in
+that class. In units of :math:`s_c = \max_p s_{p,c}`, it moves all blocks together by at most
+:math:`q = \max_p (\sum_c (s_{p,c} / s_c)^2)^{1/2}`.
 """
 
 import math
@@ -47,8 +47,8 @@ class Weights:
         Records of each class; None where labels are protected.
     class_totals, class_largest : tuple of float or None
         Total weight of each class, and the largest that one unit has of it; likewise.
-    joint : float
-        q: what all class blocks of one unit count for together, at least 1.
+    block_factor : float
+        Factor q >= 1: one unit moves all class blocks together by q times a single block.
     by_class : tuple of float or None
         Factor that each class's records have in the loss, where classes are weighted.
     """
@@ -63,7 +63,7 @@ class Weights:
     class_records: tuple[int, ...] | None
     class_totals: tuple[float, ...] | None
     class_largest: tuple[float, ...] | None
-    joint: float = 1.0
+    block_factor: float = 1.0
     by_class: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -86,9 +86,9 @@ class Weights:
                 f"total={self.total!r}, largest={self.largest!r} and record={self.record!r} are no "
                 "weights of these units."
             )
-        if not 1.0 <= self.joint <= math.sqrt(self.most_classes) * up:
+        if not 1.0 <= self.block_factor <= math.sqrt(self.most_classes) * up:
             raise ValueError(
-                f"joint={self.joint!r} must lie between 1 and the root of most_classes."
+                f"block_factor={self.block_factor!r} must lie between 1 and the root of most_classes."
             )
         if self.class_records is None:
             if not (self.class_totals is self.class_largest is self.by_class is None):
@@ -99,8 +99,8 @@ class Weights:
     def _check_classes(self, up: float) -> None:
         """Raise a ValueError unless so many records of each class can have these weights.
 
-        A unit has weight 1 at most, before that of its classes; and the largest of some numbers is
-        no less than their mean.
+        The checks use that a unit has at most weight 1 before class weights, and that the largest
+        of some numbers is at least their mean.
         """
         records, totals, largest = self.class_records, self.class_totals, self.class_largest
         factors = (1.0,) * len(records or ()) if self.by_class is None else self.by_class
@@ -123,18 +123,18 @@ class Weights:
             self.record <= most * up
             and most <= self.largest * up
             and self.largest <= sum(largest) * up
-            and base <= self.joint * math.sqrt(self.most_classes) * up
+            and base <= self.block_factor * math.sqrt(self.most_classes) * up
             and abs(sum(totals) - self.total) <= _ROUNDING * self.total
             and sum(t / f for t, f in told if t > 0.0) <= self.n_units * up
         ):
             raise ValueError(
-                f"class_totals={totals!r}, class_largest={largest!r} and joint={self.joint!r} do "
+                f"class_totals={totals!r}, class_largest={largest!r} and block_factor={self.block_factor!r} do "
                 f"not go with total={self.total!r} and largest={self.largest!r}."
             )
 
     @property
-    def mass(self) -> float:
-        """W / s: what takes the place of the number of records."""
+    def effective_size(self) -> float:
+        """Effective sample size W / s, which takes the place of the number of records."""
         return self.total / self.largest
 
     @property
@@ -154,7 +154,7 @@ class Weights:
         if self.unit == "record":
             check_follows("weights.most_records", self.most_records, 1)
             check_follows("weights.largest", self.largest, self.record)
-            check_follows("weights.joint", self.joint, 1.0)
+            check_follows("weights.block_factor", self.block_factor, 1.0)
         if (self.class_totals is None) != (labels == "protected"):
             raise ValueError(
                 "record: weights.class_totals go with public labels, and with no others."
@@ -167,7 +167,7 @@ class Weights:
 
 
 def is_weighted(weights: Weights | None) -> TypeGuard[Weights]:
-    """Whether records count otherwise than once each, all with owners of their own."""
+    """Whether records have weights, class weights or shared owners."""
     return weights is not None and not weights.uniform
 
 
@@ -176,9 +176,9 @@ def weights_from(value: Any) -> Weights | None:
     return None if value is None else Weights(**with_floats(Weights, value))
 
 
-def mass_of(weights: Weights | None, n_samples: int) -> float:
-    """What takes the place of the number of records; that number itself without weights."""
-    return float(n_samples) if weights is None else weights.mass
+def effective_size_of(weights: Weights | None, n_samples: int) -> float:
+    """Effective sample size W / s; without weights, the number of records."""
+    return float(n_samples) if weights is None else weights.effective_size
 
 
 def units_of(weights: Weights | None, n_samples: int) -> int:
@@ -187,5 +187,5 @@ def units_of(weights: Weights | None, n_samples: int) -> int:
 
 
 def total_of(weights: Weights | None, n_samples: int) -> float:
-    """What sums are divided by: W, or the number of records."""
+    """Divisor of a mean: the total weight W; without weights, the number of records."""
     return float(n_samples) if weights is None else weights.total

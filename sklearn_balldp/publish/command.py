@@ -34,8 +34,7 @@ def verify_command(arguments: list[str]) -> int:
     parser.add_argument(
         "--private",
         metavar="DATA.npz",
-        help="the private records, arrays X and y (and groups, sample_weight), to test the noise "
-        "itself",
+        help="the private records, arrays X and y (and groups), to test the noise itself",
     )
     parser.add_argument(
         "--transcript",

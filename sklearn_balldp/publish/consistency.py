@@ -1,6 +1,5 @@
 """Whether a model is the one that its record speaks of: parameters, settings, and nothing else."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -10,11 +9,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from .._parameters import is_real
-from ..audit.residuals import CANNOT, FAIL, PASS, Check
-from ..heads.base import BaseBallDPClassifier
-from ..heads.weighing import follow_class_weight
+from ..audit.residuals import CANNOT_CHECK, FAIL, PASS, Check
+from ..heads import BaseBallDPClassifier, ReleasedModel
 from ..losses import Loss
-from ..pipelines import Parts
+from ..pipelines import ModelParts
 from ..privacy.digest import parameters_digest
 from ..privacy.fields import agree
 from ..privacy.noise import EXACT_SAMPLER
@@ -23,8 +21,8 @@ from ..privacy.weights import is_weighted
 from ..radius import RadiusPolicy
 
 # What fitted heads hold beside their parameters, and what their records keep once computed.
-_FITTED = ("classes_", "n_features_in_", "feature_names_in_", "release_", "_metadata_request")
-_CACHED = {"mu", "epsilon_full_radius", "_told"}
+_FITTED = ("n_features_in_", "feature_names_in_", "release_", "_metadata_request")
+_CACHED = {"mu", "epsilon_full_radius", "_bound_scales"}
 _OWN = ("output", "gradient", "statistics")
 #: Parameters of a head that its record holds by the same name.
 _SAME_NAME = (
@@ -33,25 +31,25 @@ _SAME_NAME = (
     "metric",
     "domain",
     "norm_bound",
-    "calibration",
-    "coordinates",
+    "encoder",
 )
 
 
-def shape_fault(record: Release, head: BaseBallDPClassifier) -> str | None:
-    """Why nothing can be computed of a head, in words; None where everything can."""
+def shape_fault(model: ReleasedModel) -> str | None:
+    """Why nothing can be computed of a model, in words; None where everything can."""
+    record, head = model.record, model.head
     try:
-        parameters = head._parameters_as_published()
-        shape, n_classes = np.shape(parameters), len(head.classes_)
+        parameters = model.parameters()
+        shape, n_classes = np.shape(parameters), len(model.classes)
         sound = all(
-            np.asarray(v).dtype.kind in "fiubUOmM" for v in head.released_parameters().values()
+            np.asarray(v).dtype.kind in "fiubUOmM" for v in model.named_parameters().values()
         )
         numbers = np.asarray(parameters).dtype.kind == "f"
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         return f"its parameters cannot be read ({type(error).__name__})"
     weights = getattr(record.bound, "weights", None)
     counted = record.labels == "public" and not is_weighted(weights)
-    if counted and record.mechanism in _OWN and getattr(head, "class_counts_", None) is None:
+    if counted and record.mechanism in _OWN and model.class_counts is None:
         return "class_counts_ are missing, though labels are public"
     if n_classes != record.n_classes:
         return f"{n_classes} classes, the record has {record.n_classes}"
@@ -74,31 +72,40 @@ def shape_fault(record: Release, head: BaseBallDPClassifier) -> str | None:
     return None
 
 
-def consistency_checks(record: Release, parts: Parts, beside: list[str]) -> list[Check]:
+def consistency_checks(model: ReleasedModel, parts: ModelParts, beside: list[str]) -> list[Check]:
     """Parameters, settings, encoder and steps of a model, against its record.
 
     ``beside`` names what it carries and should not (:func:`surplus`).
     """
     return [
-        _parameters_check(record, parts.last),
-        _model_check(record, parts.last, beside),
-        _encoder_check(record, parts),
-        *_priors_checks(parts.last),
+        *_parameters_checks(model),
+        _model_check(model, beside),
+        _encoder_check(model.record, parts),
+        *_priors_checks(parts.head),
         *_preprocessing_checks(parts),
     ]
 
 
-def _parameters_check(record: Release, head: BaseBallDPClassifier) -> Check:
-    digest = parameters_digest(head.released_parameters())
+def _parameters_checks(model: ReleasedModel) -> list[Check]:
+    record = model.record
+    digest = parameters_digest(model.named_parameters())
     same = digest == record.digest
     found = f"SHA-256 {digest[:16]}" + ("" if same else f", the record says {record.digest[:16]}")
-    if same and not head._parameters_follow():
+    if same and not model.decision_follows():
         same, found = False, f"{found}, but what it predicts with does not follow from them"
-    return Check("parameters", PASS if same else FAIL, found, "the record's digest")
+    checks = [Check("parameters", PASS if same else FAIL, found, "the record's digest")]
+    if same and record.mechanism == "statistics" and not model.same_rule:
+        found = (
+            f"its rule {record.rule or 'is not named'} is not that of this version; ask "
+            f"sklearn_balldp {record.version}, and verify again"
+        )
+        why = "weights follow from the released sums by the rule that the record names"
+        checks.append(Check("weights", CANNOT_CHECK, found, why))
+    return checks
 
 
-def _model_check(record: Release, head: BaseBallDPClassifier, beside: list[str]) -> Check:
-    faults: list[str] = []
+def _model_check(model: ReleasedModel, beside: list[str]) -> Check:
+    record, faults = model.record, list[str]()
     for look in (
         _sense_faults,
         _parameter_faults,
@@ -107,7 +114,7 @@ def _model_check(record: Release, head: BaseBallDPClassifier, beside: list[str])
         _count_faults,
     ):
         try:
-            faults += look(record, head)
+            faults += look(model)
         except Exception as error:
             # A model that was loaded may hold anything, and its message may quote that.
             faults.append(f"its parameters are of no use ({type(error).__name__})")
@@ -120,15 +127,16 @@ def _model_check(record: Release, head: BaseBallDPClassifier, beside: list[str])
     return Check("model", FAIL if faults else PASS, found, "shape, labels and counts")
 
 
-def _sense_faults(_: Release, head: BaseBallDPClassifier) -> Iterator[str]:
+def _sense_faults(model: ReleasedModel) -> Iterator[str]:
     """Parameters that no fit would take may hold anything."""
-    head._check_parameters()
-    declared = head._listed_classes()
-    if declared is not None and not np.array_equal(np.unique(declared), head.classes_):
+    model.check_head()
+    declared = model.declared_classes
+    if declared is not None and not np.array_equal(declared, model.classes):
         yield "classes are not those that were declared"
 
 
-def _parameter_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]:
+def _parameter_faults(model: ReleasedModel) -> Iterator[str]:
+    record, head = model.record, model.head
     if type(head).__name__ != record.head:
         yield f"the record is of a {record.head}"
     for name in _SAME_NAME:
@@ -143,19 +151,14 @@ def _parameter_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[s
         yield f"the record has {record.n_features} features"
     if head.random_state is not None and record.sampler == EXACT_SAMPLER:
         yield f"random_state={head.random_state!r}, the record's sampler is {record.sampler!r}"
-    weights = record.bound.weights if hasattr(record.bound, "weights") else None
-    asked = getattr(head, "class_weight", None)
-    if weights is None or weights.by_class is None:
-        if asked is not None:
-            yield f"class_weight={asked!r}, the record has no weights of classes"
-    elif asked is None:
-        yield "class_weight=None, the record has weights of classes"
-    elif not follow_class_weight(weights, asked, head.classes_, head.max_weight):
-        yield f"class_weight={asked!r}, the record has other weights of classes"
+    if not model.class_weight_follows():
+        asked = getattr(head, "class_weight", None)
+        yield f"class_weight={asked!r}, the record has other weights of classes, or none"
 
 
-def _radius_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]:
+def _radius_faults(model: ReleasedModel) -> Iterator[str]:
     """Whether the radius comes from where the record says."""
+    record, head = model.record, model.head
     frozen = isinstance(head.radius, FrozenEstimator)
     policy = head.radius.estimator if frozen else head.radius
     if not isinstance(policy, RadiusPolicy):
@@ -183,21 +186,22 @@ def _radius_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]
         yield f"its radius spends epsilon={epsilon!r}, the record's {record.radius_epsilon!r}"
 
 
-def _mechanism_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]:
-    mechanism = head._mechanism_named(record.mechanism)
+def _mechanism_faults(model: ReleasedModel) -> Iterator[str]:
+    record, mechanism = model.record, model.named_mechanism
     if mechanism.name != record.mechanism:
         yield f"its mechanism is {mechanism.name!r}, the record's {record.mechanism!r}"
         return
-    if not math.isnan(head._given_alpha()) and head._given_alpha() != record.alpha:
-        yield f"its parameter alpha={head.alpha!r}, the record has {record.alpha!r}"
+    alpha = model.given_alpha
+    if alpha is not None and alpha != record.alpha:
+        yield f"its parameter alpha={alpha!r}, the record has {record.alpha!r}"
     if record.mechanism in _OWN:
         for name, (value, stated) in mechanism.settings_beside(record).items():
             if not agree(value, stated):
                 yield f"its {name}={value!r}, the record has {stated!r}"
 
 
-def _count_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]:
-    counts = getattr(head, "class_counts_", None)
+def _count_faults(model: ReleasedModel) -> Iterator[str]:
+    record, counts = model.record, model.class_counts
     if record.labels == "protected":
         if counts is not None:
             yield "class counts are published, though labels are protected"
@@ -213,13 +217,13 @@ def _count_faults(record: Release, head: BaseBallDPClassifier) -> Iterator[str]:
         yield f"class counts are not those of the record's {record.n_samples} records"
 
 
-def _encoder_check(record: Release, parts: Parts) -> Check:
+def _encoder_check(record: Release, parts: ModelParts) -> Check:
     if record.encoder is None and parts.encoder is None:
-        found, verdict = "neither model nor record names one", CANNOT
+        found, verdict = "neither model nor record names one", CANNOT_CHECK
     elif None in (record.encoder, parts.encoder):
         known = record.encoder or parts.encoder
         found = f"only {'the record' if record.encoder else 'the model'} names {known}"
-        verdict = CANNOT
+        verdict = CANNOT_CHECK
     else:
         same = record.encoder == parts.encoder
         found = f"{parts.encoder}" + ("" if same else f", the record says {record.encoder}")
@@ -232,18 +236,18 @@ def _priors_checks(head: BaseBallDPClassifier) -> list[Check]:
     if priors is None or isinstance(priors, str):
         return []
     found = f"priors={priors!r} move its predictions; only the publisher knows whether they follow"
-    return [Check("priors", CANNOT, f"{found} from private rows", "no digest covers them")]
+    return [Check("priors", CANNOT_CHECK, f"{found} from private rows", "no digest covers them")]
 
 
-def _preprocessing_checks(parts: Parts) -> list[Check]:
+def _preprocessing_checks(parts: ModelParts) -> list[Check]:
     if not parts.steps:
         return []
-    learning = ", ".join([*parts.learning, *parts.learned])
+    learning = ", ".join([*parts.learners, *parts.frozen_learners])
     found = "every step maps each row on its own"
     if learning:
         found = f"{learning}: only the publisher knows whether the rows of its fit were public"
     why = "a step fitted on private rows is outside of the guarantee"
-    return [Check("preprocessing", CANNOT if learning else PASS, found, why)]
+    return [Check("preprocessing", CANNOT_CHECK if learning else PASS, found, why)]
 
 
 def surplus(model: Any, head: BaseBallDPClassifier, record: Release) -> list[str]:
@@ -252,7 +256,7 @@ def surplus(model: Any, head: BaseBallDPClassifier, record: Release) -> list[str
     own = _is_own(head)
     if own and record.mechanism in _OWN:
         steps = ("transcript_",) if record.mechanism == "gradient" else ()
-        found += _beside(head, "", (*head._parameters, *_FITTED, *steps))
+        found += _beside(head, "", (*ReleasedModel(head).attributes, *_FITTED, *steps))
     for part in ("statistics_", "transcript_"):
         held = getattr(head, part, None)
         if own and is_dataclass(held):

@@ -90,10 +90,9 @@ def load_record(path: str | Path) -> dict[str, Any]:
 
 
 def load_rows(path: str | Path) -> dict[str, NDArray[Any]]:
-    """Private records: X and y, or X_train and y_train, of an npz file; with groups and weights."""
+    """Private records of an npz file: X and y, or X_train and y_train, and groups if it has any."""
     file = _arrays(path, "private")
-    names = "groups", "sample_weight"
-    declared: dict[str, NDArray[Any]] = {name: file[name] for name in names if name in file}
+    declared: dict[str, NDArray[Any]] = {k: file[k] for k in ("groups",) if k in file}
     for rows, labels in (("X", "y"), ("X_train", "y_train")):
         if rows in file and labels in file:
             return {"X": file[rows], "y": file[labels], **declared}
@@ -113,7 +112,8 @@ def load_transcript(path: str | Path) -> Transcript:
             f"transcript={str(path)!r} lacks {', '.join(missing)}; write it by "
             "numpy.savez(FILE, **vars(head.transcript_))."
         )
-    return Transcript(*(file[name] for name in (*names, "start") if name in file))
+    known = Transcript.__dataclass_fields__
+    return Transcript(**{name: values for name, values in file.items() if name in known})
 
 
 def _existing(path: str | Path, name: str) -> Path:

@@ -1,27 +1,27 @@
 """Check a published model: against its record, and against the private rows for their owner."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..audit.preparation import completed
+from ..audit.preparation import complete_problem
 from ..audit.residuals import (
-    CANNOT,
+    CANNOT_CHECK,
     FAIL,
     FALSE_ALARM,
     PASS,
     Check,
-    conditioned,
+    epsilon_after_redraws,
+    rule_check,
     size_check,
     transcript_fault,
     weight_checks,
 )
-from ..heads import Transcript
-from ..heads.base import BaseBallDPClassifier
-from ..pipelines import Parts, parts_of
+from ..heads import BaseBallDPClassifier, ReleasedModel, Transcript
+from ..pipelines import ModelParts, parts_of
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from .consistency import consistency_checks, shape_fault, surplus
@@ -51,7 +51,7 @@ class Verdict:
     def __str__(self) -> str:
         width = max(len(check.name) for check in self.checks)
         lines = [
-            f"{check.verdict:<12}  {check.name:<{width}}  {check.found} [{check.rests_on}]"
+            f"{check.verdict:<12}  {check.name:<{width}}  {check.found} [{check.basis}]"
             for check in self.checks
         ]
         return "\n".join([*lines, "", *self.notes])
@@ -78,7 +78,7 @@ class Verdict:
             )
         noise = [check for check in private if check.name != "rows"]
         if any(check.verdict == FAIL for check in noise) and self.release is not None:
-            epsilon, delta = conditioned(self.release.epsilon, self.release.delta)
+            epsilon, delta = epsilon_after_redraws(self.release.epsilon, self.release.delta)
             notes.append(
                 "This verdict must not decide whether to publish: find the fault first. Fitting "
                 f"again because of it makes (epsilon={self.release.epsilon:g}, "
@@ -110,8 +110,7 @@ def verify(
     private : tuple (X, y), mapping, str, path-like or None, default=None
         Tests the noise itself, which only the owner of the records can do; the verdict is then for
         that owner alone. Pass the records that the model was fitted on, as it takes them, or an npz
-        file with arrays X and y; for a fit with owners or weights a mapping or a file with X, y,
-        groups and sample_weight.
+        file with arrays X and y; for a fit with owners a mapping or a file with X, y and groups.
     transcript : Transcript, str, path-like or None, default=None
         Lets the noise on gradients be tested: the noisy gradients of all steps, or an npz file of
         them; the model's own by default.
@@ -151,64 +150,57 @@ def verify(
     """
     loaded = _model(model, allow_joblib)
     parts = _parts_of(loaded, "model")
-    before = [_parts_of(_model(m, allow_joblib), "earlier").last for m in earlier]
+    before = [ReleasedModel(_parts_of(_model(m, allow_joblib), "earlier").head) for m in earlier]
     given = load_record(release) if isinstance(release, (str, Path)) else release
     rows: Any = load_rows(private) if isinstance(private, (str, Path)) else private
     if rows is not None and not isinstance(rows, Mapping):
         if not (isinstance(rows, (tuple, list)) and len(rows) == 2):
             raise ValueError(f"private must be (X, y), a mapping or a file, got {type(rows)}.")
         rows = dict(zip(("X", "y"), rows, strict=True))
-    if rows is not None and not {"X", "y"} <= set(rows):
-        raise ValueError(f"private holds {', '.join(map(str, rows))}; it needs X and y.")
+    if rows is not None and not {"X", "y"} <= set(rows) <= {"X", "y", "groups"}:
+        raise ValueError(
+            f"private holds {', '.join(map(str, rows))}; it needs X and y, and may hold groups."
+        )
     is_file = isinstance(transcript, (str, Path))
     steps: Any = load_transcript(transcript) if is_file else transcript  # type: ignore[arg-type]
-    checks, record = _record_checks(parts.last, given)
+    checks, record = _record_checks(parts.head, given)
     if record is None:
         return Verdict(tuple(checks), None)
     # From here on the record counts that was checked, whatever the model says of itself.
-    beside = surplus(loaded, parts.last, record)
-    parts = replace(parts, last=_with_record(parts.last, record))
-    head = parts.last
-    steps = getattr(head, "transcript_", None) if steps is None else steps
-    fault = shape_fault(record, head)
+    released = ReleasedModel(parts.head, record)
+    steps = getattr(parts.head, "transcript_", None) if steps is None else steps
+    fault = shape_fault(released)
     if fault is not None:
         checks.append(Check("model", FAIL, fault, "shape of what the record speaks of"))
         return Verdict(tuple(checks), record)
-    checks += consistency_checks(record, parts, beside)
-    checks += _public_checks(record, head, steps)
+    checks += consistency_checks(released, parts, surplus(loaded, parts.head, record))
+    checks += _public_checks(released, steps)
     checks += _statement_checks(record)
     if rows is None:
         checks.append(
             Check(
                 "noise in the weights",
-                CANNOT,
+                CANNOT_CHECK,
                 "whether the weights carry the stated noise cannot be seen without the rows",
                 "the records' owner can test it (private=, --private)",
             )
         )
     else:
-        checks += _private_checks(parts, rows, steps, before)
+        checks += _private_checks(released, parts, rows, steps, before)
     return Verdict(tuple(checks), record)
 
 
-def _parts_of(model: Any, name: str) -> Parts:
+def _parts_of(model: Any, name: str) -> ModelParts:
     parts = parts_of(model)
-    found = parts.wrapper or type(parts.last).__name__
-    if isinstance(parts.last, BaseBallDPClassifier) and hasattr(parts.last, "release_"):
-        if not parts.wrapper:
+    found = parts.outer_type or type(parts.head).__name__
+    if isinstance(parts.head, BaseBallDPClassifier) and hasattr(parts.head, "release_"):
+        if not parts.outer_type:
             return parts
         found += ", which may publish more than the head in it"
     raise ValueError(
         f"{name}: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a search its "
         f"best_estimator_); got {found}."
     )
-
-
-def _with_record(head: BaseBallDPClassifier, record: Release) -> BaseBallDPClassifier:
-    """The head with another record, and no other change."""
-    other = object.__new__(type(head))
-    other.__dict__.update(vars(head), release_=record)
-    return other
 
 
 def _model(model: Any, allow_joblib: bool) -> Any:
@@ -220,7 +212,7 @@ def _record_checks(
     head: BaseBallDPClassifier, given: Release | Mapping[str, Any] | None
 ) -> tuple[list[Check], Release | None]:
     """Whether the record agrees with itself, and with the one that the model holds."""
-    rests_on = "every derived number is computed again from the bound"
+    basis = "every derived number is computed again from the bound"
     try:
         # A model that was loaded may hold anything: it is read anew, as from JSON.
         own = Release.from_dict(head.release_.to_dict())
@@ -229,13 +221,13 @@ def _record_checks(
             written = given.to_dict() if isinstance(given, Release) else given
             record = Release.from_dict(written)
     except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError) as error:
-        return [Check("record", FAIL, str(error), rests_on)], None
+        return [Check("record", FAIL, str(error), basis)], None
     at_full = f"epsilon={record.epsilon_full_radius:.4g} at full radius"
     found = (
         f"mu={record.mu:.4f}: epsilon={record.guarantee().epsilon:.4g}, delta={record.delta:g} "
         f"within {record.radius:g} ({record.metric}); {at_full}"
     )
-    checks = [Check("record", PASS, found, rests_on)]
+    checks = [Check("record", PASS, found, basis)]
     if given is not None:
         same = record == own
         odd = [k for k, v in record.to_dict().items() if v != own.to_dict()[k]]
@@ -246,16 +238,17 @@ def _record_checks(
     return checks, record
 
 
-def _public_checks(
-    record: Release, head: BaseBallDPClassifier, transcript: Transcript | None
-) -> list[Check]:
+def _public_checks(model: ReleasedModel, transcript: Transcript | None) -> list[Check]:
     """What released numbers alone can refute."""
-    if record.mechanism != "gradient" or transcript is None:
-        return [size_check(head)]
-    fault = transcript_fault(head, transcript)
-    found = fault or f"{len(transcript.sigma)} steps lead to the released model"
-    rests_on = "iterates and model follow from the noisy gradients by public rules"
-    return [Check("transcript", FAIL if fault else PASS, found, rests_on)]
+    if model.record.mechanism != "gradient" or transcript is None:
+        return [size_check(model)]
+    fault = transcript_fault(model, transcript)
+    basis = "iterates and model follow from the noisy gradients by public rules"
+    if fault is not None:
+        return [Check("transcript", FAIL, fault, basis)]
+    found = f"{len(transcript.sigma)} steps lead to the released model"
+    rule = rule_check(model, transcript)
+    return [Check("transcript", PASS, found, basis), *([] if rule is None else [rule])]
 
 
 def _statement_checks(record: Release) -> list[Check]:
@@ -279,25 +272,25 @@ def _statement_checks(record: Release) -> list[Check]:
         ),
     ]
     if record.weights is not None:
-        found = f"it hides {record.whose}, {record.n_units} in all"
+        found = f"it hides {record.unit_in_words}, {record.n_units} in all"
         found += ", with weights" if record.has_weights else ""
         why = "whose a record is, and what it weighs, only the publisher knows"
-        checks.append(Check("unit", CANNOT, found, why))
+        checks.append(Check("unit", CANNOT_CHECK, found, why))
     radius = {
         "number": (
-            CANNOT,
+            CANNOT_CHECK,
             "a plain number; only the publisher knows whether it was fixed before he saw the rows",
         ),
         "reference": (
-            CANNOT,
+            CANNOT_CHECK,
             "computed from reference rows; only the publisher knows whether they are public",
         ),
         "edits": (
-            CANNOT,
+            CANNOT_CHECK,
             f"it hides {record.hidden_edits}; only the publisher knows whether those were public",
         ),
         "declared": (
-            CANNOT,
+            CANNOT_CHECK,
             "a quantile of the private rows; the guarantee holds only if it may be public",
         ),
         "private": (PASS, f"drawn privately, epsilon={record.radius_epsilon:g} is in the total"),
@@ -319,14 +312,15 @@ def _statement_checks(record: Release) -> list[Check]:
 
 
 def _private_checks(
-    parts: Parts,
+    model: ReleasedModel,
+    parts: ModelParts,
     private: Mapping[str, Any],
     transcript: Transcript | None,
-    earlier: Sequence[BaseBallDPClassifier],
+    earlier: Sequence[ReleasedModel],
 ) -> list[Check]:
     """The noise itself, for the owner of the rows."""
     declared = dict(private)
-    head, X, y = parts.last, declared.pop("X"), declared.pop("y")
+    X, y = declared.pop("X"), declared.pop("y")
     for name, step in parts.steps:
         try:
             X = X if step is None or isinstance(step, str) else step.transform(X)
@@ -336,11 +330,13 @@ def _private_checks(
             return [Check("rows", FAIL, found, "the pipeline's own steps", True)]
     try:
         with np.errstate(all="ignore"):
-            problem, left_in = completed(head, head._known(X, np.asarray(y), **declared))
+            problem, placeholder = complete_problem(model, model.on(X, np.asarray(y), **declared))
     except (AttributeError, TypeError, ValueError) as error:
         return [Check("rows", FAIL, str(error), "the record's counts", True)]
-    if left_in is not None:
-        return [Check("rows", CANNOT, "one record is missing", "all records of the fit", True)]
+    if placeholder is not None:
+        return [
+            Check("rows", CANNOT_CHECK, "one record is missing", "all records of the fit", True)
+        ]
     found = f"{len(problem.X)} records, with the record's counts"
     rows = Check(
         "rows",
@@ -350,6 +346,9 @@ def _private_checks(
         True,
     )
     try:
-        return [rows, *weight_checks(head, problem, transcript, earlier)]
+        return [rows, *weight_checks(model, problem, transcript, earlier)]
     except ValueError as error:
-        return [rows, Check("noise in the weights", CANNOT, str(error), "a model as it was", True)]
+        return [
+            rows,
+            Check("noise in the weights", CANNOT_CHECK, str(error), "a model as it was", True),
+        ]

@@ -2,7 +2,6 @@
 
 from .cluster import computed, is_dask, on_cluster
 from .device import is_on_device, on_device
-from .encoded import EncodedRows, encoded, encoder_of
 from .passes import (
     SINGLE_BLAS_THREAD,
     block_rows,
@@ -18,24 +17,21 @@ from .projection import (
     domain_factors,
     project_onto_ball,
     rows_in_domain,
-    tame_input,
-    were_tame,
+    squarable_input,
+    were_squarable,
 )
 from .sources import Rows, from_hdf5, from_parquet, from_zarr
-from .table import Part, table_of
+from .table import Shard, table_of
 
 __all__ = [
     "SINGLE_BLAS_THREAD",
-    "EncodedRows",
-    "Part",
     "Rows",
+    "Shard",
     "ball_factors",
     "block_rows",
     "check_unchanged",
     "computed",
     "domain_factors",
-    "encoded",
-    "encoder_of",
     "from_hdf5",
     "from_parquet",
     "from_zarr",
@@ -49,8 +45,8 @@ __all__ = [
     "row_blocks",
     "rows_in_domain",
     "shards_of",
+    "squarable_input",
     "table_of",
-    "tame_input",
-    "were_tame",
+    "were_squarable",
     "working_precision",
 ]

@@ -1,15 +1,15 @@
-"""Rows on a Dask cluster: its workers make the passes, and this process adds up what they give.
+"""Rows on a Dask cluster: its workers make the passes, and this process adds up their results.
 
-Workers see rows, labels, weights, and the parameters at which a pass is made; the scheduler hands
-on their sums. Those of a minimiser's passes are private, as rows are. Noise, the accountant's
-ledger and the record stay with the process that publishes: a task may run twice, and noise must
-not.
+Workers see rows, labels, weights and the parameters of each pass; the scheduler forwards their
+sums. While a minimiser is computed, its parameters and sums are as private as the rows. Noise, the
+accountant's ledger and the record stay with the process that publishes: Dask may run a task twice,
+but noise must be drawn once.
 
-A pass is one task for each thread of the cluster. What it needs is loaded by tasks as well, so that
-the shards of a worker that dies are loaded again by another one. Sums are added up by the places of
-the shards, so it does not matter which worker made them, or when.
+A pass is one task for each thread of the cluster. Tasks also load the rows, so that another worker
+can reload the shards of a worker that dies. The order of additions follows from the positions of
+the shards, so it does not matter which worker computed a sum, or when.
 
-No task raises an error: an engine would write its arguments into a log.
+No task raises an error, because Dask would write the task's arguments into a log.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ from .._version import __version__
 from ..arrays import on_host
 from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
-from .sources import PRECISIONS, Rows, tamed
-from .table import Part, Result, Sums, cut
+from .sources import PRECISIONS, Rows, squarable
+from .table import Result, Shard, Sums, cut
 
-# First words of errors whose text holds no number of a row.
+# First words of the error messages that quote no value of a row.
 _QUOTES_NOTHING = ("rows: reading ", "rows: chunks ", "X: rows changed ", "column=", "path=")
-# Shards of a thread are taken in whole eighths of its share, so that they are few nodes of sums.
+# Threads get shards in units of about an eighth of a thread's share, so that few nodes are sent.
 _EIGHTHS = 8
 
 
@@ -132,12 +132,12 @@ class ClusterRows(Rows):
             )
         self._rows, self._client, self._domain = X, client, domain
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
-        self._portions: list[_Placed] = []
+        self._portions: list[_PortionFuture] = []
 
-    def _anew(self) -> Rows:
+    def _for_one_fit(self) -> Rows:
         return ClusterRows(self._rows, self._client, self._domain)
 
-    def _tamed(self, domain: str) -> Rows:
+    def _squarable(self, domain: str) -> Rows:
         return ClusterRows(self._rows, self._client, domain)
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
@@ -145,16 +145,16 @@ class ClusterRows(Rows):
             rows = self._rows._part(start, stop)
         else:
             rows = np.asarray(_result("X", self._client.compute(self._rows[start:stop]).result))
-        rows = tamed(rows, self._domain)
+        rows = squarable(rows, self._domain)
         return rows
 
-    def _taken(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
+    def _rows_at(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
         if isinstance(self._rows, Rows):
-            return super()._taken(places)
-        # Workers pick them: no other row comes to this process.
+            return super()._rows_at(places)
+        # Workers select the rows, so that no other row reaches this process.
         _check_workers(self._client)
         rows = np.asarray(_result("X", self._client.compute(self._rows[places]).result))
-        rows = tamed(rows, self._domain)
+        rows = squarable(rows, self._domain)
         return rows
 
     def __getstate__(self) -> dict[str, Any]:
@@ -162,14 +162,14 @@ class ClusterRows(Rows):
 
     def _as_table(self, columns: Mapping[str, NDArray[Any] | None]) -> "ClusterTable":
         if not self._portions:
-            self._portions = self._loaded()
+            self._portions = self._load_portions()
         portions = [
-            portion.then(self._client, _Beside(portion.start, cut(columns, *portion.rows)))
+            portion.then(self._client, _AddColumns(portion.start, cut(columns, *portion.rows)))
             for portion in self._portions
         ]
         return ClusterTable(self._client, self.shape, portions)
 
-    def _loaded(self) -> "list[_Placed]":
+    def _load_portions(self) -> "list[_PortionFuture]":
         """Portions of the rows, one for each thread of the cluster."""
         client, shards = self._client, shards_of(*self.shape)
         _check_workers(client)
@@ -186,7 +186,7 @@ class ClusterRows(Rows):
         ]
 
     def _chunks_of(self, start: int, stop: int, where: Mapping[str, Any]) -> list[Any]:
-        """Futures of the chunks of a range of rows; those that it cuts, cut wherever they are."""
+        """Futures of the chunks of a range of rows; workers cut the chunks at its ends."""
         import dask
 
         edges = np.cumsum([0, *self._rows.chunks[0]]).tolist()
@@ -197,18 +197,20 @@ class ClusterRows(Rows):
             own = slice(max(start - edges[place], 0), min(stop, edges[place + 1]) - edges[place])
             if own != slice(0, edges[place + 1] - edges[place]):
                 chunk = self._delayed(place, place + 1)[0]
-                part = dask.delayed(_Cut(own), pure=False)(chunk, dask_key_name=_name("cut"))
+                part = dask.delayed(_CutRows(own), pure=False)(
+                    chunk, dask_key_name=_random_key("cut")
+                )
                 cuts.append((place, part))
-                # The first may be the last.
+                # The first chunk may also be the last.
                 whole = slice(place + 1, last) if place == first else slice(whole.start, place)
-        # Few calls for many chunks: each sends the graph of what it asks for.
+        # One call for all whole chunks, because each call sends its task graph.
         chunks = self._computed(self._delayed(whole.start, whole.stop), **where)
         for place, part in cuts:
             chunks.insert(0 if place == first else len(chunks), *self._computed([part]))
         return chunks
 
     def _computed(self, tasks: list[Any], **where: Any) -> list[Any]:
-        """Futures of tasks; an error of sending them would quote what they hold."""
+        """Submit tasks; an error of Dask's would quote their data, so it is replaced."""
         futures: list[Any] = _result("X", lambda: self._client.compute(tasks, **where))
         return futures
 
@@ -216,13 +218,13 @@ class ClusterRows(Rows):
         """Some chunks of an array, with all of their features."""
         if first >= last:
             return []
-        # Another method of Dask's would write rows to disks.
+        # Dask's other method, "p2p", would write rows to disk.
         chunks = self._rows.blocks[first:last].rechunk({1: self.shape[1]}, method="tasks")
         found: list[Any] = chunks.to_delayed().ravel().tolist()
         return found
 
     def _workers(self) -> list[tuple[str, int]]:
-        """Addresses and threads, those first that hold the first rows: few are sent then."""
+        """Addresses and thread counts in the order of the rows they hold, so that few rows move."""
         from distributed import futures_of
 
         places: dict[str, list[int]] = {}
@@ -236,26 +238,26 @@ class ClusterRows(Rows):
         workers = self._client.nthreads().items()
         return sorted(workers, key=lambda worker: middle.get(worker[0], math.inf))
 
-    def _portion(self, slot: str, place: int, shards: list[tuple[int, int]]) -> "_Placed":
-        """Future of some shards, on the worker at an address if it lives."""
+    def _portion(self, slot: str, place: int, shards: list[tuple[int, int]]) -> "_PortionFuture":
+        """Load some shards, on the worker at this address if it is alive."""
         where = {"workers": [slot], "allow_other_workers": True}
         load = _Load(place, shards, self.dtype, self.shape[1], self._domain)
         start, stop = shards[0][0], shards[-1][1]
         rows = self._rows if isinstance(self._rows, Rows) else self._chunks_of(start, stop, where)
-        future = self._client.submit(load, rows, key=_name("load"), pure=False, **where)
-        return _Placed(future, where, place, (start, stop))
+        future = self._client.submit(load, rows, key=_random_key("load"), pure=False, **where)
+        return _PortionFuture(future, where, place, (start, stop))
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _PortionFuture:
     """Some neighbouring shards on a worker.
 
     Parameters
     ----------
     future : Future
-        What a worker has of them.
+        Future of the shards on the worker.
     where : mapping
-        Which worker that is, if it lives.
+        Dask's options that name the worker, and allow another one if it dies.
     place : int
         Place of the first of the shards.
     rows : tuple of (int, int)
@@ -273,15 +275,17 @@ class _Placed:
         return self.rows[0]
 
     def submitted(self, client: Any, task: "_Task") -> Any:
-        """Future of what a task makes of them."""
+        """Future of a task's result on these shards."""
         import dask
 
-        # Labels, or parameters, travel in one task for each thread.
+        # Each task carries its labels or parameters, so Dask's warning about size is no use here.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
-            return client.submit(task, self.future, key=_name("pass"), pure=False, **self.where)
+            return client.submit(
+                task, self.future, key=_random_key("pass"), pure=False, **self.where
+            )
 
-    def then(self, client: Any, task: "_Task") -> "_Placed":
-        """What a task makes of them, on the same worker."""
+    def then(self, client: Any, task: "_Task") -> "_PortionFuture":
+        """The result of a task on these shards, on the same worker."""
         return replace(self, future=self.submitted(client, task))
 
 
@@ -294,28 +298,30 @@ class ClusterTable:
         Connection to the cluster.
     shape : tuple of (int, int)
         Shape of the rows.
-    portions : list of _Placed
+    portions : list of _PortionFuture
         Neighbouring shards, in order.
     """
 
     local = False
     on_device = False
 
-    def __init__(self, client: Any, shape: tuple[int, int], portions: Sequence[_Placed]) -> None:
+    def __init__(
+        self, client: Any, shape: tuple[int, int], portions: Sequence[_PortionFuture]
+    ) -> None:
         self._client, self.shape, self._portions = client, shape, portions
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
-        """As :meth:`.Table.each`; ``back`` is for caches of one machine."""
-        for found in self._results(_Each(function, numbers)):
+        """As :meth:`.Table.each`; ``back`` has no effect, as it serves the cache of one machine."""
+        for found in self._results(_EachShard(function, numbers)):
             yield from found
 
     def total(self, function: Callable[..., Result], *numbers: Any, back: bool = False) -> Result:
         """As :meth:`.Table.total`: workers add up what they have, and this process the rest."""
         sums = Sums()
-        for nodes in self._results(_Nodes(function, numbers)):
+        for nodes in self._results(_SumNodes(function, numbers)):
             for node in nodes:
                 sums.add(*node)
         return sums.total()
@@ -324,7 +330,7 @@ class ClusterTable:
         self, function: Callable[..., Mapping[str, Any]], *numbers: Any
     ) -> "ClusterTable":
         """As :meth:`.Table.with_columns`; columns stay on the workers."""
-        more = _More(function, numbers)
+        more = _ComputeColumns(function, numbers)
         portions = [portion.then(self._client, more) for portion in self._portions]
         return ClusterTable(self._client, self.shape, portions)
 
@@ -334,7 +340,7 @@ class ClusterTable:
         try:
             for place, future in enumerate(bar(futures, "pass", "thread")):
                 found = _result("X", future.result)
-                # What was added up need not wait on a worker for the rest.
+                # Drop the future, so that the worker can free this result.
                 futures[place] = None
                 if isinstance(found, _Failure):
                     raise found.error()
@@ -342,14 +348,14 @@ class ClusterTable:
         finally:
             left = [future for future in futures if future is not None]
             if left:
-                # Where the cluster is gone there is nothing to cancel.
+                # Cancelling fails if the cluster is gone; then nothing is left to cancel.
                 with contextlib.suppress(Exception):
                     self._client.cancel(left)
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """An error of a task, in words that hold no number of a row."""
+    """An error of a task, in words that quote no value of a row."""
 
     kind: str
     text: str
@@ -358,7 +364,7 @@ class _Failure:
     def of(cls, error: BaseException) -> "_Failure":
         text = str(error)
         if isinstance(error, OSError):
-            # Others than the system's may quote anything.
+            # Only errors of the operating system are known to quote no row.
             text = f"{error.strerror}: {error.filename}" if error.errno else ""
         elif isinstance(error, ImportError):
             text = f"no module {error.name}"
@@ -382,23 +388,23 @@ class _Failure:
 class _Portion:
     """Neighbouring shards on one worker."""
 
-    def __init__(self, place: int, parts: list[Part]) -> None:
+    def __init__(self, place: int, parts: list[Shard]) -> None:
         self.place, self.parts = place, parts
 
     def __sizeof__(self) -> int:
-        # What an engine takes it for, when it decides how much fits into memory.
+        # Dask uses this size when it decides how much fits into memory.
         return sum(part.nbytes for part in self.parts)
 
 
 @dataclass(frozen=True, repr=False)
-class _Cut:
-    """Task: some rows of a chunk, where that is."""
+class _CutRows:
+    """Task: cut some rows out of a chunk, on the worker that holds it."""
 
     rows: slice
 
     def __call__(self, chunk: Any) -> Any:
         try:
-            # A view would keep all of the chunk.
+            # A view would keep the whole chunk in memory.
             return np.asarray(chunk)[self.rows].copy()
         except BaseException as error:
             return _failure(error)
@@ -406,7 +412,7 @@ class _Cut:
 
 @dataclass(frozen=True, repr=False)
 class _Load:
-    """Task: rows of some shards.
+    """Task: load the rows of some shards.
 
     Parameters
     ----------
@@ -419,7 +425,7 @@ class _Load:
     n_features : int
         Number of features.
     domain : {"ball", "sphere"} or None
-        Where rows will lie, if they have to be tamed.
+        Domain of the rows if extreme rows must be changed (:func:`.squarable`); None leaves them.
     """
 
     place: int
@@ -432,8 +438,8 @@ class _Load:
         """The portion, from a source or from chunks of an array."""
         try:
             if isinstance(rows, Rows):
-                source: Any = rows if self.domain is None else rows._tamed(self.domain)
-                parts = [Part(source, a, b, a, {}, True) for a, b in self.shards]
+                source: Any = rows if self.domain is None else rows._squarable(self.domain)
+                parts = [Shard(source, a, b, a, {}, True) for a, b in self.shards]
             elif failed := [chunk for chunk in rows if isinstance(chunk, _Failure)]:
                 return failed[0]
             else:
@@ -442,8 +448,8 @@ class _Load:
         except BaseException as error:
             return _failure(error)
 
-    def _cut(self, chunks: list[NDArray[Any]]) -> list[Part]:
-        """Shards out of chunks; those within one are views of it."""
+    def _cut(self, chunks: list[NDArray[Any]]) -> list[Shard]:
+        """Cut chunks into shards; a shard within one chunk is a view of it."""
         first, stop = self.shards[0][0], self.shards[-1][1]
         edges = first + np.cumsum([0, *map(len, chunks)])
         shapes = {(chunk.shape[1:], chunk.dtype) for chunk in chunks}
@@ -461,15 +467,15 @@ class _Load:
                 chunk[max(0, start - edge) : end - edge]
                 for chunk, edge in zip(chunks[begins:ends], edges[begins:ends], strict=True)
             ]
-            block: Any = _own(held[0] if len(held) == 1 else np.concatenate(held))
-            # By passes, with blocks in the cache.
-            block = block if self.domain is None else _Held(block)._tamed(self.domain)
-            # Columns that are made of rows in memory are made again with them.
-            parts.append(Part(block, 0, end - start, start, {}, False))
+            block: Any = _aligned(held[0] if len(held) == 1 else np.concatenate(held))
+            # Passes then change extreme rows block by block, while a block is in the cache.
+            block = block if self.domain is None else _RowsInMemory(block)._squarable(self.domain)
+            # Not watched: if these rows are loaded again, so are the columns computed from them.
+            parts.append(Shard(block, 0, end - start, start, {}, False))
         return parts
 
 
-class _Held(Rows):
+class _RowsInMemory(Rows):
     """Rows of a shard in memory."""
 
     _read_values = 1
@@ -484,7 +490,7 @@ class _Held(Rows):
 
 @dataclass(frozen=True, repr=False)
 class _Task(ABC):
-    """Task: something that is made of a portion."""
+    """Task: compute something from a portion."""
 
     def __call__(self, portion: Any) -> Any:
         if isinstance(portion, _Failure):
@@ -497,12 +503,12 @@ class _Task(ABC):
 
     @abstractmethod
     def of(self, portion: _Portion) -> Any:
-        """What is made of the portion."""
+        """The result for a portion."""
 
 
 @dataclass(frozen=True, repr=False)
-class _Beside(_Task):
-    """The portion with columns beside its rows, ``start`` being the first of them."""
+class _AddColumns(_Task):
+    """Task: add columns to the portion; ``start`` is the position of its first row."""
 
     start: int
     columns: dict[str, NDArray[Any]]
@@ -523,20 +529,20 @@ class _Pass(_Task):
     numbers: tuple[Any, ...] = field(default=())
 
     def results(self, portion: _Portion) -> Iterator[Any]:
-        """What the function gives for each shard."""
-        numbers = [_own(number) for number in self.numbers]
+        """Results of the function for each shard."""
+        numbers = [_aligned(number) for number in self.numbers]
         return (self.function(part, *numbers) for part in portion.parts)
 
 
-class _Each(_Pass):
-    """What the function gives for each shard."""
+class _EachShard(_Pass):
+    """Task: results of the function for each shard."""
 
     def of(self, portion: _Portion) -> list[Any]:
         return list(self.results(portion))
 
 
-class _Nodes(_Pass):
-    """Sums of what the function gives, as far as they can be added up here."""
+class _SumNodes(_Pass):
+    """Task: sums of the function's results, as nodes of the tree of additions (:class:`.Sums`)."""
 
     def of(self, portion: _Portion) -> list[tuple[int, int, list[Any]]]:
         sums = Sums()
@@ -545,8 +551,8 @@ class _Nodes(_Pass):
         return sums.nodes
 
 
-class _More(_Pass):
-    """The portion with columns that the function gives, on the same rows."""
+class _ComputeColumns(_Pass):
+    """Task: add the columns that the function computes."""
 
     def of(self, portion: _Portion) -> _Portion:
         found = zip(portion.parts, self.results(portion), strict=True)
@@ -554,24 +560,24 @@ class _More(_Pass):
 
 
 def _failure(error: BaseException) -> _Failure:
-    """What is told of an error in a task; a worker that is to stop does."""
+    """Report of an error in a task; a request to stop the worker is raised again."""
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
         raise error
     return _Failure.of(error)
 
 
-def _own(number: Any) -> Any:
-    """An array where NumPy would put it: odd addresses, of messages, may decide bits of a sum."""
+def _aligned(number: Any) -> Any:
+    """An array, copied if it is unaligned: alignment can change the bits of a sum."""
     return number.copy() if isinstance(number, np.ndarray) and number.ctypes.data % 16 else number
 
 
-def _name(what: str) -> str:
-    """Key of a task: by chance, as a digest of its arguments would tell of rows."""
+def _random_key(what: str) -> str:
+    """Random key of a task: Dask's own, a digest of the arguments, would depend on the rows."""
     return f"balldp-{what}-{uuid.uuid4().hex}"
 
 
 def _result(name: str, get: Callable[[], Any]) -> Any:
-    """What the cluster gives; an error of the engine itself, or of the array's own tasks."""
+    """Result from the cluster; errors of Dask and of the array's tasks are replaced."""
     kind = words = ""
     try:
         return get()
@@ -581,7 +587,7 @@ def _result(name: str, get: Callable[[], Any]) -> Any:
         kind = type(error).__name__
         if kind == "KilledWorker":
             words = f": {error}"
-    # Outside of the handler: an error's context would quote what its message does not.
+    # Raise outside of the handler: the original error would be the context, and quote rows.
     raise RuntimeError(
         f"{name}: the cluster did not finish a pass ({kind}{words}); nothing was released. See the "
         "workers' logs; rows come from where they can be read again (files), not from "
@@ -591,7 +597,7 @@ def _result(name: str, get: Callable[[], Any]) -> Any:
 
 def _check_workers(client: Any) -> None:
     """Raise a ValueError unless every worker has this package in the same version."""
-    # By its source, as a worker without the package could not even load a reference to it.
+    # Sent by value, as a worker without the package could not load a reference to it.
     versions = client.run(_by_value(_installed_version), on_error="ignore")
     if not client.nthreads():
         raise ValueError("client: the cluster has no workers yet; client.wait_for_workers(1).")
@@ -604,11 +610,11 @@ def _check_workers(client: Any) -> None:
 
 
 def _by_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is sent as it is, not by the name of its module."""
+    """A copy of a function that pickle sends by value, not by the name of its module."""
     import types
 
     own = types.FunctionType(function.__code__, {"__builtins__": __builtins__})
-    # Functions of no module are looked for in every module there is.
+    # For a function without a module, pickle would search all loaded modules.
     own.__module__ = "__main__"
     return own
 
@@ -622,7 +628,7 @@ def _installed_version() -> str:
 
 
 def _warn_of_spilling(client: Any) -> None:
-    """Warn where workers write what they hold to disks, in the clear."""
+    """Warn if workers write their data to disk, unencrypted."""
     if any(client.run(_spills, on_error="ignore").values()):
         warnings.warn(
             "X: workers of this cluster write arrays to their disks when memory runs low, and "

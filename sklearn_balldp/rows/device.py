@@ -1,8 +1,8 @@
-"""Rows on a device: arrays of another library (PyTorch, CuPy) that passes are made with there.
+"""Rows on a device: passes over arrays of another library (PyTorch, CuPy) run on that device.
 
-All is computed in double precision: on devices no order of additions is promised, and shortened
-formats of single precision (TF32) would err by more than a proof allows. Sums come to the host,
-where the noise is drawn.
+Passes compute in double precision. Devices promise no order of additions, and their reduced single
+precision (TF32) would err by more than the proofs allow. Sums are copied to the host, which draws
+the noise.
 """
 
 import contextlib
@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import indicator, namespace, on_host
+from ..arrays import namespace, on_host, one_hot
 from ..progress import bar
 from .passes import SHARD_ROWS, shards_of
-from .sources import PRECISIONS, Rows, tamed
-from .table import Part, Table, cut, sum_of
+from .sources import PRECISIONS, Rows, squarable
+from .table import Shard, Table, cut, sum_of
 
 
 def is_on_device(values: Any) -> bool:
-    """Whether these are elsewhere than in this machine's memory."""
+    """Whether values lie outside the host's memory."""
     return not str(getattr(values, "device", "cpu")).startswith("cpu")
 
 
 def on_device(X: Any) -> Rows:
-    """Rows that are computed with where they are, by their own library.
+    """Rows that stay on their device, where their own library computes with them.
 
     Tensors on a GPU need no call of this function: ``fit`` and ``predict`` make one. Those in this
     machine's memory are taken as NumPy arrays without it, which is faster.
@@ -34,7 +34,7 @@ def on_device(X: Any) -> Rows:
     ----------
     X : array of shape (n_samples, n_features)
         Array of a library that follows the array API standard (PyTorch, CuPy, array-api-strict), of
-        float16, float32 or float64. It is computed with in double precision.
+        float16, float32 or float64. Passes compute with it in double precision.
 
     Returns
     -------
@@ -80,15 +80,15 @@ class DeviceRows(Rows):
         self._X = X.detach() if hasattr(X, "detach") else X
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(precision)
 
-    def _tamed(self, domain: str) -> Rows:
-        rows = tamed(self._X, domain)
+    def _squarable(self, domain: str) -> Rows:
+        rows = squarable(self._X, domain)
         return self if rows is self._X else DeviceRows(rows)
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         rows: NDArray[np.floating] = on_host(self._X[start:stop, :])
         return rows
 
-    def _taken(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
+    def _rows_at(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
         xp = namespace(self._X)
         rows: NDArray[np.floating] = on_host(xp.take(self._X, placed(places, self._X), axis=0))
         return rows
@@ -98,7 +98,7 @@ class DeviceRows(Rows):
 
 
 def _check_device(X: Any) -> None:
-    """Raise a ValueError where arrays cannot be written to, or have no double precision."""
+    """Raise a ValueError if arrays on the device are read-only or lack double precision."""
     with contextlib.suppress(Exception):
         xp = namespace(X)
         place = xp.zeros(1, dtype=xp.float64, device=X.device)
@@ -112,12 +112,12 @@ def _check_device(X: Any) -> None:
     )
 
 
-class DevicePart(Part):
+class DeviceShard(Shard):
     """One shard of rows on a device."""
 
     on_device = True
 
-    def put(self, array: NDArray[Any]) -> Any:
+    def to_device(self, array: NDArray[Any]) -> Any:
         return placed(array, self._X)
 
     @property
@@ -137,18 +137,18 @@ class DevicePart(Part):
         once: bool = False,
         raw: bool = False,
     ) -> Iterator[tuple[slice, Any]]:
-        # Few large products keep a device busy; of no more rows than what proofs count.
+        # Large products keep a device busy; SHARD_ROWS is within the rows that the proofs allow.
         for first in range(self._first, self._stop, SHARD_ROWS):
             stop = min(first + SHARD_ROWS, self._stop)
             yield slice(first - self._first, stop - self._first), self.blocks_of(first, stop)
 
-    def spread(self, step: int) -> Any:
+    def every_nth(self, step: int) -> Any:
         first = min(self._first + -self.start % step, self._stop)
         return self.blocks_of(first, self._stop, step)
 
     def class_sums(self, n_classes: int) -> Callable[[Any, Any, Any], Any]:
         def sums(block: Any, codes: Any, factors: Any) -> Any:
-            return (indicator(codes, n_classes, block.dtype) * factors[:, None]).T @ block
+            return (one_hot(codes, n_classes, block.dtype) * factors[:, None]).T @ block
 
         return sums
 
@@ -164,7 +164,7 @@ class DeviceTable(Table):
         self._X = X
         there = {name: placed(v, X) for name, v in columns.items() if v is not None}
         self._parts = {
-            start: DevicePart(X, start, stop, start, cut(there, start, stop), False)
+            start: DeviceShard(X, start, stop, start, cut(there, start, stop), False)
             for start, stop in shards_of(*self.shape)
         }
 
@@ -178,10 +178,10 @@ class DeviceTable(Table):
         yield from bar(results, "pass", "shard", len(self._parts))
 
     def total(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Any:
-        # Sums are added up on the device, and come to the host at the end.
+        # The device adds up the sums, and only the total is copied to the host.
         return tuple(on_host(value) for value in sum_of(self._each(function, *numbers)))
 
 
 def placed(array: NDArray[Any], X: Any) -> Any:
-    """An array of NumPy as one of the library, and on the device, of the rows."""
+    """Copy a NumPy array to the library and the device of the rows."""
     return namespace(X).asarray(np.ascontiguousarray(array), device=X.device)

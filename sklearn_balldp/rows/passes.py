@@ -1,8 +1,8 @@
 """Passes over rows: fixed shards and blocks in C order, on threads.
 
-Rows are cut into shards by their number and that of features alone. What a shard gives does not
-depend on the machine, and shards are added up in order: the number of cores decides how long a pass
-takes, and no bit of what it gives.
+The cut into shards depends only on the numbers of rows and features. The result of a shard does not
+depend on the machine, and results are added up in order. So the number of cores changes the time of
+a pass, but no bit of its result.
 """
 
 import threading
@@ -21,26 +21,26 @@ from .sources import Rows, is_mapped
 
 T = TypeVar("T")
 
-# Single precision with the bits of half precision is too small by this factor.
+# Half-precision bits, read as single precision, give a number too small by this factor.
 _HALF_TO_SINGLE = np.float32(2.0**112)
 _SUBNORMAL = np.float32(2.0**-136)
-# Factors that stay finite times that one.
+# Row factors up to this stay finite when multiplied by _HALF_TO_SINGLE.
 _FITTING = np.float32(2.0**14)
-# Factors outside of this and one over it lose digits or overflow in single precision.
+# Factors below this, or above its inverse, lose digits or overflow in single precision.
 _TINY = 2.0**-100
-#: Values of a block: it stays in the processor's cache.
+#: Number of values of a block, which then stays in the processor's cache.
 BLOCK_VALUES = 2**18
-#: Values of rows that are one shard.
+#: Rows with at most this many values form one shard.
 SMALL = 4_000_000
-#: Rows of a shard of many, at most; where they are short it has as many as :data:`SMALL` values.
+#: Most rows of a shard of larger data; a shard of short rows may hold :data:`SMALL` values.
 SHARD_ROWS = 8192
-#: Shards that there are at least of more rows, so that threads share them evenly.
+#: Larger data is cut into about this many shards or more, so that threads share them evenly.
 LEAST_SHARDS = 8
 
 
 def working_precision(dtype: np.dtype, *numbers: float) -> type[np.float32] | type[np.float64]:
     """float32 for rows of that precision or less, unless public numbers are extreme for it."""
-    # Squares, and sums of a block of them, stay well within float32.
+    # Squares, and their sums over a block, then stay well within the range of float32.
     moderate = all(1e-12 <= number <= 1e12 for number in numbers)
     return np.float32 if moderate and dtype.itemsize <= 4 else np.float64
 
@@ -59,14 +59,16 @@ def row_blocks(
     *,
     once: bool = False,
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Iterate over blocks of rows, float64 by default, without such a copy of the whole array.
+    """Iterate over blocks of rows in the given precision, without a copy of the whole array.
 
-    Blocks are in C order whatever the layout of ``X``: sums along a row err alike in every layout,
-    so that no other row can decide, by way of the layout, what is computed from this one.
+    Blocks are in C order whatever the layout of ``X``, so that sums along a row round alike in
+    every layout. Otherwise other rows could change, through the layout, what is computed from this
+    one.
 
-    A block is a view of ``X`` where that is in C order and of this precision (do not write), else a
-    buffer that the next step overwrites. Of a file several blocks are read at once. It is a view
-    of a file only for those who read it ``once``: all others read the same numbers twice.
+    A block is a view of ``X`` if that is in C order and of this precision (do not write to it);
+    otherwise it is a buffer that the next step overwrites. Several blocks of a file are read at
+    once. A block of a mapped file is a view only with ``once``, for callers that read it once: two
+    reads of a view could differ, as another process may write to the file.
     """
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size
@@ -98,11 +100,12 @@ def copy_rows(
     *,
     finite: bool = False,
 ) -> None:
-    """Copy rows into an array of a precision that holds them; finite ones times factors there.
+    """Copy rows into an array in its precision, times factors if there are any.
 
-    Whoever gives factors, or says so, has seen that all are finite: nobody looks again.
-    NumPy converts half precision value by value. Here single precision takes its bits as they are:
-    the exponents are then off by 112, which a product by that power of two mends.
+    Callers that pass factors, or ``finite=True``, have checked that all values are finite; this
+    function does not check again. NumPy converts half precision value by value. This function
+    copies the bits to single precision instead. The exponents are then too small by 112, which a
+    product with that power of two corrects.
     """
     if rows.dtype != np.float16 or out.dtype == np.float16 or not rows.dtype.isnative:
         if factors is None:
@@ -112,15 +115,15 @@ def copy_rows(
     elif out.dtype != np.float32:
         single = np.empty(rows.shape, dtype=np.float32)
         copy_rows(single, rows, finite=finite or factors is not None)
-        # Some NaN warn of themselves: who looks for them says so.
+        # NumPy warns about some NaN here, so the check for NaN is separate.
         with np.errstate(invalid="ignore"):
             copy_rows(out, single, factors)
     elif not _SUBNORMAL * _HALF_TO_SINGLE > 0.0:
-        # Told to drop subnormal numbers, this processor would drop the smallest values.
+        # This processor flushes subnormal numbers to zero, which would lose the smallest values.
         copy_rows(out, rows.astype(np.float32), factors)
     else:
         bits = out.view(np.uint32)
-        # Ten bits of a fraction become 23, and the sign goes to the front again.
+        # Widen the fraction from 10 to 23 bits; the mask keeps the sign in the first bit.
         np.copyto(bits.view(np.int32), rows.view(np.int16))
         bits <<= 13
         bits &= 0x8FFFE000
@@ -129,9 +132,9 @@ def copy_rows(
             if factors is not None:
                 out *= factors[:, None]
         else:
-            # In one go: the product of both factors is exact.
+            # One product is enough: multiplying the factors by a power of two is exact.
             out *= factors[:, None] * _HALF_TO_SINGLE
-        # Infinity and NaN have the exponent after the largest.
+        # Infinity and NaN have an exponent above the largest, so they come out as 2^16 or more.
         seen = finite or factors is not None
         if not seen and max(out.max(initial=0.0), -out.min(initial=0.0)) >= 2.0**16:
             np.copyto(out, rows)
@@ -146,8 +149,8 @@ def place_rows(
 ) -> None:
     """Copy rows, times factors if there are any, in the precision of the array they are copied to.
 
-    All are copied and multiplied in one way: that a row is scaled must not decide how others are
-    computed. A factor of one changes nothing.
+    If there are factors, every row is multiplied by its own, which may be one: whether one row is
+    scaled must not change how others are computed.
     """
     if factors is None:
         copy_rows(out, rows, finite=finite)
@@ -158,16 +161,16 @@ def place_rows(
         # NumPy takes twice as long to multiply from one precision to another.
         copy_rows(out, rows)
         rows = out
-    # Factors of extreme rows overflow here: these rows are written again below.
+    # Extreme factors overflow here; their rows are overwritten below.
     with np.errstate(all="ignore"):
         copy_rows(out, rows, factors.astype(out.dtype))
     out[extreme] = others
 
 
 def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:
-    """Contiguous ranges of rows that passes take one by one: a function of the shape alone.
+    """Contiguous ranges of rows, one for each shard: a function of the shape alone.
 
-    They begin at multiples of 256, so that groups of so many rows are whole.
+    They begin at multiples of 256, so that no group of 256 rows is split.
     """
     if n_rows * n_features <= SMALL:
         return [(0, n_rows)]
@@ -177,7 +180,7 @@ def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:
 
 
 def n_threads(n_rows: int, n_features: int) -> int:
-    """Threads that a pass over rows pays for."""
+    """Number of threads that a pass over rows can use well."""
     return min(4, joblib.effective_n_jobs(-1), len(shards_of(n_rows, n_features)))
 
 
@@ -189,12 +192,12 @@ def map_shards(
     *,
     back: bool = False,
 ) -> Iterator[T]:
-    """What ``function(start, stop)`` gives for each shard, in their order, on threads if it pays.
+    """Results of ``function(start, stop)`` for each shard, in order, on threads if that helps.
 
-    Few results wait at a time. With ``back`` the last shards are computed first (all results then
-    wait), as they may still be in the cache.
+    Few results are held at a time. With ``back`` the last shards are computed first, as they may
+    still be in the cache; then all results are held.
     """
-    # BLAS sums long rows on as many threads as there are cores.
+    # BLAS would split long rows over all cores, and their number would change the sums.
     with SINGLE_BLAS_THREAD:
         yield from _mapped(function, n_rows, n_features, pool, back)
 
@@ -227,7 +230,7 @@ def _mapped(
             if place + ahead < len(shards):
                 waiting.append(pool.submit(function, *shards[place + ahead]))
     finally:
-        # After an error in one shard the others are not worth their time.
+        # After an error in one shard, the results of the others are not needed.
         for future in waiting:
             future.cancel()
 
@@ -235,12 +238,12 @@ def _mapped(
 class _SingleBlasThread:
     """Limits BLAS to one thread while any solve runs, on any thread of this process.
 
-    The limit is global: overlapping limits would restore one another's.
+    The limit is global, so the last user restores it: overlapping limits would restore each other.
     """
 
     def __init__(self) -> None:
         self._lock, self._users = threading.Lock(), 0
-        # Looking for the libraries takes longer than a pass over the rows: once is enough.
+        # Searching for the BLAS libraries takes longer than a pass, so it is done once.
         self._controller = ThreadpoolController()
         self._limit: Any = None
 

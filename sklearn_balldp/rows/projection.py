@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import namespace
 from .passes import map_shards, row_blocks
-from .sources import SCALED_ENTRY, Rows, are_tame, tamed
+from .sources import SCALED_ENTRY, Rows, are_squarable, squarable
 
 
 def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.float64] | None:
@@ -15,7 +15,7 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
 
     Raises FloatingPointError if a row holds NaN or infinity.
     """
-    # A NumPy scalar of few bits would square to something else.
+    # A low-precision NumPy scalar would round or overflow when squared.
     norm_bound, xp = float(norm_bound), namespace(rows)
     with np.errstate(all="ignore"):
         squares = xp.vecdot(rows, rows)
@@ -37,15 +37,16 @@ def check_unchanged(
     *,
     squares: NDArray[np.floating] | None = None,
 ) -> None:
-    """Raise a ValueError where a projected row, times its factor, has left the ball since.
+    """Raise a ValueError if a row, times its known factor, lies outside of the ball.
 
-    ``squares`` of its norm are given where it lies in other coordinates.
+    The file was then written to after the factor was computed. ``squares`` are the squared norms of
+    rows that are in other coordinates.
     """
     with np.errstate(all="ignore"):
         squares = np.vecdot(rows, rows) if squares is None else squares
         squares = squares if factors is None else squares * factors**2
         longest = float(squares.max(initial=0.0))
-    # Rows of single precision are rounded, and so are their squares.
+    # The tolerance covers the rounding of single-precision rows and of their squares.
     if not longest <= (norm_bound * (1.0 + 1e-4)) ** 2:
         raise ValueError(
             "X: rows changed while they were read; nothing was released. Use a file that nobody "
@@ -61,7 +62,7 @@ def rows_in_domain(
     Gives ``rows`` itself where nothing has to change. A zero row stays zero on the sphere. Raises
     FloatingPointError if a row holds NaN or infinity.
     """
-    rows = tamed(rows, domain)
+    rows = squarable(rows, domain)
     factors = domain_factors(rows, norm_bound, domain)
     return rows if factors is None else rows * factors[:, None]
 
@@ -69,7 +70,9 @@ def rows_in_domain(
 def domain_factors(
     rows: NDArray[np.float64], norm_bound: float, domain: str
 ) -> NDArray[np.float64] | None:
-    """What to multiply each tame float64 row by; None where nothing has to change.
+    """Factors that bring float64 rows into the domain; None if nothing has to change.
+
+    The rows must have passed :func:`.squarable`.
 
     Raises FloatingPointError if a row holds NaN or infinity.
     """
@@ -80,38 +83,39 @@ def domain_factors(
         squares = xp.vecdot(rows, rows)
         if not xp.all(xp.isfinite(squares)):
             raise FloatingPointError("rows hold NaN or infinity.")
-        # Nothing tame but zero has a square of zero.
+        # After squarable(), only a zero row has a squared norm of zero.
         factors: NDArray[np.float64] = float(norm_bound) / xp.sqrt(
             xp.where(squares > 0.0, squares, 1.0)
         )
         return factors
 
 
-def were_tame(factors: NDArray[np.float64] | None, norm_bound: float) -> bool:
-    """Whether :func:`domain_factors` of rows show that none of them had to be tamed."""
-    # Tamed rows have an entry of that size at least.
+def were_squarable(factors: NDArray[np.float64] | None, norm_bound: float) -> bool:
+    """Whether the factors of rows show that :func:`.squarable` changed none of them."""
+    # A changed row has an entry of SCALED_ENTRY or more, so its factor is far below this.
     least = norm_bound / SCALED_ENTRY * 1e20
     return factors is None or bool(namespace(factors).min(factors) >= least)
 
 
-def tame_input(X: Any, domain: str) -> Any:
-    """Rows of a fit whose squares neither overflow nor vanish; ``X`` itself where they do not."""
+def squarable_input(X: Any, domain: str) -> Any:
+    """Rows of a fit after :func:`.squarable`; ``X`` itself if it needs no change."""
     if isinstance(X, Rows):
-        return X._tamed(domain) if X.dtype == np.float64 else X
+        return X._squarable(domain) if X.dtype == np.float64 else X
     if X.dtype.itemsize > 8:
-        return tamed(X, domain).astype(np.float64)
+        return squarable(X, domain).astype(np.float64)
     if X.dtype != np.float64 or X.size == 0:
         return X
-    shards = map_shards(lambda start, stop: are_tame(X[start:stop], domain), *X.shape)
-    return X if all(shards) else tamed(X, domain)
+    shards = map_shards(lambda start, stop: are_squarable(X[start:stop], domain), *X.shape)
+    return X if all(shards) else squarable(X, domain)
 
 
 def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     """Project rows onto the ball of radius ``norm_bound`` (1-Lipschitz in the Euclidean norm).
 
-    Gives C order, and float32 or float64, whatever the rows hold; ``X`` itself where nothing has to
-    change. It rounds to that precision: declare a radius in these coordinates, or cast to float64
-    before. Raises ValueError if a row holds NaN or infinity, or ``X`` is not two-dimensional.
+    The result is in C order and of float32 or float64, whatever the type of the rows; it is ``X``
+    itself if nothing has to change. It is rounded to that precision: declare a radius in these
+    coordinates, or cast to float64 before. Raises ValueError if a row holds NaN or infinity, or
+    ``X`` is not two-dimensional.
     """
     given: Any = np.asarray(X)
     if given.ndim != 2:
@@ -121,7 +125,7 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
         )
     if not np.issubdtype(given.dtype, np.floating):
         given = given.astype(np.float64)
-    given = tame_input(given.astype(given.dtype.newbyteorder("="), copy=False), "ball")
+    given = squarable_input(given.astype(given.dtype.newbyteorder("="), copy=False), "ball")
     given = np.ascontiguousarray(given, dtype=np.promote_types(given.dtype, np.float32))
     projected: Any = given
     finite = True

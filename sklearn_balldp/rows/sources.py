@@ -1,8 +1,8 @@
 """Rows that lie in a file: their shape, and how to read some of them.
 
-Passes take an array or a source alike, so a fit never holds more of a file than its threads read at
-a time. A source keeps a path and opens the file where it is used: it may be copied to another
-process.
+Passes accept arrays and sources alike, and a fit holds only the part of a file that its threads are
+reading. A source keeps a path, and each process opens the file for itself, so that a source can be
+sent to another process.
 """
 
 import os
@@ -20,16 +20,16 @@ from ..arrays import namespace
 
 #: Precisions that rows may have.
 PRECISIONS = ("float16", "float32", "float64")
-#: Size of a row's largest entry beyond which, and below which, its square may leave float64.
+#: If a row's largest entry is above the first or below the second, its square may leave float64.
 LARGEST_ENTRY, SMALLEST_ENTRY = 1e140, 1e-100
-#: Size that the largest entry gets where rows are scaled for that.
+#: Size of the largest entry of such a row after it was rescaled (on the sphere).
 SCALED_ENTRY = 1e120
-# Decoded row groups of a Parquet file that are kept: threads read neighbouring parts.
+# Number of decoded Parquet row groups kept in memory, as threads read neighbouring parts.
 _KEPT_GROUPS = 4
 
 
 class Rows(ABC):
-    """Rows of embeddings somewhere else than in memory; derive from it for a store of your own.
+    """Rows of embeddings outside of memory; derive from it to read a store of your own.
 
     A subclass sets ``shape`` and ``dtype``, and reads ranges. It must be safe to read from several
     threads, and give the same numbers every time.
@@ -45,11 +45,11 @@ class Rows(ABC):
     shape: tuple[int, int]
     dtype: np.dtype
     ndim = 2
-    # Values that are read at once, and bytes that are held in memory all the same.
+    # Number of values read at once, and bytes that the source itself holds in memory.
     _read_values, _held_bytes = 2**21, 0
 
     def _part(self, start: int, stop: int) -> NDArray[np.floating]:
-        """As :meth:`read`, checked: passes must not take anything else for rows."""
+        """As :meth:`read`, with a check of shape and type."""
         rows = self.read(start, stop)
         shape = stop - start, self.shape[1]
         if not (isinstance(rows, np.ndarray) and rows.shape == shape and rows.dtype == self.dtype):
@@ -75,13 +75,13 @@ class Rows(ABC):
             In the precision of the source.
         """
 
-    def _anew(self) -> "Rows":
-        """The same rows, for one fit: nothing that it has others make may outlive it."""
+    def _for_one_fit(self) -> "Rows":
+        """The same rows for one fit, without what workers hold for an earlier one."""
         return self
 
-    def _tamed(self, domain: str) -> "Rows":
-        """The same rows, all of them tame (:func:`tamed`)."""
-        return TamedRows(self, domain)
+    def _squarable(self, domain: str) -> "Rows":
+        """The same rows, changed as :func:`squarable` does."""
+        return SquarableRows(self, domain)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -93,24 +93,24 @@ class Rows(ABC):
 
     def __getitem__(self, rows: Any) -> NDArray[np.floating]:
         if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
-            # As scikit-learn's folds ask for them.
+            # The folds of scikit-learn index rows like this.
             rows = rows[0]
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
                 return self._part(start, max(start, stop))
-            return self._taken(np.arange(start, stop, step))
+            return self._rows_at(np.arange(start, stop, step))
         places = np.asarray(rows)
         if places.dtype == bool:
             if places.shape != (len(self),):
                 raise IndexError(f"rows: a mask must have {len(self)} entries.")
             places = np.flatnonzero(places)
         if places.ndim == 0:
-            return self._taken(places[None])[0]
-        return self._taken(places)
+            return self._rows_at(places[None])[0]
+        return self._rows_at(places)
 
-    def _taken(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
-        """Rows at some positions, by one pass over the parts that hold any."""
+    def _rows_at(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
+        """Rows at these positions, by one pass over the parts of the source that hold them."""
         places = np.where(places < 0, places + len(self), places)
         if len(places) and not (places.min() >= 0 and places.max() < len(self)):
             raise IndexError(f"rows: positions must lie below {len(self)}.")
@@ -127,16 +127,16 @@ class Rows(ABC):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("rows: those of a file cannot be had without a copy.")
-        # Writeable, and so nobody else's.
+        # A writeable array: read-only views of a file are copied.
         return np.require(self._part(0, len(self)), dtype, "W")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
 
 
-def are_tame(rows: NDArray[np.floating], domain: str) -> bool:
-    """Whether squares alone show that :func:`tamed` changes no row."""
-    # Twice as far as needed: rounding of squares must not let one row decide how another is seen.
+def are_squarable(rows: NDArray[np.floating], domain: str) -> bool:
+    """Whether squares alone show that :func:`squarable` changes no row."""
+    # The factors of two cover the rounding of squares, so that squarable() would change no row.
     most, least = 0.5 * LARGEST_ENTRY**2, 2.0 * rows.shape[1] * SMALLEST_ENTRY**2
     with np.errstate(all="ignore"):
         squares = np.vecdot(rows, rows)
@@ -144,17 +144,19 @@ def are_tame(rows: NDArray[np.floating], domain: str) -> bool:
         return moderate and (domain == "ball" or bool(squares.min(initial=np.inf) >= least))
 
 
-def tamed(rows: Any, domain: str | None) -> Any:
-    """Rows whose squares neither overflow nor vanish: themselves, or a copy in C order.
+def squarable(rows: Any, domain: str | None) -> Any:
+    """Change extreme rows, so that no squared norm overflows or vanishes.
 
-    No domain leaves all as they are.
+    The result is ``rows`` itself if no row is extreme, or if there is no domain; otherwise it is a
+    copy in C order.
 
-    In the ball finite entries are clipped to :data:`LARGEST_ENTRY`, a 1-Lipschitz map of each row.
-    Rows that are to be scaled to the sphere would then point elsewhere: they are scaled at once.
-    Each row is changed by itself; those that hold NaN or infinity, and zeros, stay.
+    In the ball, entries are clipped to :data:`LARGEST_ENTRY`, a 1-Lipschitz map of each row.
+    Clipping changes the direction of a row, so rows for the sphere are rescaled instead, each to a
+    largest entry of :data:`SCALED_ENTRY`.
+    Each row changes by itself; rows that hold NaN or infinity, and zero rows, stay as they are.
     """
     xp = namespace(rows)
-    if domain is None or (xp is np and are_tame(rows, domain)):
+    if domain is None or (xp is np and are_squarable(rows, domain)):
         return rows
     with np.errstate(all="ignore"):
         peaks = xp.maximum(xp.max(rows, axis=1), -xp.min(rows, axis=1))
@@ -172,8 +174,8 @@ def tamed(rows: Any, domain: str | None) -> Any:
     return np.ascontiguousarray(found) if xp is np else found
 
 
-class TamedRows(Rows):
-    """Rows of a file, all of them tame (:func:`tamed`)."""
+class SquarableRows(Rows):
+    """Rows of a file, changed as :func:`squarable` does."""
 
     def __init__(self, source: Rows, domain: str) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
@@ -181,12 +183,12 @@ class TamedRows(Rows):
         self._domain = domain
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        rows: NDArray[np.floating] = tamed(self.source._part(start, stop), self._domain)
+        rows: NDArray[np.floating] = squarable(self.source._part(start, stop), self._domain)
         return rows
 
 
 class _File(Rows):
-    """Rows of a file that is opened once in each process, and found again where it is sent."""
+    """Rows of a file that each process opens once, by its path."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = _absolute(path)
@@ -194,7 +196,7 @@ class _File(Rows):
 
     @abstractmethod
     def _open(self) -> Any:
-        """What is read from."""
+        """Open the file, and return what rows are read from."""
 
     @property
     def _handle(self) -> Any:
@@ -204,7 +206,7 @@ class _File(Rows):
             return self._opened
 
     def _declare(self, shape: Sequence[int], dtype: Any) -> None:
-        """Take on shape and precision; a ValueError if these are no rows."""
+        """Set shape and precision; a ValueError if they are not those of rows."""
         if len(shape) != 2 or str(np.dtype(dtype)) not in PRECISIONS:
             raise ValueError(
                 f"path={self.path!r} holds an array of shape {tuple(shape)} and type {dtype}; rows "
@@ -221,19 +223,19 @@ class _File(Rows):
 
 
 def is_mapped(X: Any) -> bool:
-    """Whether an array is a view of a file, which others may write to."""
+    """Whether an array is a view of a mapped file, which other processes may write to."""
     while X is not None and not isinstance(X, mmap):
         X = getattr(X, "base", None)
     return X is not None
 
 
 def _absolute(path: str | Path) -> str:
-    """A path that leads to the file from every folder; an address stays as it is."""
+    """An absolute path; a URL stays as it is."""
     return str(path) if "://" in str(path) else os.path.abspath(path)
 
 
 class _Array(_File):
-    """Rows of an array that slices itself out of a file."""
+    """Rows of a file whose array reads the slices that it is asked for."""
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         return np.asarray(self._handle[start:stop])
@@ -273,7 +275,7 @@ class HDF5Rows(_Array):
                 f"{', '.join(file)}; name one of those."
             )
         rows = file[self.dataset]
-        # Links may lead to another file, and types may be stored otherwise than NumPy has them.
+        # A link may point to another file, and the stored type may differ from NumPy's.
         home, kind, offset = rows.file, rows.dtype, rows.id.get_offset()
         in_one_piece = (
             str(kind) in PRECISIONS
@@ -282,13 +284,13 @@ class HDF5Rows(_Array):
             and rows.id.get_storage_size() == rows.nbytes
             and rows.id.get_type().equal(h5py.h5t.py_create(kind))
         )
-        # Where this process writes to the file as well, not all of it may be on the disk.
+        # If this process also writes to the file, part of it may not be on disk yet.
         if not (in_one_piece and home.driver in ("sec2", "windows") and home.mode == "r"):
             return rows
         mapped: Any = np.memmap(home.filename, kind, mode="r", offset=offset, shape=rows.shape)
         # While the dataset is open, others cannot open its file for writing.
         mapped.dataset = rows
-        # Reading costs nothing: what is checked stays in the cache for what is computed.
+        # A mapped file needs no large reads; a small block is still in the cache when it is used.
         self._read_values = 1
         return mapped
 
@@ -300,7 +302,7 @@ class ParquetRows(_File):
         super().__init__(", ".join(map(str, paths)))
         self.paths, self.column = [_absolute(path) for path in paths], column
         self._groups: dict[int, NDArray[np.floating]] = {}
-        # Row groups that hold any rows: their file, their place in it, and their first row.
+        # Non-empty row groups: the number of their file, and their position in it.
         self._places, sizes = [], []
         for number, file in enumerate(self._handle):
             for group in range(file.metadata.num_row_groups):

@@ -1,7 +1,7 @@
-"""Tables: rows with what belongs to each of them, and passes over their shards.
+"""Tables: rows with columns of values beside them, and passes over their shards.
 
-A pass is a function of a :class:`Part`, one shard of a table. It sees the shard's rows block by
-block, and the columns beside them. Rows that are on a cluster bring their own table.
+A pass is a function of a :class:`Shard`, one shard of a table. It sees the shard's rows block by
+block, and the columns beside them. Rows on a cluster or a device have tables of their own.
 """
 
 import copy
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from ..progress import bar
 from .passes import map_shards, row_blocks, shards_of
-from .sources import Rows, TamedRows, is_mapped
+from .sources import Rows, SquarableRows, is_mapped
 
 Array = NDArray[np.float64]
-#: What a pass gives for each shard: arrays, or numbers.
+#: Result of a pass for one shard: arrays or numbers.
 Result = tuple[Any, ...]
 
 
-class Part:
+class Shard:
     """One shard of a table.
 
     Parameters
@@ -30,12 +30,12 @@ class Part:
     X : ndarray or Rows
         Where the rows are.
     first, stop : int
-        The shard's range among them.
+        Range of the shard's rows in ``X``.
     start : int
         Position of its first row in the table.
     columns : mapping of str to ndarray
         Values for each of its rows.
-    watched : bool
+    may_change : bool
         Whether the rows are read again in each pass, and may have changed.
     """
 
@@ -46,11 +46,11 @@ class Part:
         stop: int,
         start: int,
         columns: Mapping[str, NDArray[Any]],
-        watched: bool,
+        may_change: bool,
     ) -> None:
         self._X, self._first, self._stop = X, first, stop
         self._columns = columns
-        self.start, self.watched = start, watched
+        self.start, self.may_change = start, may_change
         self.shape: tuple[int, int] = (stop - first, X.shape[1])
 
     #: Whether the rows are arrays of another library than NumPy.
@@ -61,17 +61,17 @@ class Part:
 
     @property
     def dtype(self) -> np.dtype:
-        """Precision of the rows, in this machine's order of bytes."""
+        """Precision of the rows, in native byte order."""
         kind: np.dtype = self._X.dtype
         return kind.newbyteorder("=")
 
-    def put(self, array: NDArray[Any]) -> Any:
-        """An array of NumPy where the rows are."""
+    def to_device(self, array: NDArray[Any]) -> Any:
+        """Copy a NumPy array to the device of the rows."""
         return array
 
     def __repr__(self) -> str:
-        # Engines write the arguments of tasks into their logs.
-        return f"Part(shape={self.shape})"
+        # Dask may write the arguments of tasks into logs, so this shows no row.
+        return f"Shard(shape={self.shape})"
 
     def column(self, name: str) -> Any:
         """Values of a column; None where the table has none."""
@@ -91,7 +91,7 @@ class Part:
         return rows
 
     def class_sums(self, n_classes: int) -> Callable[[Any, Any, Any], Any]:
-        """What sums the rows of each class in a block, times their factors: of codes and those."""
+        """Function of (block, codes, factors): the sums of each class's rows times factors."""
         return _ClassSums(n_classes)
 
     def blocks(
@@ -104,31 +104,31 @@ class Part:
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         """As :func:`.row_blocks`; positions count from the first row of the shard.
 
-        Where a pass before has shown that the rows are tame, they are read ``raw``: nobody looks
-        again.
+        With ``raw`` rows are not passed through :func:`.tamed`: an earlier pass has shown that it
+        would change none.
         """
-        X = self._X.source if raw and isinstance(self._X, TamedRows) else self._X
+        X = self._X.source if raw and isinstance(self._X, SquarableRows) else self._X
         for rows, block in row_blocks(X, self._first, self._stop, size, dtype, once=once):
             yield slice(rows.start - self._first, rows.stop - self._first), block
 
-    def spread(self, step: int) -> NDArray[np.floating]:
-        """Those of the shard among every ``step``-th row of the table."""
+    def every_nth(self, step: int) -> NDArray[np.floating]:
+        """The shard's rows among every ``step``-th row of the table."""
         rows: NDArray[np.floating] = self._X[self._first + -self.start % step : self._stop : step]
         return rows
 
-    def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> "Part":
+    def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> "Shard":
         """The shard with more columns."""
         more = copy.copy(self)
         more._columns = {**self._columns, **columns}
         return more
 
-    def on(self, X: NDArray[np.floating]) -> "Part":
-        """The shard of other rows, in memory, with the columns of these."""
-        return Part(X, self._first, self._stop, self.start, self._columns, False)
+    def on(self, X: NDArray[np.floating]) -> "Shard":
+        """The shard with other rows, in memory, and the same columns."""
+        return Shard(X, self._first, self._stop, self.start, self._columns, False)
 
 
 class _ClassSums:
-    """Sums of the rows of each class in blocks, mostly of one size."""
+    """Class sums of blocks; blocks of equal size share one indicator matrix."""
 
     def __init__(self, n_classes: int) -> None:
         self._n_classes = n_classes
@@ -139,7 +139,7 @@ class _ClassSums:
     ) -> NDArray[np.float64]:
         n_rows = len(block)
         if self._indicator.shape[1] != n_rows:
-            # Column i holds row i's factor at its class. Its checks take a tenth of a pass.
+            # Column i holds row i's factor at its class. SciPy's checks of a new matrix are slow.
             places = np.zeros(n_rows, dtype=np.int32), np.arange(n_rows + 1, dtype=np.int32)
             entries = np.zeros(n_rows), *places
             self._indicator = sp.csc_array(entries, (self._n_classes, n_rows))
@@ -160,7 +160,7 @@ class Table:
         Values for each row; those that are None are left out.
     """
 
-    #: Whether passes see the memory of this process, and sums have the same bits every time.
+    #: Whether passes can write to this process's memory, and sums always have the same bits.
     local = True
     #: Whether rows are arrays of another library than NumPy.
     on_device = False
@@ -173,9 +173,9 @@ class Table:
         self.shape = X.shape
         self._pool: Executor | None = None
         self._alone = False
-        watched = isinstance(X, Rows) or is_mapped(X)
+        may_change = isinstance(X, Rows) or is_mapped(X)
         self._parts = {
-            start: Part(X, start, stop, start, cut(columns, start, stop), watched)
+            start: Shard(X, start, stop, start, cut(columns, start, stop), may_change)
             for start, stop in shards_of(*X.shape)
         }
 
@@ -183,21 +183,21 @@ class Table:
         return self.shape[0]
 
     def run_on(self, pool: Executor | None) -> None:
-        """Make all passes on these threads from here on; None for the thread that asks for them.
+        """Run all later passes on these threads, or on the calling thread if None.
 
-        Without this a pass has threads of its own.
+        Without this call each pass starts threads of its own.
         """
         self._pool, self._alone = pool, pool is None
 
     def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
-        """What ``function(part, *numbers)`` gives for each shard, in their order.
+        """Results of ``function(part, *numbers)`` for each shard, in order.
 
         With ``back`` the last shards are computed first, as they may still be in the cache.
         """
         return self._each(function, *numbers, back=back)
 
     def _each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
-        """As :meth:`each`, where the rows are."""
+        """As :meth:`each`, with results left on the device of the rows."""
         if self._alone:
             yield from (function(part, *numbers) for part in self._parts.values())
             return
@@ -211,7 +211,7 @@ class Table:
         yield from results if n_shards == 1 else bar(results, "pass", "shard", n_shards)
 
     def total(self, function: Callable[..., Result], *numbers: Any, back: bool = False) -> Result:
-        """Sums of what a function gives for each shard, added up as :class:`Sums` does."""
+        """Sum of a function's results over all shards, added up as :class:`Sums` does."""
         return sum_of(self.each(function, *numbers, back=back))
 
     def with_columns(self, function: Callable[..., Mapping[str, Any]], *numbers: Any) -> "Table":
@@ -225,7 +225,7 @@ class Table:
         return table
 
     def on(self, X: NDArray[np.floating]) -> "Table":
-        """The table of other rows, in memory, with the columns of these."""
+        """The table with other rows, in memory, and the same columns."""
         table = copy.copy(self)
         table._parts = {start: part.on(X) for start, part in self._parts.items()}
         return table
@@ -239,8 +239,8 @@ def cut(columns: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
 class Sums:
     """Sums of shards' results, in pairs of neighbours, pairs of pairs, and so on.
 
-    Which results are added to which follows from their places alone. So a range of shards may be
-    added up elsewhere: what it gives are the few nodes of the same tree, and no bit changes.
+    The tree of additions follows from the positions of the shards alone. So another process can add
+    up a range of shards: it returns a few nodes of the same tree, and no bit changes.
     """
 
     def __init__(self) -> None:
@@ -256,7 +256,7 @@ class Sums:
         self.nodes.append((place, size, sums))
 
     def total(self) -> Result:
-        """All of them, the smaller rest first."""
+        """Sum of all nodes, from the last and smallest one on."""
         total = self.nodes[-1][2]
         for _, _, before in self.nodes[-2::-1]:
             total = _added(before, total)
@@ -278,6 +278,6 @@ def sum_of(results: Iterator[Result]) -> Result:
 
 
 def table_of(X: Any, **columns: NDArray[Any] | None) -> Any:
-    """The table of rows and columns, where the rows are."""
+    """The table of rows and columns, of the kind that suits the rows."""
     own = getattr(X, "_as_table", None)
     return Table(X, columns) if own is None else own(columns)

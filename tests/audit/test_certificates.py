@@ -31,13 +31,6 @@ def success_interval(successes, trials, confidence=0.95):
     return tuple(binomtest(int(successes), trials).proportion_ci(confidence, "exact"))
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "gamma"), [(2, 0.2024), (4, 0.3286), (8, 0.5987), (16, 0.9238), (32, 0.9996)]
-)
-def test_check_values(epsilon, gamma):
-    assert rero_bound(0.1, mu_from_budget(epsilon, 1e-6)) == pytest.approx(gamma, abs=5e-5)
-
-
 @pytest.mark.parametrize("kappa", [1e-4, 0.1, 0.5, 0.9])
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 2.5])
 def test_rdp_is_the_best_order(kappa, mu):
@@ -284,11 +277,3 @@ def test_enclosing_ball_covers_and_is_small():
 def test_errors(call, match):
     with pytest.raises(ValueError, match=match):
         call()
-
-
-def test_direct_bound_is_the_ball_bound_at_the_sensitivity():
-    mu = 0.8
-    models = np.array([[mu, 0.0], [0.0, mu], [-mu, 0.0]])
-    assert anchor_bound(models, 1.0, reference=np.zeros(2)) == pytest.approx(
-        gaussian_power(1 / 3, mu)
-    )

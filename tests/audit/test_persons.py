@@ -14,10 +14,11 @@ from sklearn_balldp import (
     ReconstructionAuditor,
 )
 from sklearn_balldp.audit import FailedGuaranteeWarning
-from sklearn_balldp.audit.supports import Support, gaps_within
-from sklearn_balldp.audit.transcripts import Suspects, transcript_log_posterior
+from sklearn_balldp.audit.supports import Support, candidate_distances
+from sklearn_balldp.audit.transcripts import Candidates, transcript_log_posterior
+from sklearn_balldp.heads import ReleasedModel
 from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.heads.start import beginning
+from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.privacy.noise import Noise
 
 HEADS = {
@@ -116,28 +117,16 @@ def test_a_frozen_model_needs_the_owners():
         auditor.fit(X, y, *public, groups=groups[:-1])
 
 
-def test_sample_weights_go_to_the_head():
-    X, y, _ = people()
-    head = BallDPRidgePrototype(epsilon=8.0, delta=1e-4, radius=1.2, max_weight=3.0)
-    weight = 1.0 + np.arange(400) % 3
-    auditor = ReconstructionAuditor(head, n_candidates=4, random_state=0)
-    auditor.fit(X, y, sample_weight=weight)
-    assert auditor.guarantee_holds_
-    # The total of what was not held out.
-    total = weight[auditor.training_rows_].sum() / 3.0
-    assert auditor.estimator_.release_.weights.mass == pytest.approx(total)
-
-
 def test_sets_of_suspects_add_up():
-    """Gradients, distances and closeness of sets against sums over their records."""
+    """Gradients, distances and log_likelihoods of sets against sums over their records."""
     X, y, groups = people(n=60)
     head = BallDPSquaredHingeSVC(
         epsilon=8.0, delta=1e-3, radius=1.0, mechanism=GradientPerturbation(start="zero")
     ).fit(X, y, groups=groups)
-    begun = beginning(np.empty((0, 0)), head._released_problem(), head.release_.bound)
+    begun = initialise(np.empty((0, 0)), ReleasedModel(head).problem, head.release_.bound)
     rng = np.random.default_rng(0)
     rows, codes, weights = X[:12].reshape(4, 3, -1), y[:12].reshape(4, 3), rng.random(3)
-    suspects = Suspects(rows, codes, 1.0, begun, weights)
+    suspects = Candidates(rows, codes, 1.0, begun, weights)
     thetas = rng.standard_normal((2, *begun.bound.shape))
     residuals = suspects.residuals(thetas)
     direct = np.zeros((4, 2, *begun.bound.shape))
@@ -162,7 +151,7 @@ def test_sets_of_suspects_add_up():
     np.testing.assert_allclose(suspects.apart(residuals), apart, atol=1e-12)
     seen = rng.standard_normal((2, *begun.bound.shape))
     close = -0.5 * np.sum((seen - direct) ** 2, axis=(2, 3)).T
-    found = suspects.closeness(seen, residuals)
+    found = suspects.log_likelihoods(seen, residuals)
     np.testing.assert_allclose(found - found[:, :1], close - close[:, :1], atol=1e-11)
 
 
@@ -171,10 +160,10 @@ def test_a_guess_is_near_where_all_records_are():
     rows[1, 0, 0], rows[2, 1, 0] = 0.1, 5.0
     codes = np.array([[0, 1], [0, 1], [0, 1]])
     support = Support(0, rows, codes, codes, 3, np.arange(2))
-    gaps = gaps_within(support, "euclidean")
+    gaps = candidate_distances(support, "euclidean")
     np.testing.assert_allclose(gaps[0], [0.0, 0.1, 5.0])
     codes[1, 0] = 2
-    assert gaps_within(support, "euclidean")[0, 1] == np.inf
+    assert candidate_distances(support, "euclidean")[0, 1] == np.inf
 
 
 def test_the_posterior_of_one_transcript_is_for_records():

@@ -18,18 +18,18 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.audit import residuals
 from sklearn_balldp.audit.residuals import (
-    CANNOT,
+    CANNOT_CHECK,
     FAIL,
     FALSE_ALARM,
     PASS,
     Residuals,
-    conditioned,
+    epsilon_after_redraws,
     residual_checks,
     size_check,
     transcript_fault,
     weight_checks,
 )
-from sklearn_balldp.heads import Mechanism, Outcome, Promise
+from sklearn_balldp.heads import Mechanism, Outcome, Promise, ReleasedModel
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.bounds import MinimizerBound
 from sklearn_balldp.privacy.gaussian import delta_from_mu
@@ -68,7 +68,10 @@ def fitted(name, **params):
 
 def verdicts(head, X=None, y=None, **options):
     X, y = data() if X is None else (X, y)
-    return {c.name: c.verdict for c in weight_checks(head, head._known(X, y), **options)}
+    return {
+        c.name: c.verdict
+        for c in weight_checks(ReleasedModel(head), ReleasedModel(head).on(X, y), **options)
+    }
 
 
 def convicted(head, *rows, **options):
@@ -169,16 +172,16 @@ def test_forged_transcripts_are_convicted(name):
         dataclasses.replace(transcript, gradients=np.full_like(transcript.gradients, np.nan)),
         fitted(name).transcript_,
     ):
-        assert transcript_fault(head, forged) is not None
+        assert transcript_fault(ReleasedModel(head), forged) is not None
     other = copy.deepcopy(head)
     other.coef_ = other.coef_ * (1 + 1e-9)
-    assert "coef_" in transcript_fault(other, transcript)
+    assert "coef_" in transcript_fault(ReleasedModel(other), transcript)
 
 
 def test_a_descent_without_transcript_cannot_be_checked():
     head = BallDPLogisticRegression(4.0, radius=0.5, mechanism="gradient").fit(*data())
-    (check,) = weight_checks(head, head._known(*data()))
-    assert check.verdict == CANNOT
+    (check,) = weight_checks(ReleasedModel(head), ReleasedModel(head).on(*data()))
+    assert check.verdict == CANNOT_CHECK
     assert "transcript" in check.found
 
 
@@ -197,8 +200,8 @@ def test_noise_used_twice_is_convicted(monkeypatch):
         monkeypatch.undo()
         assert verdicts(head)["reuse of noise"] == FAIL
     head = fitted("prototypes")
-    exact = earlier._released_by().noiseless(
-        earlier._known(*data()), Promise(earlier.release_.bound)
+    exact = ReleasedModel(earlier).mechanism.noiseless(
+        ReleasedModel(earlier).on(*data()), Promise(earlier.release_.bound)
     )
     head.prototypes_ = exact[0] - (earlier.prototypes_ - exact[0])
     assert verdicts(head)["reuse of noise"] == PASS
@@ -242,8 +245,8 @@ def _wide():
 def test_a_shift_along_the_solution_is_convicted():
     """Shrunken weights: noise of the right scale around the wrong place."""
     head = fitted("softmax", epsilon=200.0)
-    problem = head._known(*data())
-    values, sigma = head._released_by().noiseless(problem, Promise(head.release_.bound))
+    problem = ReleasedModel(head).on(*data())
+    values, sigma = ReleasedModel(head).mechanism.noiseless(problem, Promise(head.release_.bound))
     direction = values / np.linalg.norm(values)
     shifted = copy.deepcopy(head)
     moved = np.hstack([head.coef_, head.intercept_[:, None]]) + 12.0 * sigma * direction
@@ -257,7 +260,7 @@ def test_absent_classes_are_published_without_noise():
     head = BallDPRidgePrototype(4.0, radius=0.5, classes=range(K + 1)).fit(X, y)
     assert not convicted(head, X, y)
     head.prototypes_[K, 0] = 1e-9
-    (check,) = weight_checks(head, head._known(X, y))
+    (check,) = weight_checks(ReleasedModel(head), ReleasedModel(head).on(X, y))
     assert (check.name, check.verdict) == ("values without noise", FAIL)
 
 
@@ -360,33 +363,33 @@ def test_the_tolerance_widens_every_test():
 @pytest.mark.parametrize("name", ["prototypes", "one scale", "softmax", "hinge"])
 def test_sizes_that_noise_allows(name, monkeypatch):
     head = fitted(name)
-    assert size_check(head).verdict == PASS
+    assert size_check(ReleasedModel(head)).verdict == PASS
     other = copy.deepcopy(head)
     weights = "prototypes_" if hasattr(head, "prototypes_") else "coef_"
     setattr(other, weights, np.full_like(getattr(head, weights), 123.0))
-    assert size_check(other).verdict == FAIL
+    assert size_check(ReleasedModel(other)).verdict == FAIL
     # Much noise: a noiseless model is too short for it, which takes no records to see.
     monkeypatch.setattr(Noise, "__call__", lambda self, values, sigma: np.array(values))
     noisy = {"epsilon": 0.01, "radius": 1.5}
-    assert size_check(fitted(name, **noisy)).verdict == FAIL
+    assert size_check(ReleasedModel(fitted)(name, **noisy)).verdict == FAIL
     monkeypatch.undo()
-    assert size_check(fitted(name, **noisy)).verdict == PASS
+    assert size_check(ReleasedModel(fitted)(name, **noisy)).verdict == PASS
 
 
 def test_size_of_a_descent_is_open():
-    assert size_check(fitted("descent")).verdict == CANNOT
+    assert size_check(ReleasedModel(fitted)("descent")).verdict == CANNOT_CHECK
 
 
 def test_drawing_again_costs_delta():
     """The formula, against the worst case that it is for: failures hide one of two worlds."""
-    epsilon, delta = conditioned(8.0, 1e-6, 1e-6)
+    epsilon, delta = epsilon_after_redraws(8.0, 1e-6, 1e-6)
     assert delta == pytest.approx(3e-3, rel=0.02)
     assert epsilon == pytest.approx(8.0, abs=2e-6)
     mu, level = 2.0, 0.05
     for eps in (0.5, 2.0, 4.0):
         # Draws of N(0, 1) above a quantile are drawn again; the neighbour's are all kept.
         cut = norm.isf(level)
-        eps_after, delta_after = conditioned(eps, delta_from_mu(mu, eps), level)
+        eps_after, delta_after = epsilon_after_redraws(eps, delta_from_mu(mu, eps), level)
         grid = np.linspace(-8, 12, 200_001)
         width = grid[1] - grid[0]
         kept = np.where(grid < cut, norm.pdf(grid) / (1 - level), 0.0)
@@ -438,7 +441,7 @@ def test_mechanisms_of_ones_own():
     plain.coef_ = plain.coef_[:, ::-1].copy() * 3
     assert convicted(plain)
     scaled = BallDPSquaredHingeSVC(4.0, mechanism=Shifted(factor=2.0), **params).fit(X, y)
-    assert set(verdicts(scaled).values()) == {CANNOT}
+    assert set(verdicts(scaled).values()) == {CANNOT_CHECK}
 
 
 def test_a_check_draws_nothing_from_the_heads_generator():
@@ -463,7 +466,7 @@ def test_the_owner_computes_the_gradients_of_the_fit(noise_free, dtype, n_classe
     head = BallDPLogisticRegression(1e6, radius=1e-3, mechanism=kept).fit(X, y)
     wider = (X, X.astype(np.float64)) if n_steps > 1 and dtype != np.float64 else (X,)
     for rows in wider:
-        found = residuals._residuals(head, head._known(rows, y))
+        found = residuals._residuals(ReleasedModel(head), ReleasedModel(head).on(rows, y))
         assert isinstance(found, Residuals), found
         assert not found.blocks.any()
 
@@ -475,14 +478,6 @@ def test_transcripts_of_plain_lists():
     assert set(verdicts(head, transcript=plain).values()) == {PASS}
 
 
-def test_a_descent_of_one_step():
-    kept = GradientPerturbation(n_steps=1, keep_transcript=True, start="zero")
-    for dtype in (np.float64, np.float32):
-        X, y = data(dtype=dtype)
-        head = BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=kept, fit_intercept=False).fit(X, y)
-        assert not convicted(head, X, y)
-
-
 def test_a_tolerance_makes_weights_longer():
     """The released minimiser is one within tol / alpha of the longest there may be."""
     X, y = np.array([[1.0], [-1.0], [1.0], [-1.0]]), np.array([1, 0, 1, 0])
@@ -490,17 +485,7 @@ def test_a_tolerance_makes_weights_longer():
         1000.0, radius=1e-3, alpha=0.3, fit_intercept=False, mechanism=OutputPerturbation(tol=0.27)
     )
     for _ in range(20):
-        assert size_check(head.fit(X, y)).verdict == PASS
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e150])
-def test_weights_that_are_no_numbers(value):
-    for name in HEADS:
-        head = fitted(name)
-        weights = "prototypes_" if hasattr(head, "prototypes_") else "coef_"
-        getattr(head, weights)[0, 0] = value
-        assert convicted(head)
-        assert size_check(head).verdict in (FAIL, CANNOT)
+        assert size_check(ReleasedModel(head).fit(X, y)).verdict == PASS
 
 
 def test_softmax_copies_with_the_sign_turned(monkeypatch):
@@ -538,7 +523,7 @@ def test_steps_that_copy_another_class(monkeypatch):
 
 def test_two_values_a_block_are_too_few():
     z = np.random.default_rng(0).standard_normal((1, 3, 2))
-    assert residual_checks(Residuals(z))[3].verdict == CANNOT
+    assert residual_checks(Residuals(z))[3].verdict == CANNOT_CHECK
 
 
 class Halved(OutputPerturbation):
@@ -578,17 +563,5 @@ def test_mechanisms_whose_noise_cannot_be_read(mechanism):
     X, y = data()
     params = {"alpha": 0.01, "radius": 0.5, "fit_intercept": False, "norm_bound": 2.0}
     head = BallDPSquaredHingeSVC(4.0, mechanism=mechanism, **params).fit(X, y)
-    assert set(verdicts(head, X, y).values()) == {CANNOT}
-    assert size_check(head).verdict == CANNOT
-
-
-def test_more_noise_than_two_promises_need():
-    """Between the promises of a record any larger scale may stand: the gaps of the rows tell."""
-    X, y = data()
-    two = GradientPerturbation(n_steps=4, keep_transcript=True, outer_radius=1.0, outer_epsilon=6.0)
-    head = BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=two, fit_intercept=False).fit(X, y)
-    sigma = head.transcript_.sigma * np.array([1.0, 1.0, 1.01, 1.0])
-    forged = dataclasses.replace(head.transcript_, sigma=sigma)
-    head.release_ = dataclasses.replace(head.release_, stated_sigma=tuple(sigma.tolist()))
-    assert "noise scale of step 2" in transcript_fault(head, forged)
-    assert transcript_fault(head, dataclasses.replace(head.transcript_)) is not None
+    assert set(verdicts(head, X, y).values()) == {CANNOT_CHECK}
+    assert size_check(ReleasedModel(head)).verdict == CANNOT_CHECK

@@ -16,9 +16,10 @@ from sklearn_balldp.audit.transcripts import (
     known_gradients,
     transcript_log_posterior,
 )
+from sklearn_balldp.heads import ReleasedModel
 from sklearn_balldp.heads.descent import mean_gradient
+from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.heads.iterates import Iterates
-from sklearn_balldp.heads.start import beginning
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.transcript import TranscriptBound
 
@@ -41,7 +42,7 @@ def head(Head=BallDPLogisticRegression, **params):
 
 def gradients_of(problem, bound):
     """Mean gradients of the records, for a descent that starts from zero."""
-    return mean_gradient(problem, beginning(np.empty(0), problem, bound))
+    return mean_gradient(problem, initialise(np.empty(0), problem, bound))
 
 
 def audited(estimator, X, y, **params):
@@ -66,7 +67,7 @@ def test_posterior_of_a_kept_transcript(Head, clip, n_classes):
     for i in range(len(codes)):
         rows, labels = X.copy(), y.copy()
         rows[0], labels[0] = candidates[i], codes[i]
-        means = gradients_of(fitted._known(rows, labels), fitted.release_.bound)(
+        means = gradients_of(ReleasedModel(fitted).on(rows, labels), fitted.release_.bound)(
             transcript.iterates
         )
         residual = (transcript.gradients - means) / transcript.sigma[:, None, None]
@@ -105,13 +106,6 @@ def test_audit(Head, noise):
         auditor.attack(10)
 
 
-def test_more_budget_more_success():
-    X, y = data()
-    rates = [audited(head(epsilon=e), X, y, n_draws=20).success_rate_ for e in (0.1, 1e4)]
-    assert rates[0] < 0.35
-    assert rates[1] > 0.85
-
-
 def test_prior_distance_and_protected_labels():
     X, y = data()
     estimator = head(protect_labels=True, classes=[0, 1, 2])
@@ -130,7 +124,7 @@ def test_prior_distance_and_protected_labels():
 
 def trials_of(X, y, n_candidates=4, **params):
     fitted = head(n_steps=3, **params).fit(X, y)
-    problem = fitted._known(X, y)
+    problem = ReleasedModel(fitted).on(X, y)
     rows, codes = X[10 : 11 + n_candidates], problem.codes[10 : 11 + n_candidates]
     return fitted, problem, TranscriptTrials(fitted, problem, 0, rows, codes), rows, codes
 
@@ -142,7 +136,7 @@ def test_noiseless_models_are_those_of_whole_datasets():
     for row, code in zip(rows[1:], codes[1:], strict=True):
         Z, labels = X.copy(), problem.codes.copy()
         Z[0], labels[0] = row, code
-        mean = gradients_of(fitted._known(Z, labels), fitted.release_.bound)
+        mean = gradients_of(ReleasedModel(fitted).on(Z, labels), fitted.release_.bound)
         iterates = Iterates(1, fitted.release_.bound, 0.0, Z.dtype)
         for _ in range(3):
             iterates.advance(mean(iterates.thetas))
@@ -167,12 +161,12 @@ def test_trials_are_scored_by_the_likelihood_of_their_own_path(monkeypatch):
     found = trials.run(target, prior, np.random.default_rng(0), False)["map"]
     steps = seen[-3:]  # those before are noiseless
     bound = fitted.release_.bound
-    known = known_gradients(problem, beginning(np.empty(0), problem, bound), 0)
+    known = known_gradients(problem, initialise(np.empty(0), problem, bound), 0)
     expected = np.full((5, 4), -np.inf)
     for i in range(3):
         Z, labels = X.copy(), problem.codes.copy()
         Z[0], labels[0] = rows[1 + i], codes[1 + i]
-        mean = gradients_of(fitted._known(Z, labels), bound)
+        mean = gradients_of(ReleasedModel(fitted).on(Z, labels), bound)
         for run in range(5):
             log = np.log(prior[i])
             for number, (thetas, gradients) in enumerate(steps):
@@ -192,13 +186,6 @@ def test_one_step_released_whole_is_its_transcript():
     np.testing.assert_array_equal(
         auditor.report_["last_iterate"].astype(bool), auditor.report_["success"]
     )
-
-
-def test_a_strong_prior_decides_when_the_release_says_nothing():
-    X, y = data()
-    auditor = audited(head(epsilon=0.01), X, y, n_draws=20, prior=[0.9, 0.1, 0.0, 0.0, 0.0])
-    assert auditor.success_rate_ > 0.75
-    assert (auditor.report_["guess"] < 2).all()
 
 
 @pytest.mark.parametrize("left_out", [0, 1])

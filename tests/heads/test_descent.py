@@ -13,7 +13,6 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import normalize
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import sklearn_balldp.heads.descent as descent_module
 from sklearn_balldp import (
@@ -22,62 +21,16 @@ from sklearn_balldp import (
     GradientPerturbation,
     OutputPerturbation,
     PrivacyAccountant,
-    RadiusPolicy,
-    compose_releases,
 )
+from sklearn_balldp.heads import ReleasedModel
 from sklearn_balldp.heads.descent import mean_gradient
+from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.heads.iterates import Iterates
-from sklearn_balldp.heads.start import beginning
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu, mu_from_budget
 from sklearn_balldp.privacy.noise import Noise, grid_slack
 from sklearn_balldp.privacy.release import Release
 
 HEADS = [BallDPLogisticRegression, BallDPSquaredHingeSVC]
-OWN_LABELS = {
-    "check_classifiers_one_label",
-    "check_classifiers_classes",
-    "check_classifiers_train",
-    "check_decision_proba_consistency",
-    # Weights that follow private labels are refused.
-    "check_class_weight_classifiers",
-}
-
-
-@parametrize_with_checks(
-    [
-        BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=20)),
-        BallDPLogisticRegression(
-            mechanism=GradientPerturbation(n_steps=5, clip=None),
-            radius=0.5,
-            fit_intercept=False,
-            alpha=0.1,
-        ),
-        BallDPSquaredHingeSVC(
-            mechanism=GradientPerturbation(n_steps=20, keep_transcript=True), fit_intercept=False
-        ),
-        BallDPSquaredHingeSVC(
-            mechanism=GradientPerturbation(n_steps=5, clip=None), fit_intercept=True
-        ),
-    ]
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-def test_sklearn_contract(estimator, check):
-    check(estimator)
-
-
-def _fixed_label_checks():
-    head = BallDPLogisticRegression(
-        mechanism=GradientPerturbation(n_steps=5), protect_labels=True, classes=[0, 1, 2, 3, 4]
-    )
-    for estimator, check in estimator_checks_generator(head):
-        name = getattr(check, "func", check).__name__
-        if name not in OWN_LABELS and name != "check_array_api_input":
-            yield pytest.param(estimator, check, id=name)
-
-
-@pytest.mark.parametrize(("estimator", "check"), list(_fixed_label_checks()))
-def test_sklearn_contract_with_protected_labels(estimator, check):
-    check(estimator)
 
 
 def data(n=600, n_classes=3, d=5, seed=0, dtype=np.float64):
@@ -129,7 +82,7 @@ def test_minimiser_without_noise(silent, n_classes, averaging):
 
 def gradients_of(problem, bound):
     """Mean gradients of the records, for a descent that starts from zero."""
-    return mean_gradient(problem, beginning(np.empty(0), problem, bound))
+    return mean_gradient(problem, initialise(np.empty(0), problem, bound))
 
 
 def replay(head, transcript):
@@ -210,7 +163,7 @@ def test_noise_is_calibrated_at_every_iterate(Head, protect_labels, clip, dtype)
     for _ in range(40):
         head.fit(X, y)
         transcript, bound = head.transcript_, head.release_.bound
-        mean = gradients_of(head._known(X, y), bound)
+        mean = gradients_of(ReleasedModel(head).on(X, y), bound)
         for theta, gradient, sigma in zip(
             transcript.iterates, transcript.gradients, transcript.sigma, strict=True
         ):
@@ -242,7 +195,7 @@ def test_seeded_steps_draw_noise_of_their_own():
     head = gradient_head(
         BallDPLogisticRegression, keep_transcript=True, random_state=3, learning_rate=1e-9
     ).fit(X, y)
-    mean = gradients_of(head._known(X, y), head.release_.bound)
+    mean = gradients_of(ReleasedModel(head).on(X, y), head.release_.bound)
     sigma = head.transcript_.sigma[:, None, None]
     noise = (head.transcript_.gradients - mean(head.transcript_.iterates)) / sigma
     between = np.corrcoef(noise.reshape(8, -1))[np.triu_indices(8, 1)]
@@ -298,7 +251,7 @@ def test_ex_post_figure_from_the_transcript():
     X, y = data()
     release = gradient_head(BallDPLogisticRegression, keep_transcript=True).fit(X, y)
     bound, transcript = release.release_.bound, release.transcript_
-    mean = gradients_of(release._known(X, y), bound)
+    mean = gradients_of(ReleasedModel(release).on(X, y), bound)
     spent = [
         bound.sensitivity(theta, 2.0, mean.rounding(theta)) / sigma
         for theta, sigma in zip(transcript.iterates, transcript.sigma, strict=True)
@@ -309,19 +262,6 @@ def test_ex_post_figure_from_the_transcript():
     slack = math.sqrt(bound.descent.n_steps) * grid_slack(bound.step_values)
     exact = epsilon_from_mu(mu + slack, 1e-6)
     assert release.release_.epsilon_full_radius_ex_post == pytest.approx(exact, rel=1e-13)
-
-
-def test_second_promise():
-    X, y = data()
-    head = gradient_head(BallDPLogisticRegression, outer_radius=1.5, outer_epsilon=2.5, clip=None)
-    release = head.fit(X, y).release_
-    assert release.guarantee(1.5).epsilon == pytest.approx(2.5, rel=1e-6)
-    assert release.guarantee(0.6).epsilon == pytest.approx(2.0, rel=1e-6)
-    single = gradient_head(BallDPLogisticRegression, clip=None).fit(X, y).release_
-    assert single.guarantee(1.5).epsilon > 2.6
-    assert release.sigma[0] > single.sigma[0]
-    record = json.loads(json.dumps(release.to_dict()))
-    assert Release.from_dict(record).guarantee(1.5) == release.guarantee(1.5)
 
 
 @pytest.mark.parametrize("metric", ["manhattan", "chebyshev"])
@@ -377,35 +317,13 @@ def test_nothing_private_stays(Head, keep):
     X, y = data()
     head = gradient_head(Head, keep_transcript=keep, learning_rate=0.1).fit(X, y)
     bound = head.release_.bound
-    mean = gradients_of(head._known(X, y), bound)
+    mean = gradients_of(ReleasedModel(head).on(X, y), bound)
     private = set(X.ravel().tolist()) | set(mean(np.zeros((1, *mean.shape))).ravel().tolist())
     if keep:
         private |= set(mean(head.transcript_.iterates).ravel().tolist())
     private -= {0.0}
     for copy in (head, pickle.loads(pickle.dumps(head))):
         assert private.isdisjoint(walk(copy))
-
-
-def test_accountant_counts_before_and_composes():
-    X, y = data()
-    with PrivacyAccountant() as accountant:
-        for _ in range(2):
-            gradient_head(BallDPLogisticRegression).fit(X, y)
-        BallDPLogisticRegression(2.0, radius=0.6, mechanism="output").fit(X, y)
-    mu = mu_from_budget(2.0, 1e-6)
-    assert accountant.total(0.6).mu == pytest.approx(math.sqrt(3) * mu, rel=1e-6)
-    assert len(accountant.releases) == 3
-    total = compose_releases([r.to_dict() for r in accountant.releases], radius=0.6)
-    assert total.mu == pytest.approx(math.sqrt(3) * mu, rel=1e-6)
-
-
-def test_private_radius():
-    X, y = data(3000)
-    policy = RadiusPolicy(source="private", epsilon=0.5)
-    release = gradient_head(BallDPLogisticRegression, radius=policy).fit(X, y).release_
-    assert release.radius_epsilon == 0.5
-    assert release.guarantee().epsilon > 2.0
-    assert release.epsilon_full_radius_ex_post > release.epsilon
 
 
 def test_diverging_steps_stay_finite():
@@ -525,7 +443,7 @@ def test_mechanisms_are_estimators():
     assert text.bound == same.release_.bound
     head.set_params(mechanism="output")
     with pytest.raises(ValueError, match="released by 'gradient'"):
-        head._released_by()
+        ReleasedModel(head).mechanism
 
 
 @pytest.mark.parametrize(

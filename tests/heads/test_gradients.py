@@ -76,14 +76,14 @@ def test_record_by_record(loss, n_classes, n_scores, clip, constant):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("loss", "n_classes", "n_scores"), CASES)
 def test_moved_rows_record_by_record(
-    loss, n_classes, n_scores, dtype, whitened, kept, coordinates, monkeypatch
+    loss, n_classes, n_scores, dtype, whitened, kept, whitening, monkeypatch
 ):
     """Projected, moved, projected, whitened, projected, weighted: as one would do it row by row."""
     monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
     X, y = data(300, n_classes, dtype=dtype)
     centre, weights = np.full(6, 0.3), np.random.default_rng(2).uniform(0.5, 1.0, 300)
     norm = 0.45 if whitened else 0.6
-    own, matrix = coordinates(centre, 0.6, whitened, norm)
+    own, matrix = whitening(centre, 0.6, whitened, norm)
     mean = MeanGradient(
         loss,
         X,
@@ -92,7 +92,7 @@ def test_moved_rows_record_by_record(
         norm_bound=norm,
         constant=0.5,
         clip=0.2,
-        coordinates=own,
+        whitening=own,
         reach=1.0,
         weights=(None, weights),
     )
@@ -248,7 +248,7 @@ def test_rounding_of_several_heads_by_hand(scale):
 @pytest.mark.parametrize("kept", [2**30, 0])
 @pytest.mark.parametrize("moved", [None, False, True])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, coordinates, monkeypatch):
+def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, whitening, monkeypatch):
     """A new row, inside the ball or far outside, changes its own block's sum alone."""
     monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
     n, d = 1024, 40
@@ -257,7 +257,7 @@ def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, coordinates, monk
     if moved is not None:
         # No other row leaves the smaller ball.
         X = (0.1 + 0.3 * (X - 0.1)).astype(dtype)
-    own, _ = coordinates(np.full(40, 0.1), 1.0, bool(moved))
+    own, _ = whitening(np.full(40, 0.1), 1.0, bool(moved))
     original = gradients_module.block_sums
     sums = []
 
@@ -284,7 +284,7 @@ def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, coordinates, monk
             norm_bound=1.0,
             constant=0.5,
             clip=0.2,
-            coordinates=None if moved is None else own,
+            whitening=None if moved is None else own,
             reach=1.0,
         )
         mean(theta)
@@ -355,7 +355,7 @@ def test_rows_of_any_size(dtype):
 @pytest.mark.parametrize("kept", [2**30, 0])
 @pytest.mark.parametrize("moved", [None, False, True])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, coordinates, monkeypatch):
+def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, whitening, monkeypatch):
     """Projected, moved and projected in their own precision; the longest and the shortest too."""
     monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
     norm_bound, rng = 0.3, np.random.default_rng(0)
@@ -366,7 +366,7 @@ def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, coordinates,
     rows[0], rows[1], rows[2] = np.finfo(dtype).max / 10, np.finfo(dtype).tiny, 0.0
     rows = np.clip(rows, -1e140, 1e140).astype(dtype)
     whitened = bool(moved)
-    own, matrix = coordinates(centre, norm_bound, whitened, 0.7 * norm_bound if whitened else None)
+    own, matrix = whitening(centre, norm_bound, whitened, 0.7 * norm_bound if whitened else None)
     mean = MeanGradient(
         "logistic",
         rows,
@@ -375,7 +375,7 @@ def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, coordinates,
         norm_bound=own.norm,
         constant=0.5,
         clip=0.1,
-        coordinates=None if moved is None else own,
+        whitening=None if moved is None else own,
         reach=1.0,
     )
     (part,) = mean._table.each(lambda part: part)
@@ -399,7 +399,7 @@ def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, coordinates,
         exact *= np.minimum(1, own.norm / np.maximum(lengths, 1e-300))[:, None]
     error = np.linalg.norm((stored - exact).astype(float), axis=1).max() / norm_bound
     if mean.dtype == np.float64:
-        allowed = rounding._SHORTER * (40 + 12)
+        allowed = rounding._CENTRING_FACTOR * (40 + 12)
         if whitened:
             allowed += 0.5 * ((1 + 2 * np.sqrt(40)) * 40 + 96) / rounding.LEAST_KEPT**2
         assert error <= allowed * rounding.UNIT_ROUNDOFF

@@ -12,10 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, normalize
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from sklearn.preprocessing import normalize
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -26,7 +23,7 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.audit.residuals import _narrowed
-from sklearn_balldp.heads import Promise
+from sklearn_balldp.heads import Promise, ReleasedModel
 from sklearn_balldp.heads.discriminant_rule import (
     discriminant_rule,
     likely_counts,
@@ -39,38 +36,6 @@ from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 
 LABELS = list(range(5))
-# These checks bring label sets of their own.
-OWN_LABELS = {
-    "check_classifiers_one_label",
-    "check_classifiers_classes",
-    "check_classifiers_train",
-    "check_decision_proba_consistency",
-}
-
-
-@parametrize_with_checks(
-    [
-        BallDPLinearDiscriminant(),
-        BallDPLinearDiscriminant(radius=0.5, domain="sphere"),
-        BallDPLinearDiscriminant(radius=0.1, share=0.4, shrinkage=0.3, priors="uniform"),
-    ]
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-def test_sklearn_contract(estimator, check):
-    check(estimator)
-
-
-def _fixed_label_checks():
-    head = BallDPLinearDiscriminant(protect_labels=True, classes=LABELS, share=0.5)
-    for estimator, check in estimator_checks_generator(head):
-        name = getattr(check, "func", check).__name__
-        if name not in OWN_LABELS and name != "check_array_api_input":
-            yield pytest.param(estimator, check, id=name)
-
-
-@pytest.mark.parametrize(("estimator", "check"), list(_fixed_label_checks()))
-def test_sklearn_contract_with_protected_labels(estimator, check):
-    check(estimator)
 
 
 def digits(n_train=1200):
@@ -472,14 +437,14 @@ def test_honest_releases_of_repeated_rows_pass(noise_free):
     X, y = np.repeat(row, 120_000, axis=0), np.arange(120_000) % 2
     for domain in ("ball", "sphere"):
         head = BallDPLinearDiscriminant(32.0, 1e-7, radius=0.2, domain=domain, share=0.5)
-        sums = head.fit(X, y)._parameters_as_published()
+        sums = ReleasedModel(head.fit(X, y)).parameters()
         for rows in (X, X.astype(np.float64)):
             exact = _noiseless_of(head, rows, y)
             assert np.abs(exact - sums).max() < 1e-6 * np.abs(sums).max()
 
 
 def _noiseless_of(head, X, y):
-    problem = head._known(X, y)
+    problem = ReleasedModel(head).on(X, y)
     promise = Promise(head.release_.bound)
     narrow = _narrowed(problem)
     return head._mechanism().noiseless(narrow or problem, promise)[0]
@@ -550,27 +515,6 @@ def test_an_audit_finds_half_of_the_noise(monkeypatch):
 
 
 # What it composes with ----------------------------------------------------------------------------
-
-
-def test_drops_into_pipelines_and_searches():
-    (X, y), _ = digits(500)
-    head = BallDPLinearDiscriminant(4.0, 1e-4, radius=0.2, domain="sphere")
-    pipeline = make_pipeline(Normalizer(), head)
-    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.6
-    grid = {"ball__epsilon": [1.0, 4.0], "ball__shrinkage": ["auto", 0.5]}
-    named = make_pipeline(Normalizer(), head)
-    named.steps[-1] = ("ball", head)
-    assert GridSearchCV(named, grid, cv=2).fit(X, y).best_score_ > 0.5
-
-
-def test_float16_rows_and_seeds_and_threads():
-    (X, y), _ = digits()
-    half = BallDPLinearDiscriminant(4.0, radius=0.3, random_state=0).fit(X.astype(np.float16), y)
-    same = BallDPLinearDiscriminant(4.0, radius=0.3, random_state=0).fit(X.astype(np.float16), y)
-    np.testing.assert_array_equal(half.coef_, same.coef_)
-    assert half.release_.private is False
-    other = BallDPLinearDiscriminant(4.0, radius=0.3).fit(X, y)
-    assert other.release_.private is True
 
 
 @pytest.mark.parametrize("protect", [False, True])

@@ -19,7 +19,7 @@ from sklearn_balldp.accounting import BudgetExceededError
 from sklearn_balldp.audit import FailedGuaranteeWarning
 from sklearn_balldp.heads import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
 from sklearn_balldp.privacy import ParameterBound, Release
-from sklearn_balldp.privacy.gaussian import classic_mu, mu_from_budget
+from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.rows import project_onto_ball
 
 
@@ -381,10 +381,6 @@ def test_problem_and_rows():
 
 def test_budget():
     assert Budget(2.0, 1e-6).mu == mu_from_budget(2.0, 1e-6)
-    assert Budget(0.5, 1e-6, "classic").mu == classic_mu(0.5, 1e-6)
-    assert Budget(2.0, 1e-6).mu_at(3.0) == mu_from_budget(3.0, 1e-6)
-    with pytest.raises(ValueError, match="calibration must be one of analytic, classic"):
-        Budget(2.0, 1e-6, "exact")
 
 
 def test_names():

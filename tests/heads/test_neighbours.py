@@ -10,7 +10,7 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     OutputPerturbation,
 )
-from sklearn_balldp.heads import Mechanism, Promise, output
+from sklearn_balldp.heads import Mechanism, Promise, ReleasedModel, output
 from sklearn_balldp.heads.objective import LinearObjective, ReplacedRecords
 from sklearn_balldp.heads.solver import hessian_factor, minimise, newton_step
 from sklearn_balldp.privacy import Noise
@@ -53,7 +53,7 @@ def rounding(bound, X):
 
 
 def neighbours(head, problem):
-    return head._released_by().neighbours(problem, promise_of(head)).models
+    return ReleasedModel(head).mechanism.neighbours(problem, promise_of(head)).models
 
 
 def records(n_classes, dtype=np.float64, n=300, d=8):
@@ -68,12 +68,12 @@ def records(n_classes, dtype=np.float64, n=300, d=8):
 def test_neighbours_equal_fits_from_scratch(head, n_classes, dtype):
     X, y = records(n_classes, dtype)
     head.fit(X, y)
-    problem, bound = head._known(X, y), head.release_.bound
+    problem, bound = ReleasedModel(head).on(X, y), head.release_.bound
     rows, codes = X[:5] * np.float32(0.5) + X[5:10] * np.float32(0.5), np.arange(5) % n_classes
     rows[0] *= 10
     fast = neighbours(head, problem)
     # Any mechanism's: it runs with noise that keeps what it is given.
-    slow = Mechanism.neighbours(head._released_by(), problem, promise_of(head)).models
+    slow = Mechanism.neighbours(ReleasedModel(head).mechanism, problem, promise_of(head)).models
     tol = 1e-12 + rounding(bound, X)
     for left_out in (0, 17, 299):
         models, exact = fast(left_out, rows, codes), slow(left_out, rows, codes)
@@ -88,9 +88,9 @@ def test_neighbours_equal_fits_from_scratch(head, n_classes, dtype):
 def test_the_record_itself_gives_the_fitted_model(head, n_classes, noise_free):
     X, y = records(n_classes)
     head.fit(X, y)
-    problem, bound = head._known(X, y), head.release_.bound
+    problem, bound = ReleasedModel(head).on(X, y), head.release_.bound
     model = neighbours(head, problem)(7, X[7:8], problem.codes[7:8])[0]
-    fitted = head._released_by().run(problem, promise_of(head), Noise()).parameters
+    fitted = ReleasedModel(head).mechanism.run(problem, promise_of(head), Noise()).parameters
     assert np.linalg.norm(model - fitted) <= 1e-12 + rounding(bound, X)
 
 
@@ -102,7 +102,7 @@ def test_candidate_models_keep_the_certified_tolerance(head, n_classes):
     """The gradient of the replaced rows is within what the release accounts for."""
     X, y = records(n_classes)
     head.fit(X, y)
-    problem, bound = head._known(X, y), head.release_.bound
+    problem, bound = ReleasedModel(head).on(X, y), head.release_.bound
     models = neighbours(head, problem)(5, X[10:20], problem.codes[10:20])
     for model, i in zip(models, range(10, 20), strict=True):
         changed, labels = X.copy(), problem.codes.copy()
@@ -185,7 +185,7 @@ def test_warm_starts_take_few_passes(monkeypatch):
 
     X, y = records(2, n=5000)
     head = BallDPLogisticRegression(mechanism="output").fit(X, y)
-    problem = head._known(X, y)
+    problem = ReleasedModel(head).on(X, y)
     models = neighbours(head, problem)
     monkeypatch.setattr(LinearObjective, "value_and_gradient", counted)
     models(3, X[:10], problem.codes[:10])
@@ -205,6 +205,6 @@ def test_very_many_features_go_without_a_factor(monkeypatch):
     monkeypatch.setattr(output, "hessian_factor", lambda objective, theta: None)
     X, y = records(2)
     head = BallDPLogisticRegression(mechanism="output").fit(X, y)
-    problem = head._known(X, y)
+    problem = ReleasedModel(head).on(X, y)
     model = neighbours(head, problem)(0, X[1:2], problem.codes[1:2])
     assert np.isfinite(model).all()

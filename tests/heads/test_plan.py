@@ -16,8 +16,9 @@ from sklearn_balldp import (
     PrivacyAccountant,
     RadiusPolicy,
 )
+from sklearn_balldp.heads import ReleasedModel
 from sklearn_balldp.heads.descent import mean_gradient
-from sklearn_balldp.heads.start import beginning
+from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.privacy import Noise
 
 N, D, COUNTS = 300, 6, (150, 100, 50)
@@ -94,10 +95,10 @@ def test_no_signal_is_longer(head, noise_free):
         assert np.linalg.norm(whole) <= plan.signal[0] + 1e-12
     elif head.release_.mechanism == "gradient":
         # All of one label: the longest mean gradient at zero.
-        bound, problem = head.release_.bound, head._released_problem()
+        bound, problem = head.release_.bound, ReleasedModel(head).problem
         places = problem.with_rows(np.tile(X[:1], (N, 1)), np.zeros(N, dtype=int))
         own = mean_gradient(
-            places, beginning(np.zeros((0, 0)), problem, replace(bound, start=None))
+            places, initialise(np.zeros((0, 0)), problem, replace(bound, start=None))
         )
         length = bound.descent.n_steps * np.linalg.norm(own(np.zeros((1, *bound.shape)))[0])
         assert 0.5 * plan.signal[0] < length <= plan.signal[0] * (1 + 1e-6)
@@ -170,17 +171,3 @@ def test_radii_that_are_chosen():
         BallDPRidgePrototype(delta=0.1).plan(N, D, COUNTS)
     with pytest.raises(ValueError, match="epsilon must be"):
         BallDPRidgePrototype(epsilon=-1.0).plan(N, D, COUNTS)
-
-
-@pytest.mark.parametrize(("radius", "epsilon"), [(0.02, 63.0), (0.1, 8.0), (0.3, 2.4), (0.6, 1.2)])
-def test_epsilon_at_any_distance_beside_that_of_a_discriminant(radius, epsilon):
-    """What docs/worth.md says of other heads and of 20 classes, at epsilon 0.5 and unit rows."""
-
-    def at_any_distance(head):
-        counts = [1000] * 20
-        return head.plan(20_000, 384, counts).release.epsilon_full_radius / epsilon
-
-    logistic = BallDPLogisticRegression(0.5, 1e-6, radius=radius, domain="sphere")
-    prototypes = BallDPRidgePrototype(0.5, 1e-6, radius=radius)
-    assert 0.95 < at_any_distance(logistic) <= 1.6
-    assert at_any_distance(prototypes) == pytest.approx(2.0 if radius <= 0.1 else 1.5, abs=0.25)

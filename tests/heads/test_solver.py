@@ -97,24 +97,6 @@ def test_within_the_promised_distance_of_the_minimiser(loss, n_classes):
         assert distance <= tol / 0.05
 
 
-def test_warm_start_costs_few_passes(monkeypatch):
-    X, y = unit(RNG.standard_normal((500, 20))), RNG.integers(3, size=500)
-    objective = LinearObjective("softmax", X, y, 3, alpha=0.01, norm_bound=1.0, fit_intercept=True)
-    passes = []
-    evaluate = LinearObjective.value_and_gradient
-    monkeypatch.setattr(
-        LinearObjective,
-        "value_and_gradient",
-        lambda self, *args: passes.append(1) or evaluate(self, *args),
-    )
-    cold = minimise(objective, tol=1e-5)
-    n_cold = len(passes)
-    y[0] = (y[0] + 1) % 3
-    warm = minimise(objective, tol=1e-5, start=cold)
-    assert len(passes) - n_cold < n_cold
-    np.testing.assert_allclose(warm, minimise(objective, tol=1e-9), atol=1e-3)
-
-
 def test_unreachable_tolerance_raises_without_data():
     X, y = unit(RNG.standard_normal((20, 3))), np.arange(20) % 2
     objective = LinearObjective("logistic", X, y, 2, alpha=1.0, norm_bound=1.0, fit_intercept=True)

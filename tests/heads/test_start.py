@@ -16,21 +16,19 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     verify,
 )
-from sklearn_balldp.audit.residuals import transcript_fault
+from sklearn_balldp.audit.residuals import rule_check, transcript_fault
 from sklearn_balldp.audit.transcripts import transcript_log_posterior
-from sklearn_balldp.heads import Promise, start
-from sklearn_balldp.heads.coordinates import Coordinates, centre_of, coordinates_of
-from sklearn_balldp.heads.descent import CONSTANT, mean_gradient
-from sklearn_balldp.heads.descent_settings import settings_of
-from sklearn_balldp.heads.discriminant_rule import discriminant_rule, likely_counts
+from sklearn_balldp.heads import Promise, ReleasedModel
+from sklearn_balldp.heads.descent import mean_gradient
 from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.heads.start import beginning, start_bound, start_values
+from sklearn_balldp.heads.initialisation import initialise, start_values
+from sklearn_balldp.heads.settings import CONSTANT, LEAST_REACH
 from sklearn_balldp.heads.statistics import StatisticsPerturbation, statistics_of
+from sklearn_balldp.heads.whitening import WhiteningMap, whitening_map
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
 from sklearn_balldp.privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
-from sklearn_balldp.privacy.transcript import LEAST_REACH
 
 N, D = 900, 12
 
@@ -86,10 +84,10 @@ def test_the_joint_distance_of_neighbours_never_exceeds_mu(long):
     head = BallDPLogisticRegression(
         100.0 if long else 2.0, 1e-3, radius=radius, mechanism=started(keep_transcript=True)
     ).fit(X, y)
-    begun = beginning(head.transcript_.start, head._released_problem(), head.release_.bound)
-    assert begun.coordinates is not None or not long
+    begun = initialise(head.transcript_.start, ReleasedModel(head).problem, head.release_.bound)
+    assert begun.map is not None
     bound = head.release_.bound
-    problem = head._known(X, y)
+    problem = ReleasedModel(head).on(X, y)
     transcript, largest = head.transcript_, 0.0
     for _ in range(40):
         place = int(rng.integers(60))
@@ -100,54 +98,11 @@ def test_the_joint_distance_of_neighbours_never_exceeds_mu(long):
         tables = [start_values(p, bound) for p in (problem, other)]
         noisy = tables[0][1] > 0
         squares = np.sum(((tables[0][0] - tables[1][0])[noisy] / tables[0][1][noisy]) ** 2)
-        begun = beginning(transcript.start, problem, bound)
+        begun = initialise(transcript.start, problem, bound)
         means = [mean_gradient(p, begun)(transcript.iterates) for p in (problem, other)]
         gaps = np.linalg.norm((means[0] - means[1]).reshape(5, -1), axis=1) / transcript.sigma
         largest = max(largest, math.sqrt(squares + np.sum(gaps**2)))
     assert 0.4 * bound.mu(radius) < largest <= bound.mu(radius)
-
-
-def test_a_second_promise_binds_the_start_too():
-    X, y = data()
-    one = started()
-    two = started(outer_radius=2.0, outer_epsilon=2.5)
-    releases = [
-        BallDPLogisticRegression(2.0, radius=0.05, mechanism=m).fit(X, y).release_
-        for m in (one, two)
-    ]
-    limit = mu_from_budget(2.5, 1e-6)
-    assert releases[0].bound.mu(2.0) > limit
-    assert releases[1].bound.mu(2.0) <= limit
-    assert releases[1].bound.start.mu(2.0) < limit
-    assert releases[1].bound.mu(0.05) <= mu_from_budget(2.0, 1e-6)
-    assert releases[1].guarantee(2.0).epsilon <= 2.5
-    assert Release.from_dict(releases[1].to_dict()) == releases[1]
-
-
-def test_a_second_promise_that_leaves_nothing_for_a_step_is_refused():
-    """The start takes nearly all of it, and the sampler's grid the rest."""
-    epsilon = 7.079018501575237e-11
-    mechanism = started(n_steps=1, start="prototypes", outer_radius=0.03, outer_epsilon=epsilon)
-    head = BallDPLogisticRegression(epsilon, 1e-12, radius=0.01, mechanism=mechanism)
-    with pytest.raises(ValueError, match=r"outer_epsilon=7\.07.* is too small for 1 steps"):
-        head.plan(60, 40, [30, 30])
-    enough = head.set_params(epsilon=1e-9, mechanism__outer_epsilon=1e-9).plan(60, 40, [30, 30])
-    bound = enough.release.bound
-    assert all((bound.step_mu(mu) > 0.0).all() for _, mu in bound.step_promises)
-    # Nor may a record say so.
-    low, high = 0.5, 1.0
-    for _ in range(60):
-        factor = 0.5 * (low + high)
-        less = (float(bound.start.sigma[0] * factor),)
-        forged = dataclasses.replace(bound, start=dataclasses.replace(bound.start, sigma=less))
-        left = forged.step_promises[1][1]
-        spent = forged.step_mu(bound.step_promises[1][1])
-        if 0.0 < left < bound.step_promises[1][1] - spent.min():
-            break
-        low, high = (low, factor) if left > 0.0 else (factor, high)
-    assert forged.step_mu(left).min() < 0.0 < forged.step_mu(forged.step_promises[0][1]).min()
-    with pytest.raises(ValueError, match="leave nothing for a step on the grid"):
-        forged.check(enough.release, *bound.promises[0])
 
 
 @pytest.mark.parametrize("Head", LOSSES)
@@ -155,7 +110,7 @@ def test_a_second_promise_that_leaves_nothing_for_a_step_is_refused():
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_it_starts_from_the_discriminant(noise_free, Head, k, fit_intercept):
     X, y = data(k)
-    mechanism = started(n_steps=1, learning_rate=1e-12, averaging=0.0)
+    mechanism = started(n_steps=1, learning_rate=1e-12)
     head = Head(2.0, radius=0.01, mechanism=mechanism, fit_intercept=fit_intercept).fit(X, y)
     peer = BallDPLinearDiscriminant(2.0, radius=0.01, share=head.release_.bound.start.share)
     peer.fit(X, y)
@@ -176,76 +131,6 @@ def far_apart(spread, n=N):
     return X / np.linalg.norm(X, axis=1, keepdims=True), y
 
 
-@pytest.mark.parametrize("protect", [False, True])
-@pytest.mark.parametrize("Head", LOSSES)
-def test_a_start_of_sums_alone_keeps_what_steps_could_not_restore(Head, protect, monkeypatch):
-    """As the documentation states it; other starts keep all of their slope."""
-    labels = {"protect_labels": True, "classes": range(3)} if protect else {}
-
-    def start_of(spread, whole=False, epsilon=64.0, **params):
-        X, y = far_apart(spread)
-        mechanism = started(**{"n_steps": 50, "start": "prototypes", **params})
-        head = Head(epsilon, radius=0.3, mechanism=mechanism, random_state=0, **labels)
-        head.set_params(mechanism__keep_transcript=True).fit(X, y)
-        problem, bound = head._released_problem(), head.release_.bound
-        with monkeypatch.context() as patch:
-            if whole:
-                patch.setattr(start, "_kept", lambda *_: 1.0)
-            return beginning(head.transcript_.start, problem, bound), head
-
-    def kept(spread, **params):
-        own, whole = (start_of(spread, w, **params)[0].theta for w in (False, True))
-        shares = own[np.abs(whole) > 1e-6] / whole[np.abs(whole) > 1e-6]
-        np.testing.assert_allclose(shares, shares[0], rtol=1e-9)
-        return shares[0]
-
-    if Head is BallDPSquaredHingeSVC:
-        assert kept(0.5) == 1.0
-        return
-    # Rows of little spread are far apart in units of it; a short path can restore nothing.
-    close, wide = kept(0.4), kept(4.0)
-    assert close < 0.75 < 0.9 < wide < 1.0
-    assert kept(0.4, learning_rate=1e-6) == pytest.approx(1.0, abs=1e-6)
-    assert kept(0.4, n_steps=1) == kept(0.4, start="statistics") == 1.0
-    # By hand, from what was released: noise that makes up a part of the distances, and a long path.
-    noisy = {"epsilon": 0.5 if protect else 0.03, "learning_rate": 1e3}
-    begun, head = start_of(0.4, whole=True, **noisy)
-    bound, problem = begun.bound, head._released_problem()
-    statistics = statistics_of(head.transcript_.start, problem, head.release_.bound.start)
-    counts = likely_counts(statistics)
-    means = statistics.class_sums / counts[:, None]
-    shares = counts / counts.sum()
-    apart = means - shares @ means
-    coef = discriminant_rule(statistics)[0]
-    length = np.linalg.norm(begun.theta[:, :D])
-    signal = 1.0 - D * (statistics.sigma_sums / counts) ** 2 / np.sum(apart**2, axis=1)
-    log_odds = shares @ (np.sum(coef * apart, axis=1) * np.maximum(signal, 0.0))
-    own = bound.descent
-    path = own.learning_rate * own.n_steps * own.clip * bound.norm_bound / (1.0 - own.momentum)
-    restored = 1.0 / (1.0 + (8.0 * length / path) ** 2)
-    assert 0.3 < shares @ signal < 0.98
-    found = kept(0.4, **noisy)
-    assert found < 0.9
-    assert found == pytest.approx(1.0 / (1.0 + restored * log_odds / 14.0), rel=1e-6)
-
-
-def test_classes_of_little_weight_keep_their_means():
-    """A class may weigh less than one record, or hold none: a start divides by what there is."""
-    X, y = far_apart(0.4)
-    head = BallDPLogisticRegression(
-        1e4, radius=0.01, mechanism=started(keep_transcript=True), max_weight=1.0, classes=range(4)
-    ).fit(X, y, sample_weight=np.where(y == 1, 1e-3, 1.0))
-    bound = head.release_.bound.start
-    statistics = statistics_of(head.transcript_.start, head._released_problem(), bound)
-    assert 0.0 < statistics.counts[1] < 0.5
-    assert statistics.counts[3] == 0.0
-    counts, means = start._class_means(statistics)
-    np.testing.assert_array_equal(counts[:3], statistics.counts[:3])
-    assert counts[3] == statistics.counts[1]
-    assert np.linalg.norm(means[1] - X[y == 1].mean(axis=0)) < 0.1
-    assert np.isfinite(head.coef_).all()
-
-
 def test_noise_of_the_start_has_its_law():
     X, y = data()
     noise = []
@@ -253,7 +138,7 @@ def test_noise_of_the_start_has_its_law():
         head = BallDPLogisticRegression(
             2.0, radius=0.4, mechanism=started(n_steps=1, keep_transcript=True)
         ).fit(X, y)
-        values, scale = start_values(head._known(X, y), head.release_.bound)
+        values, scale = start_values(ReleasedModel(head).on(X, y), head.release_.bound)
         noisy = scale > 0
         noise.append((head.transcript_.start - values)[noisy] / scale[noisy])
     assert kstest(np.concatenate(noise), norm.cdf).pvalue > 1e-4
@@ -266,28 +151,10 @@ def test_absent_classes_and_floors():
         2.0, radius=0.4, classes=range(5), mechanism=started(keep_transcript=True)
     ).fit(X, y)
     assert np.isfinite(head.coef_).all()
-    problem, bound = head._released_problem(), head.release_.bound
-    theta = beginning(head.transcript_.start, problem, bound).theta
+    problem, bound = ReleasedModel(head).problem, head.release_.bound
+    theta = initialise(head.transcript_.start, problem, bound).theta
     assert np.isfinite(theta).all()
     np.testing.assert_allclose(theta, head.transcript_.iterates[0])
-
-
-def test_shares_are_public_and_follow_the_radius():
-    X, y = data()
-    head = BallDPLogisticRegression(2.0, radius=0.4, mechanism=started()).fit(X, y)
-    problem = head._released_problem()
-    mu = 0.4
-
-    def share(radius):
-        own = dataclasses.replace(problem, radius=radius)
-        steps = settings_of(own, mu, start="auto").share
-        bound = start_bound(own, [(radius, mu)], steps, None, pooled=False)
-        assert (bound.mu(radius) / mu) ** 2 == pytest.approx(1.0 - steps, rel=1e-3)
-        return 1.0 - steps
-
-    shares = [share(r) for r in (0.02, 0.1, 0.3, 1.0)]
-    assert shares[0] == shares[1] == pytest.approx(0.99)
-    assert shares[1] > shares[2] > shares[3] > 0.15
 
 
 @pytest.mark.parametrize("noise", ["simulated", "mechanism"])
@@ -322,15 +189,15 @@ def test_the_sums_are_part_of_the_attack(rows):
     assert np.argmax(logs) == 0
     # Exact: the statistics' part by brute force, and the steps' as they are.
     bound, transcript = head.release_.bound, head.transcript_
-    sums = StatisticsPerturbation().neighbours(head._known(X, y), Promise(bound.start))
+    sums = StatisticsPerturbation().neighbours(ReleasedModel(head).on(X, y), Promise(bound.start))
     tables = sums.models(7, candidates, np.full(5, y[7]))
     scale = np.asarray(sums.sigma)
     noisy = scale > 0
     z = (transcript.start - tables)[:, noisy] / scale[noisy]
     parts = -0.5 * np.sum(z**2, axis=1)
-    problem = head._known(X, y)
+    problem = ReleasedModel(head).on(X, y)
     for i, row in enumerate(candidates):
-        begun = beginning(transcript.start, problem, bound)
+        begun = initialise(transcript.start, problem, bound)
         means = mean_gradient(problem.replaced(7, row, int(y[7])), begun)(transcript.iterates)
         residual = (transcript.gradients - means) / transcript.sigma[:, None, None]
         parts[i] -= 0.5 * np.sum(residual**2)
@@ -369,30 +236,28 @@ def placed(mean):
 
 
 @pytest.mark.parametrize("Head", LOSSES)
-def test_a_start_scores_alike_in_every_coordinates(Head):
+def test_a_start_scores_alike_through_every_map(Head):
     """Rows where they were have the scores of the discriminant; one step is not whitened."""
     X, y = with_long_mean()
     found = {}
     for name, params in {
         "moved": {},
-        "not moved": {"centre": False},
         "one": {"n_steps": 1},
     }.items():
         mechanism = started(**{"keep_transcript": True, **params})
         head = Head(50.0, radius=0.05, mechanism=mechanism, random_state=0).fit(X, y)
-        begun = beginning(head.transcript_.start, head._released_problem(), head.release_.bound)
+        begun = initialise(head.transcript_.start, ReleasedModel(head).problem, head.release_.bound)
         found[name] = begun, begun.parameters(begun.theta)
     begun, parameters = found["moved"]
-    assert begun.coordinates.whitened
-    assert begun.coordinates.kept.min() < 0.9
-    np.testing.assert_allclose(parameters, found["not moved"][1], rtol=1e-8, atol=1e-8)
-    assert found["not moved"][0].coordinates is None
-    assert not found["one"][0].coordinates.whitened
+    assert begun.map.shortens
+    assert begun.map.factors.min() < 0.9
+    np.testing.assert_allclose(parameters, found["one"][1], rtol=1e-8, atol=1e-8)
+    assert not found["one"][0].map.shortens
 
 
 def matrix_of(own):
     """A, as a matrix."""
-    return np.eye(D) + (own.directions * (own.kept - 1.0)) @ own.directions.T
+    return np.eye(D) + (own.directions * (own.factors - 1.0)) @ own.directions.T
 
 
 def test_short_rows_in_the_ball_are_short_for_the_gaps_too():
@@ -406,9 +271,9 @@ def test_short_rows_in_the_ball_are_short_for_the_gaps_too():
         head = BallDPLogisticRegression(
             epsilon, 1e-4, radius=0.5, mechanism=started(keep_transcript=True), random_state=0
         ).fit(X, y)
-        bound, problem = head.release_.bound, head._known(X, y)
-        begun = beginning(head.transcript_.start, problem, bound)
-        own, tau = begun.coordinates, begun.bound.norm_bound
+        bound, problem = head.release_.bound, ReleasedModel(head).on(X, y)
+        begun = initialise(head.transcript_.start, problem, bound)
+        own, tau = begun.map, begun.bound.norm_bound
         rows = placed(mean_gradient(problem, begun)) @ matrix_of(own)
         assert np.linalg.norm(rows, axis=1).max() <= tau * (1.0 + 1e-9)
         assert own.norm == tau < 0.95 * own.reach
@@ -416,7 +281,7 @@ def test_short_rows_in_the_ball_are_short_for_the_gaps_too():
 
 @pytest.mark.parametrize("n_directions", [0, 3, D])
 def test_rows_stay_in_the_smaller_ball_and_move_no_further_apart(n_directions):
-    """What the gaps at tau rest on: rows of any norm, any coordinates, in both precisions."""
+    """What the gaps at tau rest on: rows of any norm, any map, in both precisions."""
     rng = np.random.default_rng(0)
     for dtype, slack in ((np.float64, 1e-12), (np.float32, 3e-7)):
         for _ in range(30):
@@ -428,7 +293,7 @@ def test_rows_stay_in_the_smaller_ball_and_move_no_further_apart(n_directions):
             directions = np.linalg.qr(rng.standard_normal((D, D)))[0][:, :n_directions]
             kept = rng.uniform(LEAST_KEPT, 1.0, n_directions)
             tau = reach * rng.uniform(0.5, 1.0)
-            own = Coordinates(centre, reach, directions, kept, tau)
+            own = WhiteningMap(centre, directions, kept, reach, tau)
             moved = [
                 placed(
                     MeanGradient(
@@ -439,7 +304,7 @@ def test_rows_stay_in_the_smaller_ball_and_move_no_further_apart(n_directions):
                         norm_bound=tau,
                         constant=0.3 * tau,
                         clip=0.1,
-                        coordinates=own,
+                        whitening=own,
                         reach=1.0,
                     )
                 )
@@ -469,16 +334,16 @@ def test_noise_of_centred_steps_is_that_of_the_smaller_ball(Head, protect):
     labels = {"protect_labels": True, "classes": [0, 1, 2]} if protect else {}
     head = Head(50.0, radius=0.2, mechanism=started(keep_transcript=True), **labels).fit(X, y)
     bound, kept = head.release_.bound, head.transcript_
-    begun = beginning(kept.start, head._released_problem(), bound)
+    begun = initialise(kept.start, ReleasedModel(head).problem, bound)
     tau = begun.bound.norm_bound
-    own = begun.coordinates
+    own = begun.map
     assert own.reach == pytest.approx(np.sqrt(1.0 - own.centre @ own.centre))
     # Noise of sums that hide labels may cover all directions.
-    assert own.whitened or protect
-    assert tau < own.reach if own.whitened else tau == own.reach
+    assert own.shortens or protect
+    assert tau < own.reach if own.shortens else tau == own.reach
     assert own.reach < 0.7
-    mean = mean_gradient(head._known(X, y), begun)
-    shares = bound.step_mu(bound.step_promises[0][1])
+    mean = mean_gradient(ReleasedModel(head).on(X, y), begun)
+    shares = bound.step_mu()
     for theta, sigma, share in zip(kept.iterates, kept.sigma, shares, strict=True):
         gap = iterate_gap(
             "softmax" if Head is BallDPLogisticRegression else "squared_hinge",
@@ -513,23 +378,28 @@ def test_mu_elsewhere_holds_wherever_the_rows_were_moved_to():
     rng = np.random.default_rng(0)
     head = BallDPLogisticRegression(2.0, radius=0.5, mechanism=started()).fit(*with_long_mean())
     bound = head.release_.bound
-    assert bound.centred
-    steps = bound.step_promises[0][1]
+    assert bound.whitened
+    steps = bound.steps_mu
     for t in (0.6, 0.9, 1.4, 2.0):
         most = math.sqrt(bound.mu(t) ** 2 - bound.start.mu(t) ** 2)
         for _ in range(60):
-            own = bound.after(rng.choice([0.3, 0.5, 0.8, 1.0]))
+            own = bound.after(rng.choice([LEAST_REACH, 0.5, 0.8, 1.0]))
             theta = rng.standard_normal(own.shape) * rng.choice([1e-3, 1.0, 30.0])
             ratio = own.sensitivity(theta, t) / own.sensitivity(theta, 0.5)
             assert steps * ratio <= most * (1.0 + 1e-9)
 
 
+def centre_of(statistics):
+    found = whitening_map(statistics, several_steps=False)
+    return found.centre, found.reach
+
+
 def test_what_the_centre_is_shrunk_by():
     X, y = with_long_mean(n=300)
     head = BallDPLogisticRegression(20.0, radius=0.3, mechanism=started()).fit(X, y)
-    problem, bound = head._known(X, y), head.release_.bound
+    problem, bound = ReleasedModel(head).on(X, y), head.release_.bound
     values, scale = start_values(problem, bound)
-    statistics = statistics_of(values, problem, bound.start)
+    statistics = statistics_of(values, bound.start, problem.classes, problem.public_counts)
     rng = np.random.default_rng(0)
     mean, longest = statistics.class_sums.sum(axis=0) / 300, []
     for noise in (1e-9, 0.5, 20.0):
@@ -592,13 +462,12 @@ def test_starts_by_name():
     assert bounds["auto"] == bounds["statistics"]
     assert bounds["auto"].start.moment
     assert not bounds["prototypes"].start.moment
-    assert bounds["prototypes"].centred
+    assert bounds["prototypes"].whitened
     assert bounds["zero"].start is None
-    assert not bounds["zero"].centred
+    assert not bounds["zero"].whitened
     assert bounds["zero"].descent.clip == 0.1
-    for params in ({"mechanism": started(centre=False)}, {"fit_intercept": False}):
-        head = BallDPLogisticRegression(8.0, radius=0.1, **{"mechanism": started(), **params})
-        assert not head.fit(X, y).release_.bound.centred
+    head = BallDPLogisticRegression(8.0, radius=0.1, mechanism=started(), fit_intercept=False)
+    assert not head.fit(X, y).release_.bound.whitened
 
 
 def test_a_start_from_the_mean():
@@ -607,98 +476,18 @@ def test_a_start_from_the_mean():
     head = BallDPLogisticRegression(20.0, radius=0.3, mechanism=mechanism).fit(X, y)
     bound, kept = head.release_.bound, head.transcript_
     assert kept.start.shape == (1, D)
-    begun = beginning(kept.start, head._released_problem(), bound)
+    begun = initialise(kept.start, ReleasedModel(head).problem, bound)
     assert not begun.theta.any()
     noise = math.sqrt(D) * bound.start.sigma[0] / N
-    assert np.linalg.norm(begun.coordinates.centre - X.mean(axis=0)) < 3.0 * noise + 1e-9
-    # The mean is long: it was released twice.
-    assert bound.start.mu(0.3) ** 2 == pytest.approx(0.012 * head.release_.mu**2, rel=1e-6)
-    assert bound.descent.momentum == 0.9
+    assert np.linalg.norm(begun.map.centre - X.mean(axis=0)) < 3.0 * noise + 1e-9
     assert "r for the sum of all rows" in bound.theorem
     assert not verify(head, private=(X, y)).failed
     for change, match in (
-        ({"fit_intercept": False}, "fit_intercept=False, centre=True; both must be True"),
-        ({"mechanism__centre": False}, "centre=False; both must be True"),
-        ({"prior": np.zeros((3, D))}, "start='mean' has no class means"),
+        ({"fit_intercept": False}, "fit_intercept=False rules out"),
+        ({"class_embeddings": np.zeros((3, D))}, "start='mean' has no class means"),
     ):
         with pytest.raises(ValueError, match=match):
             clone(head).set_params(**change).fit(X, y)
-
-
-def test_a_long_mean_is_released_twice_and_a_short_one_once(monkeypatch):
-    """What is spent is the same, and the record says which noise the mean has."""
-    given = []
-    real = Noise.__call__
-    monkeypatch.setattr(
-        Noise, "__call__", lambda s, v, sigma: given.append(np.max(sigma)) or real(s, v, sigma)
-    )
-    mechanism = GradientPerturbation(start="mean", n_steps=5, keep_transcript=True)
-    for rows, n_releases in ((with_long_mean, 2), (data, 1)):
-        given.clear()
-        X, y = rows()
-        head = BallDPLogisticRegression(4.0, radius=0.3, mechanism=mechanism)
-        # Rows of all classes alike have a mean, if a short one.
-        X = X - (rows is data) * X.mean(axis=0)
-        mu, bound = mu_from_budget(4.0, 1e-6), head.fit(X, y).release_.bound
-        assert len(given) == n_releases + 5
-        released = 0.3 / np.array(given[:n_releases])
-        assert np.sum(released**2) == pytest.approx(bound.start.mu(0.3) ** 2, rel=1e-4)
-        share = 0.012 / (4.0 if n_releases == 1 else 1.0)
-        assert np.sum(released**2) == pytest.approx(share * mu**2, rel=1e-4)
-        steps = np.array(head.release_.sensitivity) / np.array(head.release_.sigma)
-        assert 0.999 * mu <= math.sqrt(np.sum(steps**2) + bound.start.mu(0.3) ** 2) <= mu
-        planned = head.plan(len(X), D, np.bincount(y)).release
-        assert planned.bound.start.mu(0.3) ** 2 == pytest.approx(0.003 * mu**2, rel=1e-6)
-        for t in (0.1, 0.3, 0.5, 1.0, 2.0):
-            # Noise decided between one release and two: no guarantee may depend on it.
-            assert bound.mu(t) == planned.bound.mu(t)
-        assert head.release_.epsilon_full_radius == planned.epsilon_full_radius
-        assert bound.repeated == (n_releases == 2)
-        assert ("released twice" in bound.theorem) == bound.repeated
-        assert head.release_.promised.bound == planned.bound
-        assert Release.from_dict(head.release_.to_dict()) == head.release_
-
-
-def test_noise_of_a_mean_that_is_released_twice():
-    """The weighted mean has the noise that the record states."""
-    X, y = with_long_mean()
-    mechanism = GradientPerturbation(start="mean", n_steps=1, keep_transcript=True)
-    z = []
-    for _ in range(200):
-        head = BallDPLogisticRegression(4.0, radius=0.3, mechanism=mechanism).fit(X, y)
-        z.append((head.transcript_.start[0] - X.sum(axis=0)) / head.release_.bound.start.sigma[0])
-    assert kstest(np.ravel(z), norm.cdf).pvalue > 1e-6
-    assert np.var(z) == pytest.approx(1.0, abs=0.15)
-
-
-@pytest.mark.parametrize("outer", [{}, {"outer_radius": 1.9, "outer_epsilon": 3.0}])
-@pytest.mark.parametrize("radius", [1e-3, 0.3])
-@pytest.mark.parametrize("labels", ["public", "protected"])
-@pytest.mark.parametrize("epsilon", [1e-5, 0.5, 3.0])
-def test_two_releases_of_a_mean_spend_no_more_than_the_record_states(
-    epsilon, labels, radius, outer
-):
-    protected = labels == "protected"
-    head = BallDPLogisticRegression(
-        epsilon,
-        radius=radius,
-        mechanism=GradientPerturbation(start="mean", **outer),
-        protect_labels=protected,
-        classes=range(3) if protected else None,
-    )
-    bound = head.plan(100_000, 30, None if protected else [40_000, 30_000, 30_000]).release.bound
-    again, both = bound.repeating()
-    left = dict(both.step_promises)
-    for t, mu in bound.promises:
-        spent = math.hypot(bound.start.mu(t), again.mu(t))
-        assert spent <= both.start.mu(t) <= spent * 1.05
-        assert math.hypot(both.start.mu(t), left[t]) <= mu
-    sigma = [part.sigma[0] for part in (bound.start, again, both.start)]
-    assert sigma[2] <= 1.0 / math.sqrt(sigma[0] ** -2 + sigma[1] ** -2) <= 1.05 * sigma[2]
-    if epsilon > 0.1:
-        assert spent == pytest.approx(both.start.mu(t), rel=1e-5)
-    with pytest.raises(ValueError, match="only a sum of all rows"):
-        dataclasses.replace(bound, start=None, centred=False).repeating()
 
 
 def test_where_labels_are_protected_the_mean_alone_keeps_every_label():
@@ -709,7 +498,7 @@ def test_where_labels_are_protected_the_mean_alone_keeps_every_label():
         2.0, radius=0.3, mechanism=mechanism, protect_labels=True, classes=range(3)
     ).fit(X, y)
     bound = head.release_.bound
-    tables = [start_values(head._known(X, labels), bound)[0] for labels in (y, y[::-1])]
+    tables = [start_values(ReleasedModel(head).on(X, labels), bound)[0] for labels in (y, y[::-1])]
     np.testing.assert_array_equal(*tables)
     assert bound.start.sigma[0] * bound.start.mu(0.3) == pytest.approx(2.0, rel=1e-4)
     assert not verify(head, private=(X, y)).failed
@@ -719,8 +508,9 @@ def statistics_with(moment, n=1000, sigma=1e-9, norm_bound=1.0):
     """Released sums of no mean, with this second moment of the rows."""
     X, y = data()
     head = BallDPLogisticRegression(20.0, radius=0.3, mechanism=started()).fit(X, y)
-    problem, bound = head._known(X, y), head.release_.bound
-    statistics = statistics_of(start_values(problem, bound)[0], problem, bound.start)
+    problem, bound = ReleasedModel(head).on(X, y), head.release_.bound
+    values = start_values(problem, bound)[0]
+    statistics = statistics_of(values, bound.start, problem.classes, problem.public_counts)
     return dataclasses.replace(
         statistics,
         class_sums=np.zeros((3, len(moment))),
@@ -729,33 +519,6 @@ def statistics_with(moment, n=1000, sigma=1e-9, norm_bound=1.0):
         total=float(n),
         norm_bound=norm_bound,
     )
-
-
-@pytest.mark.parametrize("norm_bound", [1.0, 50.0])
-def test_whitening_takes_the_root_of_the_root_of_a_variance(norm_bound):
-    d = 40
-    variances = np.r_[0.3, 0.2, 0.1, np.full(d - 3, 0.4 / (d - 3))]
-    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((d, d)))[0]
-    moment = (turn * variances) @ turn.T
-    own = coordinates_of(statistics_with(moment, norm_bound=norm_bound), several_steps=True)
-    assert not own.centre.any()
-    assert own.reach == norm_bound
-    np.testing.assert_allclose(own.directions.T @ own.directions, np.eye(3), atol=1e-12)
-    # The three largest, as they ascend, beside what is left in all directions.
-    mean = 1.0 / d
-    rest = mean - (variances[:3] - mean).sum() / d
-    assert rest == pytest.approx(variances[-1], rel=0.2)
-    found = rest + variances[:3] - mean
-    expected = ((rest + mean) / (found + mean)) ** 0.25
-    np.testing.assert_allclose(own.kept[::-1], expected, rtol=1e-6)
-    alike = np.abs(turn[:, :3].T @ own.directions)
-    np.testing.assert_allclose(alike, np.eye(3)[:, ::-1], atol=1e-6)
-    square = expected**2 @ found + (d - 3) * rest
-    assert own.norm == pytest.approx(norm_bound * np.sqrt(square))
-    assert coordinates_of(statistics_with(moment), several_steps=False) is None
-    # Weights there and back, and scores that stay what they are.
-    weights = np.random.default_rng(1).standard_normal((4, d))
-    np.testing.assert_allclose(own.shortened(own.restored(weights)), weights, atol=1e-12)
 
 
 def test_whitening_sees_no_more_than_noise_lets_through():
@@ -768,103 +531,22 @@ def test_whitening_sees_no_more_than_noise_lets_through():
         return moment + np.triu(noise) + np.triu(noise, 1).T + np.diag(noise.diagonal()) * 0.4
 
     found = [
-        coordinates_of(statistics_with(noisy(np.eye(d) / d), sigma=sigma), several_steps=True)
+        whitening_map(statistics_with(noisy(np.eye(d) / d), sigma=sigma), several_steps=True)
         for _ in range(20)
     ]
-    assert sum(0 if own is None else len(own.kept) for own in found) <= 6
+    assert sum(len(own.factors) for own in found) <= 6
     spike = 3.0 * edge
     moment = np.eye(d) * (1.0 - spike) / d
     moment[0, 0] += spike
     kept, aligned = [], []
     for _ in range(20):
-        own = coordinates_of(statistics_with(noisy(moment), sigma=sigma), several_steps=True)
-        kept.append(own.kept[-1])
+        own = whitening_map(statistics_with(noisy(moment), sigma=sigma), several_steps=True)
+        kept.append(own.factors[-1])
         aligned.append(own.directions[0, -1] ** 2)
     assert np.mean(aligned) > 0.9
     told = np.mean(aligned) * spike
     expected = ((2.0 - told) / (2.0 - told + d * told)) ** 0.25
     assert np.mean(kept) == pytest.approx(expected, rel=0.02)
-
-
-def test_norms_grow_where_no_step_gets_noisier_for_it():
-    """Within a ball that spans rows of the norm, and by no more than the ball of rows allows."""
-    X, y = with_long_mean()
-    head = BallDPLogisticRegression(20.0, radius=0.3, mechanism=started()).fit(X, y)
-    problem, bound = head._known(X, y), dataclasses.replace(head.release_.bound, constant=0.0)
-    statistics = statistics_of(start_values(problem, bound)[0], problem, bound.start)
-    usual = coordinates_of(statistics, several_steps=True)
-    assert usual.lengthened == 1.0
-    # Not for a single step.
-    short = coordinates_of(statistics, several_steps=False)
-    radius = 1.5 * short.norm
-    assert coordinates_of(statistics, several_steps=False, radius=radius).norm == short.norm
-    seen = set()
-    for ratio in (0.5, 1.3, 1.42, 1.5, 1.6, 1.99, 2.0, 2.5):
-        radius = ratio * usual.norm
-        own = coordinates_of(statistics, several_steps=True, radius=radius)
-        factor = own.lengthened
-        seen.add(round(factor, 3))
-        assert own.norm == pytest.approx(factor * usual.norm)
-        assert own.reach == pytest.approx(factor * usual.reach)
-        np.testing.assert_array_equal(own.kept, usual.kept)
-        before, after = (bound.after(c.norm).limits(radius).most for c in (usual, own))
-        assert after <= before * (1.0 + 1e-12)
-        if ratio == 1.5:
-            # Any longer, and steps would be noisier.
-            assert bound.after(1.01 * own.norm).limits(radius).most > before * 1.004
-    short = np.zeros_like(statistics.class_sums)
-    short[0, 0] = 0.4 * N
-    within = dataclasses.replace(statistics, class_sums=short)
-    usual = coordinates_of(within, several_steps=True)
-    own = coordinates_of(within, several_steps=True, radius=1.8 * usual.norm)
-    assert usual.reach < 0.93
-    assert own.reach == pytest.approx(1.0)
-    assert own.norm == pytest.approx(usual.norm / usual.reach)
-    assert own.norm < 1.14 * usual.norm
-    assert seen == {1.0, 1.004, 1.061, 1.131, 1.15}
-
-
-@pytest.mark.parametrize("sign", [-1.0, 0.0, 1.0])
-def test_the_last_bit_of_a_norm_does_not_decide_of_its_length(sign):
-    """A norm that was cut to 0.3 B, and a ball of twice that: machines differ in the last bit."""
-    X = np.tile([1.0, 0.05, 0.0, 0.0], (N, 1)) / np.hypot(1.0, 0.05)
-    head = BallDPLogisticRegression(50.0, radius=0.01, mechanism=started()).fit(X, np.arange(N) % 3)
-    problem, bound = head._known(X, np.arange(N) % 3), head.release_.bound
-    statistics = statistics_of(start_values(problem, bound)[0], problem, bound.start)
-    statistics = dataclasses.replace(statistics, second_moment=None)
-    norm = coordinates_of(statistics, several_steps=True).norm
-    assert norm == pytest.approx(0.3)
-    radius = 2.0 * norm * (1.0 + sign * 2.0**-52)
-    assert coordinates_of(statistics, several_steps=True, radius=radius).lengthened == 1.0
-    own = coordinates_of(statistics, several_steps=True, radius=1.99 * norm)
-    assert own.lengthened == 1.15
-
-
-@pytest.mark.parametrize(
-    ("settings", "params"),
-    [
-        ({}, {}),
-        ({}, {"protect_labels": True, "classes": range(3)}),
-        ({"outer_radius": 1.9, "outer_epsilon": 60.0}, {}),
-        ({"clip": None}, {}),
-    ],
-)
-def test_steps_of_lengthened_norms(settings, params):
-    """A change of label, and a second promise, span more; all residuals must be clipped."""
-    X, y = with_long_mean()
-    mechanism = started(keep_transcript=True, **settings)
-    head = BallDPLogisticRegression(50.0, radius=0.6, mechanism=mechanism, **params).fit(X, y)
-    bound = head.release_.bound
-    begun = beginning(head.transcript_.start, head._released_problem(), bound)
-    statistics = statistics_of(head.transcript_.start, head._released_problem(), bound.start)
-    usual = coordinates_of(statistics, several_steps=True)
-    factor = 1.0 if settings or params else min(0.6 / (math.sqrt(2.0) * usual.norm), 1.15)
-    assert (factor > 1.05) == (not (settings or params))
-    assert begun.coordinates.norm == pytest.approx(factor * usual.norm)
-    rate = begun.bound.descent.learning_rate / bound.descent.learning_rate
-    # In units of one over the square of the norm, but for the power 1.5 of what was added to it.
-    assert rate == pytest.approx(usual.norm**-2 * factor**-0.5)
-    assert not verify(head, private=(X, y)).failed
 
 
 def test_whitening_has_its_limits():
@@ -875,12 +557,11 @@ def test_whitening_has_its_limits():
         spectrum[:n_spikes] = 1.0
         for size in (1.0, 1e-3, 1e3):
             moment = np.diag(size * spectrum / spectrum.sum())
-            own = coordinates_of(statistics_with(moment), several_steps=True)
-            if own is None:
-                continue
-            assert len(own.kept) <= MOST_DIRECTIONS
-            assert (own.kept >= LEAST_KEPT).all()
-            assert (own.kept <= 1.0).all()
+            own = whitening_map(statistics_with(moment), several_steps=True)
+            assert own.fault(1.0, LEAST_REACH) is None
+            assert len(own.factors) <= MOST_DIRECTIONS
+            assert (own.factors >= LEAST_KEPT).all()
+            assert (own.factors <= 1.0).all()
             assert LEAST_REACH <= own.norm <= own.reach <= 1.0
             weights = rng.standard_normal((20, d))
             lengths = [np.linalg.norm(w, axis=1) for w in (own.shortened(weights), weights)]
@@ -894,29 +575,34 @@ def test_public_vectors_of_the_classes_help_where_noise_is_large():
     y = np.arange(n) % k
     X = means[y] + 1.5 * rng.standard_normal((n, d))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    prior = 7.0 * means + 1.0
+    vectors = 7.0 * means + 1.0
     for Head in LOSSES:
         # The same noise with and without: releases vary by more than what is to be seen.
         scores = [
             np.mean(
                 [
-                    Head(0.5, radius=1.0, prior=p, random_state=seed).fit(X, y).score(X, y)
+                    Head(0.5, radius=1.0, class_embeddings=v, random_state=seed)
+                    .fit(X, y)
+                    .score(X, y)
                     for seed in range(8)
                 ]
             )
-            for p in (None, prior)
+            for v in (None, vectors)
         ]
         assert scores[1] > scores[0] + 0.02
     head = BallDPLogisticRegression(
-        0.5, radius=1.0, prior=prior, mechanism=started(keep_transcript=True)
+        0.5, radius=1.0, class_embeddings=vectors, mechanism=started(keep_transcript=True)
     ).fit(X, y)
-    assert transcript_fault(head, head.transcript_) is None
-    assert "iterate of step 0" in transcript_fault(head.set_params(prior=None), head.transcript_)
+    assert transcript_fault(ReleasedModel(head), head.transcript_) is None
+    assert rule_check(ReleasedModel(head), head.transcript_).verdict == "PASS"
+    other = ReleasedModel(head.set_params(class_embeddings=None))
+    assert rule_check(other, head.transcript_).verdict == "FAIL"
     with pytest.raises(
-        ValueError, match=r"prior must be None or finite vectors of shape \(20, 30\)"
+        ValueError, match=r"class_embeddings must be None or finite vectors of shape \(20, 30\)"
     ):
-        BallDPLogisticRegression(prior=prior.T).fit(X, y)
+        BallDPLogisticRegression(class_embeddings=vectors.T).fit(X, y)
     with pytest.raises(ValueError, match="mechanism='gradient'"):
-        BallDPSquaredHingeSVC(prior=prior, mechanism="output").fit(X, y)
-    with pytest.raises(ValueError, match="prior: a descent from start='zero'"):
-        BallDPLogisticRegression(prior=prior, mechanism=started(start="zero")).fit(X, y)
+        BallDPSquaredHingeSVC(class_embeddings=vectors, mechanism="output").fit(X, y)
+    with pytest.raises(ValueError, match="class_embeddings: a descent from start='zero'"):
+        head = BallDPLogisticRegression(class_embeddings=vectors)
+        head.set_params(mechanism=started(start="zero")).fit(X, y)

@@ -24,12 +24,13 @@ from sklearn_balldp import (
     RadiusPolicy,
     verify,
 )
+from sklearn_balldp.heads import ReleasedModel
 from sklearn_balldp.heads.descent import mean_gradient
+from sklearn_balldp.heads.initialisation import initialise, start_values
 from sklearn_balldp.heads.mechanism import PrivateProblem, Promise
 from sklearn_balldp.heads.objective import LinearObjective
 from sklearn_balldp.heads.output import OutputPerturbation
-from sklearn_balldp.heads.start import beginning, start_values
-from sklearn_balldp.heads.weighing import MOST_BALANCED, weigh, weights_of
+from sklearn_balldp.heads.weighing import MOST_BALANCED, fit_weights, weights_of
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.privacy.release import Release
 from sklearn_balldp.privacy.rounding import mean_rounding
@@ -89,7 +90,7 @@ def spent(head, problem, neighbour, thetas):
     bound = head.release_.bound
     promise = Promise(bound, head.release_.sensitivity, head.release_.sigma)
     if head.release_.mechanism != "gradient":
-        mechanism = head._released_by()
+        mechanism = ReleasedModel(head).mechanism
         (one, sigma), (other, _) = (mechanism.noiseless(p, promise) for p in (problem, neighbour))
         scale = np.broadcast_to(sigma, one.shape)
         noisy = scale > 0.0
@@ -100,7 +101,7 @@ def spent(head, problem, neighbour, thetas):
         noisy = scale > 0.0
         squares += np.sum(((one - other)[noisy] / scale[noisy]) ** 2)
         table = one + scale * np.random.default_rng(0).standard_normal(scale.shape)
-    begun = beginning(table, problem, bound)
+    begun = initialise(table, problem, bound)
     first, second = (mean_gradient(p, begun) for p in (problem, neighbour))
     # All steps at the worst of these iterates.
     steps = []
@@ -126,7 +127,7 @@ def test_no_person_moves_more_than_mu(name, protect):
     head.fit(X, y, groups=groups)
     assert head.release_.unit == "person"
     assert head.release_.n_units == groups.max() + 1
-    problem, rng = head._known(X, y, groups=groups), np.random.default_rng(1)
+    problem, rng = ReleasedModel(head).on(X, y, groups=groups), np.random.default_rng(1)
     mu, largest = head.release_.mu, 0.0
     for person in range(groups.max() + 1):
         places = np.flatnonzero(groups == person)
@@ -163,7 +164,7 @@ def test_the_prototypes_bound_is_attained(name, several):
         groups[y != 0] = np.arange((y != 0).sum()) // 2 + 100
     head = sklearn.clone(HEADS[name]).set_params(epsilon=1.0, delta=1e-3, radius=RADIUS)
     head.fit(X, y, groups=groups)
-    problem = head._known(X, y, groups=groups)
+    problem = ReleasedModel(head).on(X, y, groups=groups)
     direction, largest = np.eye(X.shape[1])[-1], 0.0
     for person in np.unique(groups):
         places = np.flatnonzero(groups == person)
@@ -185,7 +186,7 @@ def test_fractions_of_records_may_leave_classes_all_but_empty():
     head = BallDPRidgePrototype(
         delta=1e-3, radius=0.1, protect_labels=True, classes=range(12), alpha=alpha
     ).fit(X, y, groups=groups)
-    problem = head._known(X, y, groups=groups)
+    problem = ReleasedModel(head).on(X, y, groups=groups)
     neighbour = problem.replaced(np.arange(10), X[:10], 1 + np.arange(10))
     moved_by = spent(head, problem, neighbour, ()) * head.release_.sigma
     whole = 2.0 * np.sqrt(2.0) / (2.0 + alpha * 16)
@@ -210,7 +211,7 @@ def test_the_bound_of_sums_is_attained(radius):
         X[places] = one
         head = BallDPLinearDiscriminant(epsilon=2.0, delta=1e-3, radius=radius, share=0.4)
         head.fit(X, y, groups=groups)
-        problem = head._known(X, y, groups=groups)
+        problem = ReleasedModel(head).on(X, y, groups=groups)
         neighbour = problem.replaced(np.array(places), np.tile(other, (3, 1)), np.zeros(3, int))
         largest = max(largest, spent(head, problem, neighbour, ()))
     assert 0.99 * head.release_.mu < largest <= head.release_.mu
@@ -228,8 +229,8 @@ def test_the_bound_of_a_clipped_step_is_attained(name, weight):
         epsilon=2.0, delta=1e-3, radius=RADIUS, class_weight=weight, mechanism=mechanism
     )
     head.fit(X, y, groups=groups)
-    problem = head._known(X, y, groups=groups)
-    begun = beginning(np.empty((0, 0)), problem, head.release_.bound)
+    problem = ReleasedModel(head).on(X, y, groups=groups)
+    begun = initialise(np.empty((0, 0)), problem, head.release_.bound)
     mean = mean_gradient(problem, begun)
     theta = np.zeros(mean.shape)
     stated = begun.bound.sensitivity(theta, RADIUS, mean.rounding(theta))
@@ -240,31 +241,6 @@ def test_the_bound_of_a_clipped_step_is_attained(name, weight):
         other = mean_gradient(problem.replaced(places, rows, problem.codes[places]), begun)
         largest = max(largest, np.linalg.norm(mean(theta[None]) - other(theta[None])))
     assert 0.99 * stated < largest <= stated
-
-
-@pytest.mark.parametrize("loss", [BallDPLogisticRegression, BallDPSquaredHingeSVC])
-@pytest.mark.parametrize("mechanism", ["output", GradientPerturbation(start="zero", clip=None)])
-def test_weights_count_by_their_share(loss, mechanism):
-    """W / s takes the place of n, whatever the scale of the weights; neither W nor n alone."""
-    X, y = records(n=300)
-    plain = loss(epsilon=2.0, radius=RADIUS, alpha=0.05, mechanism=mechanism)
-    weight = np.where(np.arange(300) < 30, 4.0, 1.0)
-    bounds = []
-    for factor in (1.0, 1e-3, 100.0):
-        head = sklearn.clone(plain).set_params(max_weight=4.0 * factor)
-        bounds.append(head.fit(X, y, sample_weight=factor * weight).release_.bound)
-    mass = (270 + 30 * 4.0) / 4.0
-    for bound in bounds:
-        assert bound.weights.mass == pytest.approx(mass, rel=1e-12)
-    without = plain.fit(X, y).release_.bound
-    theta = np.zeros(without.shape) if hasattr(without, "shape") else None
-    for bound in bounds:
-        if theta is None:
-            gap = without.gap(RADIUS) / without.alpha
-            ratio = (bound.sensitivity(RADIUS)[0] - 2 * bound.tol / bound.alpha) / (gap / 300)
-        else:
-            ratio = bound.sensitivity(theta, RADIUS) / without.sensitivity(theta, RADIUS)
-        assert ratio == pytest.approx(300 / mass, rel=1e-6)
 
 
 @pytest.mark.parametrize("protect", [False, True], ids=["public", "protected"])
@@ -315,8 +291,8 @@ def test_the_noise_has_the_stated_scale_in_every_block():
     X, y = records(n=90)
     groups = owners(y)
     head = BallDPRidgePrototype(epsilon=3.0, delta=1e-3, radius=RADIUS).fit(X, y, groups=groups)
-    exact, sigma = head._released_by().noiseless(
-        head._known(X, y, groups=groups), Promise(head.release_.bound)
+    exact, sigma = ReleasedModel(head).mechanism.noiseless(
+        ReleasedModel(head).on(X, y, groups=groups), Promise(head.release_.bound)
     )
     assert len(set(sigma.ravel())) == 3
     z = [
@@ -396,13 +372,6 @@ def test_bad_class_weights_are_refused(parameters, message):
     assert not hasattr(head, "release_")
 
 
-def test_weights_above_the_declared_one_are_refused():
-    X, y = records()
-    head = BallDPRidgePrototype(delta=1e-3, max_weight=1.5)
-    with pytest.raises(ValueError, match=r"above max_weight=1\.5"):
-        head.fit(X, y, sample_weight=np.r_[2.0, np.ones(59)])
-
-
 def test_counts_unused_go_with_one_record_a_person():
     X, y = records()
     head = BallDPRidgePrototype(delta=1e-3, counts="worst")
@@ -436,15 +405,15 @@ def test_delta_is_compared_with_the_number_of_persons():
 
 def test_balanced_weights_are_capped():
     y = np.repeat([0, 1, 2], [900, 90, 10])
-    found = weigh(y, 1000, np.arange(3), class_weight="balanced")
+    found = fit_weights(y, 1000, np.arange(3), class_weight="balanced")
     np.testing.assert_allclose(found.loss.by_class, [1000 / 2700, 1000 / 270, MOST_BALANCED])
     assert found.loss.largest == MOST_BALANCED
-    found = weigh(y, 1000, np.arange(3), class_weight="balanced", max_weight=100.0)
+    found = fit_weights(y, 1000, np.arange(3), class_weight="balanced", max_weight=100.0)
     np.testing.assert_allclose(found.loss.by_class, [1000 / 2700, 1000 / 270, 1000 / 30])
     # Without a cap the noise is that of K times the smallest class.
-    assert found.loss.mass == pytest.approx(30.0)
+    assert found.loss.effective_size == pytest.approx(30.0)
     # Absent classes neither count nor get a weight.
-    found = weigh(y, 1000, np.arange(4), class_weight="balanced", max_weight=100.0)
+    found = fit_weights(y, 1000, np.arange(4), class_weight="balanced", max_weight=100.0)
     assert found.loss.by_class[3] == 0.0
     assert found.loss.total == pytest.approx(1000.0)
 
@@ -456,7 +425,7 @@ def test_the_cap_is_in_the_noise():
     plain = head.fit(X, y).release_.sigma
     capped = sklearn.clone(head).set_params(class_weight="balanced").fit(X, y).release_
     whole = sklearn.clone(head).set_params(class_weight="balanced", max_weight=100.0).fit(X, y)
-    assert capped.sigma / plain == pytest.approx(1000 / capped.weights.mass, rel=1e-3)
+    assert capped.sigma / plain == pytest.approx(1000 / capped.weights.effective_size, rel=1e-3)
     assert whole.release_.sigma / plain == pytest.approx(1000 / 30, rel=1e-3)
     assert 4.0 < capped.sigma / plain < 8.0
 
@@ -470,7 +439,7 @@ def test_class_weights_of_the_loss_are_those_of_repeated_records():
         head = BallDPLogisticRegression(
             mechanism="output", alpha=0.05, delta=1e-4, class_weight=weight
         )
-        problem = head.fit(X[rows], y[rows])._known(X[rows], y[rows])
+        problem = ReleasedModel(head.fit(X[rows], y[rows])).on(X[rows], y[rows])
         exact.append(OutputPerturbation().noiseless(problem, Promise(head.release_.bound))[0])
     np.testing.assert_allclose(*exact, atol=1e-4)
 
@@ -623,7 +592,7 @@ def test_priors_with_owners_start_from_the_weights_of_the_classes():
     X, y = records(n=300)
     groups = np.where(y == 0, 0, np.arange(300))
     head = BallDPRidgePrototype(epsilon=50.0, radius=RADIUS, delta=1e-4).fit(X, y, groups=groups)
-    np.testing.assert_allclose(head._class_masses(), [1.0, 100.0, 100.0])
+    np.testing.assert_allclose(head._class_sizes(), [1.0, 100.0, 100.0])
     assert (head.predict(X) == 0).mean() < 0.2
 
 
@@ -649,7 +618,7 @@ def test_group_privacy_is_attained_by_prototypes():
     X, y = records()
     X = 0.2 * X
     head = BallDPRidgePrototype(delta=1e-3, radius=RADIUS).fit(X, y)
-    problem = head._known(X, y)
+    problem = ReleasedModel(head).on(X, y)
     for k in (2, 4):
         places = np.flatnonzero(y == 0)[:k]
         rows = X[places] + RADIUS * np.eye(5)[4]
@@ -679,8 +648,8 @@ def test_rounding_with_weights_is_covered():
         ).fit(single, y, groups=groups)
         found = []
         for rows in (single, single.astype(np.float64)):
-            problem = head._known(rows, y, groups=groups)
-            begun = beginning(np.empty((0, 0)), problem, head.release_.bound)
+            problem = ReleasedModel(head).on(rows, y, groups=groups)
+            begun = initialise(np.empty((0, 0)), problem, head.release_.bound)
             found.append(mean_gradient(problem, begun))
         assert found[0].X.dtype == (np.float32 if groups is None else np.float64)
         theta = np.random.default_rng(0).standard_normal(found[0].shape).astype(np.float32)

@@ -194,20 +194,6 @@ def test_rounding_adds_to_the_noise():
     assert bound.step(theta, 0, 0.01)[1] > bound.step(theta, 0)[1]
 
 
-def test_second_promise_takes_the_larger_noise():
-    inner, outer = (0.4, 0.5), (1.6, 0.6)
-    both = bound_of(promises=(inner, outer), clip=None)
-    rng = np.random.default_rng(0)
-    for scale in (0.0, 1.0, 30.0):
-        theta = scale * rng.standard_normal((1, 4))
-        alone = [bound_of(promises=(p,), clip=None).step(theta, 0)[1] for p in (inner, outer)]
-        assert both.step(theta, 0)[1] == max(alone)
-    assert both.mu(0.4) == 0.5
-    assert both.mu(1.0) == 0.6
-    assert both.mu(1.6) == 0.6
-    assert both.mu(2.0) > 0.6
-
-
 @pytest.mark.parametrize("clip", [None, 0.2, 0.9])
 @pytest.mark.parametrize(
     ("loss", "n_scores"),

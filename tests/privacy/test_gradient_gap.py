@@ -312,14 +312,6 @@ def test_bound_allowances():
         assert bound.norm() == pytest.approx(norm)
 
 
-def test_label_change_of_one_versus_rest():
-    arguments = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": False}
-    flipped = gradient_gap("squared_hinge", 0.1, label_change=True, **arguments)
-    other = gradient_gap("squared_hinge", 2.0, **arguments)
-    stacked = gradient_gap("squared_hinge", 0.1, n_classes=10, label_change=True, **arguments)
-    assert stacked == pytest.approx(np.sqrt(2 * flipped**2 + 8 * other**2))
-
-
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 def test_tiny_radii_are_not_lost_in_rounding(loss):
     arguments = {"alpha": 1e-4, "norm_bound": 1.0, "fit_intercept": False}

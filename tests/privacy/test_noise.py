@@ -129,7 +129,7 @@ def test_a_forked_process_draws_its_own_from_the_same_noise():
     noise = Noise()
     for _ in range(20):
         noise(np.zeros(50), 1.0)
-    assert len(noise._left) > 50
+    assert len(noise._stock) > 50
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

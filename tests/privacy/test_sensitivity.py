@@ -98,17 +98,6 @@ def test_label_changes(noise_free, radius):
     assert largest >= 0.99 * attainable
 
 
-def test_formulas():
-    counts, n = np.array([0, 4, 10]), 14
-    blocks = prototype_sensitivity(0.5, counts, alpha=0.1)
-    np.testing.assert_allclose(blocks, [0, 1 / (8 + 1.4), 1 / (20 + 1.4)])
-    assert prototype_sensitivity(0.5, counts, alpha=0.1, mode="min") == blocks.max()
-    worst = prototype_sensitivity(0.5, counts, alpha=0.1, mode="worst")
-    assert worst == pytest.approx(1 / (2 + 0.1 * n))
-    both = prototype_sensitivity(2.0, counts, alpha=0.1, label_change=True, norm_bound=1.0)
-    assert both == pytest.approx(4 / 3.4)
-
-
 def test_rounding_of_the_sums_is_counted():
     """Sums of many rows in the worst order stay within the allowance of the bound."""
     n = 16_000

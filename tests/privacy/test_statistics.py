@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from sklearn_balldp import BallDPLinearDiscriminant
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.sensitivity import moment_sensitivity
-from sklearn_balldp.privacy.statistics import GROUPS, StatisticsBound, constant_of_counts
+from sklearn_balldp.privacy.statistics import StatisticsBound
 
 RADII = [0.02, 0.1, 0.3, 0.58, 0.6, 0.9, 1.0, 1.2, 1.4, 1.42, 1.7, 2.0]
 DOMAINS = ["ball", "sphere"]
@@ -214,17 +213,6 @@ def test_other_radii():
     assert (np.diff(mus) > 0).all()
 
 
-def test_a_small_ball_is_bought_at_the_full_radius():
-    """Epsilon .5 at r = .02, .1, .3, .6 is up to 85, 10, 2.8, 1.4 at any distance, and near it."""
-    found = []
-    for radius in (0.02, 0.1, 0.3, 0.6):
-        head = BallDPLinearDiscriminant(0.5, radius=radius, share=0.35)
-        release = head.plan(20_000, 384, [10_000, 10_000]).release
-        found.append(release.epsilon_full_radius)
-    assert (np.array(found) <= [85.0, 10.0, 2.8, 1.4]).all()
-    assert (np.array(found) >= 0.6 * np.array([85.0, 10.0, 2.8, 1.4])).all()
-
-
 @pytest.mark.parametrize("radius", [0.02, 0.065, 0.1, 0.3, 2.0])
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_rounding_takes_a_small_share(domain, radius):
@@ -288,14 +276,6 @@ def test_at_every_radius_one_pair_comes_near_mu(domain, share, t):
         largest = max(largest, math.sqrt(joint.max()))
     assert largest <= bound.mu(t)
     assert largest >= 0.98 * bound.mu(t)
-
-
-@pytest.mark.parametrize("norm_bound", [1e-30, 1e-21, 1e-12, 1.0, 1e12, 1e18, 1e30])
-def test_single_precision_is_for_moderate_norms(norm_bound):
-    """Products of extreme rows would over- or underflow, and decide whether a fit raises."""
-    bound = StatisticsBound(50, 3, 2, norm_bound, "ball", 0.4, 0.0)
-    bound = bound.calibrated(0.3 * norm_bound, 0.5)
-    assert (bound.summed > 0) == (1e-12 <= norm_bound <= 1e12)
 
 
 def test_scales_are_as_many_as_there_are_sums():

@@ -462,7 +462,7 @@ def test_an_array_is_loaded_once_in_a_fit(client, tmp_path):
 
 
 def test_no_rows_come_here_but_those_that_a_policy_reads(client, monkeypatch):
-    monkeypatch.setattr("sklearn_balldp.radius.MOST_READ", 500)
+    monkeypatch.setattr("sklearn_balldp.radius.MAX_ROWS_READ", 500)
     X, y = records()
     policy = RadiusPolicy(source="declared")
     expected = clone(policy).fit(X, y).radius_

@@ -100,15 +100,15 @@ def test_persons_and_weights_on_a_device(name):
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge"])
 @pytest.mark.parametrize("moved", [None, False, True])
-def test_passes_on_a_device_are_those_of_numpy(loss, moved, library, coordinates):
+def test_passes_on_a_device_are_those_of_numpy(loss, moved, library, whitening):
     """One pass each: nothing evens out what differs."""
     n_classes = 2 if loss == "logistic" else 3
     X, y = records(n_classes=n_classes)
     given, weights = on_device(LIBRARIES[library](X)), np.linspace(0.1, 2.0, N)
     rng, common = np.random.default_rng(1), {"norm_bound": 0.7, "constant": 0.3, "clip": 0.1}
     if moved is not None:
-        own, _ = coordinates(0.2 * np.ones(D), 0.8, moved, 0.7)
-        common |= {"coordinates": own, "reach": 0.9}
+        own, _ = whitening(0.2 * np.ones(D), 0.8, moved, 0.7)
+        common |= {"whitening": own, "reach": 0.9}
     means = [
         MeanGradient(loss, rows, y, n_classes, weights=(None, weights), **common)
         for rows in (X, given)

@@ -161,9 +161,9 @@ def test_rows_that_are_not_kept_give_the_same_bits(name, monkeypatch):
 @pytest.mark.usefixtures("many_shards")
 @pytest.mark.parametrize("moved", [None, False, True])
 @pytest.mark.parametrize("norm_bound", [0.5, 3.0])
-def test_a_mean_gradient_of_rows_that_are_not_kept(norm_bound, moved, coordinates, monkeypatch):
+def test_a_mean_gradient_of_rows_that_are_not_kept(norm_bound, moved, whitening, monkeypatch):
     X, y = records()
-    own, _ = coordinates(0.2 * np.ones(D), 1.2 * norm_bound, bool(moved), norm_bound)
+    own, _ = whitening(0.2 * np.ones(D), 1.2 * norm_bound, bool(moved), norm_bound)
     means = []
     for kept in (2**30, 0):
         monkeypatch.setattr(gradients, "KEPT_BYTES", kept)
@@ -176,7 +176,7 @@ def test_a_mean_gradient_of_rows_that_are_not_kept(norm_bound, moved, coordinate
                 norm_bound=norm_bound,
                 constant=0.3,
                 clip=0.1,
-                coordinates=None if moved is None else own,
+                whitening=None if moved is None else own,
                 reach=0.9,
             )
         )
@@ -408,7 +408,7 @@ def test_a_radius_read_off_private_rows_is_that_of_the_array(
     Head, given, kind, tmp_path, monkeypatch
 ):
     """Also where a policy does not read all of them."""
-    monkeypatch.setattr(radius_module, "MOST_READ", 500)
+    monkeypatch.setattr(radius_module, "MAX_ROWS_READ", 500)
     X, y = records()
     source, policy = stored(X, kind, tmp_path), RadiusPolicy(random_state=0, **given)
     head = Head(delta=1e-4, radius=policy, random_state=0)
@@ -421,7 +421,7 @@ def test_the_largest_distance_is_not_read_off_some_rows(monkeypatch):
     X, y = records()
     policy = RadiusPolicy(1.0, source="declared")
     assert policy.fit(X, y).radius_ == same_label_quantile(project_onto_ball(X, 1.0), y, 1.0)
-    monkeypatch.setattr(radius_module, "MOST_READ", len(y) - 1)
+    monkeypatch.setattr(radius_module, "MAX_ROWS_READ", len(y) - 1)
     with pytest.raises(ValueError, match=r"quantile=1\.0"):
         policy.fit(X, y)
 
@@ -438,7 +438,7 @@ def test_a_policy_reads_few_rows_of_each_class(monkeypatch):
     X, y = records()
     y[y == 2] = np.where(np.arange((y == 2).sum()) < 10, 2, 1)
     assert rows_to_read(X, y)[0] is X
-    monkeypatch.setattr(radius_module, "MOST_READ", 61)
+    monkeypatch.setattr(radius_module, "MAX_ROWS_READ", 61)
     rows, labels = rows_to_read(X, y)
     assert np.unique(labels, return_counts=True)[1].tolist() == [25, 25, 10]
     places = np.flatnonzero((X[:, None] == rows).all(axis=-1).any(axis=1))
@@ -448,13 +448,6 @@ def test_a_policy_reads_few_rows_of_each_class(monkeypatch):
     assert places[-1] > len(X) - len(X) // 20
     other = np.random.default_rng(1).standard_normal(X.shape)
     np.testing.assert_array_equal(rows_to_read(other, y)[0], other[places])
-
-
-def test_public_rows_give_a_radius_beside_a_file(tmp_path):
-    X, y = records()
-    source = stored(X, "zarr", tmp_path)
-    head = BallDPRidgePrototype(delta=1e-4, radius=RadiusPolicy(source="reference"))
-    assert head.fit(source, y, X_public=X[:100], y_public=y[:100]).release_.radius > 0.0
 
 
 def test_files_that_hold_no_rows(tmp_path):
@@ -726,14 +719,14 @@ def test_a_dataset_that_numpy_would_read_otherwise_is_left_to_hdf5(tmp_path):
 @pytest.mark.usefixtures("many_shards")
 @pytest.mark.parametrize("whitened", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_moved_rows_of_a_file_that_did_not_change(dtype, whitened, coordinates, monkeypatch):
+def test_moved_rows_of_a_file_that_did_not_change(dtype, whitened, whitening, monkeypatch):
     """Some of them are scaled at last: what is multiplied is longer than the ball."""
     monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
     X, y = records(dtype)
     rows = X / np.float32(0.6) / np.linalg.norm(X, axis=1).max()
     centre = np.zeros(D)
     centre[0] = -0.9
-    own, _ = coordinates(centre, 0.4, whitened, 0.3 if whitened else None)
+    own, _ = whitening(centre, 0.4, whitened, 0.3 if whitened else None)
     means = [
         MeanGradient(
             "softmax",
@@ -743,29 +736,29 @@ def test_moved_rows_of_a_file_that_did_not_change(dtype, whitened, coordinates, 
             norm_bound=own.norm,
             constant=0.3,
             clip=0.1,
-            coordinates=own,
+            whitening=own,
             reach=1.0,
         )
         for source in (rows, Computed(rows))
     ]
     parts = list(means[1]._table.each(lambda part: part))
-    assert all(part.watched and part.column("last").min() < 0.9 for part in parts)
+    assert all(part.may_change and part.column("last").min() < 0.9 for part in parts)
     theta = np.random.default_rng(1).standard_normal((1, *means[0].shape))
     np.testing.assert_array_equal(means[0](theta), means[1](theta))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_whitened_rows_that_leave_the_ball_are_noticed(dtype, coordinates, tmp_path, monkeypatch):
+def test_whitened_rows_that_leave_the_ball_are_noticed(dtype, whitening, tmp_path, monkeypatch):
     """One turns where rows are not shortened: it is no longer than it was, before whitening."""
     monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
     X, y = records(dtype)
-    own, _ = coordinates(np.zeros(D), 1.0, True, 0.5)
+    own, _ = whitening(np.zeros(D), 1.0, True, 0.5)
     rows = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", dtype, X.shape)
     rows[:] = X
     rows[7] = own.directions[:, 0]
     rows.flush()
     given = np.load(tmp_path / "x.npy", mmap_mode="r")
-    common = {"norm_bound": 0.5, "constant": 0.3, "clip": 0.1, "coordinates": own, "reach": 1.0}
+    common = {"norm_bound": 0.5, "constant": 0.3, "clip": 0.1, "whitening": own, "reach": 1.0}
     mean = MeanGradient("softmax", given, y, 3, **common)
     theta = np.random.default_rng(1).standard_normal((1, *mean.shape))
     mean(theta)

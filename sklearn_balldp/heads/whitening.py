@@ -1,0 +1,177 @@
+r"""The whitening map: a public map of rows, through which the steps of a descent see them.
+
+A row x of norm B at most becomes :math:`P_\tau(A\, P_\rho(x - c))`: it is moved by the mean c, and
+then shortened along the directions in which rows vary most (*partial whitening*). P projects onto a
+ball, and A is symmetric with eigenvalues in (0, 1], so that no two rows move further apart.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..arrays import namespace
+from ..privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
+from ..rows import ball_factors, project_onto_ball
+from .mechanism import Array
+from .settings import FLOOR, LEAST_REACH, WHITENING
+from .statistics import Statistics
+
+
+@dataclass(frozen=True)
+class WhiteningMap:
+    """A public map of rows that moves no two of them further apart.
+
+    Parameters
+    ----------
+    centre : ndarray of shape (n_features,)
+        What rows are moved by.
+    directions : ndarray of shape (n_features, n_directions)
+        Orthonormal directions along which rows are shortened.
+    factors : ndarray of shape (n_directions,)
+        Factors, in (0, 1], by which they are.
+    reach : float
+        Norm rho that moved rows have at most; no less than ``norm``.
+    norm : float
+        Norm tau that rows end up with, at most.
+    """
+
+    centre: Array
+    directions: Array
+    factors: Array
+    reach: float
+    norm: float
+
+    @property
+    def shortens(self) -> bool:
+        """Whether rows are shortened along some directions."""
+        return len(self.factors) > 0
+
+    def fault(self, norm_bound: float, least_reach: float) -> str | None:
+        """Why this is no map of rows of norm B that keeps the stated reach; None if it is.
+
+        Parameters
+        ----------
+        norm_bound : float
+            Norm B of the rows.
+        least_reach : float
+            Norm that it must leave for them, in units of B.
+
+        Returns
+        -------
+        str or None
+            In words.
+        """
+        n_directions = len(self.factors)
+        if self.directions.shape != (len(self.centre), n_directions):
+            return "its directions and factors are not of one length"
+        inside = (self.factors <= 1.0).all() and (self.factors >= LEAST_KEPT * (1.0 - 1e-9)).all()
+        if n_directions > MOST_DIRECTIONS or not inside:
+            return f"its factors must lie between {LEAST_KEPT:.3g} and 1, {MOST_DIRECTIONS} at most"
+        products = self.directions.T @ self.directions
+        if not np.allclose(products, np.eye(n_directions), rtol=0.0, atol=1e-9):
+            return "its directions are not orthonormal"
+        least = least_reach * norm_bound * (1.0 - 1e-9)
+        if not least <= self.norm <= self.reach <= norm_bound * (1.0 + 1e-9):
+            return f"its norms must lie between {least:.6g} and {norm_bound:.6g}"
+        return None
+
+    def rounded(self, dtype: DTypeLike) -> "WhiteningMap":
+        """The same with a centre in the precision of rows: it is public, rounded or not."""
+        return replace(self, centre=self.centre.astype(dtype))
+
+    def shortened(self, weights: Array) -> Array:
+        """``weights @ A``: weights for rows that are moved alone; and gradients the other way."""
+        return self._scaled(weights, self.factors - 1.0)
+
+    def restored(self, weights: Array) -> Array:
+        """``weights @ inv(A)``: weights for mapped rows, from those for moved rows."""
+        return self._scaled(weights, 1.0 / self.factors - 1.0)
+
+    def _scaled(self, weights: Array, excess: Array) -> Array:
+        if not self.shortens:
+            return weights
+        scaled: Array = weights + ((weights @ self.directions) * excess) @ self.directions.T
+        return scaled
+
+    def projections(self, moved: Any, put: Callable[[Array], Any]) -> Any:
+        """Factors that project moved float64 rows, so that A times them are in place; None for 1.
+
+        ``put`` brings an array to where rows are. Raises FloatingPointError if a row holds NaN or
+        infinity.
+        """
+        if not self.shortens:
+            return ball_factors(moved, self.norm)
+        found = ball_factors(moved, self.reach)
+        xp = namespace(moved)
+        squares = self.squares(moved, put)
+        if found is not None:
+            squares = squares * found * found
+        long = squares > self.norm**2
+        if not xp.any(long):
+            return found
+        after = xp.where(long, self.norm / xp.sqrt(xp.where(long, squares, 1.0)), 1.0)
+        return after if found is None else found * after
+
+    def squares(self, moved: Any, put: Callable[[Array], Any]) -> Any:
+        """Squares of the norms of A times moved rows."""
+        squares = namespace(moved).vecdot(moved, moved)
+        if not self.shortens:
+            return squares
+        inner = moved @ put(self.directions)
+        return squares - (inner * inner) @ put(1.0 - self.factors**2)
+
+    def place(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Rows of the domain, mapped."""
+        moved: Any = project_onto_ball(rows - self.centre, self.reach)
+        return project_onto_ball(self.shortened(moved), self.norm)
+
+
+def whitening_map(statistics: Statistics, *, several_steps: bool) -> WhiteningMap:
+    r"""The map that released sums tell.
+
+    Rows are moved by the noisy mean, shrunk by what its noise, of known variance, is expected to
+    add to its square. A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on
+    average. A single step leaves the model all but as it starts: rows are moved for it, and that is
+    all.
+    """
+    norm_bound = statistics.norm_bound
+    mean = statistics.class_sums.sum(axis=0) / statistics.total
+    noise = statistics.class_sums.size * (statistics.sigma_sums / statistics.total) ** 2
+    square = float(mean @ mean)
+    longest = norm_bound * math.sqrt(1.0 - LEAST_REACH**2)
+    kept = max(square - noise, 0.0) / max(square, 1e-300)
+    centre = mean * min(kept, longest / max(math.sqrt(square), 1e-150))
+    share = float(centre @ centre) / norm_bound**2
+    reach = norm_bound * math.sqrt(max(1.0 - share, LEAST_REACH**2))
+    if several_steps and statistics.second_moment is not None:
+        return _whitening(statistics, centre, reach)
+    return WhiteningMap(centre, np.empty((len(centre), 0)), np.empty(0), reach, reach)
+
+
+def _whitening(statistics: Statistics, centre: Array, reach: float) -> WhiteningMap:
+    r"""The map with directions in which rows vary beyond the noise.
+
+    Noise spreads the eigenvalues of the moment by up to its edge e. An eigenvector whose eigenvalue
+    is y above the mean one, y > e, is that of a variance of :math:`\sqrt{y^2 - e^2}` above it.
+    """
+    n, d = statistics.total, len(centre)
+    moment: Array = statistics.second_moment / n - np.outer(centre, centre)  # type: ignore[operator]
+    edge = (statistics.sigma_moment or 0.0) / n * math.sqrt(2.0 * d)
+    values, vectors = np.linalg.eigh(moment)
+    least = LEAST_REACH**2 * statistics.norm_bound**2
+    total = min(max(float(values.sum()), least), reach**2)
+    above = values - total / d
+    # Eigenvalues ascend: the largest are the last.
+    seen = np.flatnonzero(above > edge)[-MOST_DIRECTIONS:]
+    excess = np.sqrt((above[seen] - edge) * (above[seen] + edge))
+    # What is left, equally in all directions.
+    rest = max(total - float(excess.sum()), FLOOR * total) / d
+    factors = ((rest + total / d) / (rest + excess + total / d)) ** WHITENING
+    factors = np.maximum(factors, LEAST_KEPT)
+    square = rest * (d - len(factors)) + float(factors**2 @ (rest + excess))
+    norm = min(math.sqrt(max(square, least)), reach)
+    return WhiteningMap(centre, vectors[:, seen], factors, reach, norm)

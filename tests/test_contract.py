@@ -1,0 +1,54 @@
+"""scikit-learn's own checks, once for every estimator and mechanism."""
+
+import pytest
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    ReconstructionAuditor,
+)
+
+# These checks bring label sets of their own, where protected labels must be declared.
+OWN_LABELS = {
+    "check_classifiers_one_label",
+    "check_classifiers_classes",
+    "check_classifiers_train",
+}
+
+
+@parametrize_with_checks(
+    [
+        BallDPRidgePrototype(),
+        BallDPLinearDiscriminant(radius=0.5, domain="sphere"),
+        BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=5)),
+        BallDPLogisticRegression(mechanism="output"),
+        BallDPSquaredHingeSVC(mechanism=GradientPerturbation(n_steps=5, keep_transcript=True)),
+        BallDPSquaredHingeSVC(mechanism="output", fit_intercept=False),
+        ReconstructionAuditor(
+            BallDPRidgePrototype(norm_bound=1000.0, random_state=0),
+            n_candidates=2,
+            n_supports=1,
+            holdout=0.5,
+        ),
+    ]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_contract(estimator, check):
+    check(estimator)
+
+
+def _with_protected_labels():
+    head = BallDPRidgePrototype(protect_labels=True, classes=list(range(5)))
+    for estimator, check in estimator_checks_generator(head):
+        name = getattr(check, "func", check).__name__
+        if name not in OWN_LABELS and name != "check_array_api_input":
+            yield pytest.param(estimator, check, id=name)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(_with_protected_labels()))
+def test_contract_with_protected_labels(estimator, check):
+    check(estimator)
