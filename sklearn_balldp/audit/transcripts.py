@@ -149,14 +149,14 @@ class TranscriptTrials:
         codes: Positions,
     ) -> None:
         self._model = model
-        self._bound: Any = model.record.bound
+        bound: Any = model.record.bound
+        self._bound = bound
         self._problem = problem
         self._left_out, self._rows, self._codes = as_sets(left_out, rows, codes)
         # The noiseless sums that the descent starts from, with each candidate.
         self._sums: Neighbours | None = None
-        start: Any = self._bound.start
-        if start is not None:
-            self._sums = StatisticsPerturbation().neighbours(problem, Promise(start))
+        if bound.start is not None:
+            self._sums = StatisticsPerturbation().neighbours(problem, Promise(bound.start))
             self._tables = self._sums.models(self._left_out, self._rows, self._codes)
         self._shared: _Runs | None = None
 

@@ -65,6 +65,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """The fit's public numbers; linear heads add theirs."""
         return Problem(**public)
 
+    def _noise(self) -> Noise:
+        """Noise of one release: of a fit, or of an audit's trial."""
+        return Noise(self.random_state)
+
     def _given_alpha(self) -> float:
         """Regularisation strength; NaN where the mechanism is to choose it."""
         return float(self.alpha)
@@ -167,9 +171,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """
         with shown(self.verbose), all_or_nothing(self):
             given = self._read(X, y, X_public, y_public, groups)
-            pledge = promise(
-                self, self._mechanism(), given.problem, given.radius, Noise(self.random_state)
-            )
+            pledge = promise(self, self._mechanism(), given.problem, given.radius, self._noise())
             outcome = run(pledge, given)
             fitted = {
                 "classes_": pledge.problem.classes,
@@ -258,7 +260,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         )
         shape = int(n_samples), int(n_features)
         problem = self._public_problem(shape, classes, counts, radius, weighed)
-        pledge = promise(self, self._mechanism(), problem, radius, Noise(self.random_state))
+        pledge = promise(self, self._mechanism(), problem, radius, self._noise())
         bound, masses = pledge.promise.bound, pledge.problem.class_sizes
         signals: tuple[float, ...] = ()
         if masses is not None:

@@ -30,7 +30,6 @@ from .mechanism import (
     Promise,
 )
 from .settings import (
-    AVERAGING,
     CLIP,
     CONSTANT,
     LEAST_REACH,
@@ -227,6 +226,7 @@ class GradientPerturbation(Mechanism):
             start = start_bound(problem, budget.mu, settings.share, sums, pooled=pooled)
         clip = CLIP if _is_auto(self.clip) else self.clip
         whitened = start is not None and problem.fit_intercept
+        averaged = max(1, round((1.0 - MOMENTUM) * settings.n_steps))
         bound = TranscriptBound(
             loss=problem.loss,
             n_samples=problem.n_samples,
@@ -241,8 +241,8 @@ class GradientPerturbation(Mechanism):
                 learning_rate=math.nan,
                 momentum=MOMENTUM,
                 clip=None if clip is None else float(clip),
-                averaged=max(1, round(AVERAGING * settings.n_steps)),
-                shares=_shares(settings.n_steps),
+                averaged=averaged,
+                shares=shares_of(settings.n_steps, MOMENTUM, averaged),
             ),
             start=start,
             least_reach=LEAST_REACH if whitened else 1.0,
@@ -326,16 +326,14 @@ def _started(
     return initialise(released, problem, bound), released
 
 
-def _shares(n_steps: int) -> tuple[float, ...]:
+def shares_of(n_steps: int, momentum: float, averaged: int) -> tuple[float, ...]:
     """Share of mu squared that each step has: steps that move the model less have more noise.
 
     Noise of a step stays in the model by its gain. If nothing pulled it back, shares in proportion
     to the gains would leave the least in all. A loss pulls more of the earlier noise back, so they
     are in proportion to the roots.
     """
-    roots: NDArray[np.float64] = np.sqrt(
-        gains(n_steps, MOMENTUM, max(1, round(AVERAGING * n_steps)))
-    )
+    roots: NDArray[np.float64] = np.sqrt(gains(n_steps, momentum, averaged))
     return tuple((roots / roots.sum()).tolist())
 
 

@@ -18,64 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..privacy.sensitivity import moment_sensitivity
 from .prototype_rule import discounted, gaussian_rule, log_priors_of
-from .settings import (
-    EFFECTIVE_DIMENSION,
-    FLOOR,
-    MOMENT_SHARE,
-    MOST_MEANS_NOISE,
-    MOST_MOMENT_NOISE,
-    RIDGE_EDGE,
-    RIDGE_MEAN,
-    TAIL,
-    WITHIN_CLASS_FLOOR,
-)
+from .settings import EFFECTIVE_DIMENSION, LEAST_REACH, RIDGE, TAIL, WITHIN_CLASS_FLOOR
 
 Array = NDArray[np.float64]
-
-
-def share_of_sums(
-    n_samples: float,
-    n_features: int,
-    class_counts: NDArray[Any],
-    radius: float,
-    mu: float,
-    domain: str,
-) -> float:
-    """Share of mu squared for the class sums, from public numbers, before the release.
-
-    Parameters
-    ----------
-    n_samples, n_features : float, int
-        Shape of the rows; with weights W / s in place of the number of records.
-    class_counts : ndarray of shape (n_classes,)
-        Records of each class.
-    radius : float
-        Euclidean radius, in units of the norm of the rows.
-    mu : float
-        Gaussian differential privacy of the release.
-    domain : {"ball", "sphere"}
-        Where rows lie.
-
-    Returns
-    -------
-    float
-        1 where the second moment is not worth its noise: the scores are then those of prototypes.
-    """
-    present = class_counts[class_counts > 0]
-    k = max(len(present), 2)
-    # Both with all of the budget: what noise adds to the squared norm of a class mean, on average
-    # over records, and sampling; and the largest eigenvalue of the moment's noise over 1 / d, the
-    # mean one. Fewer classes leave fewer directions in which a covariance could help.
-    energy = n_features * (radius / mu) ** 2 * float(np.sum(1.0 / present)) + 0.5 * k
-    gap = moment_sensitivity(radius, norm_bound=1.0, domain=domain)
-    edge = n_features * float(np.sqrt(2.0 * n_features)) * gap / mu
-    means = energy / n_samples / MOST_MEANS_NOISE
-    moment = edge / n_samples / MOST_MOMENT_NOISE
-    if max(means, moment * k / (k - 1.0)) > 1.0:
-        return 1.0
-    return 1.0 - MOMENT_SHARE / (1.0 + means + moment)
 
 
 def discriminant_rule(
@@ -208,10 +154,10 @@ def _scores(
     edge = sigma * np.sqrt(2.0 * n_features)
     if isinstance(shrinkage, str):
         # Noise spreads the eigenvalues and leaves their sum: back to the nearest ones of that sum.
-        clean = spectrum_of_mean(raw, mean, FLOOR * mean)
+        clean = spectrum_of_mean(raw, mean, LEAST_REACH**2 * mean)
         # Directions whose eigenvalue is less than the noise must not count as exact.
-        unsure = RIDGE_EDGE * edge + mean * n_features / counts.sum()
-        inverse = 1.0 / (clean + 1.0 / (1.0 / unsure + 1.0 / (RIDGE_MEAN * mean)))
+        unsure = edge / RIDGE + mean * n_features / counts.sum()
+        inverse = 1.0 / (clean + 1.0 / (1.0 / unsure + 1.0 / (RIDGE * mean)))
     else:
         clean = np.maximum((1.0 - shrinkage) * raw + shrinkage * mean, 1e-6 * mean)
         inverse = 1.0 / clean

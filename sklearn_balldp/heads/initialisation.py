@@ -12,6 +12,7 @@ from ..privacy.transcript import TranscriptBound
 from .discriminant_rule import discriminant_rule, likely_counts
 from .iterates import Iterates
 from .mechanism import Array, PrivateProblem, Problem, Promise
+from .settings import TAIL
 from .statistics import Statistics, StatisticsPerturbation, statistics_of
 from .whitening import WhiteningMap, whitening_map
 
@@ -69,7 +70,8 @@ def initialise(released: Array, problem: Problem, bound: TranscriptBound) -> Ini
         own = bound.after(seen.norm)
     if bound.start.pooled:
         return Initialisation(own, seen, np.zeros(bound.shape))
-    coef, intercept = _discriminant(statistics, problem, own)
+    share = (bound.steps_mu / bound.promised_mu) ** 2
+    coef, intercept = _discriminant(statistics, problem, own, share)
     if seen is not None:
         intercept = intercept + coef @ seen.centre
         coef = seen.restored(coef)
@@ -97,11 +99,11 @@ def start_values(problem: PrivateProblem, bound: TranscriptBound) -> tuple[Array
 
 
 def _discriminant(
-    statistics: Statistics, problem: Problem, bound: TranscriptBound
+    statistics: Statistics, problem: Problem, bound: TranscriptBound, share: float
 ) -> tuple[Array, Array]:
     """Weights and intercepts of a discriminant of noisy sums, in the units of the loss.
 
-    ``bound`` is that of the steps alone.
+    ``bound`` is that of the steps alone, and ``share`` theirs of the squared mu.
     """
     priors = None
     if problem.class_weights is not None:
@@ -115,12 +117,39 @@ def _discriminant(
     intercept = np.where(known, intercept, intercept[known].min(initial=0.0))
     if bound.loss == "squared_hinge":
         coef, intercept = _as_margins(coef, intercept, statistics, problem.class_weights)
+    elif statistics.second_moment is None and bound.descent.n_steps > 1:
+        kept = 1.0 / (1.0 + share * _log_odds(coef, statistics) / TAIL)
+        coef, intercept = kept * coef, kept * intercept
     if bound.loss == "softmax":
         return coef - coef.mean(axis=0), intercept - intercept.mean()
     if len(coef) == 2:
         half = 0.5 if bound.loss == "squared_hinge" else 1.0
         return half * (coef[1:] - coef[:1]), half * (intercept[1:] - intercept[:1])
     return coef, intercept
+
+
+def _class_means(statistics: Statistics) -> tuple[Array, Array]:
+    """Weight of each class, or its records, and noisy means."""
+    counts = likely_counts(statistics)
+    # A public class may have no records, and nothing is divided by zero.
+    counts = np.maximum(counts, float(counts[counts > 0.0].min(initial=1.0)))
+    return counts, statistics.class_sums / counts[:, None]
+
+
+def _log_odds(coef: Array, statistics: Statistics) -> float:
+    r"""Log-odds L of the class means in scores of class sums alone.
+
+    Such scores are too steep where classes are far apart, as they know nothing of the covariance:
+    by 1 + L / 14. The steps restore what is taken off, the more the larger their share is.
+    """
+    counts, means = _class_means(statistics)
+    shares = counts / counts.sum()
+    deviations = means - shares @ means
+    squares = np.vecdot(deviations, deviations)
+    noise = means.shape[1] * (statistics.sigma_sums / counts) ** 2
+    # What noise adds to a square is no distance.
+    apart = np.maximum(1.0 - noise / np.maximum(squares, 1e-300), 0.0)
+    return max(float(shares @ (np.vecdot(coef, deviations) * apart)), 0.0)
 
 
 def _as_margins(
@@ -130,10 +159,7 @@ def _as_margins(
     class_weights: tuple[float, ...] | None,
 ) -> tuple[Array, Array]:
     """Scores to about 1 on their own class and -1 on the others, in the same order as before."""
-    counts = likely_counts(statistics)
-    # A public class may have no records, and nothing is divided by zero.
-    counts = np.maximum(counts, float(counts[counts > 0.0].min(initial=1.0)))
-    means = statistics.class_sums / counts[:, None]
+    counts, means = _class_means(statistics)
     if class_weights is not None:
         counts = counts * np.array(class_weights)
     scores = means @ coef.T + intercept

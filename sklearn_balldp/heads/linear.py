@@ -22,8 +22,9 @@ class AutoMechanism(Mechanism):
     """Noise on the minimiser where that costs next to nothing, else noise on gradients.
 
     The first where the noise in one parameter would be small although the minimiser is hardly
-    regularised, or at the ``alpha`` that was given (:meth:`.OutputPerturbation.has_small_noise`). That
-    mostly takes an epsilon of hundreds to thousands.
+    regularised, or at the ``alpha`` that was given
+    (:meth:`.OutputPerturbation.has_small_noise`). That mostly takes an epsilon of hundreds to
+    thousands.
     """
 
     name = "auto"

@@ -118,7 +118,7 @@ class ReleasedModel:
 
     def noise(self) -> Noise:
         """Noise of another release by the same head, for an audit's trial."""
-        return Noise(self.head.random_state)
+        return self.head._noise()
 
     @property
     def class_counts(self) -> NDArray[np.intp] | None:

@@ -14,56 +14,52 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..losses import make_loss
+from ..privacy.sensitivity import moment_sensitivity
 from ..privacy.transcript import TranscriptBound
 from .mechanism import Problem
 
 #: Raised when a formula of the rule changes, and no number does.
 EDITION = 1
 
-# -- whether steps pay, their share, size and number ----------------------------------------------
-#: Noise of the sums, radius * sqrt(K) * records^POWER, below which steps only add theirs.
-EXACT_SUMS, POWER = 0.75, 0.7
-#: Records times mu over the root of the number of features: the unit that records are counted in.
-RECORDS = 51.0
-#: Share of mu squared for the steps: at most, and over the root of the number of classes where the
-#: class means are mostly noise.
-MOST_SHARE, CLASSES_SHARE = 0.8, 1.8
-#: What noise adds to the squared norm of a class mean halfway between the two.
+# -- twenty numbers: settings of a descent ---------------------------------------------------------
+#: Signal of the records below which steps only add noise: then there is one, of hardly any effect.
+STEPS_NEED = 14.0
+#: Signal below which sums that hide labels are not worth their share: the mean takes their place.
+SUMS_NEED = 120.0
+#: Number of classes from where each further one takes its share of the signal.
+MANY_CLASSES = 10.0
+#: Share of mu squared for steps after exact sums; and after noisy ones, over the root of K.
+EXACT_SHARE, NOISY_SHARE = 0.84, 1.8
+#: What noise adds to the squared norm of a class mean halfway between the two, in units of B^2.
 MEANS_NOISE = 0.1
-#: Standard deviation, in units of 1 / B, that the noise of all steps gives a parameter.
-AIM = 1.0
+#: Share of mu squared for what must cost next to nothing: a mean of all rows, or the only step.
+LITTLE = 0.02
+#: Standard deviation that the noise of all steps gives a parameter, in units of 1 / B and over the
+#: root of the loss's curvature.
+AIM = 0.7
 #: Norm that residuals are clipped to.
 CLIP = 0.2
 #: Steps from class sums, and without them.
 STEPS, LONG_STEPS = 20, 60
-#: Share of the velocity that is kept, and of the iterates whose mean is released.
-MOMENTUM, AVERAGING = 0.8, 0.2
-#: Share of the budget of a single step, which leaves the start all but as it is.
-SINGLE_SHARE = 0.01
-#: Records below which sums that hide labels are worth less than their share: over sqrt(K).
-TOO_FEW = 7.6
-#: What noise may add to the square of the mean of all rows where it is released alone.
-MEAN_NOISE = 0.1
-
-# -- what the steps see ---------------------------------------------------------------------------
-#: Constant that augments the rows, in units of B.
+#: Share of the velocity that is kept; the mean of as large a share of the iterates as is not, the
+#: last ones, is released.
+MOMENTUM = 0.8
+# ... what the steps see
+#: Constant that augments the rows for the intercept, in units of B.
 CONSTANT = 0.15
 #: Power of the variance along a direction (and of the mean one) that rows are shortened by there.
 WHITENING = 0.25
-#: Norm that the whitening map leaves for rows, in units of B, at least.
+#: Norm that the whitening map leaves for rows at least, in units of B; as a square it is the least
+#: variance along a direction, in units of the mean one.
 LEAST_REACH = 0.3
-
-# -- the discriminant -----------------------------------------------------------------------------
-#: Noise beyond which a second moment is not worth its share: energy of the noise in class means
-#: (rows have energy 1), and edge of the noise in the second moment over its mean eigenvalue.
+# ... and the discriminant of the sums
+#: Noise beyond which a second moment is not released: energy of the noise in class means (rows have
+#: energy 1), and edge of the noise in the second moment over its mean eigenvalue.
 MOST_MEANS_NOISE, MOST_MOMENT_NOISE = 0.022, 11.0
 #: Share of the second moment where there is little noise; it falls to a third of that.
 MOMENT_SHARE = 0.7
-#: Least cleaned eigenvalue, in units of the mean one.
-FLOOR = 0.1
-#: Ridge on the eigenvalues: half the edge of the noise (and d / n mean eigenvalues for the sample's
-#: own), but no more than twice the mean eigenvalue.
-RIDGE_EDGE, RIDGE_MEAN = 0.5, 2.0
+#: Ridge on the eigenvalues: the edge of the noise over this, at most so many mean eigenvalues.
+RIDGE = 2.0
 #: Log-odds from where the tails of real classes are heavier than a normal law's.
 TAIL = 14.0
 
@@ -113,31 +109,51 @@ class DescentSettings:
 def settings_of(
     problem: Problem, mu: float, *, start: str, n_steps: int | None, learning_rate: float | None
 ) -> DescentSettings:
-    """Settings for a budget at the problem's radius.
+    """Settings for a budget at the problem's radius, from public numbers.
 
-    ``start`` and the others are as the user gave them, None for what public numbers decide.
+    ``start``, ``n_steps`` and ``learning_rate`` are as the user gave them; None is for this rule.
+    With r the radius in units of B, K classes, and k = sqrt(max(1, K / 10)):
+
+    * The *signal* is n mu / sqrt(d). Sums that hide labels need 120 / k of it, or the mean of all
+      rows is released in their place, at a share of .02.
+    * Steps pay if the signal over k is at least 14; where the sums tell the second moment, which
+      leaves steps less to do, r times the signal must be. Else there is one, at a share of .02.
+    * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
+      to the square of a class mean; .84 is the most.
+    * They are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
+      parameter .7 / (B sqrt(curvature)), times the root of how many times 20 they are.
     """
-    if start == "zero":
-        return DescentSettings("zero", 1.0, AIM, n_steps or LONG_STEPS)
     loss = make_loss(problem.loss, problem.n_classes)
     k, protected = problem.n_classes, problem.labels == "protected"
+    aim = AIM / math.sqrt(loss.curvature)
+    longer = aim * math.sqrt(LONG_STEPS / STEPS)
+    if start == "zero":
+        return DescentSettings("zero", 1.0, longer, n_steps or LONG_STEPS)
+    many = math.sqrt(max(1.0, k / MANY_CLASSES))
+    signal = problem.effective_size * mu / math.sqrt(problem.n_features)
+    # Class embeddings need class means, and margins of the squared hinge suffer from a start at 0.
+    movable = problem.fit_intercept and problem.class_embeddings is None
+    movable = movable and problem.loss != "squared_hinge"
+    lacking = protected and signal * many < SUMS_NEED
+    if start == "mean" or (start == "auto" and lacking and movable):
+        return DescentSettings("mean", 1.0 - LITTLE, longer, n_steps or LONG_STEPS)
     # A label change spans any distance.
     r = 2.0 if protected else problem.radius / problem.norm_bound
-    records = problem.effective_size * mu / math.sqrt(problem.n_features * loss.n_stacked) / RECORDS
-    lacking = protected and records * math.sqrt(k) < TOO_FEW
-    movable = problem.fit_intercept and problem.class_embeddings is None
-    if start == "mean" or (start == "auto" and lacking and movable):
-        noise = problem.n_features * (r / (problem.sums_effective_size * mu)) ** 2
-        return DescentSettings(
-            "mean", 1.0 - min(noise / MEAN_NOISE, 0.3), AIM, n_steps or LONG_STEPS
-        )
-    exact = r * math.sqrt(k) * records**POWER < EXACT_SUMS
-    asked_for = problem.alpha > 0.0 or learning_rate is not None or protected
-    if n_steps is None and exact and not asked_for:
-        return DescentSettings("sums", SINGLE_SHARE, AIM, 1)
-    some = min(MOST_SHARE, CLASSES_SHARE / math.sqrt(k))
-    share = some + (MOST_SHARE - some) / (1.0 + _noise_of_means(problem, r, mu) / MEANS_NOISE)
-    return DescentSettings("sums", share, AIM, n_steps or STEPS)
+    # A number of steps, or a regulariser, that was asked for acts in the steps.
+    asked_for = n_steps is not None or problem.alpha > 0.0 or learning_rate is not None
+    # Sums that hide labels are so noisy that steps pay, but for those of many heads.
+    pays = asked_for or (protected and (loss.n_stacked == 1 or many == 1.0))
+    if not pays:
+        told = start != "prototypes" and share_of_sums(problem, mu * math.sqrt(1.0 - LITTLE)) < 1.0
+        # One-versus-rest heads share the clipping norm: each sees less of a record.
+        heads = math.sqrt(loss.n_stacked) * many if loss.n_stacked > 1 else 1.0
+        pays = (r * signal if told else signal / many) / heads >= STEPS_NEED
+    if not pays:
+        return DescentSettings("sums", LITTLE, LITTLE, 1)
+    some = min(EXACT_SHARE, NOISY_SHARE / math.sqrt(k))
+    exactness = 1.0 / (1.0 + _noise_of_means(problem, r, mu) / MEANS_NOISE)
+    share = some + (EXACT_SHARE - some) * exactness
+    return DescentSettings("sums", share, aim, n_steps or STEPS)
 
 
 def _noise_of_means(problem: Problem, r: float, mu: float) -> float:
@@ -152,6 +168,37 @@ def _noise_of_means(problem: Problem, r: float, mu: float) -> float:
         # In units of the largest weight that one substitution moves.
         counts = counts / problem.sums_weights.largest
     return problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / counts[counts > 0])) / n
+
+
+def share_of_sums(problem: Problem, mu: float) -> float:
+    """Share of mu squared for the class sums, beside the second moment, from public numbers.
+
+    It is 1 where the second moment is not worth its noise: the scores are then those of prototypes.
+    """
+    radius, counts, n = (
+        problem.radius / problem.norm_bound,
+        problem.class_sizes,
+        problem.sums_effective_size,
+    )
+    d = problem.n_features
+    if counts is None:
+        # Private: as if classes were equally large, at the distance that a label change spans.
+        radius, counts = math.sqrt(2.0), np.full(problem.n_classes, n / problem.n_classes)
+    else:
+        # In units of the largest weight that one substitution moves.
+        counts = counts * (n / problem.sums_total)
+    present = counts[counts > 0]
+    k = max(len(present), 2)
+    # Both with all of the budget: what noise adds to the squared norm of a class mean, on average
+    # over records, and sampling; and the largest eigenvalue of the moment's noise over 1 / d, the
+    # mean one. Fewer classes leave fewer directions in which a covariance could help.
+    energy = d * (radius / mu) ** 2 * float(np.sum(1.0 / present)) + 0.5 * k
+    gap = moment_sensitivity(radius, norm_bound=1.0, domain=problem.domain)
+    means = energy / n / MOST_MEANS_NOISE
+    moment = d * math.sqrt(2.0 * d) * gap / mu / n / MOST_MOMENT_NOISE
+    if max(means, moment * k / (k - 1.0)) > 1.0:
+        return 1.0
+    return 1.0 - MOMENT_SHARE / (1.0 + means + moment)
 
 
 def default_learning_rate(bound: TranscriptBound, aim: float) -> float:

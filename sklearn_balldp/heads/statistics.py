@@ -19,7 +19,6 @@ from ..privacy.release import Release
 from ..privacy.statistics import CHUNK, FOLDED, SUMMED, StatisticsBound
 from ..privacy.weights import total_of
 from ..rows import Shard, block_rows, domain_factors, place_rows, rows_in_domain, table_of
-from .discriminant_rule import share_of_sums
 from .mechanism import (
     Array,
     Budget,
@@ -34,6 +33,7 @@ from .mechanism import (
     as_sets,
 )
 from .products import PANEL, in_blocks
+from .settings import share_of_sums
 
 # Usual blocks of rows that are read at a time: calls take time too.
 _BLOCKS = 4
@@ -196,7 +196,7 @@ class StatisticsPerturbation(Mechanism):
     share : float or None, default=None
         How the budget is divided: what takes the larger share gets less noise. It is the share of
         the squared mu that the class sums take; 1 leaves the second moment out. None takes what
-        :func:`default_share` finds from public numbers.
+        :func:`.share_of_sums` finds from public numbers.
     """
 
     name = "statistics"
@@ -229,7 +229,7 @@ class StatisticsPerturbation(Mechanism):
         """
         counted = problem.labels == "protected" and not pooled
         share = 1.0 if pooled else self.share
-        share = default_share(problem, mu) if share is None else float(share)
+        share = share_of_sums(problem, mu) if share is None else float(share)
         bound = StatisticsBound(
             n_samples=problem.n_samples,
             n_features=problem.n_features,
@@ -310,27 +310,6 @@ def _summed_in_single(bound: StatisticsBound, radius: float) -> int:
         return 0
     cheap = (n for n in _GROUPS if bound.single_share(radius, n) <= _SINGLE_SHARE)
     return next(cheap, 0)
-
-
-def default_share(problem: Problem, mu: float) -> float:
-    """Share of the class sums, from public numbers."""
-    radius, counts = problem.radius, problem.class_sizes
-    n = problem.sums_effective_size
-    if counts is None:
-        # Private: as if classes were equally large, at the distance that a label change spans.
-        radius = math.sqrt(2.0) * problem.norm_bound
-        counts = np.full(problem.n_classes, n / problem.n_classes)
-    else:
-        # In units of the largest weight that one substitution moves.
-        counts = counts * (n / problem.sums_total)
-    return share_of_sums(
-        n,
-        problem.n_features,
-        counts,
-        radius / problem.norm_bound,
-        mu,
-        problem.domain,
-    )
 
 
 def scales_of(bound: StatisticsBound) -> Array:

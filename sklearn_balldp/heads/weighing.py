@@ -153,7 +153,6 @@ def follow_class_weight(weights: Weights, class_weight: Any, classes: NDArray[An
     stated, totals = np.array(weights.by_class), np.array(weights.class_totals)
     masses = np.array(weights.class_records, dtype=np.float64)
     if weights.unit != "record":
-        masses[:] = 0.0
         np.divide(totals, stated, out=masses, where=stated > 0.0)
     # Balanced weights were capped at the largest one stated, if at all.
     expected = _class_weights(class_weight, classes, masses, float(stated.max()))

@@ -17,7 +17,7 @@ from ..arrays import namespace
 from ..privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
 from ..rows import ball_factors, project_onto_ball
 from .mechanism import Array
-from .settings import FLOOR, LEAST_REACH, WHITENING
+from .settings import LEAST_REACH, WHITENING
 from .statistics import Statistics
 
 
@@ -169,7 +169,7 @@ def _whitening(statistics: Statistics, centre: Array, reach: float) -> Whitening
     seen = np.flatnonzero(above > edge)[-MOST_DIRECTIONS:]
     excess = np.sqrt((above[seen] - edge) * (above[seen] + edge))
     # What is left, equally in all directions.
-    rest = max(total - float(excess.sum()), FLOOR * total) / d
+    rest = max(total - float(excess.sum()), LEAST_REACH**2 * total) / d
     factors = ((rest + total / d) / (rest + excess + total / d)) ** WHITENING
     factors = np.maximum(factors, LEAST_KEPT)
     square = rest * (d - len(factors)) + float(factors**2 @ (rest + excess))

@@ -627,12 +627,6 @@ class Release:
         odd = sorted(map(str, (needed - set(record)) | (set(record) - own - shown)))
         if odd:
             raise ValueError(f"record: missing or unknown fields {odd}; pass Release.to_dict().")
-        plain = {key: _to_json(value) for key, value in record.items() if key != "checksum"}
-        if record["checksum"] != record_digest(plain):
-            raise ValueError(
-                f"record: checksum={record['checksum']!r} is not that of the other fields, so one "
-                "of them was edited after the record was written; ask for the original."
-            )
         values = with_floats(cls, {key: _from_json(value) for key, value in record.items()})
         bound = bound_from_dict(values["bound"])
         given: dict[str, Any] = {name: values[name] for name in own if name in values}
@@ -644,6 +638,12 @@ class Release:
             check_at_least(name, values[name], getattr(release, name))
         for name in _DERIVED:
             check_follows(name, values[name], getattr(release, name))
+        plain = {key: _to_json(value) for key, value in record.items() if key != "checksum"}
+        if record["checksum"] != record_digest(plain):
+            raise ValueError(
+                f"record: checksum={record['checksum']!r} is not that of the other fields, so one "
+                "of them was edited after the record was written; ask for the original."
+            )
         return release
 
     def _rows(self) -> list[tuple[str, str]]:

@@ -88,7 +88,8 @@ class Weights:
             )
         if not 1.0 <= self.block_factor <= math.sqrt(self.most_classes) * up:
             raise ValueError(
-                f"block_factor={self.block_factor!r} must lie between 1 and the root of most_classes."
+                f"block_factor={self.block_factor!r} must lie between 1 and the root of "
+                "most_classes."
             )
         if self.class_records is None:
             if not (self.class_totals is self.class_largest is self.by_class is None):
@@ -128,8 +129,9 @@ class Weights:
             and sum(t / f for t, f in told if t > 0.0) <= self.n_units * up
         ):
             raise ValueError(
-                f"class_totals={totals!r}, class_largest={largest!r} and block_factor={self.block_factor!r} do "
-                f"not go with total={self.total!r} and largest={self.largest!r}."
+                f"class_totals={totals!r}, class_largest={largest!r} and block_factor="
+                f"{self.block_factor!r} do not go with total={self.total!r} and largest="
+                f"{self.largest!r}."
             )
 
     @property

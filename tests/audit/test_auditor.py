@@ -430,7 +430,7 @@ def test_prior(digits):
     prior = np.r_[0.55, np.full(9, 0.05)]
     auditor = ReconstructionAuditor(
         BallDPRidgePrototype(1.0, radius=0.6),
-        prior=prior,
+        attacker_prior=prior,
         n_draws=400,
         confidence=SURE,
         random_state=0,
@@ -586,9 +586,9 @@ def test_further_trials(audited):
 def test_further_trials_keep_the_fitted_prior(digits):
     prior = np.r_[0.7, np.full(9, 1 / 30)]
     auditor = ReconstructionAuditor(
-        BallDPRidgePrototype(1.0, radius=0.6), prior=prior, random_state=0
+        BallDPRidgePrototype(1.0, radius=0.6), attacker_prior=prior, random_state=0
     ).fit(*digits)
-    auditor.set_params(prior=None, n_candidates=3)
+    auditor.set_params(attacker_prior=None, n_candidates=3)
     trials = auditor.attack(20_000, random_state=0)
     share = (trials["target"] == 0).mean()
     assert 0.68 < share < 0.72
@@ -850,8 +850,8 @@ def test_audit_results_stay_out_of_the_released_model(digits):
         ({"confidence": 1.0}, "confidence"),
         ({"holdout": 0.0}, "holdout"),
         ({"eta": -0.1}, "eta"),
-        ({"prior": [0.5, 0.5]}, "prior"),
-        ({"prior": "uniform"}, "prior must hold"),
+        ({"attacker_prior": [0.5, 0.5]}, "prior"),
+        ({"attacker_prior": "uniform"}, "prior must hold"),
         ({"n_supports": True}, "n_supports"),
         ({"random_state": "seed"}, "random_state"),
         ({"n_candidates": 500}, r"distinct candidates.*X_public"),

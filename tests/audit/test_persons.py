@@ -117,7 +117,7 @@ def test_a_frozen_model_needs_the_owners():
         auditor.fit(X, y, *public, groups=groups[:-1])
 
 
-def test_sets_of_suspects_add_up():
+def test_sets_of_candidates_add_up():
     """Gradients, distances and log_likelihoods of sets against sums over their records."""
     X, y, groups = people(n=60)
     head = BallDPSquaredHingeSVC(
@@ -126,9 +126,9 @@ def test_sets_of_suspects_add_up():
     begun = initialise(np.empty((0, 0)), ReleasedModel(head).problem, head.release_.bound)
     rng = np.random.default_rng(0)
     rows, codes, weights = X[:12].reshape(4, 3, -1), y[:12].reshape(4, 3), rng.random(3)
-    suspects = Candidates(rows, codes, 1.0, begun, weights)
+    candidates = Candidates(rows, codes, 1.0, begun, weights)
     thetas = rng.standard_normal((2, *begun.bound.shape))
-    residuals = suspects.residuals(thetas)
+    residuals = candidates.residuals(thetas)
     direct = np.zeros((4, 2, *begun.bound.shape))
     for i in range(4):
         for j in range(3):
@@ -145,13 +145,13 @@ def test_sets_of_suspects_add_up():
     for run in range(2):
         places = np.full(2, run)
         np.testing.assert_allclose(
-            suspects.gradients(residuals, places)[run], direct[run, run], atol=1e-12
+            candidates.gradients(residuals, places)[run], direct[run, run], atol=1e-12
         )
     apart = np.sum((direct - direct[:1]) ** 2, axis=(2, 3)).T
-    np.testing.assert_allclose(suspects.apart(residuals), apart, atol=1e-12)
+    np.testing.assert_allclose(candidates.apart(residuals), apart, atol=1e-12)
     seen = rng.standard_normal((2, *begun.bound.shape))
     close = -0.5 * np.sum((seen - direct) ** 2, axis=(2, 3)).T
-    found = suspects.log_likelihoods(seen, residuals)
+    found = candidates.log_likelihoods(seen, residuals)
     np.testing.assert_allclose(found - found[:, :1], close - close[:, :1], atol=1e-11)
 
 

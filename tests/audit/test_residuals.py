@@ -205,7 +205,7 @@ def test_noise_used_twice_is_convicted(monkeypatch):
     )
     head.prototypes_ = exact[0] - (earlier.prototypes_ - exact[0])
     assert verdicts(head)["reuse of noise"] == PASS
-    found = verdicts(head, earlier=[earlier])
+    found = verdicts(head, earlier=[ReleasedModel(earlier)])
     assert found.pop("reuse of noise") == FAIL
     assert set(found.values()) == {PASS}
 
@@ -371,13 +371,13 @@ def test_sizes_that_noise_allows(name, monkeypatch):
     # Much noise: a noiseless model is too short for it, which takes no records to see.
     monkeypatch.setattr(Noise, "__call__", lambda self, values, sigma: np.array(values))
     noisy = {"epsilon": 0.01, "radius": 1.5}
-    assert size_check(ReleasedModel(fitted)(name, **noisy)).verdict == FAIL
+    assert size_check(ReleasedModel(fitted(name, **noisy))).verdict == FAIL
     monkeypatch.undo()
-    assert size_check(ReleasedModel(fitted)(name, **noisy)).verdict == PASS
+    assert size_check(ReleasedModel(fitted(name, **noisy))).verdict == PASS
 
 
 def test_size_of_a_descent_is_open():
-    assert size_check(ReleasedModel(fitted)("descent")).verdict == CANNOT_CHECK
+    assert size_check(ReleasedModel(fitted("descent"))).verdict == CANNOT_CHECK
 
 
 def test_drawing_again_costs_delta():
@@ -485,7 +485,7 @@ def test_a_tolerance_makes_weights_longer():
         1000.0, radius=1e-3, alpha=0.3, fit_intercept=False, mechanism=OutputPerturbation(tol=0.27)
     )
     for _ in range(20):
-        assert size_check(ReleasedModel(head).fit(X, y)).verdict == PASS
+        assert size_check(ReleasedModel(head.fit(X, y))).verdict == PASS
 
 
 def test_softmax_copies_with_the_sign_turned(monkeypatch):

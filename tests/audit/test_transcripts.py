@@ -114,7 +114,7 @@ def test_prior_distance_and_protected_labels():
         X,
         y,
         candidate_labels="any",
-        prior=[0.5, 0.2, 0.1, 0.1, 0.1],
+        attacker_prior=[0.5, 0.2, 0.1, 0.1, 0.1],
         eta=0.2,
         n_draws=10,
     )
@@ -126,7 +126,13 @@ def trials_of(X, y, n_candidates=4, **params):
     fitted = head(n_steps=3, **params).fit(X, y)
     problem = ReleasedModel(fitted).on(X, y)
     rows, codes = X[10 : 11 + n_candidates], problem.codes[10 : 11 + n_candidates]
-    return fitted, problem, TranscriptTrials(fitted, problem, 0, rows, codes), rows, codes
+    return (
+        fitted,
+        problem,
+        TranscriptTrials(ReleasedModel(fitted), problem, 0, rows, codes),
+        rows,
+        codes,
+    )
 
 
 def test_noiseless_models_are_those_of_whole_datasets():
@@ -181,8 +187,10 @@ def test_trials_are_scored_by_the_likelihood_of_their_own_path(monkeypatch):
 def test_one_step_released_whole_is_its_transcript():
     """With one step and nothing averaged the model says what the transcript does."""
     X, y = data(60, n_classes=2)
-    estimator = head(n_steps=1, momentum=0.0, averaging=0.0)
-    auditor = audited(estimator, X, y, n_draws=10, prior=[0.4, 0.3, 0.1, 0.1, 0.1], radius=1.4)
+    estimator = head(n_steps=1)
+    auditor = audited(
+        estimator, X, y, n_draws=10, attacker_prior=[0.4, 0.3, 0.1, 0.1, 0.1], radius=1.4
+    )
     np.testing.assert_array_equal(
         auditor.report_["last_iterate"].astype(bool), auditor.report_["success"]
     )

@@ -14,7 +14,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import normalize
 
-import sklearn_balldp.heads.descent as descent_module
 from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPSquaredHingeSVC,
@@ -26,6 +25,7 @@ from sklearn_balldp.heads import ReleasedModel
 from sklearn_balldp.heads.descent import mean_gradient
 from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.heads.iterates import Iterates
+from sklearn_balldp.heads.settings import CONSTANT
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu, mu_from_budget
 from sklearn_balldp.privacy.noise import Noise, grid_slack
 from sklearn_balldp.privacy.release import Release
@@ -57,8 +57,7 @@ def silent(monkeypatch):
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize("averaging", [0.0, 0.3])
-def test_minimiser_without_noise(silent, n_classes, averaging):
+def test_minimiser_without_noise(silent, n_classes):
     """A long unclipped descent ends at scikit-learn's minimiser of the same objective."""
     X, y = data(400, n_classes)
     head = gradient_head(
@@ -67,17 +66,14 @@ def test_minimiser_without_noise(silent, n_classes, averaging):
         clip=None,
         alpha=0.05,
         learning_rate=1.0,
-        averaging=averaging,
     ).fit(X, y)
-    augmented = np.hstack([X, np.full((len(X), 1), descent_module.CONSTANT)])
+    augmented = np.hstack([X, np.full((len(X), 1), CONSTANT)])
     reference = LogisticRegression(
         C=1 / (0.05 * len(X)), fit_intercept=False, tol=1e-10, max_iter=2000
     ).fit(augmented, y)
     expected = reference.coef_ - reference.coef_.mean(axis=0) * (n_classes > 2)
     np.testing.assert_allclose(head.coef_, expected[:, :-1], atol=2e-5)
-    np.testing.assert_allclose(
-        head.intercept_, expected[:, -1] * descent_module.CONSTANT, atol=2e-5
-    )
+    np.testing.assert_allclose(head.intercept_, expected[:, -1] * CONSTANT, atol=2e-5)
 
 
 def gradients_of(problem, bound):
@@ -100,14 +96,14 @@ def replay(head, transcript):
 @pytest.mark.parametrize("alpha", [None, 0.01])
 def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha):
     X, y = data(n_classes=n_classes)
-    kept = {"keep_transcript": True, "averaging": 0.5, "clip": 0.2}
+    kept = {"keep_transcript": True, "clip": 0.2}
     head = gradient_head(Head, fit_intercept=True, alpha=alpha, **kept).fit(X, y)
     theta = replay(head, head.transcript_)
     coef = theta[:, :-1]
     if Head is BallDPLogisticRegression and n_classes > 2:
         coef = coef - coef.mean(axis=0)
     np.testing.assert_allclose(head.coef_, coef, atol=1e-12)
-    # By hand: heavy ball on released gradients, then the regulariser, mean of the last half.
+    # By hand: heavy ball on released gradients, then the regulariser, mean of the last iterates.
     descent, released = head.release_.bound.descent, head.transcript_
     at, velocity, kept = np.zeros(theta.shape), np.zeros(theta.shape), []
     for gradient in released.gradients:
@@ -118,15 +114,16 @@ def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha):
         pull = descent.learning_rate / (1.0 - descent.momentum) * head.release_.alpha
         at = moved / (1.0 + pull)
         kept.append(at)
-    np.testing.assert_allclose(theta, np.mean(kept[-4:], axis=0), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        theta, np.mean(kept[-descent.averaged :], axis=0), rtol=1e-9, atol=1e-9
+    )
 
 
-@pytest.mark.parametrize("averaging", [0.0, 0.3])
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
-def test_gains_are_what_a_step_adds_to_the_model(alpha, averaging):
+def test_gains_are_what_a_step_adds_to_the_model(alpha):
     """One more in the gradient of one step, by finite differences of whole descents."""
     X, y = data()
-    head = gradient_head(BallDPSquaredHingeSVC, averaging=averaging).fit(X, y)
+    head = gradient_head(BallDPSquaredHingeSVC).fit(X, y)
     bound = head.release_.bound
     gradients = np.random.default_rng(0).standard_normal((bound.descent.n_steps, *bound.shape))
 
@@ -226,7 +223,7 @@ def test_release(Head):
     assert release.alpha == 0.0
     text = str(release)
     assert "over 8 steps" in text
-    assert "clipped at 0.1" in text
+    assert "clipped at 0.2" in text
     assert "noise on the gradients" in text
     record = json.loads(json.dumps(release.to_dict()))
     assert Release.from_dict(record) == release
@@ -267,16 +264,10 @@ def test_ex_post_figure_from_the_transcript():
 @pytest.mark.parametrize("metric", ["manhattan", "chebyshev"])
 def test_other_metrics(metric):
     X, y = data()
-    release = (
-        gradient_head(
-            BallDPLogisticRegression, metric=metric, radius=0.2, outer_radius=0.3, outer_epsilon=3.0
-        )
-        .fit(X, y)
-        .release_
-    )
+    release = gradient_head(BallDPLogisticRegression, metric=metric, radius=0.2).fit(X, y).release_
     factor = math.sqrt(5) if metric == "chebyshev" else 1.0
-    assert [r for r, _ in release.bound.promises] == pytest.approx([0.2 * factor, 0.3 * factor])
-    assert release.guarantee(0.3).epsilon == pytest.approx(3.0, rel=1e-6)
+    assert release.bound.promised_radius == pytest.approx(0.2 * factor)
+    assert release.guarantee(0.2).epsilon == pytest.approx(2.0, rel=1e-6)
 
 
 def test_everything_but_released_numbers_is_the_same_for_neighbours():
@@ -362,23 +353,12 @@ def test_a_regulariser_shrinks_the_head(Head):
     """From its start too: more of it gives shorter weights, and no labels are reversed."""
     X, y = load_breast_cancer(return_X_y=True)
     X, norms = normalize(X), []
-    for alpha in (None, 1e-3, 1e-2, 0.1, 1.0):
+    for alpha in (None, 1e-3, 3e-3, 1e-2, 0.03, 0.1, 0.3, 1.0):
         head = Head(8.0, delta=1e-4, radius=0.1, mechanism="gradient", alpha=alpha, random_state=0)
         norms.append(np.linalg.norm(head.fit(X, y).coef_))
         assert head.score(X, y) > 0.8
     assert (np.diff(norms) < 0).all()
     assert norms[-1] < 0.01 * norms[0]
-
-
-@pytest.mark.parametrize("momentum", [0.5, 0.9, 0.99])
-@pytest.mark.parametrize("alpha", [3e-3, 0.01, 0.03, 0.1, 0.3])
-@pytest.mark.parametrize("Head", HEADS)
-def test_a_regulariser_does_not_reverse_the_labels(Head, alpha, momentum):
-    """It pulls the start towards zero, and not beyond."""
-    X, y = load_breast_cancer(return_X_y=True)
-    mechanism = GradientPerturbation(momentum=momentum)
-    head = Head(8.0, delta=1e-4, radius=0.1, mechanism=mechanism, alpha=alpha, random_state=0)
-    assert head.fit(normalize(X), y).score(normalize(X), y) > 0.8
 
 
 def test_iterates_have_the_precision_of_the_rows():
@@ -403,7 +383,7 @@ def test_default_step_size_uses_public_numbers_alone():
         .release_.bound.descent.learning_rate
         for e in (0.5, 1e3, 1e4)
     ]
-    assert rate[0] < rate[1] == rate[2]
+    assert rate[0] < rate[1] < rate[2]
 
 
 def test_grid_search_over_the_mechanism():
@@ -443,7 +423,7 @@ def test_mechanisms_are_estimators():
     assert text.bound == same.release_.bound
     head.set_params(mechanism="output")
     with pytest.raises(ValueError, match="released by 'gradient'"):
-        ReleasedModel(head).mechanism
+        _ = ReleasedModel(head).mechanism
 
 
 @pytest.mark.parametrize(
@@ -454,16 +434,10 @@ def test_mechanisms_are_estimators():
         ({"n_steps": 10**5 + 1}, "n_steps"),
         ({"n_steps": 2.5}, "n_steps"),
         ({"learning_rate": 0.0}, "learning_rate"),
-        ({"momentum": 1.0}, "momentum"),
-        ({"momentum": -0.1}, "momentum"),
         ({"clip": 0.0}, "clip"),
-        ({"averaging": 1.5}, "averaging"),
         ({"alpha": -1.0}, "alpha"),
         ({"mechanism": OutputPerturbation(), "alpha": 0.0}, "alpha"),
         ({"mechanism": GradientPerturbation}, "mechanism"),
-        ({"outer_radius": 1.0}, "outer_epsilon"),
-        ({"outer_radius": 0.5, "outer_epsilon": 3.0}, "outer_radius"),
-        ({"outer_radius": 1.0, "outer_epsilon": 1.0}, "outer_epsilon"),
         ({"keep_transcript": "yes"}, "keep_transcript"),
         ({"epsilon": 1e-14, "delta": 1e-14, "n_steps": 1000}, "epsilon"),
     ],

@@ -27,13 +27,11 @@ from sklearn_balldp.heads import Promise, ReleasedModel
 from sklearn_balldp.heads.discriminant_rule import (
     discriminant_rule,
     likely_counts,
-    share_of_sums,
     shrunk_towards,
     spectrum_of_mean,
 )
 from sklearn_balldp.heads.statistics import Statistics
 from sklearn_balldp.privacy import Noise, Release
-from sklearn_balldp.privacy.gaussian import mu_from_budget
 
 LABELS = list(range(5))
 
@@ -155,16 +153,20 @@ def test_public_vectors_help_where_noise_is_large(share):
     gain = []
     for seed in range(8):
         head = BallDPLinearDiscriminant(0.25, share=share, random_state=seed).fit(X, y)
-        better = BallDPLinearDiscriminant.from_statistics(head.statistics_, prior=vectors)
+        better = BallDPLinearDiscriminant.from_statistics(
+            head.statistics_, class_embeddings=vectors
+        )
         gain.append(better.score(Xt, yt) - head.score(Xt, yt))
     assert np.mean(gain) > 0.05
     # Vectors that say nothing cost little, and a constant changes no fit.
     head = BallDPLinearDiscriminant(8.0, radius=0.2, share=share, random_state=0).fit(X, y)
     noise = np.random.default_rng(0).standard_normal((10, 64))
-    useless = BallDPLinearDiscriminant.from_statistics(head.statistics_, prior=noise)
+    useless = BallDPLinearDiscriminant.from_statistics(head.statistics_, class_embeddings=noise)
     assert useless.score(Xt, yt) > head.score(Xt, yt) - 0.02
-    shifted = BallDPLinearDiscriminant.from_statistics(head.statistics_, prior=vectors + 3.0)
-    plain = BallDPLinearDiscriminant.from_statistics(head.statistics_, prior=vectors)
+    shifted = BallDPLinearDiscriminant.from_statistics(
+        head.statistics_, class_embeddings=vectors + 3.0
+    )
+    plain = BallDPLinearDiscriminant.from_statistics(head.statistics_, class_embeddings=vectors)
     np.testing.assert_allclose(shifted.coef_, plain.coef_, atol=1e-6 * np.abs(plain.coef_).max())
 
 
@@ -214,10 +216,9 @@ def test_spectra_are_projected_onto_those_of_their_mean(floor):
 
 
 def test_the_share_is_a_function_of_public_numbers():
-    mu = mu_from_budget(0.5, 1e-6)
-
     def share(n=20_000, d=384, k=6, r=0.1):
-        return share_of_sums(n, d, np.full(k, n // k), r, mu, "sphere")
+        head = BallDPLinearDiscriminant(0.5, radius=r, domain="sphere")
+        return head.plan(n // k * k, d, np.full(k, n // k)).release.bound.share
 
     shares = [share(r=r) for r in (0.02, 0.05, 0.1, 0.2, 0.3)]
     assert (np.diff(shares) >= 0).all()
@@ -362,7 +363,10 @@ def test_from_statistics_refuses_what_was_not_released():
     for wrong, match in [
         ({"shrinkage": 2.0}, "shrinkage"),
         ({"priors": [0.5, 0.5]}, "priors"),
-        ({"prior": np.zeros((3, 3))}, "prior must be None or finite vectors of shape"),
+        (
+            {"class_embeddings": np.zeros((3, 3))},
+            "class_embeddings must be None or finite vectors of shape",
+        ),
     ]:
         with pytest.raises(ValueError, match=match):
             BallDPLinearDiscriminant.from_statistics(statistics, **wrong)
@@ -553,8 +557,11 @@ def test_nothing_noiseless_on_the_object(protect):
         ({"priors": [0.5, 0.6, -0.1]}, "priors must be None, 'uniform', or 3 probabilities"),
         ({"priors": [0.5, 0.5]}, "priors"),
         ({"priors": "flat"}, "priors"),
-        ({"prior": [[1.0, 2.0]]}, r"prior must be None or finite vectors of shape \(3, 6\)"),
-        ({"prior": np.full((3, 6), np.nan)}, "prior"),
+        (
+            {"class_embeddings": [[1.0, 2.0]]},
+            r"class_embeddings must be None or finite vectors of shape \(3, 6\)",
+        ),
+        ({"class_embeddings": np.full((3, 6), np.nan)}, "class_embeddings"),
         ({"norm_bound": -1.0}, "norm_bound"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"protect_labels": True}, "classes=None"),

@@ -308,7 +308,6 @@ def test_nothing_noiseless_in_the_pickle(monkeypatch, Head):
         ({"radius": 0.0}, "radius"),
         ({"epsilon": 0}, "epsilon"),
         ({"protect_labels": True}, "classes=None"),
-        ({"calibration": "classic", "epsilon": 2.0}, "classic.*analytic"),
     ],
 )
 def test_bad_parameters(Head, params, match):

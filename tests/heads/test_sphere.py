@@ -182,7 +182,7 @@ def test_the_joint_distance_of_neighbours_never_exceeds_mu(name, dtype, further)
     head = head_of(name, radius=radius, epsilon=60.0, delta=1e-3).fit(X, y)
     bound, transcript, problem = head.release_.bound, head.transcript_, ReleasedModel(head).on(X, y)
     begun = initialise(transcript.start, problem, bound)
-    assert (begun.coordinates is not None) == (name not in ("unclipped", "from zero"))
+    assert (begun.map is not None) == (name not in ("unclipped", "from zero"))
     largest = 0.0
     labels = "protected" in name
     for place, row, code in neighbours(X, y, 0.5 * radius * further, 60, labels=labels):
@@ -305,7 +305,7 @@ def test_audits_hold(name, noise):
     assert auditor.report_["success"].max() > 0.2
 
 
-def test_suspects_of_an_audit_have_the_gradients_that_a_fit_would_see():
+def test_candidates_of_an_audit_have_the_gradients_that_a_fit_would_see():
     X, y = directions()
     X = of_any_length(X, np.float16).astype(np.float64)
     head = head_of("descent").fit(X, y)
@@ -313,7 +313,7 @@ def test_suspects_of_an_audit_have_the_gradients_that_a_fit_would_see():
     begun = initialise(head.transcript_.start, problem, head.release_.bound)
     rows, codes = 1e3 * np.eye(D)[:4, None], np.arange(4)[:, None] % K
     runs = _Runs(problem, np.array([7]), rows, codes, [begun] * 4).from_here([begun] * 4)
-    residuals = runs.suspects.residuals(runs.iterates.thetas)
+    residuals = runs.candidates.residuals(runs.iterates.thetas)
     found = runs.noiseless(residuals, np.arange(4))
     for i, (row, code) in enumerate(zip(rows, codes, strict=True)):
         mean = mean_gradient(problem.replaced(7, row[0], int(code[0])), begun)

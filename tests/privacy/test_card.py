@@ -132,7 +132,7 @@ def test_what_is_not_private_says_so_first():
 
 
 def test_marks_of_names_stay_text():
-    head = BallDPRidgePrototype(2.0, coordinates="<script>alert(1)</script> | *x* _y_")
+    head = BallDPRidgePrototype(2.0, encoder="<script>alert(1)</script> | *x* _y_")
     card = head.fit(*data()).release_.card()
     assert "<script>" not in card.to_html()
     assert "<script>" not in card.to_markdown()

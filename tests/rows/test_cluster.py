@@ -180,12 +180,10 @@ def test_the_number_of_workers_decides_no_bit(client, name, dtype):
 
 @pytest.mark.usefixtures("client", "many_shards")
 @pytest.mark.parametrize("name", ["prototypes", "discriminant", "descent", "minimiser"])
-def test_persons_and_weights_on_a_cluster(name):
+def test_persons_on_a_cluster(name):
     X, y = records()
     rng = np.random.default_rng(1)
-    sides = {"groups": rng.integers(0, 3000, N), "sample_weight": rng.uniform(0.5, 1.0, N)}
-    head = HEADS[name]
-    head = clone(head).set_params(max_weight=1.0)
+    sides, head = {"groups": rng.integers(0, 3000, N)}, clone(HEADS[name])
     given = {key: da.from_array(values) for key, values in sides.items()}
     other = fitted(head, da.from_array(X, chunks=(900, D)), y, **given)
     assert_same(fitted(head, X, y, **sides), other)
@@ -557,11 +555,10 @@ def test_errors_of_any_kind_end_a_fit(client):
     with pytest.raises(RuntimeError, match="y: the cluster did not finish") as caught:
         head.fit(da.from_array(X), labels)
     assert caught.value.__context__ is None
-    for name in ("groups", "sample_weight"):
-        with pytest.raises(RuntimeError, match=f"{name}: the cluster did not finish") as caught:
-            head.fit(X, y, **{name: labels})
-        assert digits not in str(caught.value)
-        assert caught.value.__context__ is None
+    with pytest.raises(RuntimeError, match="groups: the cluster did not finish") as caught:
+        head.fit(X, y, groups=labels)
+    assert digits not in str(caught.value)
+    assert caught.value.__context__ is None
     for error, kept in (
         (OSError(2, "No such file", "/data/x.h5"), "No such file: /data/x.h5"),
         (OSError(f"{SECRET}"), ""),

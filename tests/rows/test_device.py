@@ -87,11 +87,10 @@ def test_a_device_gives_the_model_of_numpy(name, n_classes, library):
 
 @pytest.mark.usefixtures("many_shards")
 @pytest.mark.parametrize("name", ["prototypes", "discriminant", "descent", "minimiser"])
-def test_persons_and_weights_on_a_device(name):
+def test_persons_on_a_device(name):
     X, y = records()
     rng = np.random.default_rng(1)
-    sides = {"groups": rng.integers(0, 3000, N), "sample_weight": rng.uniform(0.5, 1.0, N)}
-    head = clone(HEADS[name]).set_params(max_weight=1.0)
+    sides, head = {"groups": rng.integers(0, 3000, N)}, clone(HEADS[name])
     expected, found = (fitted(head, rows, y, **sides) for rows in (X, on_device(strict(X))))
     for key, values in expected.released_parameters().items():
         np.testing.assert_allclose(found.released_parameters()[key], values, rtol=1e-5, atol=1e-7)
