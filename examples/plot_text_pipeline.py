@@ -81,8 +81,8 @@ print(auditors[0].estimator_[-1].release_.hidden_edits)
 # The names of the classes are public. Their embeddings are a start for the noisy class means, which
 # is worth most where the noise is large.
 given = {"delta": 1e-4, "radius": policy.radius_}
-for title, prior in (("without", None), ("with", vectors)):
-    head = BallDPLogisticRegression(epsilon=0.05, prior=prior, **given)
+for title, embeddings in (("without", None), ("with", vectors)):
+    head = BallDPLogisticRegression(epsilon=0.05, class_embeddings=embeddings, **given)
     scores = [head.fit(embedded, y).score(rows, y_public) for _ in range(2)]
     print(f"epsilon 0.05, {title} class names: {np.mean(scores):.2f}")
 

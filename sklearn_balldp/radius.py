@@ -311,7 +311,25 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
     def read(
         self, X: NDArray[np.floating] | Rows, y: NDArray[Any]
     ) -> tuple[NDArray[np.floating], NDArray[Any]]:
-        """Private rows that this policy reads, and their labels."""
+        """Private rows that this policy reads, and their labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Validated rows.
+        y : array-like of shape (n_samples,)
+            Their labels.
+
+        Returns
+        -------
+        tuple
+            Some of the rows, and their labels.
+
+        Raises
+        ------
+        ValueError
+            If the largest distance of all rows is asked for, and there are too many to read.
+        """
         rows, labels = rows_to_read(X, y)
         if self.source == "declared" and self.quantile == 1.0 and len(labels) < len(y):
             raise ValueError(

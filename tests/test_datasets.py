@@ -12,7 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from sklearn_balldp import datasets
+from benchmarks.paper import datasets
 from sklearn_balldp.datasets import load_embeddings
 
 RNG = np.random.default_rng(0)

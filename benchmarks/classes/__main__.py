@@ -41,7 +41,6 @@ BALANCED = {"class_weight": "balanced"}
 HEADS = {
     "logistic": (BallDPLogisticRegression(), 10),
     "logistic, balanced": (BallDPLogisticRegression(**BALANCED), 10),
-    "logistic, balanced, no cap": (BallDPLogisticRegression(**BALANCED, max_weight=1e6), 10),
     "logistic, uniform priors": (BallDPLogisticRegression(priors="uniform"), 10),
     "SVC": (BallDPSquaredHingeSVC(), 5),
     "SVC, balanced": (BallDPSquaredHingeSVC(**BALANCED), 5),

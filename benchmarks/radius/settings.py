@@ -1,13 +1,15 @@
-"""``python -m benchmarks.radius.settings --data DIR``: how much the constants of a descent matter.
+"""``python -m benchmarks.radius.settings --data DIR``: how much the numbers of a descent matter.
 
-The constants of the default settings that matter to softmax are halved and doubled, one at a time.
+The numbers of the default settings that matter to softmax are halved and doubled, one at a time.
 Three cells a dataset, five releases a cell, at most 20000 records. The table has the change in
 points, and what would be lost on a dataset if the settings were chosen on the paper's others.
 """
 
 import argparse
 import zlib
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -15,42 +17,64 @@ from tqdm import tqdm
 
 from benchmarks.paper.tables import markdown
 from sklearn_balldp import BallDPLogisticRegression
-from sklearn_balldp.heads import coordinates, descent, descent_settings
+from sklearn_balldp.heads import (
+    descent,
+    initialisation,
+    linear_discriminant,
+    settings,
+    whitening,
+)
 
 from .__main__ import DATASETS, DELTA, rows_of
 
 CELLS = ((0.3, 0.5), ("any", 0.5), (0.1, 2.0))
 MOST_ROWS, MOST_TEST_ROWS, RELEASES = 20_000, 5_000, 5
-CONSTANTS = {
-    "LEAST_WORTH": (0.15, 0.6),
-    "EVEN_NOISE": (0.375, 1.5),
-    "FEW_USUAL": ((0.1, 0.45), (0.4, 0.45)),
-    "FEW_PROTECTED": ((0.015, 0.75), (0.06, 0.75)),
-    "HALF_MEANS_NOISE": (0.05, 0.2),
-    "SOME": (0.9, 3.6),
-    "SUMS_POWER": (0.1, 0.4),
-    "USUAL_AIMS": ((0.1, 0.25, 0.75), (0.4, 1.0, 3.0)),
-    "NEAR_POWER": ({"softmax": 0.15}, {"softmax": 0.6}),
-    "CLIPS": ((0.15, 0.05), (0.6, 0.2)),
-    "WHITENING": (0.125, 0.5),
-    "CONSTANT": (0.075, 0.3),
-    "FEWER_THAN_SUMS_NEED": (1.2, 4.8),
-}
-#: Where they are, if not among the settings of a descent.
-MODULES = {"WHITENING": coordinates, "CONSTANT": descent}
+#: Numbers that softmax meets. The table halves and doubles each; exponents and shares stay below 1.
+CONSTANTS = (
+    "STEPS_NEED",
+    "SUMS_NEED",
+    "MANY_CLASSES",
+    "EXACT_SHARE",
+    "NOISY_SHARE",
+    "MEANS_NOISE",
+    "LITTLE",
+    "AIM",
+    "CLIP",
+    "STEPS",
+    "LONG_STEPS",
+    "MOMENTUM",
+    "CONSTANT",
+    "WHITENING",
+    "LEAST_REACH",
+    "MOST_MEANS_NOISE",
+    "MOST_MOMENT_NOISE",
+    "MOMENT_SHARE",
+    "RIDGE",
+    "TAIL",
+)
+#: In place of twice the number, where that is no share.
+LARGEST = {"EXACT_SHARE": 0.95, "MOMENTUM": 0.9, "MOMENT_SHARE": 0.95}
 DEFAULTS = "defaults"
 
 
 def variants():
     """Names of the settings, and what they change."""
     yield DEFAULTS, {}
-    for name, values in CONSTANTS.items():
-        for factor, value in zip(("halved", "doubled"), values, strict=True):
-            yield f"{name} {factor}", {name: value}
+    for name in CONSTANTS:
+        value = getattr(settings, name)
+        kind = type(value)
+        yield f"{name} halved", {name: kind(value / 2)}
+        yield f"{name} doubled", {name: LARGEST.get(name, kind(2 * value))}
 
 
-def module_of(constant):
-    return MODULES.get(constant, descent_settings)
+@contextmanager
+def changed(numbers):
+    """Other numbers, in the settings and in the modules that read them."""
+    with ExitStack() as stack:
+        for module in (settings, descent, initialisation, linear_discriminant, whitening):
+            here = {name: value for name, value in numbers.items() if hasattr(module, name)}
+            stack.enter_context(patch.multiple(module, **here) if here else nullcontext())
+        yield
 
 
 def subset(folder, name):
@@ -78,20 +102,14 @@ def accuracy(data, name, radius, epsilon):
 
 def measure(folder, names):
     """Accuracy of every variant in every cell."""
-    usual = {name: getattr(module_of(name), name) for name in CONSTANTS}
     rows = []
     for name in names:
         data = subset(folder, name)
-        for variant, changed in tqdm(list(variants()), desc=name, disable=None):
-            try:
-                for constant, value in {**usual, **changed}.items():
-                    setattr(module_of(constant), constant, value)
+        for variant, numbers in tqdm(list(variants()), desc=name, disable=None):
+            with changed(numbers):
                 for radius, epsilon in CELLS:
                     mean = accuracy(data, name, radius, epsilon)
                     rows.append((name, variant, radius, epsilon, mean))
-            finally:
-                for constant, value in usual.items():
-                    setattr(module_of(constant), constant, value)
     return pd.DataFrame(rows, columns=["dataset", "settings", "radius", "epsilon", "mean"])
 
 

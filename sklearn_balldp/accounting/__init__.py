@@ -1,12 +1,11 @@
 """Accounting: the only room with a state, which counts releases across threads and processes."""
 
-from .accountant import NOT_COVERED, PrivacyAccountant, Total, compose_releases
+from .accountant import PrivacyAccountant, Total, compose_releases
 from .ledger import BudgetExceededError, OtherRelease, charged
 from .searching import PrivateAccuracy
 from .tickets import CountedMixin
 
 __all__ = [
-    "NOT_COVERED",
     "BudgetExceededError",
     "CountedMixin",
     "OtherRelease",

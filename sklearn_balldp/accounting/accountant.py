@@ -242,7 +242,7 @@ class PrivacyAccountant:
     It does **not** count heads that another process builds by itself: in a function that you send
     to a pool, a script that you start, or a worker of a cluster. Build them inside the block and
     send them, or add up the releases that come back with :func:`compose_releases`. What no total
-    covers is in :data:`~sklearn_balldp.accounting.NOT_COVERED`, and printed with every total. Nor
+    covers is in ``accounting.accountant.NOT_COVERED``, and printed with every total. Nor
     can it see what rows mean: all fits must use one embedding and one scale (``encoder=`` on the
     heads declares them).
 

@@ -90,7 +90,18 @@ class Transcript:
         return WhiteningMap(self.centre, self.directions, self.factors, reach, norm)
 
     def initialisation(self, bound: TranscriptBound) -> Initialisation:
-        """Where the steps began, by what the transcript states."""
+        """Where the steps began, by what the transcript states.
+
+        Parameters
+        ----------
+        bound : TranscriptBound
+            The bound in the record of the release.
+
+        Returns
+        -------
+        Initialisation
+            The bound of the steps alone, the map, and the first iterate.
+        """
         own = bound if bound.start is None else bound.after(bound.norm_bound)
         if self.map is not None:
             own = bound.after(self.map.norm)
@@ -115,7 +126,7 @@ class GradientPerturbation(Mechanism):
         How many steps the descent takes. Each costs one pass over the rows; all share the budget,
         so more steps are noisier ones. "auto" takes 20 after class sums, and 60 from zero or after
         the mean alone. It takes one where public numbers say that steps would harm their start:
-        that one has a hundredth of the budget, and the model is all but the discriminant that it
+        that one has a fiftieth of the budget, and the model is all but the discriminant that it
         starts from. Where labels are protected, or ``alpha`` or ``learning_rate`` is given, it
         takes many all the same.
     learning_rate : float or None, default=None

@@ -1,0 +1,294 @@
+"""``python -m benchmarks.mutants``: whether the tests notice code that protects too little.
+
+Each mutant is the package with one fault: a sensitivity that is too small, a term that was dropped,
+noise that is missing. Its tests run on a copy of the repository, and the first that fails kills it.
+The command fails if a mutant survives.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("sklearn_balldp", "tests", "benchmarks", "pyproject.toml", "setup.cfg")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault, and the tests that must notice it.
+
+    Parameters
+    ----------
+    name : str
+        What is wrong, in words.
+    file : str
+        Module of the package.
+    old, new : str
+        Text that occurs once in the module, and what takes its place.
+    tests : tuple of str
+        Files of tests, or tests.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def apply(self, root: Path) -> None:
+        """Put the fault into a copy of the package; ValueError if its place is not found once."""
+        path = root / "sklearn_balldp" / self.file
+        text = path.read_text()
+        if text.count(self.old) != 1:
+            raise ValueError(f"{self.name}: {self.old!r} occurs {text.count(self.old)} times.")
+        path.write_text(text.replace(self.old, self.new))
+
+
+SUMS = ("privacy/test_statistics.py", "heads/test_statistics.py")
+STEPS = ("privacy/test_iterate_gap.py", "heads/test_descent.py", "heads/test_start.py")
+PERSONS = ("heads/test_weighing.py", "privacy/test_weights.py")
+MUTANTS = (
+    Mutant(
+        "sensitivity of sums / 1.05",
+        "privacy/statistics.py",
+        "moved = [self.largest * sums + rounding[0]]",
+        "moved = [self.largest * sums / 1.05 + rounding[0]]",
+        SUMS,
+    ),
+    Mutant(
+        "sensitivity of the second moment / 1.05",
+        "privacy/sensitivity.py",
+        "return _UP * norm_bound**2 * (across",
+        "return _UP / 1.05 * norm_bound**2 * (across",
+        ("privacy/test_sensitivity.py", *SUMS),
+    ),
+    Mutant(
+        "sensitivity of prototypes / 1.05",
+        "privacy/sensitivity.py",
+        "np.where(counts > 0, 2.0 * radius / (2.0 * counts + ridge), 0.0)",
+        "np.where(counts > 0, 2.0 * radius / 1.05 / (2.0 * counts + ridge), 0.0)",
+        ("privacy/test_sensitivity.py", "heads/test_neighbours.py"),
+    ),
+    Mutant(
+        "sensitivity of the minimiser / 1.05",
+        "privacy/bounds.py",
+        "moved = self.gap(radius, labels) / (",
+        "moved = self.gap(radius, labels) / 1.05 / (",
+        ("privacy/test_bounds.py", "heads/test_output.py", "heads/test_neighbours.py"),
+    ),
+    Mutant(
+        "gradient gap / 1.05",
+        "privacy/sensitivity.py",
+        "return gap_over_minimisers(kind, domain, float(alpha)",
+        "return (1.0 / 1.05) * gap_over_minimisers(kind, domain, float(alpha)",
+        ("privacy/test_gradient_gap.py",),
+    ),
+    Mutant(
+        "label change of sums dropped",
+        "privacy/statistics.py",
+        "sums = max(sums, most)",
+        "sums = min(sums, most)",
+        SUMS,
+    ),
+    Mutant(
+        "label change of steps dropped",
+        "privacy/transcript.py",
+        "labels=labels or self.labels,\n        )\n        return gap / self.effective_size",
+        'labels="public",\n        )\n        return gap / self.effective_size',
+        STEPS,
+    ),
+    Mutant(
+        "share of the start forgotten",
+        "privacy/transcript.py",
+        "used = self.promised_mu * (1.0 - 2.0**-49), self.start.mu(self.promised_radius)",
+        "used = self.promised_mu * (1.0 - 2.0**-49), 0.0",
+        ("heads/test_start.py",),
+    ),
+    Mutant(
+        "share of the start left out of what is stated",
+        "privacy/transcript.py",
+        "return math.nextafter(math.hypot(steps, self.start.mu(radius, labels)), math.inf)",
+        "return steps",
+        ("heads/test_start.py", "privacy/test_forged_records.py"),
+    ),
+    Mutant(
+        "whitening map of Lipschitz factor 1.05",
+        "heads/whitening.py",
+        "return self._scaled(weights, self.factors - 1.0)",
+        "return 1.05 * self._scaled(weights, self.factors - 1.0)",
+        ("heads/test_start.py",),
+    ),
+    Mutant(
+        "noise scale / 1.05",
+        "privacy/noise.py",
+        "self._deviates(len(scaled))) * scale[noisy]",
+        "self._deviates(len(scaled)) / 1.05) * scale[noisy]",
+        ("privacy/test_noise.py",),
+    ),
+    Mutant(
+        "one value without noise",
+        "privacy/noise.py",
+        "        return released\n",
+        "        released.flat[:1] = values.flat[:1]\n        return released\n",
+        ("privacy/test_noise.py",),
+    ),
+    Mutant(
+        "one block without noise",
+        "privacy/bounds.py",
+        "sigma = tuple((self.sensitivity(radius) / left).tolist())",
+        "sigma = (0.0, *(self.sensitivity(radius) / left).tolist()[1:])",
+        ("heads/test_ridge_prototype.py", "heads/test_mechanism.py"),
+    ),
+    Mutant(
+        "noise of counts dropped",
+        "heads/statistics.py",
+        "scale[k + self.n_diagonals :].reshape(-1)[: self.n_counts] = sums",
+        "pass",
+        SUMS,
+    ),
+    Mutant(
+        "grid slack dropped",
+        "privacy/bounds.py",
+        "return math.nextafter(ratio + grid_slack(self.n_values), math.inf)",
+        "return math.nextafter(ratio, math.inf)",
+        ("privacy/test_bounds.py", "privacy/test_noise.py", "privacy/test_release.py"),
+    ),
+    Mutant(
+        "rounding allowance of rows dropped",
+        "adjacency.py",
+        "up = 1.0 + _ROUNDING",
+        "up = 1.0",
+        ("test_adjacency.py", "privacy/test_bounds.py"),
+    ),
+    Mutant(
+        "rounding allowance of sums dropped",
+        "privacy/statistics.py",
+        "moved = [self.largest * sums + rounding[0]]",
+        "moved = [self.largest * sums]",
+        (*SUMS, "rows/test_any_order.py"),
+    ),
+    Mutant(
+        "steps composed by their largest",
+        "privacy/transcript.py",
+        "np.sqrt(np.array(self.descent.shares))",
+        "np.ones(len(self.descent.shares))",
+        STEPS,
+    ),
+    Mutant(
+        "clip ignored",
+        "heads/gradients.py",
+        "residuals = clip_residuals(residuals, self.clip)",
+        "pass",
+        ("heads/test_gradients.py", "heads/test_descent.py"),
+    ),
+    Mutant(
+        "tolerance of the solver dropped",
+        "privacy/bounds.py",
+        "moved += 2.0 * self.tol / self.alpha",
+        "pass",
+        ("privacy/test_bounds.py", "heads/test_output.py"),
+    ),
+    Mutant(
+        "chain of persons one short",
+        "privacy/release.py",
+        "mu = math.nextafter(records * mu, math.inf)",
+        "mu = math.nextafter((records - 1) * mu, math.inf)",
+        ("privacy/test_release.py", "privacy/test_weights.py"),
+    ),
+    Mutant(
+        "chain of records one short",
+        "privacy/transcript.py",
+        "max(1, math.ceil(radius / self.promised_radius * _CHAIN_SLACK))",
+        "max(1, math.ceil(radius / self.promised_radius * _CHAIN_SLACK) - 1)",
+        (*STEPS, "heads/test_plan.py", "privacy/test_release.py"),
+    ),
+    Mutant(
+        "largest weight of a person replaced by the mean",
+        "heads/weighing.py",
+        "largest = up * float(np.bincount(owners, rows).max())",
+        "largest = up * float(np.bincount(owners, rows).mean())",
+        PERSONS,
+    ),
+    Mutant(
+        "noise of one step used for the next",
+        "heads/descent.py",
+        "sensitivity, sigma = own.step(theta, number, rounding)",
+        "sensitivity, sigma = own.step(theta, max(0, number - 1), rounding)",
+        STEPS,
+    ),
+    Mutant(
+        "radius capped at B",
+        "adjacency.py",
+        "min(float(self.radius), 2.0 * norm_bound)",
+        "min(float(self.radius), norm_bound)",
+        ("test_adjacency.py", "privacy/test_gradient_gap.py", "privacy/test_statistics.py"),
+    ),
+    Mutant(
+        "sphere without scaling",
+        "rows/projection.py",
+        'if domain == "ball":\n        return ball_factors(rows, norm_bound)\n    xp',
+        'if domain in ("ball", "sphere"):\n        return ball_factors(rows, norm_bound)\n    xp',
+        ("heads/test_sphere.py",),
+    ),
+    Mutant(
+        "epsilon of a private radius dropped",
+        "privacy/guarantee.py",
+        "return compose([self.mu, mu_from_pure(self.radius_epsilon)])",
+        "return self.mu",
+        ("test_radius.py", "privacy/test_release.py"),
+    ),
+)
+
+
+def outcome(mutant: Mutant) -> str:
+    """What killed a mutant, or an empty text if nothing did."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name in COPIED:
+            own = ROOT / name
+            copy = shutil.copytree if own.is_dir() else shutil.copy
+            copy(own, root / name)
+        mutant.apply(root)
+        tests = [f"tests/{name}" for name in mutant.tests]
+        options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *tests],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+        )
+        killers = [
+            line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
+        ]
+        if done.returncode not in (0, 1):
+            raise RuntimeError(f"{mutant.name}: the tests did not run.\n{done.stdout[-2000:]}")
+        return killers[0].split(" - ")[0].removeprefix("FAILED ") if killers else ""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Apply every mutant, print a line for each, and count those that live."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
+    parser.add_argument("--only", help="mutants whose name holds this text")
+    options = parser.parse_args(argv)
+    alive = 0
+    for mutant in MUTANTS:
+        if options.only and options.only not in mutant.name:
+            continue
+        started = time.perf_counter()
+        killer = outcome(mutant)
+        alive += not killer
+        seconds = time.perf_counter() - started
+        print(f"{mutant.name}: {killer or 'SURVIVES'} ({seconds:.0f} s)", flush=True)
+    print(f"{alive} mutants survive")
+    return int(alive > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
