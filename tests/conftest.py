@@ -4,10 +4,21 @@ import matplotlib
 import numpy as np
 import pytest
 
+from sklearn_balldp.accounting import tickets
 from sklearn_balldp.heads.whitening import WhiteningMap
 from sklearn_balldp.privacy.noise import Noise
 
 matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def no_accountant_leaks():
+    """Fail a test that leaves an accountant counting, and keep it from the next ones."""
+    yield
+    left = [*tickets._ACTIVE, *tickets._ADOPTED]
+    tickets._ACTIVE.clear()
+    tickets._ADOPTED.clear()
+    assert not left, "an accountant of this test still counts"
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ class Total:
             ("kind", self.kind),
             ("private", private[str(self.private)]),
             ("covers", self.covers),
-            ("NOT covered", "; ".join(NOT_COVERED)),
+            *zip(("NOT covered", *[""] * len(NOT_COVERED)), NOT_COVERED, strict=False),
         ]
 
     def __str__(self) -> str:

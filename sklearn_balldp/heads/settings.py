@@ -116,8 +116,9 @@ def settings_of(
 
     * The *signal* is n mu / sqrt(d). Sums that hide labels need 120 / k of it, or the mean of all
       rows is released in their place, at a share of .02.
-    * Steps pay if the signal over k is at least 14; where the sums tell the second moment, which
-      leaves steps less to do, r times the signal must be. Else there is one, at a share of .02.
+    * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the second
+      moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the clipping
+      norm, and need 14 k sqrt(K) in either case.) Else there is one, at a share of .02.
     * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
       to the square of a class mean; .84 is the most.
     * They are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
@@ -145,9 +146,13 @@ def settings_of(
     pays = asked_for or (protected and (loss.n_stacked == 1 or many == 1.0))
     if not pays:
         told = start != "prototypes" and share_of_sums(problem, mu * math.sqrt(1.0 - LITTLE)) < 1.0
-        # One-versus-rest heads share the clipping norm: each sees less of a record.
-        heads = math.sqrt(loss.n_stacked) * many if loss.n_stacked > 1 else 1.0
-        pays = (r * signal if told else signal / many) / heads >= STEPS_NEED
+        if loss.n_stacked > 1:
+            # Heads share the clipping norm: each sees less of a record.
+            least = STEPS_NEED * many * math.sqrt(k)
+        else:
+            # More classes need more records, but leave steps more to do once sums tell the moment.
+            least = STEPS_NEED / many if told else STEPS_NEED * k ** (1.0 / 3.0)
+        pays = (r * signal if told else signal) >= least
     if not pays:
         return DescentSettings("sums", LITTLE, LITTLE, 1)
     some = min(EXACT_SHARE, NOISY_SHARE / math.sqrt(k))

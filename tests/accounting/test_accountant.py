@@ -47,7 +47,8 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     compose_releases,
 )
-from sklearn_balldp.accounting import NOT_COVERED, ledger, tickets
+from sklearn_balldp.accounting import ledger, tickets
+from sklearn_balldp.accounting.accountant import NOT_COVERED
 from sklearn_balldp.accounting.ledger import BudgetExceededError, OtherRelease, charged
 from sklearn_balldp.accounting.searching import PrivateAccuracy
 from sklearn_balldp.accounting.tickets import active_tickets

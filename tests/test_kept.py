@@ -1,0 +1,211 @@
+"""Records and models of earlier versions stay readable, and no choice of a setting refutes them.
+
+``tests/kept`` holds a model, its record and, for noise on gradients, its transcript of each kind of
+release. They are never made anew: ``python tests/test_kept.py`` adds the kinds that are missing.
+"""
+
+import importlib
+import json
+import pkgutil
+import re
+import sys
+import warnings
+from contextlib import ExitStack
+from pathlib import Path
+from unittest.mock import patch
+from zipfile import ZIP_DEFLATED
+
+import numpy as np
+import pytest
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    OutputPerturbation,
+    RadiusPolicy,
+    heads,
+    verify,
+)
+from sklearn_balldp.heads import settings
+from sklearn_balldp.privacy import Release
+
+KEPT = Path(__file__).parent / "kept"
+BUDGET = {"epsilon": 8.0, "delta": 1e-5, "radius": 0.4}
+PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
+STEPS = GradientPerturbation(keep_transcript=True)
+FEW = GradientPerturbation(n_steps=6, keep_transcript=True)
+
+#: Heads, and whether they see two classes, or owners.
+KINDS = {
+    "prototypes": (BallDPRidgePrototype(**BUDGET), ""),
+    "prototypes_worst": (BallDPRidgePrototype(**BUDGET, counts="worst", decision="nearest"), ""),
+    "prototypes_protected": (BallDPRidgePrototype(**BUDGET, **PROTECTED), ""),
+    "prototypes_persons": (BallDPRidgePrototype(**BUDGET), "owners"),
+    "prototypes_private_radius": (
+        BallDPRidgePrototype(8.0, 1e-5, RadiusPolicy(source="private", epsilon=1.0)),
+        "",
+    ),
+    "discriminant": (BallDPLinearDiscriminant(**BUDGET, share=0.5, domain="sphere"), ""),
+    "discriminant_protected": (BallDPLinearDiscriminant(**BUDGET, **PROTECTED), ""),
+    "minimiser": (BallDPLogisticRegression(**BUDGET, mechanism="output", alpha=0.1), ""),
+    "minimiser_paper": (
+        BallDPSquaredHingeSVC(
+            **BUDGET, alpha=0.1, mechanism=OutputPerturbation(sensitivity="paper")
+        ),
+        "two",
+    ),
+    "descent": (BallDPLogisticRegression(**BUDGET, mechanism=STEPS, domain="sphere"), ""),
+    "descent_protected": (
+        BallDPLogisticRegression(**BUDGET, **PROTECTED, mechanism=STEPS, encoder="kept v1"),
+        "",
+    ),
+    "descent_zero": (
+        BallDPLogisticRegression(
+            **BUDGET, mechanism=GradientPerturbation(start="zero", keep_transcript=True)
+        ),
+        "two",
+    ),
+    "descent_moment": (
+        BallDPLogisticRegression(epsilon=300.0, delta=1e-5, radius=0.05, mechanism=FEW),
+        "",
+    ),
+    "descent_balanced": (
+        BallDPLogisticRegression(**BUDGET, mechanism=FEW, class_weight="balanced"),
+        "owners",
+    ),
+    "descent_hinge": (BallDPSquaredHingeSVC(**BUDGET, mechanism=STEPS, metric="manhattan"), ""),
+}
+
+
+def rows_of(kind):
+    """What a kind was fitted on, as ``verify`` takes it."""
+    rows = dict(np.load(KEPT / "rows.npz"))
+    if KINDS[kind][1] != "owners":
+        del rows["groups"]
+    if KINDS[kind][1] == "two":
+        rows["y"] = np.minimum(rows["y"], 1)
+    return rows
+
+
+def files_of(kind):
+    found = {"release": KEPT / f"{kind}.json", "private": rows_of(kind)}
+    if (KEPT / f"{kind}.npz").exists():
+        found["transcript"] = KEPT / f"{kind}.npz"
+    return found
+
+
+def test_every_kind_is_kept():
+    assert {path.stem for path in KEPT.glob("*.json")} == set(KINDS)
+    mechanisms = {json.loads((KEPT / f"{kind}.json").read_text())["mechanism"] for kind in KINDS}
+    assert mechanisms == {"output", "gradient", "statistics"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kept_models_are_read_and_verified(kind):
+    pytest.importorskip("skops")
+    verdict = verify(KEPT / f"{kind}.skops", **files_of(kind))
+    assert not verdict.failed, str(verdict)
+    lines = {check.name: check.verdict for check in verdict.checks}
+    assert lines["record"] == lines["parameters"] == "PASS"
+    assert lines["scale of the noise"] == lines["rows"] == "PASS"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kept_records_are_written_as_they_were_read(kind):
+    record = json.loads((KEPT / f"{kind}.json").read_text())
+    written = Release.from_dict(record).to_dict()
+    assert record.keys() <= written.keys()
+    assert Release.from_dict(written).to_dict() == written
+
+
+def tuned():
+    """Numbers of the modules of heads: name, and what it is changed to."""
+    found = {}
+    for info in pkgutil.iter_modules(heads.__path__):
+        module = importlib.import_module(f"{heads.__name__}.{info.name}")
+        for name, value in vars(module).items():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if number and re.fullmatch(r"_?[A-Z][A-Z0-9_]*", name):
+                found[name] = value
+    return found
+
+
+def changed(name, value):
+    """Every module of heads with another number, and the rule that then has another digest."""
+    other = 2 * value if isinstance(value, int) else 0.8 * value
+    stack = ExitStack()
+    modules = [
+        importlib.import_module(f"{heads.__name__}.{info.name}")
+        for info in pkgutil.iter_modules(heads.__path__)
+    ]
+    for module in modules:
+        if vars(module).get(name) == value:
+            stack.enter_context(patch.object(module, name, other))
+    rule = settings._rule()
+    for module in modules:
+        if "RULE" in vars(module):
+            stack.enter_context(patch.object(module, "RULE", rule))
+    return stack
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """Models of files, which are read once, and their records."""
+    io = pytest.importorskip("skops.io")
+    from sklearn_balldp.publish.files import TRUSTED
+
+    return {kind: io.load(KEPT / f"{kind}.skops", trusted=list(TRUSTED)) for kind in KINDS}
+
+
+@pytest.mark.parametrize(("name", "value"), tuned().items())
+def test_no_number_of_the_heads_refutes_what_was_released(name, value, loaded):
+    """An improved default must not turn published models into forgeries."""
+    with changed(name, value):
+        for kind, model in loaded.items():
+            verdict = verify(model, **files_of(kind))
+            assert not verdict.failed, f"{kind}\n{verdict}"
+
+
+def test_another_rule_cannot_be_replayed_and_the_version_to_ask_is_named(loaded):
+    with changed("LEAST_REACH", settings.LEAST_REACH):
+        verdict = verify(loaded["descent"], **files_of("descent"))
+    [line] = [check for check in verdict.checks if check.name == "start of the steps"]
+    assert line.verdict == "CANNOT CHECK"
+    assert loaded["descent"].release_.version in line.found
+    [line] = [
+        check
+        for check in verify(loaded["descent"], **files_of("descent")).checks
+        if check.name == "start of the steps"
+    ]
+    assert line.verdict == "PASS"
+
+
+def make():
+    """Add kinds that are missing. What is there stays: it was made by the version it names."""
+    import skops.io
+
+    KEPT.mkdir(exist_ok=True)
+    if not (KEPT / "rows.npz").exists():
+        rng = np.random.default_rng(0)
+        y = np.arange(240) % 3
+        X = 0.3 * rng.standard_normal((240, 6)) + np.eye(3, 6)[y]
+        X = (X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]).astype(np.float32)
+        np.savez_compressed(KEPT / "rows.npz", X=X, y=y, groups=np.arange(240) // 6)
+    for kind, (head, _) in KINDS.items():
+        if (KEPT / f"{kind}.json").exists():
+            continue
+        head = head.fit(**rows_of(kind))
+        if hasattr(head, "transcript_"):
+            np.savez_compressed(KEPT / f"{kind}.npz", **vars(head.transcript_))
+            del head.transcript_
+        skops.io.dump(head, KEPT / f"{kind}.skops", compression=ZIP_DEFLATED)
+        (KEPT / f"{kind}.json").write_text(json.dumps(head.release_.to_dict(), indent=1))
+
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sys.exit(make())
