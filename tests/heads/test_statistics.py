@@ -303,3 +303,18 @@ def test_unaligned_rows_are_summed_alike():
     np.testing.assert_allclose(
         change, np.triu(np.outer(row, row) - np.outer(gone, gone)), atol=1e-5
     )
+
+
+def test_the_sensitivity_covers_the_rounding_of_sums():
+    """Rows so close that rounding moves the computed sums further apart than the rows are."""
+    rng = np.random.default_rng(0)
+    radius, furthest = 1e-12, 0.0
+    X, y = rng.uniform(0.9, 0.999, (20_000, 1)), np.arange(20_000) % 2
+    problem, bound = problem_of(X, y, share=1.0)
+    for row in range(0, 20_000, 50):
+        other = X.copy()
+        other[row] += radius
+        both = [sufficient_statistics(problem.with_rows(x, y), bound)[0] for x in (X, other)]
+        furthest = max(furthest, float(np.linalg.norm(both[0] - both[1])))
+    assert furthest > 1.5 * radius
+    assert furthest <= bound.sensitivity(radius)[0]

@@ -9,6 +9,7 @@ import math
 import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from scipy import stats
 
 import sklearn_balldp.privacy.noise as noise_module
+from sklearn_balldp.privacy.bounds import MinimizerBound, PrototypeBound
 from sklearn_balldp.privacy.gaussian import delta_from_mu
 from sklearn_balldp.privacy.noise import (
     GRID_EXPONENT,
@@ -24,6 +26,7 @@ from sklearn_balldp.privacy.noise import (
     grid_slack,
     permute_and_flip,
 )
+from sklearn_balldp.privacy.statistics import StatisticsBound
 
 SCALES = np.array([[1e-6], [0.3], [40.0]])
 LEVEL = 1e-10
@@ -325,3 +328,25 @@ def test_seeded_choices_repeat_and_hostile_scores_are_refused():
     for epsilon in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="epsilon"):
             permute_and_flip([1, 2], epsilon)
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        PrototypeBound(50, 400, 0.1, 1.0),
+        MinimizerBound("logistic", 50, 400, 2, 0.1, 1.0, False, "tight", "public", 1e-8),
+        StatisticsBound(50, 200, 2, 1.0, "ball", 1.0, 0.0),
+    ],
+)
+def test_the_stated_mu_covers_what_rounding_moves_apart(bound, monkeypatch):
+    """Neighbours whose values all lie just beside a middle of the grid are rounded apart."""
+    monkeypatch.setattr(Noise, "_deviates", lambda self, size: np.zeros(size))
+    grid, p, radius = 2.0**GRID_EXPONENT, bound.n_values, 0.3
+    value = np.full(p, (0.5 - 1e-4) * grid)
+    other = value + (3.0 + 2e-4) * grid
+    moved = np.linalg.norm(other - value)
+    sigma = float(bound.sensitivity(radius)[0]) / moved
+    one, two = (Noise(0)(v * sigma, sigma) / sigma for v in (value, other))
+    apart = np.linalg.norm(one - two)
+    assert apart > 1.3 * moved
+    assert apart <= replace(bound, sigma=(sigma,)).mu_at(radius, "public")
