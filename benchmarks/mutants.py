@@ -199,7 +199,7 @@ MUTANTS = (
         "privacy/release.py",
         "mu = math.nextafter(records * mu, math.inf)",
         "mu = math.nextafter((records - 1) * mu, math.inf)",
-        ("privacy/test_release.py", "privacy/test_weights.py"),
+        ("heads/test_weighing.py", "privacy/test_release.py"),
     ),
     Mutant(
         "chain of records one short",
