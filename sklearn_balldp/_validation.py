@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from .rows import Rows, computed, is_dask, is_on_device, on_cluster, on_device, squarable_input
+from .rows import Rows, as_rows, computed, squarable_input
 from .rows.sources import squarable
 
 
@@ -57,9 +57,7 @@ def validated(
 
 def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
     _check_kind(X)
-    if is_dask(X) or is_on_device(X):
-        X = on_cluster(X) if is_dask(X) else on_device(X)
-    y = computed("y", y)
+    X, y = as_rows(X), computed("y", y)
     if isinstance(X, Rows):
         if X.dtype not in DTYPES:
             raise ValueError(

@@ -116,9 +116,9 @@ def settings_of(
 
     * The *signal* is n mu / sqrt(d). Sums that hide labels need 120 / k of it, or the mean of all
       rows is released in their place, at a share of .02.
-    * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the second
-      moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the clipping
-      norm, and need 14 k sqrt(K) in either case.) Else there is one, at a share of .02.
+    * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
+      second moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the
+      clipping norm, and need 14 k sqrt(K) of either.) Else there is one, at a share of .02.
     * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
       to the square of a class mean; .84 is the most.
     * They are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a

@@ -1,7 +1,7 @@
 """Rows: in memory or in files, passes over them, and their projection onto the ball."""
 
-from .cluster import computed, is_dask, on_cluster
-from .device import is_on_device, on_device
+from .cluster import computed, on_cluster
+from .device import as_rows, on_device
 from .passes import (
     SINGLE_BLAS_THREAD,
     block_rows,
@@ -27,6 +27,7 @@ __all__ = [
     "SINGLE_BLAS_THREAD",
     "Rows",
     "Shard",
+    "as_rows",
     "ball_factors",
     "block_rows",
     "check_unchanged",
@@ -35,8 +36,6 @@ __all__ = [
     "from_hdf5",
     "from_parquet",
     "from_zarr",
-    "is_dask",
-    "is_on_device",
     "n_threads",
     "on_cluster",
     "on_device",

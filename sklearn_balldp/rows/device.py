@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..arrays import namespace, on_host, one_hot
 from ..progress import bar
+from .cluster import is_dask, on_cluster
 from .passes import SHARD_ROWS, shards_of
 from .sources import PRECISIONS, Rows, squarable
 from .table import Shard, Table, cut, sum_of
@@ -22,6 +23,13 @@ from .table import Shard, Table, cut, sum_of
 def is_on_device(values: Any) -> bool:
     """Whether values lie outside the host's memory."""
     return not str(getattr(values, "device", "cpu")).startswith("cpu")
+
+
+def as_rows(X: Any) -> Any:
+    """An array of a cluster or a device as the rows that stay there; any other X as it is."""
+    if is_dask(X):
+        return on_cluster(X)
+    return on_device(X) if is_on_device(X) else X
 
 
 def on_device(X: Any) -> Rows:
