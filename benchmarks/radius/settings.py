@@ -6,6 +6,8 @@ points, and what would be lost on a dataset if the settings were chosen on the p
 """
 
 import argparse
+import importlib
+import pkgutil
 import zlib
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -16,14 +18,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from benchmarks.paper.tables import markdown
-from sklearn_balldp import BallDPLogisticRegression
-from sklearn_balldp.heads import (
-    descent,
-    initialisation,
-    linear_discriminant,
-    settings,
-    whitening,
-)
+from sklearn_balldp import BallDPLogisticRegression, heads
+from sklearn_balldp.heads import settings
 
 from .__main__ import DATASETS, DELTA, rows_of
 
@@ -71,7 +67,8 @@ def variants():
 def changed(numbers):
     """Other numbers, in the settings and in the modules that read them."""
     with ExitStack() as stack:
-        for module in (settings, descent, initialisation, linear_discriminant, whitening):
+        for info in pkgutil.iter_modules(heads.__path__):
+            module = importlib.import_module(f"{heads.__name__}.{info.name}")
             here = {name: value for name, value in numbers.items() if hasattr(module, name)}
             stack.enter_context(patch.multiple(module, **here) if here else nullcontext())
         yield

@@ -391,7 +391,7 @@ def _sums_of(part: Shard, bound: StatisticsBound, precision: Any) -> tuple[Array
         block = read
         if wide is not None:
             block = wide[: len(read)]
-            # Some NaN warn of themselves: who looks for them says so.
+            # A conversion of NaN warns; the check of the factors refuses it by name.
             with np.errstate(invalid="ignore"):
                 np.copyto(block, read)
         factors = domain_factors(block, bound.norm_bound, bound.rows)

@@ -47,7 +47,7 @@ def hostile():
 HOSTILE = list(hostile())
 
 
-@pytest.mark.parametrize("alpha", [1e-8, 1e-4, 1.0])
+@pytest.mark.parametrize("alpha", [1e-8, 1.0])
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda c: c[0])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_hostile_datasets(loss, n_classes, case, alpha):
