@@ -305,7 +305,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 "y=None: with public labels the noise follows the classes of each owner; pass y "
                 "with groups."
             )
-        return classes, np.repeat(np.arange(len(counts)), counts), counts
+        if getattr(self, "class_weight", None) is not None:
+            codes = np.repeat(np.arange(len(counts)), counts)
+        # Without weights of classes no record is looked at, and a plan of many takes no memory.
+        return classes, codes, counts
 
     def _public_problem(
         self,

@@ -205,8 +205,7 @@ def single_gradient(loss, theta, row, code, n_classes, fit_intercept):
     ).value_and_gradient(theta)[1]
 
 
-@pytest.mark.parametrize("alpha", [0.3, 0.003])
-@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(("fit_intercept", "alpha"), [(False, 0.003), (True, 0.3)])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_minimisers_of_scaled_rows_are_inverted(loss, n_classes, fit_intercept, alpha):
     """Rows of any length, of which the fit saw the directions: no other length explains it."""

@@ -70,8 +70,8 @@ def test_small_radii_are_nearly_noiseless():
     assert head.score(Xt, yt) > prototypes.score(Xt, yt) + 0.02
 
 
-@pytest.mark.parametrize("radius", [0.02, 0.3, 1.0, 2.0])
-@pytest.mark.parametrize("epsilon", [0.25, 1.0, 8.0])
+@pytest.mark.parametrize("radius", [0.02, 0.3, 2.0])
+@pytest.mark.parametrize("epsilon", [0.25, 8.0])
 def test_never_much_worse_than_prototypes(epsilon, radius):
     (X, y), (Xt, yt) = digits()
 

@@ -33,9 +33,9 @@ def data(n, n_classes, d=5, seed=0):
     return X / np.linalg.norm(X, axis=1, keepdims=True), y
 
 
-@pytest.mark.parametrize("alpha", [1e-4, 1e-2, 1.0])
-@pytest.mark.parametrize("n_classes", [2, 3, 10])
-@pytest.mark.parametrize("n", [50, 5000])
+@pytest.mark.parametrize(
+    ("n", "n_classes", "alpha"), [(50, 2, 1e-4), (5000, 3, 1e-2), (50, 10, 1.0)]
+)
 @pytest.mark.parametrize("Head", HEADS)
 def test_same_minimiser_as_scikit_learn(noise_free, Head, n, n_classes, alpha):
     X, y = data(n, n_classes)

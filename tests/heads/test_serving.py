@@ -55,8 +55,7 @@ def wild(n_rows=80):
 
 
 @pytest.mark.parametrize("head", HEADS, ids=repr)
-@pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize("declared", [0, 1])
+@pytest.mark.parametrize(("n_classes", "declared"), [(2, 0), (4, 1)])
 def test_plain_models_predict_alike(head, n_classes, declared):
     params = head.get_params()
     classes = range(n_classes + declared) if declared or params["protect_labels"] else None

@@ -94,8 +94,7 @@ def scaled(X):
 
 
 @pytest.mark.parametrize("kept", [True, False])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("k", [2, K])
+@pytest.mark.parametrize(("dtype", "k"), [(np.float16, K), (np.float32, 2), (np.float64, K)])
 @pytest.mark.parametrize(
     "name", [name for name in HEADS if "protected" not in name and name != "balanced"]
 )
@@ -130,8 +129,9 @@ def test_an_unknown_domain_is_refused():
             Head(domain="cube").fit(*directions())
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("dtype", "bad"), [(np.float16, np.nan), (np.float32, np.inf), (np.float64, np.nan)]
+)
 @pytest.mark.parametrize("name", HEADS)
 def test_rows_that_are_not_finite_are_refused(name, dtype, bad):
     X, y = directions()

@@ -181,9 +181,9 @@ def planar_gap(loss, slope, offset, r, bound, constant, clip=None):
 
 
 @pytest.mark.parametrize("clip", [None, 0.2, 0.6])
-@pytest.mark.parametrize("r", [0.05, 0.4, 1.2, 2.0])
-@pytest.mark.parametrize("offset", [0.0, -0.8, 3.0])
-@pytest.mark.parametrize("slope", [0.0, 1.0, 4.0, 15.0])
+@pytest.mark.parametrize("r", [0.05, 1.2])
+@pytest.mark.parametrize("offset", [0.0, -0.8])
+@pytest.mark.parametrize("slope", [0.0, 4.0, 15.0])
 def test_one_score_is_tight(slope, offset, r, clip):
     """Within 10% (nearly always 1%) of a grid search, for logistic; the same for the hinge."""
     for loss in ("logistic", "squared_hinge"):

@@ -208,7 +208,7 @@ def test_double_precision_by_hand():
     assert expected <= found <= 1.02 * expected
 
 
-@pytest.mark.parametrize(("n", "d"), [(2 * 10**7, 1), (10**8, 2), (10**8, 384), (10**9, 3)])
+@pytest.mark.parametrize(("n", "d"), [(2 * 10**7, 1), (10**8, 384), (10**9, 3)])
 def test_records_of_many_rows_are_not_refused(n, d):
     """The first step's sensitivity, with its rounding, is what a record may state, and no less."""
     for dtype in (np.float32, np.float64):
