@@ -1,14 +1,21 @@
 """Fixtures shared by the tests."""
 
+import os
+
 import matplotlib
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from sklearn_balldp.accounting import tickets
 from sklearn_balldp.heads.whitening import WhiteningMap
 from sklearn_balldp.privacy.noise import Noise
 
 matplotlib.use("Agg")
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # The workers share the cores; threads of BLAS in each would only wait for one another.
+    threadpool_limits(1, user_api="blas")
 
 
 @pytest.fixture(autouse=True)
