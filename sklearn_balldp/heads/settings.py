@@ -49,8 +49,9 @@ MOMENTUM = 0.8
 CONSTANT = 0.15
 #: Power of the variance along a direction (and of the mean one) that rows are shortened by there.
 WHITENING = 0.25
-#: Norm that the whitening map leaves for rows at least, in units of B; as a square it is the least
-#: variance along a direction, in units of the mean one.
+#: Norm that the whitening map leaves for rows at least, in units of B (the bound of the rounding
+#: refuses less than ``privacy.rounding.SHORTEST``); as a square it is the least variance along a
+#: direction, in units of the mean one.
 LEAST_REACH = 0.3
 # ... and the discriminant of the sums
 #: Noise beyond which a second moment is not released: energy of the noise in class means (rows have

@@ -20,7 +20,10 @@ BLOCK = 16_384
 #: A shard has at most max(SHARD_ROWS, SHARD_VALUES / n_features) + MORE_ROWS rows, as shards begin
 #: at multiples of MORE_ROWS.
 SHARD_ROWS, SHARD_VALUES, MORE_ROWS = 8192, 4_000_000, 256
-# Subtracting their mean shortens rows by at most about this factor.
+#: Least norm, in units of B, that a whitening map may leave for rows: relative errors of a row grow
+#: as it gets shorter.
+SHORTEST = 0.3
+# So moving rows makes them shorter, and their relative errors larger, by 1 / 0.3 and a little.
 _CENTRING_FACTOR = 3.5
 #: Least factor that whitening multiplies rows by along a direction, and most such directions.
 LEAST_KEPT, MOST_DIRECTIONS = 1.0 / 3.0, 64

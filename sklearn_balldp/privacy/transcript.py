@@ -42,7 +42,7 @@ from .fields import check_follows, check_types, with_floats
 from .gaussian import epsilon_from_mu
 from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
-from .rounding import mean_rounding
+from .rounding import SHORTEST, mean_rounding
 from .statistics import StatisticsBound
 from .weights import Weights, effective_size_of, is_weighted, weights_from
 
@@ -113,6 +113,11 @@ class TranscriptBound(Bound):
         Public weights of the records in the loss.
     rows : {"ball", "sphere"}
         Whether rows have norm at most B, or are scaled to B.
+
+    Raises
+    ------
+    ValueError
+        If the map may leave rows shorter than the allowance for rounding covers.
     """
 
     what = "noise on the gradients of a descent"
@@ -133,6 +138,13 @@ class TranscriptBound(Bound):
     least_reach: float = 1.0
     weights: Weights | None = None
     rows: str = "ball"
+
+    def __post_init__(self) -> None:
+        if not SHORTEST <= self.least_reach <= 1.0:
+            raise ValueError(
+                f"least_reach={self.least_reach!r} must lie between {SHORTEST} and 1: the rounding "
+                "of shorter rows is not covered."
+            )
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
@@ -232,13 +244,12 @@ class TranscriptBound(Bound):
             self._check_start(self.start)
         clipped = own.clip is None or own.clip > 0.0
         steps = 1 <= own.averaged <= own.n_steps and own.learning_rate > 0.0
-        inside = 0.0 <= own.momentum < 1.0 and 0.0 < self.least_reach <= 1.0
-        if not (clipped and steps and inside and self.constant >= 0.0):
+        if not (clipped and steps and 0.0 <= own.momentum < 1.0 and self.constant >= 0.0):
             raise ValueError(
                 f"record: bound.descent (learning_rate={own.learning_rate!r}, momentum="
-                f"{own.momentum!r}, clip={own.clip!r}, averaged={own.averaged!r}), constant="
-                f"{self.constant!r} and least_reach={self.least_reach!r} must be settings of a "
-                "descent: positive, and momentum and least_reach between 0 and 1."
+                f"{own.momentum!r}, clip={own.clip!r}, averaged={own.averaged!r}) and constant="
+                f"{self.constant!r} must be settings of a descent: positive, and momentum between "
+                "0 and 1."
             )
         if not (self.step_mu() > 0.0).all():
             raise ValueError(

@@ -18,14 +18,14 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.audit.residuals import rule_check, transcript_fault
 from sklearn_balldp.audit.transcripts import transcript_log_posterior
-from sklearn_balldp.heads import Promise, ReleasedModel
+from sklearn_balldp.heads import Promise, ReleasedModel, descent
 from sklearn_balldp.heads.descent import mean_gradient
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.initialisation import initialise, start_values
 from sklearn_balldp.heads.settings import CONSTANT, LEAST_REACH
 from sklearn_balldp.heads.statistics import StatisticsPerturbation, statistics_of
 from sklearn_balldp.heads.whitening import WhiteningMap, whitening_map
-from sklearn_balldp.privacy import Noise, Release
+from sklearn_balldp.privacy import Noise, Release, rounding
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
 from sklearn_balldp.privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
@@ -605,3 +605,14 @@ def test_public_vectors_of_the_classes_help_where_noise_is_large():
         BallDPSquaredHingeSVC(class_embeddings=vectors, mechanism="output").fit(X, y)
     with pytest.raises(ValueError, match="class_embeddings: a descent from start='zero'"):
         head.set_params(class_embeddings=vectors, mechanism=started(start="zero")).fit(X, y)
+
+
+def test_rows_that_a_map_makes_shorter_than_rounding_allows_are_refused(monkeypatch):
+    """The allowance for rounding holds for rows that keep a share of their norm, tuned or not."""
+    assert 1.0 / rounding.SHORTEST <= rounding._CENTRING_FACTOR
+    monkeypatch.setattr(descent, "LEAST_REACH", 0.9 * rounding.SHORTEST)
+    rng = np.random.default_rng(0)
+    head = BallDPLogisticRegression(mechanism="gradient")
+    with pytest.raises(ValueError, match="the rounding of shorter rows is not covered"):
+        head.fit(rng.standard_normal((50, 3)), np.arange(50) % 2)
+    assert not hasattr(head, "release_")
