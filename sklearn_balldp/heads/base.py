@@ -305,7 +305,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 "y=None: with public labels the noise follows the classes of each owner; pass y "
                 "with groups."
             )
-        if getattr(self, "class_weight", None) is not None:
+        if self._class_weight() is not None:
             codes = np.repeat(np.arange(len(counts)), counts)
         # Without weights of classes no record is looked at, and a plan of many takes no memory.
         return classes, codes, counts
