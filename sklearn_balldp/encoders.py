@@ -294,8 +294,15 @@ class SentenceEncoder(BaseEncoder):
 
     @property
     def identity(self) -> str:
-        known = self._identity()
-        model = known["model"] if known["model"] == self.model else f"local:{known['model'][:16]}"
+        known = self._identity()["model"]
+        return self._name(known if known == self.model else f"local:{known[:16]}")
+
+    @property
+    def stated_identity(self) -> str:
+        """The same by name alone, without a look at any file."""
+        return self._name(str(self.model))
+
+    def _name(self, model: str) -> str:
         length = "" if self.max_length is None else f", {self.max_length} tokens"
         return f"{model}@{self.revision or 'newest'}{length}"
 
@@ -451,6 +458,11 @@ class ImageEncoder(BaseEncoder):
         if weights not in (None, "DEFAULT"):
             weights = f"local:{weights[:16]}"
         return f"{self.model}@{weights}, torchvision {known['version']}"
+
+    @property
+    def stated_identity(self) -> str:
+        """The same by name alone, without the library's version and without a look at any file."""
+        return f"{self.model}@{self.weights}"
 
     def _bytes(self, record: NDArray[np.uint8]) -> bytes:
         return repr(record.shape).encode() + record.tobytes()

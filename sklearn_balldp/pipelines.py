@@ -58,12 +58,12 @@ class ModelParts:
         frozen = [
             (n, step.estimator) for n, step in self.steps if isinstance(step, FrozenEstimator)
         ]
-        return [name for name, step in frozen if _learns(step)]
+        return [name for name, step in frozen if learns(step)]
 
     @property
     def learners(self) -> list[str]:
         """Names of steps that learn from the rows; frozen ones and row-wise ones do not."""
-        return [name for name, step in self.steps if _learns(step)]
+        return [name for name, step in self.steps if learns(step)]
 
 
 def parts_of(model: Any) -> ModelParts:
@@ -83,11 +83,13 @@ def parts_of(model: Any) -> ModelParts:
             return ModelParts(model, tuple(steps), frozen, wrapper)
 
 
-def _learns(step: Any) -> bool:
+def learns(step: Any) -> bool:
+    """Whether the fit of a step reads the rows."""
     if isinstance(step, (str, type(None), FrozenEstimator, *_SHAPE_ONLY)):
         return False
     try:
         fitted = bool(get_tags(step).requires_fit)
     except Exception:
         return True  # without tags, assume that the step learns
-    return fitted and not getattr(step, "_row_wise", False)
+    # Of the class alone: an object may say anything of itself.
+    return fitted and not getattr(type(step), "_row_wise", False)

@@ -51,6 +51,7 @@ from ..heads import (
     scales_of,
     start_values,
 )
+from ..heads.settings import LEAST_REACH
 from ..privacy.bounds import MinimizerBound, PrototypeBound
 from ..privacy.guarantee import total_epsilon
 from ..privacy.release import Release
@@ -58,6 +59,7 @@ from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
 from ..privacy.weights import total_of
 from ..rows import SINGLE_BLAS_THREAD, n_threads
+from ..text import one_line
 
 Array = NDArray[np.float64]
 
@@ -67,7 +69,7 @@ FALSE_ALARM = 1e-6
 _LEVEL = FALSE_ALARM / 5.0
 # Most blocks for which the blocks of all steps are compared with each other.
 _BLOCKS = 10_000
-PASS, FAIL, CANNOT_CHECK = "PASS", "FAIL", "CANNOT CHECK"
+PASS, FAIL, WEAK, CANNOT_CHECK = "PASS", "FAIL", "WEAK", "CANNOT CHECK"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Check:
     ----------
     name : str
         What was looked at.
-    verdict : {"PASS", "FAIL", "CANNOT CHECK"}
+    verdict : {"PASS", "FAIL", "WEAK", "CANNOT CHECK"}
         Result of the check.
     found : str
         The number found, in words.
@@ -93,6 +95,11 @@ class Check:
     found: str
     basis: str
     private: bool = False
+
+    def __post_init__(self) -> None:
+        # Both may quote what a stranger wrote.
+        for name in ("name", "found"):
+            object.__setattr__(self, name, one_line(getattr(self, name)))
 
 
 @dataclass
@@ -368,6 +375,7 @@ def rule_check(model: ReleasedModel, transcript: Transcript) -> Check | None:
         # Another machine may turn the signs of eigenvectors: their outer products stay.
         pairs += [(stated.centre, begun.map.centre), (_outer(stated.map), _outer(begun.map))]
         pairs += [(stated.norms, np.array([begun.map.reach, begun.map.norm]))]
+        pairs += [(np.array([bound.least_reach]), np.array([LEAST_REACH]))]
     same = all(
         np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-6, atol=1e-6 * _largest(b))
         for a, b in pairs

@@ -46,6 +46,11 @@ def _tag(kind: type) -> str:
     return kind.__qualname__ if own else f"{kind.__module__}:{kind.__qualname__}"
 
 
+def kinds_of_bounds() -> dict[str, str]:
+    """Names of bounds in records, by module and name of their classes."""
+    return {f"{kind.__module__}.{kind.__qualname__}": tag for tag, kind in _KINDS.items()}
+
+
 class Bound(ABC):
     """Guarantee of one release as a function of the radius; derive a frozen dataclass from it.
 

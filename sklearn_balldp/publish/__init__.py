@@ -1,5 +1,6 @@
 """What a stranger receives: a model, its record, and the means to check one against the other."""
 
+from .loading import load
 from .verify import Verdict, verify
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["Verdict", "load", "verify"]

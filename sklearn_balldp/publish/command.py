@@ -3,16 +3,15 @@
 import argparse
 import sys
 
-from .files import TRUSTED
+from ..text import one_line
 from .verify import verify
 
-_EPILOG = f"""\
-Each line says PASS, FAIL or CANNOT CHECK, with what was found and what it rests on. The exit status
-is 0 without a FAIL, 1 with one, 2 if something could not be read. A check can refute a model, and
-cannot certify one. With --private the results are for the owner of the records.
+_EPILOG = """\
+Each line says PASS, FAIL, WEAK or CANNOT CHECK, with what was found and what it rests on. The exit
+status is 0 without a FAIL, 1 with one, 2 if something could not be read. A check can refute a
+model, and cannot certify one. With --private the results are for the owner of the records.
 
-Of a .skops file only these types are loaded, beside those that skops trusts by itself:
-  {(chr(10) + "  ").join(TRUSTED)}
+Nothing of a .skops file runs: the model is made anew from a closed list of fields.
 """
 
 
@@ -49,6 +48,11 @@ def verify_command(arguments: list[str]) -> int:
         help="earlier releases from the same records, to find noise that was used again",
     )
     parser.add_argument(
+        "--encoder",
+        metavar="WEIGHTS",
+        help="name or folder of the weights that embed the private records, which you trust",
+    )
+    parser.add_argument(
         "--joblib",
         action="store_true",
         help="load joblib and pickle files too: that runs code of whoever wrote them",
@@ -61,10 +65,11 @@ def verify_command(arguments: list[str]) -> int:
             private=options.private,
             transcript=options.transcript,
             earlier=options.earlier,
+            encoder=options.encoder,
             allow_joblib=options.joblib,
         )
     except (ValueError, ImportError, OSError) as error:
-        print(f"verify: {error}", file=sys.stderr)
+        print(f"verify: {one_line(error, 2000)}", file=sys.stderr)
         return 2
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")

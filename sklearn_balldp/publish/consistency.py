@@ -1,28 +1,24 @@
 """Whether a model is the one that its record speaks of: parameters, settings, and nothing else."""
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 
 from .._parameters import is_real
 from ..audit.residuals import CANNOT_CHECK, FAIL, PASS, Check
-from ..heads import BaseBallDPClassifier, ReleasedModel
+from ..heads import ReleasedModel
 from ..losses import Loss
-from ..pipelines import ModelParts
 from ..privacy.digest import parameters_digest
 from ..privacy.fields import agree
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
+from ..privacy.statistics import StatisticsBound
 from ..privacy.weights import is_weighted
 from ..radius import RadiusPolicy
+from .received import Received
 
-# What fitted heads hold beside their parameters, and what their records keep once computed.
-_FITTED = ("n_features_in_", "feature_names_in_", "release_", "_metadata_request")
-_CACHED = {"mu", "epsilon_full_radius", "_bound_scales"}
 _OWN = ("output", "gradient", "statistics")
 #: Parameters of a head that its record holds by the same name.
 _SAME_NAME = (
@@ -72,17 +68,14 @@ def shape_fault(model: ReleasedModel) -> str | None:
     return None
 
 
-def consistency_checks(model: ReleasedModel, parts: ModelParts, beside: list[str]) -> list[Check]:
-    """Parameters, settings, encoder and steps of a model, against its record.
-
-    ``beside`` names what it carries and should not (:func:`surplus`).
-    """
+def consistency_checks(model: ReleasedModel, received: Received) -> list[Check]:
+    """Parameters, settings, encoder and steps of a model, against its record."""
     return [
         *_parameters_checks(model),
-        _model_check(model, beside),
-        _encoder_check(model.record, parts),
-        *_priors_checks(parts.head),
-        *_preprocessing_checks(parts),
+        _model_check(model, [*received.faults, *_not_released(model)]),
+        _encoder_check(model.record, received),
+        *_publishers_checks(model),
+        *_preprocessing_checks(received),
     ]
 
 
@@ -217,81 +210,73 @@ def _count_faults(model: ReleasedModel) -> Iterator[str]:
         yield f"class counts are not those of the record's {record.n_samples} records"
 
 
-def _encoder_check(record: Release, parts: ModelParts) -> Check:
-    if record.encoder is None and parts.encoder is None:
-        found, verdict = "neither model nor record names one", CANNOT_CHECK
-    elif None in (record.encoder, parts.encoder):
-        known = record.encoder or parts.encoder
-        found = f"only {'the record' if record.encoder else 'the model'} names {known}"
-        verdict = CANNOT_CHECK
-    else:
-        same = record.encoder == parts.encoder
-        found = f"{parts.encoder}" + ("" if same else f", the record says {record.encoder}")
-        verdict = PASS if same else FAIL
-    return Check("encoder", verdict, found, "the name and revision that each of them states")
-
-
-def _priors_checks(head: BaseBallDPClassifier) -> list[Check]:
-    priors = getattr(head, "priors", None)
-    if priors is None or isinstance(priors, str):
-        return []
-    found = f"priors={priors!r} move its predictions; only the publisher knows whether they follow"
-    return [Check("priors", CANNOT_CHECK, f"{found} from private rows", "no digest covers them")]
-
-
-def _preprocessing_checks(parts: ModelParts) -> list[Check]:
-    if not parts.steps:
-        return []
-    learning = ", ".join([*parts.learners, *parts.frozen_learners])
-    found = "every step maps each row on its own"
-    if learning:
-        found = f"{learning}: only the publisher knows whether the rows of its fit were public"
-    why = "a step fitted on private rows is outside of the guarantee"
-    return [Check("preprocessing", CANNOT_CHECK if learning else PASS, found, why)]
-
-
-def surplus(model: Any, head: BaseBallDPClassifier, record: Release) -> list[str]:
-    """What a model carries beside its parameters and what it released."""
-    found = []
-    own = _is_own(head)
-    if own and record.mechanism in _OWN:
-        steps = ("transcript_",) if record.mechanism == "gradient" else ()
-        found += _beside(head, "", (*ReleasedModel(head).attributes, *_FITTED, *steps))
-    for part in ("statistics_", "transcript_"):
-        held = getattr(head, part, None)
-        if own and is_dataclass(held):
-            named = {field.name for field in fields(held)}
-            found += [f"{part}.{name}" for name in vars(held) if name not in named]
-    inside = {field.name for field in fields(record)} | _CACHED
-    found += [f"release_.{name}" for name in vars(head.release_) if name not in inside]
-    policy = getattr(head, "radius", None)
-    if isinstance(policy, FrozenEstimator):
-        policy = policy.estimator
-    chosen = ("radius_", "choice_", "n_features_in_", "feature_names_in_", "_metadata_request")
-    mechanism = getattr(head, "mechanism", None)
-    carriers: list[tuple[Any, str, tuple[str, ...]]] = [
-        (mechanism, "mechanism.", ()),
-        (policy, "radius.", chosen),
-    ]
-    for part, prefix, known in carriers:
-        if hasattr(part, "get_params") and _is_own(part):
-            found += _beside(part, prefix, known)
-    while model is not head:
-        whole = isinstance(model, Pipeline)
-        found += _beside(model, "pipeline." if whole else "frozen.", ("_metadata_request",))
-        model = model.steps[-1][1] if whole else model.estimator
+def _not_released(model: ReleasedModel) -> list[str]:
+    """What this kind of release leaves no place for."""
+    record, found = model.record, []
+    if record.mechanism in _OWN and record.mechanism != "gradient":
+        found += ["transcript_"] if hasattr(model.head, "transcript_") else []
+    if getattr(model.head, "class_embeddings", None) is not None and not _shrinks(record):
+        found.append("class_embeddings, where no class means are shrunk")
     return found
 
 
-def _is_own(part: Any) -> bool:
-    """Whether its class is one of this package."""
-    return type(part).__module__.startswith(f"{__package__.split('.')[0]}.")
+def _shrinks(record: Release) -> bool:
+    """Whether noisy class means were released, which public vectors may take a part in."""
+    bound: Any = record.bound
+    start = getattr(bound, "start", None) if record.mechanism == "gradient" else bound
+    return record.mechanism not in _OWN or (isinstance(start, StatisticsBound) and not start.pooled)
 
 
-def _beside(carrier: Any, prefix: str, known: tuple[str, ...] = ()) -> list[str]:
-    """Attributes that are neither parameters nor known."""
-    expected = {*carrier.get_params(deep=False), *known}
-    return [f"{prefix}{name}" for name in vars(carrier) if name not in expected]
+def _encoder_check(record: Release, received: Received) -> Check:
+    basis = "the name and revision that each of them states"
+    steps = [step for step in received.steps if step.encoder is not None]
+    named = steps[0].names_encoder(record.encoder) if steps else None
+    verdict, found = CANNOT_CHECK, "neither model nor record names one"
+    if steps and record.encoder is None:
+        found = f"only the model names {steps[0].encoder_name}"
+    elif record.encoder is not None and not steps:
+        found = f"only the record names {record.encoder}"
+    elif steps and named is None:
+        found = f"the record names {record.encoder}: pass these weights (encoder=), to compare"
+    elif steps:
+        verdict = PASS if named else FAIL
+        found = f"{steps[0].encoder_name}" + (
+            "" if named else f", the record says {record.encoder}"
+        )
+    return Check("encoder", verdict, found, basis)
+
+
+def _publishers_checks(model: ReleasedModel) -> Iterator[Check]:
+    """What a publisher chose freely: it moves predictions or can be read, and has no digest."""
+    head, basis = model.head, "no digest covers them"
+    priors = getattr(head, "priors", None)
+    if not (priors is None or isinstance(priors, str)):
+        found = f"priors={priors!r} move its predictions; only the publisher knows whether they"
+        yield Check("priors", CANNOT_CHECK, f"{found} follow from private rows", basis)
+    if getattr(head, "class_embeddings", None) is not None:
+        found = (
+            "vectors of the classes are part of the model; ask where they come from: means of "
+            "private rows would be published without noise"
+        )
+        yield Check("class_embeddings", CANNOT_CHECK, found, basis)
+    names = getattr(head, "feature_names_in_", None)
+    if names is not None:
+        found = f"{len(names)} names of columns, from {names[0]!r} on, are part of the model"
+        yield Check("names of columns", CANNOT_CHECK, f"{found}; read them", basis)
+
+
+def _preprocessing_checks(received: Received) -> list[Check]:
+    if not received.steps:
+        return []
+    with_state = [step.shown for step in received.steps if step.has_state]
+    found = "every step maps each row on its own"
+    if with_state:
+        found = (
+            f"{', '.join(with_state)}: only the publisher knows whether the rows of its fit were "
+            "public"
+        )
+    why = "a step fitted on private rows is outside of the guarantee"
+    return [Check("preprocessing", CANNOT_CHECK if with_state else PASS, found, why)]
 
 
 def _augmented(bound: Any) -> bool | None:

@@ -13,6 +13,7 @@ from ..audit.residuals import (
     FAIL,
     FALSE_ALARM,
     PASS,
+    WEAK,
     Check,
     epsilon_after_redraws,
     rule_check,
@@ -20,12 +21,16 @@ from ..audit.residuals import (
     transcript_fault,
     weight_checks,
 )
-from ..heads import BaseBallDPClassifier, ReleasedModel, Transcript
-from ..pipelines import ModelParts, parts_of
+from ..heads import ReleasedModel, Transcript
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
-from .consistency import consistency_checks, shape_fault, surplus
-from .files import load_model, load_record, load_rows, load_transcript
+from .consistency import consistency_checks, shape_fault
+from .files import load_record, load_rows, load_transcript
+from .loading import received_from
+from .received import Received
+
+#: An attacker who tells two records apart with more than this advantage is stopped by nothing.
+_NOTHING_HIDDEN = 0.99
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class Verdict:
     Attributes
     ----------
     checks : tuple of Check
-        Lines: name, verdict ("PASS", "FAIL" or "CANNOT CHECK"), what was found, what it rests on.
+        Lines: name, verdict ("PASS", "FAIL", "WEAK" or "CANNOT CHECK"), what was found, what it
+        rests on. WEAK is a release that says of itself that it hides next to nothing.
     release : Release or None
         The record that was checked; None when it contradicts itself.
     """
@@ -59,13 +65,15 @@ class Verdict:
     @property
     def notes(self) -> list[str]:
         """What the lines mean, and what must not be made of them."""
-        found = {check.verdict for check in self.checks}
+        found = [check.verdict for check in self.checks]
         notes = [
             "At least one check failed: the model differs from its record, the record promises no "
             "privacy, or the rows passed are not those of the fit. The FAIL lines say which."
             if FAIL in found
             else "Nothing was refuted."
         ]
+        if WEAK in found:
+            notes.append("It hides next to nothing, by its own record: see the line WEAK.")
         notes.append(
             "No check can certify a model. A publisher who keeps the seed of his noise, leaves the "
             "noise out of a few directions, or draws until he likes the outcome passes all of them."
@@ -85,7 +93,8 @@ class Verdict:
                 f"delta={self.release.delta:g}) into (epsilon={epsilon:.6g}, delta={delta:.2g}); "
                 "start over with a budget of its own."
             )
-        return notes
+        counts = [f"{found.count(v)} {v}" for v in (FAIL, WEAK, CANNOT_CHECK, PASS) if v in found]
+        return [*notes, f"Lines: {', '.join(counts)}."]
 
 
 def verify(
@@ -95,9 +104,13 @@ def verify(
     private: tuple[Any, Any] | Mapping[str, Any] | str | Path | None = None,
     transcript: Transcript | str | Path | None = None,
     earlier: Iterable[Any] = (),
+    encoder: Any = None,
     allow_joblib: bool = False,
 ) -> Verdict:
     """Check a published model, its record, and (for their owner) the private rows.
+
+    A model may come from anybody: it is made anew from a closed list of fields, and nothing of it
+    runs. Whatever else it holds is a FAIL by name.
 
     Parameters
     ----------
@@ -116,6 +129,9 @@ def verify(
         them; the model's own by default.
     earlier : iterable of estimator, str or path-like
         Finds noise that was used twice: pass earlier releases from the same records.
+    encoder : str, path-like, estimator or None, default=None
+        Embeds the private records of a model from a file, whose own encoder never runs: an encoder,
+        or the name or folder of the weights that you trust.
     allow_joblib : bool, default=False
         Loads joblib and pickle files too, which can run code chosen by whoever wrote them.
 
@@ -127,7 +143,7 @@ def verify(
     Raises
     ------
     ValueError
-        If a file cannot be read, holds types that are not trusted, or the model is no Ball-DP head.
+        If a file cannot be read, or the model is no Ball-DP head.
 
     Notes
     -----
@@ -148,9 +164,10 @@ def verify(
     >>> [check.name for check in verify(head).checks if check.verdict == "FAIL"]
     ['parameters', 'size of the weights']
     """
-    loaded = _model(model, allow_joblib)
-    parts = _parts_of(loaded, "model")
-    before = [ReleasedModel(_parts_of(_model(m, allow_joblib), "earlier").head) for m in earlier]
+    received = received_from(model, "model", allow_joblib=allow_joblib)
+    if encoder is not None:
+        received.embed_with(encoder)
+    before = [received_from(m, "earlier", allow_joblib=allow_joblib) for m in earlier]
     given = load_record(release) if isinstance(release, (str, Path)) else release
     rows: Any = load_rows(private) if isinstance(private, (str, Path)) else private
     if rows is not None and not isinstance(rows, Mapping):
@@ -163,17 +180,18 @@ def verify(
         )
     is_file = isinstance(transcript, (str, Path))
     steps: Any = load_transcript(transcript) if is_file else transcript  # type: ignore[arg-type]
-    checks, record = _record_checks(parts.head, given)
+    checks, record = _record_checks(received, given)
     if record is None:
         return Verdict(tuple(checks), None)
     # From here on the record counts that was checked, whatever the model says of itself.
-    released = ReleasedModel(parts.head, record)
-    steps = getattr(parts.head, "transcript_", None) if steps is None else steps
+    released = _released(received, record)
+    steps = getattr(received.head, "transcript_", None) if steps is None else steps
     fault = shape_fault(released)
     if fault is not None:
-        checks.append(Check("model", FAIL, fault, "shape of what the record speaks of"))
+        beside = f"; it holds {', '.join(received.faults)}" if received.faults else ""
+        checks.append(Check("model", FAIL, fault + beside, "shape of what the record speaks of"))
         return Verdict(tuple(checks), record)
-    checks += consistency_checks(released, parts, surplus(loaded, parts.head, record))
+    checks += consistency_checks(released, received)
     checks += _public_checks(released, steps)
     checks += _statement_checks(record)
     if rows is None:
@@ -186,37 +204,25 @@ def verify(
             )
         )
     else:
-        checks += _private_checks(released, parts, rows, steps, before)
+        others = [_released(other, other.release()) for other in before]
+        checks += _private_checks(released, received, rows, steps, others)
     return Verdict(tuple(checks), record)
 
 
-def _parts_of(model: Any, name: str) -> ModelParts:
-    parts = parts_of(model)
-    found = parts.outer_type or type(parts.head).__name__
-    if isinstance(parts.head, BaseBallDPClassifier) and hasattr(parts.head, "release_"):
-        if not parts.outer_type:
-            return parts
-        found += ", which may publish more than the head in it"
-    raise ValueError(
-        f"{name}: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a search its "
-        f"best_estimator_); got {found}."
-    )
-
-
-def _model(model: Any, allow_joblib: bool) -> Any:
-    is_file = isinstance(model, (str, Path))
-    return load_model(model, allow_joblib=allow_joblib) if is_file else model
+def _released(received: Received, record: Release) -> ReleasedModel:
+    """The model beside a record that was checked."""
+    if received.head_is_new:
+        received.head.release_ = record
+    return ReleasedModel(received.head, record)
 
 
 def _record_checks(
-    head: BaseBallDPClassifier, given: Release | Mapping[str, Any] | None
+    received: Received, given: Release | Mapping[str, Any] | None
 ) -> tuple[list[Check], Release | None]:
     """Whether the record agrees with itself, and with the one that the model holds."""
     basis = "every derived number is computed again from the bound"
     try:
-        # A model that was loaded may hold anything: it is read anew, as from JSON.
-        own = Release.from_dict(head.release_.to_dict())
-        record = own
+        record = own = received.release()
         if given is not None:
             written = given.to_dict() if isinstance(given, Release) else given
             record = Release.from_dict(written)
@@ -228,6 +234,12 @@ def _record_checks(
         f"within {record.radius:g} ({record.metric}); {at_full}"
     )
     checks = [Check("record", PASS, found, basis)]
+    advantage = record.guarantee().advantage
+    if advantage > _NOTHING_HIDDEN:
+        found = (
+            f"an attacker who knows all else may tell two records apart, advantage {advantage:.4f}"
+        )
+        checks.append(Check("promise", WEAK, found, "epsilon and delta of the record"))
     if given is not None:
         same = record == own
         odd = [k for k, v in record.to_dict().items() if v != own.to_dict()[k]]
@@ -293,7 +305,11 @@ def _statement_checks(record: Release) -> list[Check]:
             CANNOT_CHECK,
             "a quantile of the private rows; the guarantee holds only if it may be public",
         ),
-        "private": (PASS, f"drawn privately, epsilon={record.radius_epsilon:g} is in the total"),
+        "private": (
+            CANNOT_CHECK,
+            f"drawn privately, epsilon={record.radius_epsilon:g} is in the total; only the "
+            "publisher knows whether it was drawn so",
+        ),
         "seeded": (FAIL, "drawn from a seed, which hides nothing"),
     }[record.radius_source]
     checks.append(Check("radius", *radius, "where the record says that the radius came from"))
@@ -313,7 +329,7 @@ def _statement_checks(record: Release) -> list[Check]:
 
 def _private_checks(
     model: ReleasedModel,
-    parts: ModelParts,
+    received: Received,
     private: Mapping[str, Any],
     transcript: Transcript | None,
     earlier: Sequence[ReleasedModel],
@@ -321,12 +337,19 @@ def _private_checks(
     """The noise itself, for the owner of the rows."""
     declared = dict(private)
     X, y = declared.pop("X"), declared.pop("y")
-    for name, step in parts.steps:
+    unread = [step for step in received.steps if step.made is None]
+    if unread:
+        found = (
+            f"nothing of a file runs, and {unread[0].shown} is none that is made anew: embed the "
+            "records (encoder=), or verify the last step on rows as it sees them"
+        )
+        return [Check("rows", CANNOT_CHECK, found, "the pipeline's own steps", True)]
+    for step in received.steps:
         try:
-            X = X if step is None or isinstance(step, str) else step.transform(X)
+            X = X if step.made == "passthrough" else step.made.transform(X)
         except Exception as error:
             # Its message may quote a record.
-            found = f"the step {name} cannot transform them ({type(error).__name__})"
+            found = f"the step {step.shown} cannot transform them ({type(error).__name__})"
             return [Check("rows", FAIL, found, "the pipeline's own steps", True)]
     try:
         with np.errstate(all="ignore"):

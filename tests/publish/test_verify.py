@@ -38,7 +38,6 @@ from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 from sklearn_balldp.publish.files import (
-    TRUSTED,
     load_model,
     load_record,
     load_rows,
@@ -228,7 +227,9 @@ def test_delta_and_radius():
     declared = BallDPRidgePrototype(1.0, radius=RadiusPolicy(source="declared")).fit(X, y)
     assert lines(verify(declared))["radius"] == "CANNOT CHECK"
     private = RadiusPolicy(source="private", epsilon=1.0)
-    assert lines(verify(BallDPRidgePrototype(radius=private).fit(X, y)))["radius"] == "PASS"
+    # An exact quantile could be stated as a drawn one.
+    verdict = verify(BallDPRidgePrototype(radius=private).fit(X, y))
+    assert lines(verdict)["radius"] == "CANNOT CHECK"
     private.random_state = 0
     seeded = BallDPRidgePrototype(radius=private).fit(X, y)
     assert failed(verify(seeded)) == ["radius"]
@@ -353,15 +354,7 @@ def test_only_what_is_trusted_is_loaded(tmp_path, capsys):
     assert not verify(tmp_path / "model.joblib", allow_joblib=True).failed
     skops.io.dump(joblib.Memory(None), tmp_path / "other.skops")
     assert status([str(tmp_path / "other.skops")]) == 2
-    assert "types that are not trusted: joblib.memory.Memory" in capsys.readouterr().err
-
-
-def test_trusted_types_exist():
-    from importlib import import_module
-
-    for name in TRUSTED:
-        module, _, kind = name.rpartition(".")
-        assert isinstance(getattr(import_module(module), kind), type)
+    assert "expected a fitted Ball-DP head" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -502,7 +495,7 @@ def test_settings_that_the_record_follows(name, params):
             "radius is from 'private'",
         ),
         ("prototypes", {"radius": np.array([0.5, 0.5])}, "its parameter radius="),
-        ("prototypes", {"epsilon": np.array([4.0, 4.0])}, "of no use (ValueError)"),
+        ("prototypes", {"epsilon": np.array([4.0, 4.0])}, "its parameter epsilon=an array"),
         ("statistics", {"share": 0.123}, "its share=0.123"),
         (
             "minimiser",
@@ -700,8 +693,7 @@ def test_a_record_is_checked_when_it_is_read_from_a_pickle(tmp_path):
         with pytest.raises(ValueError, match="epsilon"):
             pickle.loads(pickle.dumps(head))
         skops.io.dump(head, tmp_path / "m.skops")
-        with pytest.raises(ValueError, match="epsilon"):
-            load_model(tmp_path / "m.skops")
+        assert failed(verify(tmp_path / "m.skops")) == ["record"]
 
 
 def test_private_rows_as_a_list_or_a_mapping():

@@ -1,0 +1,578 @@
+"""A received model, made anew from what a closed list of fields allows.
+
+A file, or a stranger's object, may hold anything. Here is said which fields a head, a mechanism, a
+policy, a step and an encoder may have, and of which kind. New objects are made from these alone;
+whatever else is found is a fault by name, and no attribute of the model itself is ever used.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
+
+from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder
+from ..heads import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    BaseBallDPClassifier,
+    GradientPerturbation,
+    Mechanism,
+    OutputPerturbation,
+    Statistics,
+    Transcript,
+)
+from ..pipelines import learns
+from ..privacy.bounds import bound_from_dict, kinds_of_bounds
+from ..privacy.fields import agree, with_floats
+from ..privacy.release import Release
+from ..radius import ChosenRadius, RadiusPolicy
+from ..text import one_line
+from .tree import SCALARS, Thing, tree_of
+
+
+def _named(*kinds: type) -> dict[str, type]:
+    return {f"{kind.__module__}.{kind.__qualname__}": kind for kind in kinds}
+
+
+_HEADS = _named(
+    BallDPLinearDiscriminant, BallDPLogisticRegression, BallDPRidgePrototype, BallDPSquaredHingeSVC
+)
+_MECHANISMS = _named(GradientPerturbation, OutputPerturbation)
+_POLICY = _named(RadiusPolicy)
+_RELEASE = _named(Release)
+_FROZEN = _named(FrozenEstimator)
+_PIPELINE = _named(Pipeline)
+_ENCODERS = _named(ImageEncoder, SentenceEncoder)
+#: Steps of scikit-learn that are made anew, and what their fit leaves behind.
+_STEPS: dict[type, tuple[str, ...]] = {
+    Normalizer: (),
+    StandardScaler: ("mean_", "var_", "scale_", "n_samples_seen_"),
+    MinMaxScaler: ("min_", "scale_", "data_min_", "data_max_", "data_range_", "n_samples_seen_"),
+    MaxAbsScaler: ("max_abs_", "scale_", "n_samples_seen_"),
+    PCA: (
+        "components_",
+        "mean_",
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "singular_values_",
+        "noise_variance_",
+        "n_components_",
+        "n_samples_",
+        "_fit_svd_solver",
+    ),
+    TruncatedSVD: (
+        "components_",
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "singular_values_",
+    ),
+    GaussianRandomProjection: ("components_", "n_components_"),
+}
+_KNOWN_STEPS = _named(*_STEPS)
+
+#: What a fit of scikit-learn adds; its version is no attribute once a model was loaded.
+_COMMON = ("n_features_in_", "feature_names_in_", "_metadata_request", "_sklearn_version")
+#: Parameters that hold more than one number or text.
+_ARRAYS = ("classes", "class_weight", "class_embeddings", "priors")
+#: What a record computes once and keeps.
+_CACHED = ("mu", "epsilon_full_radius", "_bound_scales")
+# Longer texts, and larger numbers, are no names, no settings and no counts.
+_LONGEST, _LARGEST = 1000, 2**64
+_LONGEST_NAME = 100
+
+
+@dataclass
+class Step:
+    """A step before the head.
+
+    Attributes
+    ----------
+    name, kind : str
+        Its name in the pipeline, and that of its type.
+    made : estimator, "passthrough" or None
+        Made anew, or the caller's own; None for one that must not run, or is not read.
+    has_state : bool
+        Whether it may have learned from rows.
+    encoder : estimator or None
+        The step itself, if it embeds records by weights that no model holds.
+    """
+
+    name: str
+    kind: str
+    made: Any
+    has_state: bool
+    encoder: Any = None
+
+    @property
+    def shown(self) -> str:
+        """Its name, as it may be shown."""
+        return one_line(self.name, 60)
+
+    @property
+    def encoder_name(self) -> str:
+        """What its encoder calls itself; no file is opened for one that must not run."""
+        name = self.encoder.stated_identity if self.made is None else self.encoder.identity
+        return one_line(name, 200)
+
+    def names_encoder(self, stated: str | None) -> bool | None:
+        """Whether a record names this encoder; None if only the weights could tell."""
+        if self.made is not None:
+            known: str = self.encoder.identity
+            told = known == stated or ("local:" in known) == ("local:" in str(stated))
+            return known == stated if told else None
+        if "local:" in str(stated) or not isinstance(self.encoder, BaseEncoder):
+            return None
+        own: str = self.encoder.stated_identity
+        # The version of a library is the publisher's.
+        return own == stated or str(stated).startswith(f"{own}, torchvision ")
+
+
+@dataclass
+class Received:
+    """A model made anew.
+
+    Attributes
+    ----------
+    head : BaseBallDPClassifier
+        With the parameters and the released values that were sound, and no record yet.
+    steps : list of Step
+        What comes before it.
+    record : mapping
+        Fields of the record that it holds; empty if there is none.
+    faults : list of str
+        What it holds and should not, or holds of another kind.
+    head_is_new : bool
+        False for a head of a class of the caller's own, which is used as it is.
+    """
+
+    head: BaseBallDPClassifier
+    steps: list[Step] = field(default_factory=list)
+    record: dict[str, Any] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    head_is_new: bool = True
+
+    def release(self) -> Release:
+        """The record that it holds, computed anew; a ValueError if it contradicts itself."""
+        if not self.record:
+            raise ValueError("record: release_ is missing; ask for it.")
+        return _release(self.record)
+
+    def embed_with(self, encoder: Any) -> None:
+        """Let an encoder that the caller trusts take the place of the one among the steps.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        own = [step for step in self.steps if step.encoder is not None]
+        if not own:
+            raise ValueError(f"encoder={encoder!r}: the model has no step that embeds records.")
+        if isinstance(encoder, (str, Path)):
+            weights = "weights" if isinstance(own[0].encoder, ImageEncoder) else "model"
+            encoder = clone(own[0].encoder).set_params(**{weights: str(encoder)})
+        own[0].made = own[0].encoder = encoder
+
+
+def receive(model: Any, name: str = "model") -> Received:
+    """Make a model anew.
+
+    Parameters
+    ----------
+    model : estimator or Thing
+        The model, or what a file holds.
+    name : str
+        What errors call it.
+
+    Raises
+    ------
+    ValueError
+        If it is no fitted Ball-DP head, and no Pipeline that ends in one.
+    """
+    tree, outer, faults, steps = tree_of(model), "", list[str](), list[Step]()
+    in_file = isinstance(model, Thing)
+    while isinstance(tree, Thing):
+        if tree.kind in _FROZEN:
+            faults += _surplus(tree, "frozen.", ("estimator",))
+            tree = tree_of(tree.attributes.get("estimator"))
+        elif tree.kind in _PIPELINE and _is_list_of_steps(tree):
+            parameters = ("steps", "memory", "transform_input", "verbose")
+            faults += _surplus(tree, "pipeline.", parameters)
+            for parameter in parameters[1:]:
+                if not _is_scalar(tree_of(tree.attributes.get(parameter))) and in_file:
+                    faults.append(f"pipeline.{parameter}")
+            *before, (_, last) = tree.attributes["steps"]
+            steps += [_step(label, step, faults) for label, step in before]
+            tree = tree_of(last)
+        elif "release_" not in tree.attributes and "estimator_" in tree.attributes:
+            outer = outer or tree.name
+            tree = tree_of(tree.attributes["estimator_"])
+        else:
+            break
+    own = isinstance(tree, Thing) and isinstance(tree.own, BaseBallDPClassifier)
+    known = isinstance(tree, Thing) and (tree.kind in _HEADS or own)
+    if not (known and not outer and isinstance(tree, Thing) and "release_" in tree.attributes):
+        found = outer or (tree.name if isinstance(tree, Thing) else type(tree).__name__)
+        more = ", which may publish more than the head in it" if outer else ""
+        raise ValueError(
+            f"{name}: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a search "
+            f"its best_estimator_); got {one_line(found)}{more}."
+        )
+    received = _head(tree) if tree.kind in _HEADS else _own_head(tree)
+    received.steps, received.faults = steps, faults + received.faults
+    return received
+
+
+def _is_list_of_steps(tree: Thing) -> bool:
+    steps: Any = tree.attributes.get("steps")
+    pairs = type(steps) is list and all(type(s) in (list, tuple) and len(s) == 2 for s in steps)
+    return pairs and bool(steps) and all(type(name) is str for name, _ in steps)
+
+
+# Heads ------------------------------------------------------------------------------------------
+
+
+def _own_head(tree: Thing) -> Received:
+    """A head of a class of the caller's own: only its record is looked at."""
+    faults: list[str] = []
+    held = tree_of(tree.attributes["release_"])
+    record = _record(held, "release_.", faults)
+    return Received(tree.own, record=record, faults=faults, head_is_new=False)
+
+
+def _head(tree: Thing) -> Received:
+    kind: Any = _HEADS[tree.kind]
+    faults: list[str] = []
+    parameters = kind._get_param_names()
+    given: dict[str, Any] = {}
+    for name in parameters:
+        if name in tree.attributes:
+            value = tree_of(tree.attributes[name])
+            sound, made = _parameter(name, value, faults)
+            if sound:
+                given[name] = made
+            else:
+                faults.append(f"its parameter {name}={_shown(value)} is none of a head")
+    head = kind(**given)
+    held = tree_of(tree.attributes["release_"])
+    received = Received(head, faults=faults)
+    received.record = _record(held, "release_.", faults)
+    mechanism = given.get("mechanism")
+    custom = isinstance(mechanism, Mechanism) and type(mechanism) not in _MECHANISMS.values()
+    fitted = ("classes_", *kind._parameters, "transcript_", "release_", *_COMMON)
+    for name, value in tree.attributes.items():
+        if name in parameters or name == "release_":
+            continue
+        if name not in fitted:
+            # A mechanism of one's own may publish more, by names of its own.
+            if not (custom and name.endswith("_")):
+                faults.append(name)
+            continue
+        value = tree_of(value)
+        sound, made = _fitted(name, value, faults)
+        if sound:
+            vars(head)[name] = made
+        else:
+            faults.append(f"{name}, {_shown(value)}")
+    vars(head).pop("_sklearn_version", None)
+    vars(head).pop("_metadata_request", None)
+    return received
+
+
+def _parameter(name: str, value: Any, faults: list[str]) -> tuple[bool, Any]:
+    """Whether a parameter of a head is of a kind that it may have, and the parameter made anew."""
+    if name == "radius" and isinstance(value, Thing):
+        frozen = value.kind in _FROZEN
+        policy = tree_of(value.attributes.get("estimator")) if frozen else value
+        if not (isinstance(policy, Thing) and policy.kind in _POLICY):
+            return False, None
+        if frozen:
+            faults += _surplus(value, "radius.", ("estimator",))
+        made = _policy(policy, faults)
+        return True, FrozenEstimator(made) if frozen else made
+    if name == "mechanism" and isinstance(value, Thing):
+        if value.kind in _MECHANISMS:
+            return True, _made(_MECHANISMS[value.kind], value, "mechanism.", faults)
+        return isinstance(value.own, Mechanism), value.own
+    return (_is_plain(value) if name in _ARRAYS else _is_scalar(value)), value
+
+
+def _policy(tree: Thing, faults: list[str]) -> RadiusPolicy:
+    policy: RadiusPolicy = _made(RadiusPolicy, tree, "radius.", faults, ("radius_", "choice_"))
+    choice = tree_of(tree.attributes.get("choice_"))
+    if choice is None:
+        return policy
+    if isinstance(choice, Thing) and choice.kind in _named(ChosenRadius):
+        own = {item.name for item in fields(ChosenRadius)}
+        sound = all(_is_scalar(tree_of(value)) for value in choice.attributes.values())
+        if sound and set(choice.attributes) <= own and "value" in choice.attributes:
+            policy.choice_ = ChosenRadius(**choice.attributes)
+            policy.radius_ = tree.attributes.get("radius_")
+            return policy
+    faults.append("radius.choice_")
+    return policy
+
+
+def _made(
+    kind: Any, tree: Thing, prefix: str, faults: list[str], fitted: tuple[str, ...] = ()
+) -> Any:
+    """An object of plain parameters, made anew."""
+    parameters = kind._get_param_names()
+    faults += _surplus(tree, prefix, (*parameters, *fitted))
+    given = {}
+    for name in parameters:
+        value = tree_of(tree.attributes.get(name, getattr(kind(), name)))
+        if _is_scalar(value):
+            given[name] = value
+        else:
+            faults.append(f"its parameter {prefix}{name}={_shown(value)} is no number or text")
+    return kind(**given)
+
+
+def _fitted(name: str, value: Any, faults: list[str]) -> tuple[bool, Any]:
+    """Whether a fitted attribute is of the kind that a head releases."""
+    if name == "statistics_":
+        return _dataclass(Statistics, value, f"{name}.", faults)
+    if name == "transcript_":
+        return _dataclass(Transcript, value, f"{name}.", faults)
+    if name == "classes_":
+        return _is_labels(value), value
+    if name == "class_counts_":
+        return _is_counts(value), value
+    if name in _COMMON:
+        return _is_common(name, value), value
+    return _is_released(value), value
+
+
+def _dataclass(kind: Any, tree: Any, prefix: str, faults: list[str]) -> tuple[bool, Any]:
+    """Noisy statistics, or a transcript: arrays in double precision, numbers, and a record."""
+    if not (isinstance(tree, Thing) and tree.kind in _named(kind)):
+        return False, None
+    names = [item.name for item in fields(kind)]
+    faults += [f"{prefix}{name}" for name in tree.attributes if name not in names]
+    given: dict[str, Any] = {}
+    own = {name: _PUBLIC.get(name, _is_released) for name in names}
+    for name in names:
+        if name not in tree.attributes:
+            continue
+        value = tree_of(tree.attributes[name])
+        if name == "release" and isinstance(value, Thing):
+            try:
+                given[name] = _release(_record(value, f"{prefix}release.", faults))
+            except ValueError:
+                faults.append(f"{prefix}release")
+        elif _is_released(value) or _is_scalar(value) or own[name](value):
+            given[name] = value
+        else:
+            faults.append(f"{prefix}{name}, {_shown(value)}")
+    try:
+        return True, kind(**given)
+    except TypeError:
+        return False, None
+
+
+# Records ----------------------------------------------------------------------------------------
+
+
+def _record(tree: Any, prefix: str, faults: list[str]) -> dict[str, Any]:
+    """Fields of a record; what else it holds is a fault."""
+    if not (isinstance(tree, Thing) and tree.kind in _RELEASE):
+        faults.append(f"{prefix[:-1]}, which is no record")
+        return {}
+    names = {item.name for item in fields(Release)}
+    faults += [f"{prefix}{n}" for n in tree.attributes if n not in names and n not in _CACHED]
+    record = {name: _plain(value) for name, value in tree.attributes.items() if name in names}
+    bound = tree_of(tree.attributes.get("bound"))
+    if isinstance(bound, Thing):
+        record["bound"] = {**record["bound"], "type": kinds_of_bounds().get(bound.kind)}
+    cached = {name: _plain(tree.attributes[name]) for name in _CACHED if name in tree.attributes}
+    return {**record, "_cached": cached}
+
+
+def _plain(value: Any) -> Any:
+    """A field of a record as JSON would hold it, with tuples for lists."""
+    value = tree_of(value)
+    if isinstance(value, Thing):
+        return {name: _plain(item) for name, item in value.attributes.items()}
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _release(record: Mapping[str, Any]) -> Release:
+    own = {name: value for name, value in record.items() if name != "_cached"}
+    try:
+        bound = bound_from_dict(own.pop("bound", None))
+        release = Release(**with_floats(Release, own), bound=bound)
+        for name, value in record["_cached"].items():
+            if not agree(value, getattr(release, name)):
+                raise ValueError(f"record: {name}={value!r} does not follow from the rest of it.")
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"record: it cannot be made sense of ({type(error).__name__}: {error})."
+        ) from None
+    return release
+
+
+# Steps ------------------------------------------------------------------------------------------
+
+
+def _step(name: str, value: Any, faults: list[str]) -> Step:
+    tree, prefix = tree_of(value), f"{name}."
+    if tree is None or tree == "passthrough":
+        return Step(name, "passthrough", "passthrough", has_state=False)
+    if not isinstance(tree, Thing):
+        faults.append(f"{name}, {_shown(tree)}")
+        return Step(name, type(tree).__name__, None, has_state=True)
+    inner = tree
+    while inner.kind in _FROZEN:
+        faults += _surplus(inner, prefix, ("estimator",))
+        inner = tree_of(inner.attributes.get("estimator"))
+        if not isinstance(inner, Thing):
+            return Step(name, tree.name, None, has_state=True)
+    made, has_state, encoder = None, True, None
+    if inner.kind in _ENCODERS:
+        encoder, has_state = _encoder(_ENCODERS[inner.kind], inner, prefix, faults), False
+    elif inner.kind in _KNOWN_STEPS:
+        kind = _KNOWN_STEPS[inner.kind]
+        made = _stateful(kind, inner, prefix, _STEPS[kind], faults)
+        has_state = bool(_STEPS[kind])
+    elif inner.own is not None:
+        has_state = learns(inner.own)
+    if inner.own is not None:
+        # The caller's own object: his process runs its code anyway.
+        made = tree.own
+        encoder = inner.own if hasattr(inner.own, "identity") else None
+    return Step(name, inner.name, made, has_state, encoder)
+
+
+def _stateful(
+    kind: Any, tree: Thing, prefix: str, state: tuple[str, ...], faults: list[str]
+) -> BaseEstimator:
+    made: BaseEstimator = _made(kind, tree, prefix, faults, state)
+    for name in (*state, "n_features_in_", "feature_names_in_"):
+        if name not in tree.attributes:
+            continue
+        value = tree_of(tree.attributes[name])
+        numbers = isinstance(value, np.ndarray) and value.dtype.kind in "fiu"
+        sound = _is_common(name, value) if name in _COMMON else _is_scalar(value) or numbers
+        if sound:
+            vars(made)[name] = value
+        else:
+            faults.append(f"{prefix}{name}, {_shown(value)}")
+    return made
+
+
+def _encoder(kind: Any, tree: Thing, prefix: str, faults: list[str]) -> BaseEncoder:
+    """An encoder of these settings, without the folder of its cache."""
+    made: BaseEncoder = _made(kind, tree, prefix, faults)
+    made.set_params(cache_dir=None)
+    return made
+
+
+# Kinds of values --------------------------------------------------------------------------------
+
+
+def _surplus(tree: Thing, prefix: str, known: tuple[str, ...]) -> Iterator[str]:
+    """Names of attributes that no object of this kind has, or that hold what they should not."""
+    for name, value in tree.attributes.items():
+        if name in _COMMON:
+            if not _is_common(name, tree_of(value)):
+                yield f"{prefix}{name}"
+        elif name not in known:
+            yield f"{prefix}{name}"
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether it is one number, truth value or short text, or None."""
+    if isinstance(value, str):
+        return len(value) <= _LONGEST
+    if isinstance(value, np.generic):
+        return value.dtype.kind in "biufUMm" and value.nbytes <= 4 * _LONGEST
+    if type(value) is int:
+        return abs(value) < _LARGEST
+    return type(value) in SCALARS
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a scalar, an array of numbers or texts, or a list or mapping of such."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value.dtype.kind in "biufUMm" and value.dtype.itemsize <= 4 * _LONGEST
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(_is_scalar(key) and _is_scalar(item) for key, item in value.items())
+    return _is_scalar(value)
+
+
+def _is_released(value: Any) -> bool:
+    """Whether it is an array of noisy values: in double precision, which has no bits to spare."""
+    return isinstance(value, np.ndarray) and value.dtype.str == np.dtype(np.float64).str
+
+
+def _is_labels(value: Any) -> bool:
+    # Long doubles have bits that no digest covers.
+    return (
+        isinstance(value, np.ndarray)
+        and value.ndim == 1
+        and _is_plain(value)
+        and value.dtype not in (np.longdouble, np.clongdouble)
+        and (value.dtype != object or all(map(_is_scalar, value)))
+    )
+
+
+def _is_counts(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim == 1
+
+
+#: Public arrays beside noisy ones.
+_PUBLIC = {"classes": _is_labels, "counts": _is_counts}
+
+
+def _is_common(name: str, value: Any) -> bool:
+    """Whether what every fit of scikit-learn may leave behind is of that kind."""
+    if name == "n_features_in_":
+        return isinstance(value, (int, np.integer)) and 0 < int(value) < _LARGEST
+    if name == "feature_names_in_":
+        names = value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else [0]
+        short = all(type(n) is str and len(n) <= _LONGEST_NAME and n.isprintable() for n in names)
+        return short and len(set(names)) == len(names)
+    if name == "_sklearn_version":
+        return isinstance(value, str) and re.fullmatch(r"[0-9a-z.+]{1,40}", value) is not None
+    return _is_routing(value)
+
+
+def _is_routing(value: Any) -> bool:
+    """Whether it holds names, truth values and nothing, as requests of metadata do."""
+    if isinstance(value, Thing):
+        own = value.kind.startswith("sklearn.utils._metadata_requests.")
+        return own and all(_is_routing(tree_of(item)) for item in value.attributes.values())
+    if isinstance(value, dict):
+        pairs = value.items()
+        return all(_is_routing(key) and _is_routing(tree_of(item)) for key, item in pairs)
+    word = isinstance(value, str) and re.fullmatch(r"\$?\w{1,60}\$?", value) is not None
+    return value is None or type(value) is bool or word
+
+
+def _shown(value: Any) -> str:
+    """A value in a few words: the whole of it could be private."""
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} of shape {value.shape}"
+    if isinstance(value, Thing):
+        return f"a {one_line(value.name, 60)}"
+    if isinstance(value, (list, tuple, dict)):
+        return f"a {type(value).__name__} of {len(value)}"
+    if type(value) is int:
+        return one_line(value, 60) if abs(value) < _LARGEST else "a number of many digits"
+    return one_line(repr(value), 60)
