@@ -93,13 +93,11 @@ class DeviceRows(Rows):
         return self if rows is self._X else DeviceRows(rows)
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        rows: NDArray[np.floating] = on_host(self._X[start:stop, :])
-        return rows
+        return on_host(self._X[start:stop, :])
 
     def _rows_at(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
         xp = namespace(self._X)
-        rows: NDArray[np.floating] = on_host(xp.take(self._X, placed(places, self._X), axis=0))
-        return rows
+        return on_host(xp.take(self._X, placed(places, self._X), axis=0))
 
     def _as_table(self, columns: Mapping[str, NDArray[Any] | None]) -> "DeviceTable":
         return DeviceTable(self._X, columns)
@@ -137,14 +135,7 @@ class DeviceShard(Shard):
         xp = namespace(self._X)
         return xp.astype(self._X[first:stop:step, :], xp.float64)
 
-    def blocks(
-        self,
-        size: int | None = None,
-        dtype: type[np.floating] = np.float64,
-        *,
-        once: bool = False,
-        raw: bool = False,
-    ) -> Iterator[tuple[slice, Any]]:
+    def blocks(self, *_: Any, **__: Any) -> Iterator[tuple[slice, Any]]:
         # Large products keep a device busy; SHARD_ROWS is within the rows that the proofs allow.
         for first in range(self._first, self._stop, SHARD_ROWS):
             stop = min(first + SHARD_ROWS, self._stop)

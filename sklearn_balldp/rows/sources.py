@@ -8,7 +8,7 @@ sent to another process.
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from mmap import mmap
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,8 @@ class Rows(ABC):
     shape: tuple[int, int]
     dtype: np.dtype
     ndim = 2
-    # Number of values read at once, and bytes that the source itself holds in memory.
-    _read_values, _held_bytes = 2**21, 0
+    # Number of values read at once.
+    _read_values = 2**21
 
     def _part(self, start: int, stop: int) -> NDArray[np.floating]:
         """As :meth:`read`, with a check of shape and type."""
@@ -178,13 +178,11 @@ class SquarableRows(Rows):
     """Rows of a file, changed as :func:`squarable` does."""
 
     def __init__(self, source: Rows, domain: str) -> None:
-        self.source, self.shape, self.dtype = source, source.shape, source.dtype
-        self._read_values, self._held_bytes = source._read_values, source._held_bytes
-        self._domain = domain
+        self.source, self._domain = source, domain
+        self.shape, self.dtype, self._read_values = source.shape, source.dtype, source._read_values
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        rows: NDArray[np.floating] = squarable(self.source._part(start, stop), self._domain)
-        return rows
+        return squarable(self.source._part(start, stop), self._domain)
 
 
 class _File(Rows):
@@ -197,6 +195,9 @@ class _File(Rows):
     @abstractmethod
     def _open(self) -> Any:
         """Open the file, and return what rows are read from."""
+
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        return np.asarray(self._handle[start:stop])
 
     @property
     def _handle(self) -> Any:
@@ -234,14 +235,7 @@ def _absolute(path: str | Path) -> str:
     return str(path) if "://" in str(path) else os.path.abspath(path)
 
 
-class _Array(_File):
-    """Rows of a file whose array reads the slices that it is asked for."""
-
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        return np.asarray(self._handle[start:stop])
-
-
-class ZarrRows(_Array):
+class ZarrRows(_File):
     """Rows of a Zarr array; see :func:`from_zarr`."""
 
     def __init__(self, path: str | Path) -> None:
@@ -257,7 +251,7 @@ class ZarrRows(_Array):
         return array
 
 
-class HDF5Rows(_Array):
+class HDF5Rows(_File):
     """Rows of a dataset in an HDF5 file; see :func:`from_hdf5`."""
 
     def __init__(self, path: str | Path, dataset: str) -> None:
@@ -365,15 +359,15 @@ def _lists(column: Any, name: str) -> NDArray[np.floating]:
     import pyarrow as pa
 
     kind = column.type
-    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)
-    lists = lists or pa.types.is_large_list(kind)
+    fixed = pa.types.is_fixed_size_list(kind)
+    lists = fixed or pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if not lists or str(kind.value_type) not in ("halffloat", "float", "double"):
         raise ValueError(
             f"column={name!r} is of type {kind}; rows are lists of halffloat, float or double."
         )
     values = column.flatten()
     length = len(values) // max(1, len(column))
-    even = pa.types.is_fixed_size_list(kind) or bool(
+    even = fixed or (
         len(values) == length * len(column)
         and np.all(np.diff(np.asarray(column.offsets)) == length)
     )
@@ -461,11 +455,10 @@ def from_parquet(path: str | Path | Sequence[str | Path], column: str) -> Rows:
     return _found(lambda: ParquetRows(paths, column), "pyarrow")
 
 
-def _found(open_rows: Any, package: str) -> Rows:
+def _found(open_rows: Callable[[], Rows], package: str) -> Rows:
     try:
-        rows: Rows = open_rows()
+        return open_rows()
     except ImportError as error:
         raise ImportError(
             f"these rows need {package}; pip install 'sklearn_balldp[files]'."
         ) from error
-    return rows
