@@ -147,7 +147,7 @@ class Table:
     on_device = False
 
     def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
-        self.shape = X.shape
+        self.shape: tuple[int, int] = X.shape
         self._pool: Executor | None = None
         self._alone = False
         may_change = isinstance(X, Rows) or is_mapped(X)
