@@ -30,7 +30,7 @@ from .._version import __version__
 from ..arrays import on_host
 from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
-from .sources import PRECISIONS, Rows, squarable
+from .sources import PRECISIONS, Rows, pieces, squarable
 from .table import Result, Shard, Sums, cut
 
 # First words of the error messages that quote no value of a row.
@@ -195,24 +195,18 @@ class ClusterRows(Rows):
         """Futures of the chunks of a range of rows; workers cut the chunks at its ends."""
         import dask
 
-        edges = np.cumsum([0, *self._rows.chunks[0]]).tolist()
-        first = int(np.searchsorted(edges, start, side="right")) - 1
-        last = int(np.searchsorted(edges, stop, side="left"))
-        whole, cuts = [], {}
-        for place in range(first, last):
-            edge, end = edges[place : place + 2]
-            if start <= edge and end <= stop:
-                whole.append(place)
-            else:
-                cuts[place] = slice(max(start - edge, 0), min(stop, end) - edge)
+        sizes = self._rows.chunks[0]
+        cuts = dict(pieces(np.cumsum([0, *sizes]).tolist(), start, stop))
+        whole = [place for place, own in cuts.items() if own == slice(0, sizes[place])]
         # One call for all whole chunks, because each call sends its task graph.
         chunks = dict(zip(whole, self._computed(self._delayed(whole), **where), strict=True))
         for place, own in cuts.items():
-            part = dask.delayed(_CutRows(own), pure=False)(
-                *self._delayed([place]), dask_key_name=_random_key("cut")
-            )
-            chunks[place] = self._computed([part])[0]
-        return [chunks[place] for place in range(first, last)]
+            if place not in chunks:
+                (chunk,) = self._delayed([place])
+                cut_rows = dask.delayed(_CutRows(own), pure=False)
+                part = cut_rows(chunk, dask_key_name=_random_key("cut"))
+                chunks[place] = self._computed([part])[0]
+        return [chunks[place] for place in cuts]
 
     def _computed(self, tasks: list[Any], **where: Any) -> list[Any]:
         """Submit tasks; an error of Dask's would quote their data, so it is replaced."""
@@ -419,7 +413,7 @@ class _Load(_Task):
     def _cut(self, chunks: list[NDArray[Any]]) -> list[Shard]:
         """Cut chunks into shards; a shard within one chunk is a view of it."""
         first, stop = self.shards[0][0], self.shards[-1][1]
-        edges = first + np.cumsum([0, *map(len, chunks)])
+        edges = np.cumsum([first, *map(len, chunks)]).tolist()
         shapes = {(chunk.shape[1:], chunk.dtype) for chunk in chunks}
         if edges[-1] != stop or shapes != {((self.n_features,), self.dtype)}:
             raise ValueError(
@@ -429,12 +423,7 @@ class _Load(_Task):
             )
         parts = []
         for start, end in self.shards:
-            begins = int(np.searchsorted(edges, start, side="right")) - 1
-            ends = int(np.searchsorted(edges, end, side="left"))
-            held = [
-                chunk[max(0, start - edge) : end - edge]
-                for chunk, edge in zip(chunks[begins:ends], edges[begins:ends], strict=True)
-            ]
+            held = [chunks[place][own] for place, own in pieces(edges, start, end)]
             block = _aligned(held[0] if len(held) == 1 else np.concatenate(held))
             block = squarable(block, self.domain)
             # Not watched: if these rows are loaded again, so are the columns computed from them.

@@ -15,21 +15,17 @@ from numpy.typing import NDArray
 from ..arrays import namespace, on_host, one_hot
 from ..progress import bar
 from .cluster import is_dask, on_cluster
-from .passes import SHARD_ROWS, shards_of
+from .passes import SHARD_ROWS
 from .sources import PRECISIONS, Rows, squarable
-from .table import Shard, Table, cut, sum_of
-
-
-def is_on_device(values: Any) -> bool:
-    """Whether values lie outside the host's memory."""
-    return not str(getattr(values, "device", "cpu")).startswith("cpu")
+from .table import Shard, Table, sum_of
 
 
 def as_rows(X: Any) -> Any:
     """An array of a cluster or a device as the rows that stay there; any other X as it is."""
     if is_dask(X):
         return on_cluster(X)
-    return on_device(X) if is_on_device(X) else X
+    in_memory = str(getattr(X, "device", "cpu")).startswith("cpu")
+    return X if in_memory else on_device(X)
 
 
 def on_device(X: Any) -> Rows:
@@ -157,15 +153,11 @@ class DeviceTable(Table):
 
     local = False
     on_device = True
+    _kind = DeviceShard
 
     def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
-        self.shape = int(X.shape[0]), int(X.shape[1])
         self._X = X
-        there = {name: placed(v, X) for name, v in columns.items() if v is not None}
-        self._parts = {
-            start: DeviceShard(X, start, stop, start, cut(there, start, stop), False)
-            for start, stop in shards_of(*self.shape)
-        }
+        super().__init__(X, {k: placed(v, X) for k, v in columns.items() if v is not None})
 
     def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
         for result in self._each(function, *numbers):

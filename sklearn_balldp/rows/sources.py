@@ -8,7 +8,8 @@ sent to another process.
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,13 @@ class _File(Rows):
         self._lock = threading.Lock()
 
 
+def pieces(edges: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, slice]]:
+    """Which parts hold a range of rows, and which rows of each; ``edges`` are where parts begin."""
+    for place in range(bisect_right(edges, start) - 1, bisect_left(edges, stop)):
+        edge, end = edges[place : place + 2]
+        yield place, slice(max(start - edge, 0), min(stop, end) - edge)
+
+
 def is_mapped(X: Any) -> bool:
     """Whether an array is a view of a mapped file, which other processes may write to."""
     while X is not None and not isinstance(X, mmap):
@@ -306,9 +314,9 @@ class ParquetRows(_File):
                     sizes.append(n_rows)
         if not sizes:
             raise ValueError(f"path={self.path!r} holds no rows; name files that do.")
-        self._starts = np.r_[0, np.cumsum(sizes)]
+        self._starts = np.cumsum([0, *sizes]).tolist()
         first = self._decoded(0)
-        self._declare((int(self._starts[-1]), first.shape[1]), first.dtype)
+        self._declare((self._starts[-1], first.shape[1]), first.dtype)
 
     def _open(self) -> Any:
         from pyarrow import parquet
@@ -341,14 +349,9 @@ class ParquetRows(_File):
             return self._groups[group]
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        rows = np.empty((stop - start, self.shape[1]), dtype=self.dtype)
-        group = int(np.searchsorted(self._starts, start, side="right")) - 1
-        while start < stop:
-            first, last = int(self._starts[group]), min(stop, int(self._starts[group + 1]))
-            part = self._decoded(group)[start - first : last - first]
-            rows[len(rows) - (stop - start) : len(rows) - (stop - last)] = part
-            start, group = last, group + 1
-        return rows
+        parts = [self._decoded(group)[own] for group, own in pieces(self._starts, start, stop)]
+        # There is no part where the range is empty.
+        return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_groups": {}}

@@ -145,6 +145,7 @@ class Table:
     local = True
     #: Whether rows are arrays of another library than NumPy.
     on_device = False
+    _kind = Shard
 
     def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
         self.shape: tuple[int, int] = X.shape
@@ -152,7 +153,7 @@ class Table:
         self._alone = False
         may_change = isinstance(X, Rows) or is_mapped(X)
         self._parts = {
-            start: Shard(X, start, stop, start, cut(columns, start, stop), may_change)
+            start: self._kind(X, start, stop, start, cut(columns, start, stop), may_change)
             for start, stop in shards_of(*X.shape)
         }
 
