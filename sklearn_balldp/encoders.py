@@ -425,8 +425,7 @@ class ImageEncoder(BaseEncoder):
     def identity(self) -> str:
         known = self._identity()
         weights = known["weights"]
-        if weights not in (None, "DEFAULT"):
-            weights = f"local:{weights[:16]}"
+        weights = weights if weights == self.weights else f"local:{weights[:16]}"
         return f"{self.model}@{weights}, torchvision {known['version']}"
 
     def _bytes(self, record: NDArray[np.uint8]) -> bytes:

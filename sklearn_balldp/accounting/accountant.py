@@ -436,8 +436,7 @@ class PrivacyAccountant:
             If the search did not make these fits, or its splits are not disjoint, or follow labels
             that the releases protect.
         """
-        rows = self._counted()
-        records = [read_record(body) for body, *_ in rows]
+        records = self.records
         heads = [record for record in records if isinstance(record, Release)]
         enforced = self.radius
         if enforced is None and heads:
