@@ -88,13 +88,10 @@ class _Cache:
         return found
 
     def write(self, rows: dict[bytes, Rows]) -> None:
-        with self._open() as base:
+        values = [(key, row.astype(np.float32).tobytes()) for key, row in rows.items()]
+        with self._open() as base, base:
             base.execute("BEGIN IMMEDIATE")
-            base.executemany(
-                "INSERT OR REPLACE INTO row VALUES (?, ?)",
-                [(key, row.astype(np.float32).tobytes()) for key, row in rows.items()],
-            )
-            base.execute("COMMIT")
+            base.executemany("INSERT OR REPLACE INTO row VALUES (?, ?)", values)
 
 
 class BaseEncoder(
@@ -118,8 +115,9 @@ class BaseEncoder(
     def _encode(self, records: Sequence[Any], progress: Callable[[int], None]) -> Rows:
         """Embeddings of records, each computed on its own."""
 
+    @property
     @abstractmethod
-    def _dimension(self) -> int:
+    def _n_features_out(self) -> int:
         """Number of output columns."""
 
     @property
@@ -175,9 +173,7 @@ class BaseEncoder(
             If the library of the model is not installed.
         """
         self._check_parameters()
-        return self._rows(self._records(X))
-
-    def _rows(self, records: Sequence[Any]) -> Rows:
+        records = self._records(X)
         if self.cache_dir is None:
             return self._with_progress(records)
         prefix = json.dumps(self._identity(), sort_keys=True).encode()
@@ -194,10 +190,6 @@ class BaseEncoder(
     def _with_progress(self, records: Sequence[Any]) -> Rows:
         with bar(None, "embed", "record", len(records)) as done:
             return unit_rows(self._encode(records, done.update))
-
-    @property
-    def _n_features_out(self) -> int:
-        return self._dimension()
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -285,12 +277,8 @@ class SentenceEncoder(BaseEncoder):
     def _identity(self) -> dict[str, Any]:
         local = Path(self.model)
         content = _file_digest(local) if local.exists() else self.model
-        return {
-            "kind": "text",
-            "model": content,
-            "revision": self.revision,
-            "max_length": self.max_length,
-        }
+        own = {"revision": self.revision, "max_length": self.max_length}
+        return {"kind": "text", "model": content, **own}
 
     @property
     def identity(self) -> str:
@@ -312,7 +300,8 @@ class SentenceEncoder(BaseEncoder):
     def _loaded(self) -> Any:
         return _sentence_model(str(self.model), self.revision, self.device)
 
-    def _dimension(self) -> int:
+    @property
+    def _n_features_out(self) -> int:
         model = self._loaded()
         # sentence-transformers 6 renamed this method.
         old = "get_sentence_embedding_dimension"
@@ -331,19 +320,14 @@ class SentenceEncoder(BaseEncoder):
         for i, ids in enumerate(tokens):
             length = min(limit, math.ceil(max(len(ids), 1) / _LENGTH_STEP) * _LENGTH_STEP)
             shapes.setdefault(length, []).append(i)
-        rows = np.empty((len(records), self._dimension()), dtype=np.float32)
+        rows = np.empty((len(records), self._n_features_out), dtype=np.float32)
         for length, members in sorted(shapes.items()):
             for start in range(0, len(members), self.batch_size):
                 batch = members[start : start + self.batch_size]
                 # Empty texts fill up a short batch, so that it has the shape of a full one.
                 filled = [records[i] for i in batch] + [""] * (self.batch_size - len(batch))
-                features = model.tokenizer(
-                    filled,
-                    padding="max_length",
-                    truncation=True,
-                    max_length=length,
-                    return_tensors="pt",
-                ).to(model.device)
+                shape = {"padding": "max_length", "truncation": True, "max_length": length}
+                features = model.tokenizer(filled, return_tensors="pt", **shape).to(model.device)
                 with torch.inference_mode():
                     out = model(dict(features))["sentence_embedding"]
                 rows[batch] = out[: len(batch)].float().cpu().numpy()
@@ -415,13 +399,7 @@ class ImageEncoder(BaseEncoder):
     """
 
     def __init__(
-        self,
-        model="resnet18",
-        *,
-        weights="DEFAULT",
-        batch_size=32,
-        device=None,
-        cache_dir=None,
+        self, model="resnet18", *, weights="DEFAULT", batch_size=32, device=None, cache_dir=None
     ):
         self.model = model
         self.weights = weights
@@ -446,17 +424,15 @@ class ImageEncoder(BaseEncoder):
         weights = self.weights
         if weights not in (None, "DEFAULT"):
             weights = _file_digest(Path(weights))
-        library = _require("torchvision", "vision", "ImageEncoder")
         # Published weights may change with the version of the library.
-        version = library.__version__
+        version = _require("torchvision", "vision", "ImageEncoder").__version__
         return {"kind": "image", "model": self.model, "weights": weights, "version": version}
 
     @property
     def identity(self) -> str:
         known = self._identity()
         weights = known["weights"]
-        if weights not in (None, "DEFAULT"):
-            weights = f"local:{weights[:16]}"
+        weights = weights if weights == self.weights else f"local:{weights[:16]}"
         return f"{self.model}@{weights}, torchvision {known['version']}"
 
     @property
@@ -475,7 +451,8 @@ class ImageEncoder(BaseEncoder):
                 raise ValueError(f"weights={weights!r} is no file; pass a state dict's path.")
         return _image_model(self.model, weights, self.device)
 
-    def _dimension(self) -> int:
+    @property
+    def _n_features_out(self) -> int:
         return self._loaded()[2]
 
     def _encode(self, records: Sequence[NDArray[np.uint8]], progress: Any) -> Rows:

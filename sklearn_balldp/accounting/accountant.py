@@ -4,12 +4,12 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .._parameters import check_positive, check_whole
+from .._parameters import check_inside, check_positive, check_whole
 from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
 from ..privacy.release import Release
 from .ledger import (
@@ -175,7 +175,7 @@ def compose_releases(
 
 
 def _total(
-    records: Iterable[Record],
+    records: Sequence[Record],
     delta: float,
     radius: float | None,
     touching: list[Record] | None = None,
@@ -184,29 +184,21 @@ def _total(
 
     Whether they are private, and which private radii they rest on, all of them decide.
     """
-    records = list(records)
     releases = [record for record in records if isinstance(record, Release)]
     spent = [record for record in records if isinstance(record, OtherRelease)]
     labels, unit = "public", "record"
     if releases:
-        known: list[dict[str, Any]] = []
-        for release in releases:
-            check_adjacency(known, adjacency_of(release))
-            known.append(adjacency_of(release))
+        known = [adjacency_of(release) for release in releases]
+        for place, own in enumerate(known):
+            check_adjacency(known[:place], own)
         labels, unit = releases[0].labels, releases[0].unit
         for item in spent:
             check_spent(labels, unit, item)
         if radius is None:
             radius = releases[0].full_radius
-    private: bool | str = True
-    if any(record.private == "conditional" for record in records):
-        private = "conditional"
-    if any(record.private is False for record in records):
-        private = False
-    composed = records if touching is None else touching
     mus = [
         record.guarantee(radius).mu if isinstance(record, Release) else record.mu
-        for record in composed
+        for record in (records if touching is None else touching)
     ]
     pure = _pure_epsilons(releases, spent)
     mu = compose([*mus, *map(mu_from_pure, pure)])
@@ -214,9 +206,12 @@ def _total(
     if any(pure):
         summed = (epsilon_from_mu(compose(mus), delta) + sum(pure)) * (1.0 + 2.0**-50)
         epsilon = min(epsilon, summed)
-    if private is False:
+    private: bool | str = True
+    if any(record.private == "conditional" for record in records):
+        private = "conditional"
+    if any(record.private is False for record in records):
         # A known seed gives the noise away.
-        mu = epsilon = float("inf")
+        private, mu, epsilon = False, math.inf, math.inf
     return Total(len(records), radius, mu, epsilon, delta, labels, "ex post", private, unit=unit)
 
 
@@ -264,8 +259,7 @@ class PrivacyAccountant:
         the total and of the limit, in the heads' metric. None is the full radius
         ``2 * norm_bound``.
     limit : float or None, default=None
-        Makes the total a guarantee: the largest total epsilon at (``delta``, ``radius``). A fit
-        that would exceed it raises a :class:`.BudgetExceededError`, and releases nothing.
+        Makes the total a guarantee: the largest total epsilon at (``delta``, ``radius``).
     n_fits : int or None, default=None
         Stops a search that is too expensive before its first fit. It is the number of fits that are
         planned, such as candidates times folds plus the refit, and needs a ``limit``. The first fit
@@ -296,8 +290,7 @@ class PrivacyAccountant:
         limit: float | None = None,
         n_fits: int | None = None,
     ) -> None:
-        if not 0.0 < delta < 1.0:
-            raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}.")
+        check_inside("delta", delta)
         if radius is not None and not 0.0 < radius < float("inf"):
             raise ValueError(f"radius must be positive, or None, got {radius!r}.")
         if limit is not None and not 0.0 < limit <= 1e10:
@@ -443,8 +436,7 @@ class PrivacyAccountant:
             If the search did not make these fits, or its splits are not disjoint, or follow labels
             that the releases protect.
         """
-        rows = self._counted()
-        records = [read_record(body) for body, *_ in rows]
+        records = self.records
         heads = [record for record in records if isinstance(record, Release)]
         enforced = self.radius
         if enforced is None and heads:

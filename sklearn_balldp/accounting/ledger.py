@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,32 +28,19 @@ class BudgetExceededError(ValueError):
 
 @dataclass(frozen=True)
 class OtherRelease:
-    """A release of something else than a head: a private radius, or a noisy score.
-
-    Parameters
-    ----------
-    what : str
-        What was released.
-    mu : float
-        Gaussian differential privacy parameter, for every substitution.
-    epsilon : float
-        Pure differential privacy, for every substitution.
-    private : bool or str
-        False when it was drawn from a seed; "conditional" when it was declared public.
-    labels : {"any", "public"}
-        "public" when it hides feature substitutions only.
-    draw : str
-        Identifies a private radius, which releases that rest on it name.
-    unit : {"any", "record"}
-        "record" when it hides one record, and not all of one person.
-    """
+    """A release of something else than a head: a private radius, or a noisy score."""
 
     what: str
+    #: Gaussian and pure differential privacy, for every substitution.
     mu: float = 0.0
     epsilon: float = 0.0
+    #: False when it was drawn from a seed; "conditional" when it was declared public.
     private: bool | str = True
+    #: "public" when it hides feature substitutions only.
     labels: str = "any"
+    #: Identifies a private radius, which releases that rest on it name.
     draw: str = ""
+    #: "record" when it hides one record, and not all of one person.
     unit: str = "any"
 
 
@@ -134,24 +121,18 @@ class Ledger:
 
     def close(self) -> list[Row]:
         """All rows; a writer that comes later finds no table, and makes no release."""
-        with self._connect() as base:
+        with self._connect() as base, base:
             base.execute("BEGIN EXCLUSIVE")
             rows = base.execute(_SELECT).fetchall()
             base.execute("DROP TABLE record")
-            base.execute("COMMIT")
         return rows
 
     def add(self, record: Record, ticket: Ticket) -> int:
         """Write a record unless it exceeds the limit, in one step for all processes."""
-        with self._connect() as base:
+        # The connection commits when its own block ends, and rolls back after an error.
+        with self._connect() as base, base:
             base.execute("BEGIN IMMEDIATE")
-            try:
-                number = self._insert(base, record, ticket)
-            except BaseException:
-                base.execute("ROLLBACK")
-                raise
-            base.execute("COMMIT")
-            return number
+            return self._insert(base, record, ticket)
 
     def _insert(self, base: sqlite3.Connection, record: Record, ticket: Ticket) -> int:
         radius, limit, delta = ticket.radius, ticket.limit, ticket.delta
@@ -223,8 +204,12 @@ def read_record(text: str) -> Record:
 
 
 @contextlib.contextmanager
-def charged(record: Record) -> Iterator[None]:
-    """Count a release with every accountant before it is made; take it back if it fails."""
+def charged(record: Record, begun: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Count a release with every accountant before it is made.
+
+    After an error, an interrupt included, the charge stays, unless ``begun`` says that no noise was
+    drawn yet: what was drawn may be known to somebody.
+    """
     with contextlib.ExitStack() as undo:
         for ticket in active_tickets():
             ledger = Ledger(ticket.path)
@@ -236,5 +221,10 @@ def charged(record: Record) -> Iterator[None]:
                     "counted; nothing was released."
                 ) from error
             undo.callback(ledger.remove, number)
-        yield
+        try:
+            yield
+        except BaseException:
+            if begun():
+                undo.pop_all()
+            raise
         undo.pop_all()

@@ -25,20 +25,12 @@ from .ledger import OtherRelease, Record, charged
 from .tickets import CountedMixin
 
 #: Splitters whose test folds partition the records: each is left out of one fit per candidate.
-_DISJOINT = (
-    KFold,
-    StratifiedKFold,
-    GroupKFold,
-    StratifiedGroupKFold,
-    LeaveOneOut,
-    LeaveOneGroupOut,
-)
-#: Splitters whose folds depend on labels.
+_DISJOINT = KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut, LeaveOneGroupOut
+#: Those whose folds depend on labels, and those that keep the records of one owner together.
 _STRATIFIED = (StratifiedKFold, StratifiedGroupKFold)
+_BY_GROUP = (GroupKFold, StratifiedGroupKFold, LeaveOneGroupOut)
 #: Numbers of a head that its record tells.
 _SHOWN = ("epsilon", "delta", "radius", "alpha", "norm_bound")
-#: Those that keep the records of one owner together.
-_BY_GROUP = (GroupKFold, StratifiedGroupKFold, LeaveOneGroupOut)
 _SCORE = "accuracy"
 
 
@@ -79,14 +71,14 @@ class PrivateAccuracy(CountedMixin):
         """Noisy accuracy, charged to every active accountant before the rows are looked at."""
         self._check_reachable()
         n_rows = len(np.asarray(y))
-        with charged(
-            OtherRelease(_SCORE, mu=self.mu, private=self.random_state is None, unit="record")
-        ):
+        noise = Noise(self.random_state)
+        spent = OtherRelease(_SCORE, mu=self.mu, private=noise.private, unit="record")
+        with charged(spent, lambda: noise.used):
             accuracy = accuracy_score(y, estimator.predict(X))
             # Two accuracies and their division by the noise scale are rounded.
             sensitivity = 1.0 / n_rows + 2.0**-50
             sigma = sensitivity / (self.mu - 2.0 * grid_slack(1))
-            return float(Noise(self.random_state)([accuracy], sigma)[0])
+            return float(noise([accuracy], sigma)[0])
 
     def __repr__(self) -> str:
         return f"PrivateAccuracy(epsilon={self.epsilon!r}, delta={self.delta!r})"
@@ -111,12 +103,13 @@ def touching_one_record(
             f"search: the folds of cv={given!r} may overlap; total() without search= holds."
         )
     heads = [record for record in records if isinstance(record, Release)]
-    if any(r.unit == "person" for r in heads) and not isinstance(splitter, _BY_GROUP):
+    persons = any(release.unit == "person" for release in heads)
+    if persons and not isinstance(splitter, _BY_GROUP):
         raise ValueError(
             f"search: cv={given!r} puts records of one person into several folds, where these "
             "releases hide all of them: use cv=GroupKFold(...), or total() without search=."
         )
-    if any(r.unit == "person" for r in heads) and not _by_owner(search.estimator, splitter):
+    if persons and not _by_owner(search.estimator, splitter):
         raise ValueError(
             "search: its folds may be by others than the owners, which must reach splitter and "
             "head as one groups=: request them by set_fit_request(groups=True) with metadata "
@@ -132,6 +125,11 @@ def touching_one_record(
             "search: successive halving fits parts of the records, which share no folds; use "
             "total() without search=."
         )
+    if search.error_score != "raise" and not np.isnan(search.error_score):
+        raise ValueError(
+            f"search: error_score={search.error_score!r} hides a fit that failed, in whose place "
+            "another may have been counted; use error_score='raise', or total() without search=."
+        )
     results = search.cv_results_
     scores_of_splits = [v for k, v in results.items() if re.fullmatch(r"split\d+_test_.*", k)]
     if any(np.isnan(np.asarray(values, dtype=float)).any() for values in scores_of_splits):
@@ -139,9 +137,8 @@ def touching_one_record(
             "search: a fit failed or has no score, so that fits cannot be matched to folds; use "
             "total() without search=."
         )
-    candidates = results["params"]
-    n_candidates = len(candidates)
-    n_fits = n_candidates * search.n_splits_ + int(bool(search.refit))
+    candidates, n_candidates = results["params"], len(results["params"])
+    n_fits = n_candidates * search.n_splits_ + bool(search.refit)
     if len(heads) != n_fits:
         raise ValueError(
             f"search made {n_fits} fits, but {len(heads)} releases were counted: account for it in "
@@ -168,9 +165,7 @@ def touching_one_record(
         n_own = len(own) // search.n_splits_
         kept += sorted(own, key=lambda release: release.guarantee(radius).mu)[n_own:]
     others = [record for record in records if isinstance(record, OtherRelease)]
-    scores = sorted(
-        (record for record in others if record.what == _SCORE), key=lambda record: record.mu
-    )
+    scores = sorted((r for r in others if r.what == _SCORE), key=lambda score: score.mu)
     rest = [record for record in others if record.what != _SCORE]
     n_scorers = sum(isinstance(scorer, PrivateAccuracy) for scorer in _scorers(search))
     expected = n_candidates * search.n_splits_ * n_scorers
@@ -222,12 +217,9 @@ def _by_candidate(
     groups: dict[tuple[float, ...], list[Release]] = {}
     for release in fits:
         groups.setdefault(told(lambda name, r=release: getattr(r, name)), []).append(release)
-    expected = Counter(told(c.__getitem__) for c in given)
-    if {key: len(own) for key, own in groups.items()} == {
-        key: n_splits * count for key, count in expected.items()
-    }:
-        return list(groups.values())
-    return [fits]
+    expected = Counter(told(c.__getitem__) for c in given * n_splits)
+    matched = {key: len(own) for key, own in groups.items()} == expected
+    return list(groups.values()) if matched else [fits]
 
 
 def _scorers(search: Any) -> list[Any]:

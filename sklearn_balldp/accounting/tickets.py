@@ -34,10 +34,6 @@ class Ticket:
     limit: float | None
     n_fits: int | None = None
 
-    def is_here(self) -> bool:
-        """Whether it was issued on this machine."""
-        return self.machine == machine_of(self.path)
-
 
 def machine_of(path: str) -> str:
     """Digest of this machine's name and of the folder of ledgers; another one for every ledger.
@@ -87,7 +83,7 @@ def adopt(received: Iterable[Ticket]) -> tuple[Ticket, ...]:
     Returns the others: they are on another machine, and the estimator must not be fitted here.
     """
     received = tuple(received)
-    here = [ticket for ticket in received if ticket.is_here()]
+    here = [ticket for ticket in received if ticket.machine == machine_of(ticket.path)]
     with _LOCK:
         known = {*_ACTIVE, *_ADOPTED}
         _ADOPTED[:] = [ticket for ticket in _ADOPTED if os.path.exists(ticket.path)]

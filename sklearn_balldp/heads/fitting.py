@@ -158,8 +158,11 @@ def promise(
 def run(pledge: Pledge, given: Input) -> Outcome:
     """The noisy parameters: counted by every accountant, then made from the rows."""
     problem = pledge.problem.with_rows(given.X, given.codes, given.row_weights)  # type: ignore[arg-type]
+    # A mechanism of one's own may draw noise elsewhere.
+    own = bool(pledge.promise.bound.mechanism)
+    spent = charged(pledge.release, lambda: pledge.noise.used or not own)
     # Neither warnings nor errors of arithmetic may depend on the rows.
-    with charged(pledge.release), all_finite(), np.errstate(all="ignore"):
+    with spent, all_finite(), np.errstate(all="ignore"):
         outcome = pledge.mechanism.run(problem, pledge.promise, pledge.noise)
     surplus = [name for name in outcome.attributes if name[-1:] != "_" or name[:1] == "_"]
     if surplus or not np.isfinite(outcome.parameters).all():

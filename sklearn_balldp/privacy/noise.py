@@ -79,6 +79,8 @@ class Noise:
         self._generator = check_random_state(random_state)
         self._stock, self._drawn = np.empty(0), 0
         self._lock, self._process = threading.Lock(), os.getpid()
+        #: Whether noise was drawn: what it was added to may be known to somebody from then on.
+        self.used = False
 
     @property
     def private(self) -> bool:
@@ -118,6 +120,7 @@ class Noise:
             raise ValueError("values must be finite.")
         if not (np.isfinite(scale).all() and (scale >= 0.0).all()):
             raise ValueError("sigma must be finite and non-negative.")
+        self.used = True
         released, noisy = values.copy(), scale > 0.0
         grid = 2.0**GRID_EXPONENT
         with np.errstate(all="ignore"):

@@ -14,11 +14,12 @@ No task raises an error, because Dask would write the task's arguments into a lo
 
 import contextlib
 import math
+import types
 import uuid
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -29,7 +30,7 @@ from .._version import __version__
 from ..arrays import on_host
 from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
-from .sources import PRECISIONS, Rows, squarable
+from .sources import PRECISIONS, Rows, pieces, squarable
 from .table import Result, Shard, Sums, cut
 
 # First words of the error messages that quote no value of a row.
@@ -142,20 +143,20 @@ class ClusterRows(Rows):
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         if isinstance(self._rows, Rows):
-            rows = self._rows._part(start, stop)
-        else:
-            rows = np.asarray(_result("X", self._client.compute(self._rows[start:stop]).result))
-        rows = squarable(rows, self._domain)
-        return rows
+            return squarable(self._rows._part(start, stop), self._domain)
+        return self._fetched(self._rows[start:stop])
 
     def _rows_at(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
         if isinstance(self._rows, Rows):
             return super()._rows_at(places)
         # Workers select the rows, so that no other row reaches this process.
         _check_workers(self._client)
-        rows = np.asarray(_result("X", self._client.compute(self._rows[places]).result))
-        rows = squarable(rows, self._domain)
-        return rows
+        return self._fetched(self._rows[places])
+
+    def _fetched(self, rows: Any) -> NDArray[np.floating]:
+        """Rows of a dask array as an array of this process."""
+        found = np.asarray(_result("X", self._client.compute(rows).result))
+        return squarable(found, self._domain)
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("rows on a cluster belong to this process, which is connected to it.")
@@ -164,7 +165,7 @@ class ClusterRows(Rows):
         if not self._portions:
             self._portions = self._load_portions()
         portions = [
-            portion.then(self._client, _AddColumns(portion.start, cut(columns, *portion.rows)))
+            portion.then(self._client, _AddColumns(cut(columns, *portion.rows)))
             for portion in self._portions
         ]
         return ClusterTable(self._client, self.shape, portions)
@@ -179,49 +180,45 @@ class ClusterRows(Rows):
         n, share = len(shards), len(shards) / len(slots)
         unit = 2 ** max(0, int(math.log2(max(1.0, share / _EIGHTHS))))
         edges = {min(n, unit * round(share * slot / unit)) for slot in range(len(slots))}
-        ranges = pairwise(sorted(edges | {n}))
-        return [
-            self._portion(slot, start, shards[start:stop])
-            for slot, (start, stop) in zip(slots, ranges, strict=False)
-        ]
+        portions = []
+        for slot, (first, last) in zip(slots, pairwise(sorted(edges | {n})), strict=False):
+            own = shards[first:last]
+            rows = own[0][0], own[-1][1]
+            where = {"workers": [slot], "allow_other_workers": True}
+            given = self._rows if isinstance(self._rows, Rows) else self._chunks_of(*rows, where)
+            load = _Load(first, own, self.dtype, self.shape[1], self._domain)
+            future = client.submit(load, given, key=_random_key("load"), pure=False, **where)
+            portions.append(_PortionFuture(future, where, rows))
+        return portions
 
     def _chunks_of(self, start: int, stop: int, where: Mapping[str, Any]) -> list[Any]:
         """Futures of the chunks of a range of rows; workers cut the chunks at its ends."""
         import dask
 
-        edges = np.cumsum([0, *self._rows.chunks[0]]).tolist()
-        first = int(np.searchsorted(edges, start, side="right")) - 1
-        last = int(np.searchsorted(edges, stop, side="left"))
-        whole, cuts = slice(first, last), []
-        for place in sorted({first, last - 1}):
-            own = slice(max(start - edges[place], 0), min(stop, edges[place + 1]) - edges[place])
-            if own != slice(0, edges[place + 1] - edges[place]):
-                chunk = self._delayed(place, place + 1)[0]
-                part = dask.delayed(_CutRows(own), pure=False)(
-                    chunk, dask_key_name=_random_key("cut")
-                )
-                cuts.append((place, part))
-                # The first chunk may also be the last.
-                whole = slice(place + 1, last) if place == first else slice(whole.start, place)
+        sizes = self._rows.chunks[0]
+        cuts = dict(pieces(np.cumsum([0, *sizes]).tolist(), start, stop))
+        whole = [place for place, own in cuts.items() if own == slice(0, sizes[place])]
         # One call for all whole chunks, because each call sends its task graph.
-        chunks = self._computed(self._delayed(whole.start, whole.stop), **where)
-        for place, part in cuts:
-            chunks.insert(0 if place == first else len(chunks), *self._computed([part]))
-        return chunks
+        chunks = dict(zip(whole, self._computed(self._delayed(whole), **where), strict=True))
+        for place, own in cuts.items():
+            if place not in chunks:
+                (chunk,) = self._delayed([place])
+                cut_rows = dask.delayed(_CutRows(own), pure=False)
+                part = cut_rows(chunk, dask_key_name=_random_key("cut"))
+                chunks[place] = self._computed([part])[0]
+        return [chunks[place] for place in cuts]
 
     def _computed(self, tasks: list[Any], **where: Any) -> list[Any]:
         """Submit tasks; an error of Dask's would quote their data, so it is replaced."""
-        futures: list[Any] = _result("X", lambda: self._client.compute(tasks, **where))
-        return futures
+        return _result("X", lambda: self._client.compute(tasks, **where))
 
-    def _delayed(self, first: int, last: int) -> list[Any]:
+    def _delayed(self, places: list[int]) -> list[Any]:
         """Some chunks of an array, with all of their features."""
-        if first >= last:
+        if not places:
             return []
         # Dask's other method, "p2p", would write rows to disk.
-        chunks = self._rows.blocks[first:last].rechunk({1: self.shape[1]}, method="tasks")
-        found: list[Any] = chunks.to_delayed().ravel().tolist()
-        return found
+        chunks = self._rows.blocks[places].rechunk({1: self.shape[1]}, method="tasks")
+        return chunks.to_delayed().ravel().tolist()
 
     def _workers(self) -> list[tuple[str, int]]:
         """Addresses and thread counts in the order of the rows they hold, so that few rows move."""
@@ -238,41 +235,17 @@ class ClusterRows(Rows):
         workers = self._client.nthreads().items()
         return sorted(workers, key=lambda worker: middle.get(worker[0], math.inf))
 
-    def _portion(self, slot: str, place: int, shards: list[tuple[int, int]]) -> "_PortionFuture":
-        """Load some shards, on the worker at this address if it is alive."""
-        where = {"workers": [slot], "allow_other_workers": True}
-        load = _Load(place, shards, self.dtype, self.shape[1], self._domain)
-        start, stop = shards[0][0], shards[-1][1]
-        rows = self._rows if isinstance(self._rows, Rows) else self._chunks_of(start, stop, where)
-        future = self._client.submit(load, rows, key=_random_key("load"), pure=False, **where)
-        return _PortionFuture(future, where, place, (start, stop))
-
 
 @dataclass(frozen=True)
 class _PortionFuture:
-    """Some neighbouring shards on a worker.
+    """Neighbouring shards on a worker: their future, and the range of their rows.
 
-    Parameters
-    ----------
-    future : Future
-        Future of the shards on the worker.
-    where : mapping
-        Dask's options that name the worker, and allow another one if it dies.
-    place : int
-        Place of the first of the shards.
-    rows : tuple of (int, int)
-        Range of their rows.
+    ``where`` holds Dask's options that name the worker, and allow another one if it dies.
     """
 
     future: Any
     where: Mapping[str, Any]
-    place: int
     rows: tuple[int, int]
-
-    @property
-    def start(self) -> int:
-        """First of the rows."""
-        return self.rows[0]
 
     def submitted(self, client: Any, task: "_Task") -> Any:
         """Future of a task's result on these shards."""
@@ -290,17 +263,7 @@ class _PortionFuture:
 
 
 class ClusterTable:
-    """Passes over rows that workers have or read, as those of :class:`.Table`.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Connection to the cluster.
-    shape : tuple of (int, int)
-        Shape of the rows.
-    portions : list of _PortionFuture
-        Neighbouring shards, in order.
-    """
+    """Passes over rows that workers have or read, as those of :class:`.Table`."""
 
     local = False
     on_device = False
@@ -310,12 +273,9 @@ class ClusterTable:
     ) -> None:
         self._client, self.shape, self._portions = client, shape, portions
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
     def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
         """As :meth:`.Table.each`; ``back`` has no effect, as it serves the cache of one machine."""
-        for found in self._results(_EachShard(function, numbers)):
+        for found in self._results(_Pass(function, numbers)):
             yield from found
 
     def total(self, function: Callable[..., Result], *numbers: Any, back: bool = False) -> Result:
@@ -397,35 +357,43 @@ class _Portion:
 
 
 @dataclass(frozen=True, repr=False)
-class _CutRows:
-    """Task: cut some rows out of a chunk, on the worker that holds it."""
+class _Task(ABC):
+    """Task for a worker. An error becomes a report, and its representation shows no argument."""
 
-    rows: slice
-
-    def __call__(self, chunk: Any) -> Any:
+    def __call__(self, given: Any) -> Any:
+        inputs = given if isinstance(given, list) else [given]
+        if failed := [found for found in inputs if isinstance(found, _Failure)]:
+            return failed[0]
         try:
-            # A view would keep the whole chunk in memory.
-            return np.asarray(chunk)[self.rows].copy()
+            return self.of(given)
+        except (KeyboardInterrupt, SystemExit):
+            # A request to stop the worker.
+            raise
         except BaseException as error:
-            return _failure(error)
+            return _Failure.of(error)
+
+    @abstractmethod
+    def of(self, given: Any) -> Any:
+        """The result for a portion, or for what a portion is made of."""
 
 
 @dataclass(frozen=True, repr=False)
-class _Load:
-    """Task: load the rows of some shards.
+class _CutRows(_Task):
+    """Cut some rows out of a chunk, on the worker that holds it."""
 
-    Parameters
-    ----------
-    place : int
-        Place of the first of them.
-    shards : list of (int, int)
-        Their ranges of rows.
-    dtype : dtype
-        Precision of the rows.
-    n_features : int
-        Number of features.
-    domain : {"ball", "sphere"} or None
-        Domain of the rows if extreme rows must be changed (:func:`.squarable`); None leaves them.
+    rows: slice
+
+    def of(self, chunk: Any) -> NDArray[Any]:
+        # A view would keep the whole chunk in memory.
+        return np.asarray(chunk)[self.rows].copy()
+
+
+@dataclass(frozen=True, repr=False)
+class _Load(_Task):
+    """Load the rows of some shards, from a source or from chunks of an array.
+
+    ``place`` is the place of the first shard, and ``shards`` are their ranges of rows. Extreme rows
+    are changed for the domain (:func:`.squarable`), if there is one.
     """
 
     place: int
@@ -434,24 +402,18 @@ class _Load:
     n_features: int
     domain: str | None
 
-    def __call__(self, rows: Any) -> Any:
-        """The portion, from a source or from chunks of an array."""
-        try:
-            if isinstance(rows, Rows):
-                source: Any = rows if self.domain is None else rows._squarable(self.domain)
-                parts = [Shard(source, a, b, a, {}, True) for a, b in self.shards]
-            elif failed := [chunk for chunk in rows if isinstance(chunk, _Failure)]:
-                return failed[0]
-            else:
-                parts = self._cut([np.asarray(chunk) for chunk in rows])
-            return _Portion(self.place, parts)
-        except BaseException as error:
-            return _failure(error)
+    def of(self, rows: Any) -> _Portion:
+        if isinstance(rows, Rows):
+            source = rows if self.domain is None else rows._squarable(self.domain)
+            parts = [Shard(source, a, b, a, {}, True) for a, b in self.shards]
+        else:
+            parts = self._cut([np.asarray(chunk) for chunk in rows])
+        return _Portion(self.place, parts)
 
     def _cut(self, chunks: list[NDArray[Any]]) -> list[Shard]:
         """Cut chunks into shards; a shard within one chunk is a view of it."""
         first, stop = self.shards[0][0], self.shards[-1][1]
-        edges = first + np.cumsum([0, *map(len, chunks)])
+        edges = np.cumsum([first, *map(len, chunks)]).tolist()
         shapes = {(chunk.shape[1:], chunk.dtype) for chunk in chunks}
         if edges[-1] != stop or shapes != {((self.n_features,), self.dtype)}:
             raise ValueError(
@@ -461,88 +423,47 @@ class _Load:
             )
         parts = []
         for start, end in self.shards:
-            begins = int(np.searchsorted(edges, start, side="right")) - 1
-            ends = int(np.searchsorted(edges, end, side="left"))
-            held = [
-                chunk[max(0, start - edge) : end - edge]
-                for chunk, edge in zip(chunks[begins:ends], edges[begins:ends], strict=True)
-            ]
-            block: Any = _aligned(held[0] if len(held) == 1 else np.concatenate(held))
-            # Passes then change extreme rows block by block, while a block is in the cache.
-            block = block if self.domain is None else _RowsInMemory(block)._squarable(self.domain)
+            held = [chunks[place][own] for place, own in pieces(edges, start, end)]
+            block = _aligned(held[0] if len(held) == 1 else np.concatenate(held))
+            block = squarable(block, self.domain)
             # Not watched: if these rows are loaded again, so are the columns computed from them.
             parts.append(Shard(block, 0, end - start, start, {}, False))
         return parts
 
 
-class _RowsInMemory(Rows):
-    """Rows of a shard in memory."""
-
-    _read_values = 1
-
-    def __init__(self, rows: NDArray[np.floating]) -> None:
-        self._rows, self._held_bytes = rows, rows.nbytes
-        self.shape, self.dtype = (len(rows), rows.shape[1]), rows.dtype
-
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        return self._rows[start:stop]
-
-
-@dataclass(frozen=True, repr=False)
-class _Task(ABC):
-    """Task: compute something from a portion."""
-
-    def __call__(self, portion: Any) -> Any:
-        if isinstance(portion, _Failure):
-            return portion
-        try:
-            with SINGLE_BLAS_THREAD:
-                return self.of(portion)
-        except BaseException as error:
-            return _failure(error)
-
-    @abstractmethod
-    def of(self, portion: _Portion) -> Any:
-        """The result for a portion."""
-
-
 @dataclass(frozen=True, repr=False)
 class _AddColumns(_Task):
-    """Task: add columns to the portion; ``start`` is the position of its first row."""
+    """Add columns to the portion."""
 
-    start: int
     columns: dict[str, NDArray[Any]]
 
     def of(self, portion: _Portion) -> _Portion:
-        parts = []
+        parts, start = [], portion.parts[0].start
         for part in portion.parts:
-            first = part.start - self.start
+            first = part.start - start
             parts.append(part.with_columns(cut(self.columns, first, first + len(part))))
         return _Portion(portion.place, parts)
 
 
 @dataclass(frozen=True, repr=False)
 class _Pass(_Task):
-    """A function of every shard of the portion."""
+    """Compute a function of every shard of the portion."""
 
     function: Callable[..., Any]
-    numbers: tuple[Any, ...] = field(default=())
+    numbers: tuple[Any, ...]
 
     def results(self, portion: _Portion) -> Iterator[Any]:
-        """Results of the function for each shard."""
         numbers = [_aligned(number) for number in self.numbers]
-        return (self.function(part, *numbers) for part in portion.parts)
+        with SINGLE_BLAS_THREAD:
+            for part in portion.parts:
+                yield self.function(part, *numbers)
 
-
-class _EachShard(_Pass):
-    """Task: results of the function for each shard."""
-
-    def of(self, portion: _Portion) -> list[Any]:
+    def of(self, portion: _Portion) -> Any:
         return list(self.results(portion))
 
 
 class _SumNodes(_Pass):
-    """Task: sums of the function's results, as nodes of the tree of additions (:class:`.Sums`)."""
+    """Add up the results, as nodes of the tree of additions (:class:`.Sums`)."""
 
     def of(self, portion: _Portion) -> list[tuple[int, int, list[Any]]]:
         sums = Sums()
@@ -552,18 +473,11 @@ class _SumNodes(_Pass):
 
 
 class _ComputeColumns(_Pass):
-    """Task: add the columns that the function computes."""
+    """Add the columns that the function computes."""
 
     def of(self, portion: _Portion) -> _Portion:
         found = zip(portion.parts, self.results(portion), strict=True)
         return _Portion(portion.place, [part.with_columns(columns) for part, columns in found])
-
-
-def _failure(error: BaseException) -> _Failure:
-    """Report of an error in a task; a request to stop the worker is raised again."""
-    if isinstance(error, (KeyboardInterrupt, SystemExit)):
-        raise error
-    return _Failure.of(error)
 
 
 def _aligned(number: Any) -> Any:
@@ -611,8 +525,6 @@ def _check_workers(client: Any) -> None:
 
 def _by_value(function: Callable[..., Any]) -> Callable[..., Any]:
     """A copy of a function that pickle sends by value, not by the name of its module."""
-    import types
-
     own = types.FunctionType(function.__code__, {"__builtins__": __builtins__})
     # For a function without a module, pickle would search all loaded modules.
     own.__module__ = "__main__"

@@ -15,21 +15,17 @@ from numpy.typing import NDArray
 from ..arrays import namespace, on_host, one_hot
 from ..progress import bar
 from .cluster import is_dask, on_cluster
-from .passes import SHARD_ROWS, shards_of
+from .passes import SHARD_ROWS
 from .sources import PRECISIONS, Rows, squarable
-from .table import Shard, Table, cut, sum_of
-
-
-def is_on_device(values: Any) -> bool:
-    """Whether values lie outside the host's memory."""
-    return not str(getattr(values, "device", "cpu")).startswith("cpu")
+from .table import Shard, Table, sum_of
 
 
 def as_rows(X: Any) -> Any:
     """An array of a cluster or a device as the rows that stay there; any other X as it is."""
     if is_dask(X):
         return on_cluster(X)
-    return on_device(X) if is_on_device(X) else X
+    in_memory = str(getattr(X, "device", "cpu")).startswith("cpu")
+    return X if in_memory else on_device(X)
 
 
 def on_device(X: Any) -> Rows:
@@ -93,13 +89,11 @@ class DeviceRows(Rows):
         return self if rows is self._X else DeviceRows(rows)
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        rows: NDArray[np.floating] = on_host(self._X[start:stop, :])
-        return rows
+        return on_host(self._X[start:stop, :])
 
     def _rows_at(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
         xp = namespace(self._X)
-        rows: NDArray[np.floating] = on_host(xp.take(self._X, placed(places, self._X), axis=0))
-        return rows
+        return on_host(xp.take(self._X, placed(places, self._X), axis=0))
 
     def _as_table(self, columns: Mapping[str, NDArray[Any] | None]) -> "DeviceTable":
         return DeviceTable(self._X, columns)
@@ -137,14 +131,7 @@ class DeviceShard(Shard):
         xp = namespace(self._X)
         return xp.astype(self._X[first:stop:step, :], xp.float64)
 
-    def blocks(
-        self,
-        size: int | None = None,
-        dtype: type[np.floating] = np.float64,
-        *,
-        once: bool = False,
-        raw: bool = False,
-    ) -> Iterator[tuple[slice, Any]]:
+    def blocks(self, *_: Any, **__: Any) -> Iterator[tuple[slice, Any]]:
         # Large products keep a device busy; SHARD_ROWS is within the rows that the proofs allow.
         for first in range(self._first, self._stop, SHARD_ROWS):
             stop = min(first + SHARD_ROWS, self._stop)
@@ -166,15 +153,11 @@ class DeviceTable(Table):
 
     local = False
     on_device = True
+    _kind = DeviceShard
 
     def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
-        self.shape = int(X.shape[0]), int(X.shape[1])
         self._X = X
-        there = {name: placed(v, X) for name, v in columns.items() if v is not None}
-        self._parts = {
-            start: DeviceShard(X, start, stop, start, cut(there, start, stop), False)
-            for start, stop in shards_of(*self.shape)
-        }
+        super().__init__(X, {k: placed(v, X) for k, v in columns.items() if v is not None})
 
     def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
         for result in self._each(function, *numbers):

@@ -5,6 +5,7 @@ depend on the machine, and results are added up in order. So the number of cores
 a pass, but no bit of its result.
 """
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -197,42 +198,30 @@ def map_shards(
     Few results are held at a time. With ``back`` the last shards are computed first, as they may
     still be in the cache; then all results are held.
     """
+    shards, threads = shards_of(n_rows, n_features), n_threads(n_rows, n_features)
     # BLAS would split long rows over all cores, and their number would change the sums.
-    with SINGLE_BLAS_THREAD:
-        yield from _mapped(function, n_rows, n_features, pool, back)
-
-
-def _mapped(
-    function: Callable[[int, int], T],
-    n_rows: int,
-    n_features: int,
-    pool: Executor | None,
-    back: bool,
-) -> Iterator[T]:
-    shards = shards_of(n_rows, n_features)
-    threads = n_threads(n_rows, n_features)
-    if threads == 1 and not back:
-        yield from (function(*shard) for shard in shards)
-        return
-    if threads == 1:
-        yield from [function(*shard) for shard in reversed(shards)][::-1]
-        return
-    if pool is None:
-        with ThreadPoolExecutor(threads) as own:
-            yield from _mapped(function, n_rows, n_features, own, back)
-        return
-    ahead = len(shards) if back else 2 * threads
-    first = shards[:ahead][:: -1 if back else 1]
-    waiting = deque([pool.submit(function, *shard) for shard in first][:: -1 if back else 1])
-    try:
-        for place in range(len(shards)):
-            yield waiting.popleft().result()
-            if place + ahead < len(shards):
-                waiting.append(pool.submit(function, *shards[place + ahead]))
-    finally:
-        # After an error in one shard, the results of the others are not needed.
-        for future in waiting:
-            future.cancel()
+    with SINGLE_BLAS_THREAD, contextlib.ExitStack() as own:
+        if threads == 1 and back:
+            yield from [function(*shard) for shard in reversed(shards)][::-1]
+            return
+        if threads == 1:
+            yield from (function(*shard) for shard in shards)
+            return
+        if pool is None:
+            pool = own.enter_context(ThreadPoolExecutor(threads))
+        ahead = len(shards) if back else 2 * threads
+        order = -1 if back else 1
+        first = shards[:ahead][::order]
+        waiting = deque([pool.submit(function, *shard) for shard in first][::order])
+        try:
+            for place in range(len(shards)):
+                yield waiting.popleft().result()
+                if place + ahead < len(shards):
+                    waiting.append(pool.submit(function, *shards[place + ahead]))
+        finally:
+            # After an error in one shard, the results of the others are not needed.
+            for future in waiting:
+                future.cancel()
 
 
 class _SingleBlasThread:

@@ -24,10 +24,7 @@ def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.flo
             return None
         if not xp.all(xp.isfinite(squares)):
             raise FloatingPointError("rows hold NaN or infinity.")
-        factors: NDArray[np.float64] = xp.where(
-            inside, 1.0, norm_bound / xp.sqrt(xp.where(inside, 1.0, squares))
-        )
-        return factors
+        return xp.where(inside, 1.0, norm_bound / xp.sqrt(xp.where(inside, 1.0, squares)))
 
 
 def check_unchanged(
@@ -70,9 +67,7 @@ def rows_in_domain(
 def domain_factors(
     rows: NDArray[np.float64], norm_bound: float, domain: str
 ) -> NDArray[np.float64] | None:
-    """Factors that bring float64 rows into the domain; None if nothing has to change.
-
-    The rows must have passed :func:`.squarable`.
+    """Factors that bring rows of :func:`.squarable` into the domain; None if nothing has to change.
 
     Raises FloatingPointError if a row holds NaN or infinity.
     """
@@ -84,10 +79,7 @@ def domain_factors(
         if not xp.all(xp.isfinite(squares)):
             raise FloatingPointError("rows hold NaN or infinity.")
         # After squarable(), only a zero row has a squared norm of zero.
-        factors: NDArray[np.float64] = float(norm_bound) / xp.sqrt(
-            xp.where(squares > 0.0, squares, 1.0)
-        )
-        return factors
+        return float(norm_bound) / xp.sqrt(xp.where(squares > 0.0, squares, 1.0))
 
 
 def were_squarable(factors: NDArray[np.float64] | None, norm_bound: float) -> bool:
@@ -127,20 +119,15 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
         given = given.astype(np.float64)
     given = squarable_input(given.astype(given.dtype.newbyteorder("="), copy=False), "ball")
     given = np.ascontiguousarray(given, dtype=np.promote_types(given.dtype, np.float32))
-    projected: Any = given
-    finite = True
-    for rows, block in row_blocks(given):
-        try:
+    projected = given
+    try:
+        for rows, block in row_blocks(given):
             factors = ball_factors(block, norm_bound)
-        except FloatingPointError:
-            finite = False
-            break
-        if factors is not None:
-            if projected is given:
-                projected = given.copy()
-            outside = factors < 1.0
-            projected[rows][outside] = block[outside] * factors[outside, None]
-    if not finite:
-        raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.")
-    found: NDArray[np.floating] = projected
-    return found
+            if factors is not None:
+                if projected is given:
+                    projected = given.copy()
+                outside = factors < 1.0
+                projected[rows][outside] = block[outside] * factors[outside, None]
+    except FloatingPointError:
+        raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.") from None
+    return projected

@@ -8,7 +8,8 @@ sent to another process.
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,8 @@ class Rows(ABC):
     shape: tuple[int, int]
     dtype: np.dtype
     ndim = 2
-    # Number of values read at once, and bytes that the source itself holds in memory.
-    _read_values, _held_bytes = 2**21, 0
+    # Number of values read at once.
+    _read_values = 2**21
 
     def _part(self, start: int, stop: int) -> NDArray[np.floating]:
         """As :meth:`read`, with a check of shape and type."""
@@ -178,13 +179,11 @@ class SquarableRows(Rows):
     """Rows of a file, changed as :func:`squarable` does."""
 
     def __init__(self, source: Rows, domain: str) -> None:
-        self.source, self.shape, self.dtype = source, source.shape, source.dtype
-        self._read_values, self._held_bytes = source._read_values, source._held_bytes
-        self._domain = domain
+        self.source, self._domain = source, domain
+        self.shape, self.dtype, self._read_values = source.shape, source.dtype, source._read_values
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        rows: NDArray[np.floating] = squarable(self.source._part(start, stop), self._domain)
-        return rows
+        return squarable(self.source._part(start, stop), self._domain)
 
 
 class _File(Rows):
@@ -197,6 +196,9 @@ class _File(Rows):
     @abstractmethod
     def _open(self) -> Any:
         """Open the file, and return what rows are read from."""
+
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        return np.asarray(self._handle[start:stop])
 
     @property
     def _handle(self) -> Any:
@@ -222,6 +224,13 @@ class _File(Rows):
         self._lock = threading.Lock()
 
 
+def pieces(edges: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, slice]]:
+    """Which parts hold a range of rows, and which rows of each; ``edges`` are where parts begin."""
+    for place in range(bisect_right(edges, start) - 1, bisect_left(edges, stop)):
+        edge, end = edges[place : place + 2]
+        yield place, slice(max(start - edge, 0), min(stop, end) - edge)
+
+
 def is_mapped(X: Any) -> bool:
     """Whether an array is a view of a mapped file, which other processes may write to."""
     while X is not None and not isinstance(X, mmap):
@@ -234,14 +243,7 @@ def _absolute(path: str | Path) -> str:
     return str(path) if "://" in str(path) else os.path.abspath(path)
 
 
-class _Array(_File):
-    """Rows of a file whose array reads the slices that it is asked for."""
-
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        return np.asarray(self._handle[start:stop])
-
-
-class ZarrRows(_Array):
+class ZarrRows(_File):
     """Rows of a Zarr array; see :func:`from_zarr`."""
 
     def __init__(self, path: str | Path) -> None:
@@ -257,7 +259,7 @@ class ZarrRows(_Array):
         return array
 
 
-class HDF5Rows(_Array):
+class HDF5Rows(_File):
     """Rows of a dataset in an HDF5 file; see :func:`from_hdf5`."""
 
     def __init__(self, path: str | Path, dataset: str) -> None:
@@ -312,9 +314,9 @@ class ParquetRows(_File):
                     sizes.append(n_rows)
         if not sizes:
             raise ValueError(f"path={self.path!r} holds no rows; name files that do.")
-        self._starts = np.r_[0, np.cumsum(sizes)]
+        self._starts = np.cumsum([0, *sizes]).tolist()
         first = self._decoded(0)
-        self._declare((int(self._starts[-1]), first.shape[1]), first.dtype)
+        self._declare((self._starts[-1], first.shape[1]), first.dtype)
 
     def _open(self) -> Any:
         from pyarrow import parquet
@@ -347,14 +349,9 @@ class ParquetRows(_File):
             return self._groups[group]
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        rows = np.empty((stop - start, self.shape[1]), dtype=self.dtype)
-        group = int(np.searchsorted(self._starts, start, side="right")) - 1
-        while start < stop:
-            first, last = int(self._starts[group]), min(stop, int(self._starts[group + 1]))
-            part = self._decoded(group)[start - first : last - first]
-            rows[len(rows) - (stop - start) : len(rows) - (stop - last)] = part
-            start, group = last, group + 1
-        return rows
+        parts = [self._decoded(group)[own] for group, own in pieces(self._starts, start, stop)]
+        # There is no part where the range is empty.
+        return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_groups": {}}
@@ -365,15 +362,15 @@ def _lists(column: Any, name: str) -> NDArray[np.floating]:
     import pyarrow as pa
 
     kind = column.type
-    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)
-    lists = lists or pa.types.is_large_list(kind)
+    fixed = pa.types.is_fixed_size_list(kind)
+    lists = fixed or pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if not lists or str(kind.value_type) not in ("halffloat", "float", "double"):
         raise ValueError(
             f"column={name!r} is of type {kind}; rows are lists of halffloat, float or double."
         )
     values = column.flatten()
     length = len(values) // max(1, len(column))
-    even = pa.types.is_fixed_size_list(kind) or bool(
+    even = fixed or (
         len(values) == length * len(column)
         and np.all(np.diff(np.asarray(column.offsets)) == length)
     )
@@ -461,11 +458,10 @@ def from_parquet(path: str | Path | Sequence[str | Path], column: str) -> Rows:
     return _found(lambda: ParquetRows(paths, column), "pyarrow")
 
 
-def _found(open_rows: Any, package: str) -> Rows:
+def _found(open_rows: Callable[[], Rows], package: str) -> Rows:
     try:
-        rows: Rows = open_rows()
+        return open_rows()
     except ImportError as error:
         raise ImportError(
             f"these rows need {package}; pip install 'sklearn_balldp[files]'."
         ) from error
-    return rows

@@ -23,21 +23,14 @@ Result = tuple[Any, ...]
 
 
 class Shard:
-    """One shard of a table.
+    """One shard of a table: the rows of ``X`` from ``first`` to ``stop``.
 
-    Parameters
-    ----------
-    X : ndarray or Rows
-        Where the rows are.
-    first, stop : int
-        Range of the shard's rows in ``X``.
-    start : int
-        Position of its first row in the table.
-    columns : mapping of str to ndarray
-        Values for each of its rows.
-    may_change : bool
-        Whether the rows are read again in each pass, and may have changed.
+    The first of them is at position ``start`` of the table, and ``columns`` hold values for each.
+    ``may_change`` says whether they are read again in each pass, and may have changed.
     """
+
+    #: Whether the rows are arrays of another library than NumPy.
+    on_device = False
 
     def __init__(
         self,
@@ -53,17 +46,13 @@ class Shard:
         self.start, self.may_change = start, may_change
         self.shape: tuple[int, int] = (stop - first, X.shape[1])
 
-    #: Whether the rows are arrays of another library than NumPy.
-    on_device = False
-
     def __len__(self) -> int:
         return self.shape[0]
 
     @property
     def dtype(self) -> np.dtype:
         """Precision of the rows, in native byte order."""
-        kind: np.dtype = self._X.dtype
-        return kind.newbyteorder("=")
+        return self._X.dtype.newbyteorder("=")
 
     def to_device(self, array: NDArray[Any]) -> Any:
         """Copy a NumPy array to the device of the rows."""
@@ -80,15 +69,14 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """Memory that the rows and columns of the shard take."""
-        own = len(self) * self.shape[1] * self.dtype.itemsize
-        own = self._X._held_bytes if isinstance(self._X, Rows) else own
+        on_disk = isinstance(self._X, Rows)
+        own = 0 if on_disk else len(self) * self.shape[1] * self.dtype.itemsize
         return own + sum(column.nbytes for column in self._columns.values())
 
     @property
     def rows(self) -> NDArray[np.floating]:
         """All rows at once, a view where they are an array."""
-        rows: NDArray[np.floating] = self._X[self._first : self._stop]
-        return rows
+        return self._X[self._first : self._stop]
 
     def class_sums(self, n_classes: int) -> Callable[[Any, Any, Any], Any]:
         """Function of (block, codes, factors): the sums of each class's rows times factors."""
@@ -104,8 +92,8 @@ class Shard:
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         """As :func:`.row_blocks`; positions count from the first row of the shard.
 
-        With ``raw`` rows are not passed through :func:`.tamed`: an earlier pass has shown that it
-        would change none.
+        With ``raw`` rows are not passed through :func:`.squarable`: an earlier pass has shown that
+        it would change none.
         """
         X = self._X.source if raw and isinstance(self._X, SquarableRows) else self._X
         for rows, block in row_blocks(X, self._first, self._stop, size, dtype, once=once):
@@ -113,8 +101,7 @@ class Shard:
 
     def every_nth(self, step: int) -> NDArray[np.floating]:
         """The shard's rows among every ``step``-th row of the table."""
-        rows: NDArray[np.floating] = self._X[self._first + -self.start % step : self._stop : step]
-        return rows
+        return self._X[self._first + -self.start % step : self._stop : step]
 
     def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> "Shard":
         """The shard with more columns."""
@@ -145,42 +132,30 @@ class _ClassSums:
             self._indicator = sp.csc_array(entries, (self._n_classes, n_rows))
         self._indicator.indices[:] = codes
         self._indicator.data[:] = factors
-        sums: NDArray[np.float64] = self._indicator @ block
-        return sums
+        return self._indicator @ block
 
 
 class Table:
     """Rows of this process, in memory or in a file, with columns beside them.
 
-    Parameters
-    ----------
-    X : ndarray or Rows of shape (n_samples, n_features)
-        Rows.
-    columns : mapping of str to (ndarray of shape (n_samples, ...) or None)
-        Values for each row; those that are None are left out.
+    Columns that are None are left out.
     """
 
     #: Whether passes can write to this process's memory, and sums always have the same bits.
     local = True
     #: Whether rows are arrays of another library than NumPy.
     on_device = False
+    _kind = Shard
 
-    def __init__(
-        self,
-        X: Any,
-        columns: Mapping[str, NDArray[Any] | None],
-    ) -> None:
-        self.shape = X.shape
+    def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
+        self.shape: tuple[int, int] = X.shape
         self._pool: Executor | None = None
         self._alone = False
         may_change = isinstance(X, Rows) or is_mapped(X)
         self._parts = {
-            start: Shard(X, start, stop, start, cut(columns, start, stop), may_change)
+            start: self._kind(X, start, stop, start, cut(columns, start, stop), may_change)
             for start, stop in shards_of(*X.shape)
         }
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def run_on(self, pool: Executor | None) -> None:
         """Run all later passes on these threads, or on the calling thread if None.
@@ -201,12 +176,11 @@ class Table:
         if self._alone:
             yield from (function(part, *numbers) for part in self._parts.values())
             return
-        n_rows, n_features = self.shape
 
         def shard(start: int, _: int) -> Any:
             return function(self._parts[start], *numbers)
 
-        results = map_shards(shard, n_rows, n_features, self._pool, back=back)
+        results = map_shards(shard, *self.shape, self._pool, back=back)
         n_shards = len(self._parts)
         yield from results if n_shards == 1 else bar(results, "pass", "shard", n_shards)
 
