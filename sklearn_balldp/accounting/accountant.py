@@ -3,14 +3,19 @@
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .._parameters import check_inside, check_positive, check_whole
-from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
+from .._parameters import check_inside, check_positive, check_whole, is_real
+from ..privacy.gaussian import (
+    LARGEST_EPSILON,
+    compose,
+    epsilon_from_mu,
+    mu_from_budget,
+    mu_from_pure,
+)
 from ..privacy.release import Release
 from .ledger import (
     Ledger,
@@ -25,7 +30,7 @@ from .ledger import (
     square_of,
 )
 from .searching import selection_of, touching_one_record
-from .tickets import Ticket, active_tickets, begin, end, machine_of
+from .tickets import Ticket, active_tickets, begin, end
 
 #: What heads and scores release besides, and no total covers: as far as is known, all of it.
 NOT_COVERED = (
@@ -236,10 +241,15 @@ class PrivacyAccountant:
 
     It does **not** count heads that another process builds by itself: in a function that you send
     to a pool, a script that you start, or a worker of a cluster. Build them inside the block and
-    send them, or add up the releases that come back with :func:`compose_releases`. What no total
-    covers is in ``accounting.accountant.NOT_COVERED``, and printed with every total. Nor
+    send them, or add up the releases that come back with :func:`compose_releases`. Nor
     can it see what rows mean: all fits must use one embedding and one scale (``encoder=`` on the
     heads declares them).
+
+    No total covers:
+
+    {NOT_COVERED}
+
+    An interrupt or an error after noise was drawn leaves the charge where it is.
 
     The total is exact for Gaussian releases that are fixed beforehand. With a limit, a fit that
     would exceed it raises a :class:`.BudgetExceededError` before it touches the rows. That makes
@@ -291,9 +301,9 @@ class PrivacyAccountant:
         n_fits: int | None = None,
     ) -> None:
         check_inside("delta", delta)
-        if radius is not None and not 0.0 < radius < float("inf"):
-            raise ValueError(f"radius must be positive, or None, got {radius!r}.")
-        if limit is not None and not 0.0 < limit <= 1e10:
+        if radius is not None:
+            check_positive("radius", radius, ", or None")
+        if limit is not None and not (is_real(limit) and 0.0 < limit <= LARGEST_EPSILON):
             raise ValueError(f"limit must be a positive epsilon, or None, got {limit!r}.")
         if n_fits is not None:
             check_whole("n_fits", n_fits)
@@ -327,14 +337,12 @@ class PrivacyAccountant:
         if self._ticket is not None:
             raise RuntimeError("this accountant is active already; make another one.")
         self._check_complete()
-        folder = Path(tempfile.mkdtemp(prefix="balldp-accountant-"))
-        path = str(folder / "ledger.sqlite")
-        ticket = Ticket(path, machine_of(path), self.delta, self.radius, self.limit, self._n_fits)
+        ticket = Ticket.issue(self.delta, self.radius, self.limit, self._n_fits)
         try:
             Ledger(ticket.path).create(self._rows)
             begin(ticket)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(Path(ticket.path).parent, ignore_errors=True)
             raise
         self._ticket, self._process = ticket, os.getpid()
         return self
@@ -509,3 +517,9 @@ class PrivacyAccountant:
         state = "lost" if self._lost else "active" if self._ticket else "ended"
         rows = Ledger(self._ticket.path).rows() if self._ticket else self._rows
         return f"PrivacyAccountant({state}, {len(rows)} release(s))"
+
+
+if PrivacyAccountant.__doc__:  # python -OO leaves out docstrings
+    PrivacyAccountant.__doc__ = PrivacyAccountant.__doc__.replace(
+        "{NOT_COVERED}", ";\n    ".join(f"- {point}" for point in NOT_COVERED) + "."
+    )

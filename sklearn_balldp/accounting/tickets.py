@@ -13,26 +13,46 @@ import copy
 import hashlib
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+_FOLDER = "balldp-accountant-"
+
 
 @dataclass(frozen=True)
 class Ticket:
     """What another process needs to count with an accountant of this one.
 
-    ``machine`` is a digest: the name of the machine is in no pickle.
+    It ends up in pickles, so it holds no path and no name of a machine: ``token`` is what is random
+    in the name of the ledger's folder, ``machine`` a digest.
     """
 
-    path: str
+    token: str
     machine: str
     delta: float
     radius: float | None
     limit: float | None
     n_fits: int | None = None
+
+    @classmethod
+    def issue(cls, *terms: Any) -> "Ticket":
+        """A ticket of a new folder in the folder of temporary files, by its terms."""
+        folder = tempfile.mkdtemp(prefix=_FOLDER)
+        token = Path(folder).name.removeprefix(_FOLDER)
+        return cls(token, machine_of(_path(token)), *terms)
+
+    @property
+    def path(self) -> str:
+        """The ledger, where this process has its temporary files."""
+        return _path(self.token)
+
+
+def _path(token: str) -> str:
+    return str(Path(tempfile.gettempdir()) / f"{_FOLDER}{token}" / "ledger.sqlite")
 
 
 def machine_of(path: str) -> str:

@@ -23,6 +23,8 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier, VotingClassifier
+from sklearn.exceptions import FitFailedWarning
+from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
@@ -52,6 +54,7 @@ from sklearn_balldp.accounting.accountant import NOT_COVERED
 from sklearn_balldp.accounting.ledger import BudgetExceededError, OtherRelease, charged
 from sklearn_balldp.accounting.searching import PrivateAccuracy
 from sklearn_balldp.accounting.tickets import active_tickets
+from sklearn_balldp.heads.mechanism import Promise
 from sklearn_balldp.heads.ridge_prototype import PrototypePerturbation
 from sklearn_balldp.privacy import bounds
 from sklearn_balldp.privacy.bounds import ParameterBound
@@ -1031,3 +1034,119 @@ def test_a_plan_counts_the_radius_of_every_fit():
         with pytest.raises(BudgetExceededError, match="n_fits=6"):
             head.fit(X, Y)
         assert not accountant.releases
+
+
+def interrupted(self, values, sigma):
+    """Noise that was drawn, and maybe seen, before the interrupt came."""
+    self.used = True
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_after_the_noise_leaves_the_charge(monkeypatch):
+    policy = RadiusPolicy(source="private", epsilon=0.5)
+    with PrivacyAccountant(radius=0.5) as accountant:
+        with pytest.raises(ValueError, match="NaN"):
+            HEAD.fit(np.where(np.arange(120)[:, None] == 3, np.nan, X), Y)
+        assert not accountant.records  # nothing was drawn
+        monkeypatch.setattr(Noise, "__call__", interrupted)
+        for model in (HEAD, BallDPLogisticRegression(1.0, radius=0.5)):
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(X, Y)
+        with pytest.raises(KeyboardInterrupt):
+            PrivateAccuracy(0.5)(LogisticRegression().fit(X, Y), X, Y)
+        monkeypatch.undo()
+        monkeypatch.setattr("sklearn_balldp.radius.private_quantile", interrupted_draw)
+        with pytest.raises(KeyboardInterrupt):
+            policy.fit(X, Y)
+    assert len(accountant.records) == 4
+
+
+def interrupted_draw(*args, **options):
+    raise KeyboardInterrupt
+
+
+def test_an_error_of_a_mechanism_of_ones_own_leaves_the_charge():
+    """It may have drawn its noise elsewhere."""
+
+    class Failing(PrototypePerturbation):
+        def promise(self, problem, budget):
+            return Promise(ElsewhereBound(sigma=(2.0 * problem.radius / budget.mu,)))
+
+        def run(self, problem, promise, noise):
+            raise KeyboardInterrupt
+
+    class Head(BallDPRidgePrototype):
+        def _mechanism(self):
+            return Failing()
+
+    with PrivacyAccountant(radius=0.5) as accountant:
+        with pytest.raises(KeyboardInterrupt):
+            Head(1.0, radius=0.5).fit(X, Y)
+        assert len(accountant.records) == 1
+
+
+class Picky(BallDPRidgePrototype):
+    """Fails in one fold, at one of the candidates."""
+
+    def fit(self, X, y, **options):
+        if self.alpha == 0.1 and X[0, 0] == FIRST and len(X) < 120:
+            raise ValueError("on purpose")
+        return super().fit(X, y, **options)
+
+
+FIRST = X[0, 0]
+
+
+def test_a_numeric_error_score_hides_no_fit():
+    """Another fit of equal size would be counted in its place."""
+    with PrivacyAccountant(radius=0.5) as accountant:
+        with pytest.warns(FitFailedWarning, match="fits failed"):
+            found = search(Picky(1.0, radius=0.5), error_score=0.0, cv=KFold(2)).fit(X, Y)
+        HEAD.fit(X[:60], Y[:60])
+    assert len(accountant.records) == 3 * 2 + 1
+    with pytest.raises(ValueError, match=r"error_score=0\.0 hides a fit"):
+        accountant.total(search=found)
+    assert accountant.total().n_releases == 7
+
+
+def test_what_is_not_covered_is_said_with_every_total_and_in_the_docstring():
+    with PrivacyAccountant(radius=0.5) as accountant:
+        for train, _ in StratifiedKFold(2).split(X, Y):
+            BallDPRidgePrototype(1.0, radius=0.5, protect_labels=True, classes=[0, 1, 2]).fit(
+                X[train], Y[train]
+            )
+    with PrivacyAccountant(radius=0.5) as selecting:
+        SequentialFeatureSelector(HEAD, n_features_to_select=1, cv=2, n_jobs=2).fit(X[:, :2], Y)
+    for point in NOT_COVERED:
+        assert point in str(accountant.total())
+        assert point in str(selecting.total())
+        assert point in PrivacyAccountant.__doc__
+
+
+def test_what_is_pickled_inside_holds_no_path():
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = search().fit(X, Y)
+        path = Path(accountant._ticket.path)
+        for model in (found, found.best_estimator_, HEAD, clone(HEAD), search()):
+            body = pickle.dumps(model)
+            for part in (str(path), path.parent.name, socket.gethostname()):
+                assert part.encode() not in body
+        again = pickle.loads(pickle.dumps(search()))
+        again.fit(X, Y)
+    assert accountant.total().n_releases == 32
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"radius": "a"}, "radius must be"),
+        ({"radius": True}, "radius must be"),
+        ({"limit": True}, "limit must be"),
+        ({"limit": "1"}, "limit must be"),
+        ({"delta": "x"}, "delta must"),
+        ({"limit": 10**400}, "limit must be"),
+    ],
+)
+def test_odd_terms(options, match):
+    with pytest.raises(ValueError, match=match):
+        PrivacyAccountant(**options)
