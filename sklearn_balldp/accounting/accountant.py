@@ -100,7 +100,7 @@ class Total:
         }[self.selection]
         return f"the heads' own fits, and what else was counted{selection}"
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def __str__(self) -> str:
         private = {
             "True": "yes",
             "False": "NO: a release was drawn from a seed",
@@ -108,7 +108,7 @@ class Total:
         }
         within = "any distance" if self.radius is None else f"within {self.radius:g}"
         limit = "" if self.limit is None else f" of the limit {self.limit:g}"
-        return [
+        rows = [
             ("releases", str(self.n_releases)),
             ("hides", f"one {self.unit}'s substitution {within}, in all of them together"),
             ("labels", self.labels),
@@ -122,9 +122,6 @@ class Total:
             ("covers", self.covers),
             *zip(("NOT covered", *[""] * len(NOT_COVERED)), NOT_COVERED, strict=False),
         ]
-
-    def __str__(self) -> str:
-        rows = self._rows()
         width = max(len(name) for name, _ in rows)
         return "Total\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
 
