@@ -97,6 +97,11 @@ def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
     -------
     float
         The bound.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
     """
     kappa, delta = _check_probability("kappa", kappa), _check_probability("delta", delta)
     if not epsilon >= 0.0:
@@ -127,6 +132,11 @@ def rero_bound(kappa: float, mu: float, *, method: str = "direct") -> float:
     -------
     float
         The bound.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range or the method unknown.
     """
     check_option("method", method, METHODS)
     direct = gaussian_power(kappa, mu)
@@ -274,13 +284,26 @@ def support_bound(
     float
         The bound.
 
+    Raises
+    ------
+    ValueError
+        If an argument is invalid.
+
     References
     ----------
     Margaryan & Gupta, appendix.
     """
-    distances, weights = _distances(models, sigma, prior, reference)
+    table = np.asarray(models, dtype=np.float64)
+    weights = check_prior(prior, len(table))
+    if reference is None:
+        scaled = span_coordinates(scaled_models(table, sigma))
+        centre, _ = enclosing_ball(scaled)
+    else:
+        both = scaled_models(np.concatenate([table, np.asarray(reference)[None]]), sigma)
+        scaled, centre = both[:-1], both[-1]
     keep = weights > 0.0
-    distances, log_prior = distances[keep], np.log(weights[keep])
+    distances = np.linalg.norm(scaled - centre, axis=1)[keep]
+    log_prior = np.log(weights[keep])
     if np.isinf(distances).any():
         return 1.0
     tied = distances < 1e-12  # there the objective is linear, with slope the prior
@@ -366,6 +389,11 @@ def bayes_success(
     -------
     Estimate
         Value and interval.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid.
     """
     table = scaled_models(models, sigma)
     weights = check_prior(prior, len(table))
@@ -400,18 +428,3 @@ def span_coordinates(points: Array) -> Array:
         return shifted
     left, values, _ = np.linalg.svd(shifted, full_matrices=False)
     return left * values
-
-
-def _distances(
-    models: ArrayLike, sigma: ArrayLike, prior: ArrayLike | None, reference: ArrayLike | None
-) -> tuple[Array, Array]:
-    """Distances of the candidate models from the reference in units of the noise, and the prior."""
-    table = np.asarray(models, dtype=np.float64)
-    weights = check_prior(prior, len(table))
-    if reference is None:
-        scaled = span_coordinates(scaled_models(table, sigma))
-        centre, _ = enclosing_ball(scaled)
-    else:
-        both = scaled_models(np.concatenate([table, np.asarray(reference)[None]]), sigma)
-        scaled, centre = both[:-1], both[-1]
-    return np.linalg.norm(scaled - centre, axis=1), weights

@@ -25,24 +25,17 @@ Codes = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Records that explain a release exactly.
+    """Records that explain a release exactly."""
 
-    Attributes
-    ----------
-    rows : ndarray of shape (n_solutions, n_features)
-        Rows, one per solution; empty if there is none.
-    codes : ndarray of shape (n_solutions,)
-        Their class codes.
-    status : {"unique", "ambiguous", "degenerate", "silent", "none"}
-        "unique": one record explains the release. "ambiguous": each of these does.
-        "degenerate" (ridge): the record equals the prototype of its class without it, so no
-        prototype moved and every class qualifies (sums: it is zero). "silent": the record leaves
-        no trace (an inactive hinge). "none": no record of the domain explains the release, within
-        the tolerance; it holds noise, or the known records are others.
-    """
-
+    #: One row for each solution, of shape (n_solutions, n_features).
     rows: Array
+    #: Their class codes.
     codes: Codes
+    #: "unique": one record explains the release. "ambiguous": each of these does. "degenerate"
+    #: (ridge): the record equals the prototype of its class without it, so no prototype moved and
+    #: every class qualifies (sums: it is zero). "silent": the record leaves no trace (an inactive
+    #: hinge). "none": no record of the domain explains the release, within the tolerance; it holds
+    #: noise, or the known records are others.
     status: str
 
 

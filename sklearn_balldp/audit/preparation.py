@@ -30,39 +30,26 @@ class PooledPreprocessingWarning(UserWarning):
 
 @dataclass(frozen=True)
 class PreparedAudit:
-    """A released model and the records of its audit, as the head sees them.
+    """A released model and the records of its audit, as the head sees them."""
 
-    Attributes
-    ----------
-    model : ReleasedModel
-        The fitted head, and its record.
-    estimator : estimator
-        The fitted estimator in the form of the one given; it may be published.
-    problem : PrivateProblem
-        Problem with as many records as the release.
-    placeholder : int or None
-        Position of a placeholder for the missing record; None if no record is missing.
-    position : ndarray of shape (n_records,)
-        Positions of the training records in the rows given.
-    pool : Pool
-        Records that candidates are drawn from.
-    pool_positions : ndarray
-        Their positions in the public rows, or in the rows given where some of those were held out.
-    frozen : bool
-        Whether the model is audited as it was released.
-    owners : ndarray of shape (n_records,) or None
-        Owner of each training record, where the release hides all records of one person.
-    """
-
+    #: The fitted head, and its record.
     model: ReleasedModel
+    #: The fitted estimator in the form of the one given; it may be published.
     estimator: Any
+    #: Problem with as many records as the release.
     problem: PrivateProblem
+    #: Position of a placeholder for the missing record; None if no record is missing.
     placeholder: int | None
+    #: Positions of the training records in the rows given.
     position: NDArray[np.intp]
+    #: Records that candidates are drawn from.
     pool: Pool
+    #: Their positions in the public rows, or in the rows given where some of those were held out.
     pool_positions: NDArray[np.intp]
-    frozen: bool = False
-    owners: NDArray[np.intp] | None = None
+    #: Whether the model is audited as it was released.
+    frozen: bool
+    #: Owner of each training record, where the release hides all records of one person.
+    owners: NDArray[np.intp] | None
 
 
 def prepare(
