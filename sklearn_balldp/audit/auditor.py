@@ -54,20 +54,19 @@ class FailedGuaranteeWarning(UserWarning):
 class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit a Ball-DP head and measure what an informed adversary reconstructs from it.
 
-    The auditor plays a game many times. It takes out one training record, the *anchor*, and puts
-    each of ``n_candidates`` nearby records in its place, in turn. Candidates are public, or were
-    held out of training. An anchor with its candidates is a *support*. (For a head fitted with
-    ``groups``, all records of one person are taken out together.) The attacker knows every other
-    record, the candidates and the distribution of the noise, and names the candidate of largest
-    posterior probability. The auditor compares the success rate over independent noise with blind
-    guessing and with every certificate that applies.
+    The auditor takes out one training record, the *anchor*, and puts each of ``n_candidates``
+    nearby records in its place, in turn. Candidates are public, or were held out of training. An
+    anchor with its candidates is a *support*. (With ``groups``, all records of one person are taken
+    out together.) The attacker knows every other record, the candidates and the distribution of the
+    noise, and names the candidate of largest posterior probability. The auditor compares the
+    success rate with blind guessing and with every certificate that applies.
 
     The auditor does not see what lies outside the head: transformers fitted on private rows (they
     are not fitted again for each candidate), a seed that someone else knows (``release_.private``),
     or records so far from all public ones that no anchor is near (``n_anchors_skipped_``).
 
     Audit results are computed from private records without noise. They are for the owner of the
-    records, not for publication. They stay on the auditor; only ``estimator_`` may be published.
+    records and stay on the auditor; only ``estimator_`` may be published.
 
     Parameters
     ----------
@@ -76,7 +75,6 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         in a ``FrozenEstimator``, which is audited as released, without refitting.
     n_candidates : int, default=10
         How many records the attacker chooses among: with more, a blind guess is right less often.
-        Each candidate of a support is the hidden record in turn.
     n_supports : int, default=4
         More supports let an audit see smaller faults, and take longer. Each is built around another
         random training record.
@@ -107,9 +105,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Costs training records: the share of ``X`` that is kept for candidates if ``X_public`` is
         not given. The head is then fitted on the others.
     noise : {"simulated", "mechanism"}, default="simulated"
-        "mechanism" makes every trial a release by the head's own sampler. It is slower, and it also
-        finds noise that is reused from release to release or from block to block. "simulated" draws
-        noise of the scale that the release states, in the span of the candidate models.
+        "simulated" draws noise of the scale that the release states, in the span of the candidate
+        models. "mechanism" makes every trial a release by the head's own sampler: slower, and it
+        also finds noise that is reused from release to release or from block to block.
     n_jobs : int or None, default=None
         Saves time: the number of threads that the supports are spread over.
     random_state : None, int, Generator or RandomState, default=None
@@ -124,10 +122,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Labels.
     report_ : DataFrame
         One row per trial: repeat, support, hidden record and guess (positions among the support's
-        candidates), whether the guess succeeded, and the posterior of the truth. For noisy
-        gradients the guess uses the whole transcript; "last_iterate" says whether a guess from the
-        released model alone succeeded. With ``noise="mechanism"`` further columns say whether
-        attacks that assume reused noise succeeded.
+        candidates), whether the guess succeeded, and the posterior of the truth. Further columns
+        say whether other attacks succeeded: for noisy gradients "last_iterate", which sees the
+        released model alone, and with ``noise="mechanism"`` those that assume reused noise.
     supports_ : DataFrame
         One row per support: anchor (position in ``X``; with ``groups`` that of the first of a
         person's ``n_records``), label, rows in its ball, candidates (positions in the public rows
@@ -336,7 +333,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             y,
             X_public,
             y_public,
-            {"groups": groups},
+            groups,
             holdout=float(self.holdout),
             rng=rng,
         )
@@ -391,12 +388,12 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if prepared.frozen:
             checks = self._weights(prepared)
             fitted["weights_"] = pd.DataFrame([vars(check) for check in checks])
-            report.attrs["weights"] = _worst(checks)
+            verdicts = {check.verdict for check in checks}
+            report.attrs["weights"] = next(v for v in (FAIL, CANNOT_CHECK, PASS) if v in verdicts)
             # A warning quotes these texts, so they hold no number that depends on the records.
             failed = [check.name for check in checks if check.verdict == FAIL]
             failures += [f"the weights' check of the {name} failed" for name in failed]
         fitted["refutation_threshold_"] = _refutation_threshold(len(report), stated)
-        report.attrs["least_conviction"] = fitted["refutation_threshold_"]
         fitted["failures_"] = tuple(failures)
         fitted["guarantee_holds_"] = not failures
         return fitted
@@ -557,49 +554,19 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Scores of the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as the estimator takes them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
+        """Scores of the fitted estimator, in the shape that it gives them."""
         check_is_fitted(self)
         return self.estimator_.decision_function(X)
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as the estimator takes them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
+        """Probabilities of the fitted estimator, in the shape that it gives them."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
     @available_if(_estimator_has("predict_log_proba"))
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log-probabilities of the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as the estimator takes them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
+        """Log-probabilities of the fitted estimator, in the shape that it gives them."""
         check_is_fitted(self)
         return self.estimator_.predict_log_proba(X)
 
@@ -680,12 +647,6 @@ def _binomial(success: pd.Series, confidence: float) -> tuple[float, float]:
 def _refutation_threshold(n_trials: int, stated: float) -> float:
     """Least success rate that refutes the guarantee; above one if so few trials cannot."""
     return (float(binom.isf(FALSE_ALARM, n_trials, stated)) + 1.0) / n_trials
-
-
-def _worst(checks: list[Check]) -> str:
-    """The verdict of all checks together."""
-    found = {check.verdict for check in checks}
-    return next(verdict for verdict in (FAIL, CANNOT_CHECK, PASS) if verdict in found)
 
 
 def _refutes(success: pd.Series, stated: float) -> bool:

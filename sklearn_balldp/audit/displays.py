@@ -41,9 +41,7 @@ class ReconstructionDisplay:
     """
 
     def __init__(self, results: pd.DataFrame) -> None:
-        missing = [name for name in COLUMNS if name not in results]
-        if missing:
-            raise ValueError(f"results lacks the column(s) {', '.join(missing)}.")
+        _check_columns(results, COLUMNS)
         self.results = results
 
     @classmethod
@@ -82,12 +80,8 @@ class ReconstructionDisplay:
         ReconstructionDisplay
             Not drawn yet.
         """
-        if isinstance(auditors, Mapping):
-            named = [
-                (name, auditor) for name, group in auditors.items() for auditor in _several(group)
-            ]
-        else:
-            named = [(None, auditor) for auditor in _several(auditors)]
+        groups = auditors.items() if isinstance(auditors, Mapping) else [(None, auditors)]
+        named = [(name, auditor) for name, group in groups for auditor in _several(group)]
         rows = []
         for name, estimator in named:
             auditor = fitted_auditor(estimator)
@@ -130,16 +124,8 @@ class ReconstructionDisplay:
             part = results[results["name"] == name].sort_values("epsilon")
             x = part["epsilon"].map(place) + slot * (i - (len(names) - 1) / 2.0)
             errors = [part["success"] - part["low"], part["high"] - part["success"]]
-            ax.errorbar(
-                x,
-                part["success"],
-                np.abs(errors),
-                fmt="o",
-                markersize=5,
-                color=colour,
-                capsize=2,
-                label=name,
-            )
+            style = {"fmt": "o", "markersize": 5, "capsize": 2, "color": colour}
+            ax.errorbar(x, part["success"], np.abs(errors), label=name, **style)
             ends = x - 0.42 * slot, x + 0.42 * slot
             ax.hlines(part["certificate"], *ends, color=colour, linewidth=2)
             if len(baselines) > 1:
@@ -190,9 +176,7 @@ class PrivacyUtilityDisplay:
         utility_name: str = "utility",
         certificate_name: str = "reconstruction certificate",
     ) -> None:
-        missing = {"group", "certificate", "utility", "deviation"} - set(results)
-        if missing:
-            raise ValueError(f"results lacks the column(s) {', '.join(sorted(missing))}.")
+        _check_columns(results, ("certificate", "deviation", "group", "utility"))
         self.results, self.utility_name = results, utility_name
         self.certificate_name = certificate_name
 
@@ -241,22 +225,23 @@ class PrivacyUtilityDisplay:
                 f"cv_results must be a dict such as search.cv_results_, got "
                 f"{type(cv_results).__name__}."
             )
-        parameter = None if group is None else f"param_{group}"
-        for column in [*columns.values(), *([] if parameter is None else [parameter])]:
+        parameter = [] if group is None else [f"param_{group}"]
+        for column in [*columns.values(), *parameter]:
             if column not in cv_results:
                 known = [name for name in cv_results if name.startswith(("mean_test_", "param_"))]
                 raise ValueError(f"cv_results has no {column!r}; it has {', '.join(known)}.")
         table = pd.DataFrame({name: np.asarray(cv_results[key]) for name, key in columns.items()})
         table["certificate"] = table["certificate"].abs()
         table["group"] = ""
-        if group is not None and parameter is not None:
+        if group is not None:
             short = group.rsplit("__", 1)[-1]
-            values = np.asarray(cv_results[parameter], dtype=object)
+            values = np.asarray(cv_results[f"param_{group}"], dtype=object)
             table["group"] = [_setting_name(short, value) for value in values]
         # Candidates that could not be fitted have no score.
         table = table.dropna(subset=["certificate", "utility"]).reset_index(drop=True)
-        measured = "reconstruction certificate" if certificate == "certificate" else certificate
-        return cls(table, utility, measured)
+        if certificate == "certificate":
+            return cls(table, utility)
+        return cls(table, utility, certificate)
 
     def plot(self, ax: Any = None) -> "PrivacyUtilityDisplay":
         """Draw the figure.
@@ -275,15 +260,9 @@ class PrivacyUtilityDisplay:
         names = list(dict.fromkeys(self.results["group"]))
         for name, colour in zip(names, _colours(len(names)), strict=True):
             part = self.results[self.results["group"] == name].sort_values("certificate")
-            ax.errorbar(
-                part["certificate"],
-                part["utility"],
-                part["deviation"],
-                fmt="o" if name == "" else "o-",
-                color=colour,
-                capsize=2,
-                label=name,
-            )
+            x, height, deviation = part["certificate"], part["utility"], part["deviation"]
+            fmt = "o" if name == "" else "o-"
+            ax.errorbar(x, height, deviation, fmt=fmt, color=colour, capsize=2, label=name)
         ax.set_xlabel(self.certificate_name)
         ax.set_ylabel(self.utility_name)
         if names != [""]:
@@ -332,6 +311,12 @@ def summary_of(auditor: Any) -> str:
     if not auditor.failures_:
         lines.append("nothing was refuted; no audit certifies a release")
     return "\n".join(lines)
+
+
+def _check_columns(results: pd.DataFrame, names: Iterable[str]) -> None:
+    missing = [name for name in names if name not in results]
+    if missing:
+        raise ValueError(f"results lacks the column(s) {', '.join(missing)}.")
 
 
 def _several(auditors: Any) -> list[Any]:
