@@ -121,12 +121,11 @@ def edit_pairs(
     check_whole("n_per_text", n_per_text)
     rng = np.random.default_rng(random_state)
     editors = _editors(texts, kinds, dict(lists or {}))
-    found = {kind: _Editor(editor.places, editor.other) for kind, editor in editors.items()}
     if nlp is not None:
-        found |= _entities(texts, nlp)
+        editors |= _entities(texts, nlp)
     before, after, kind = [], [], []
     for text in texts:
-        for name, editor in found.items():
+        for name, editor in editors.items():
             places = editor.places(text)
             # With fewer places than edits, a place is edited several times, with a new draw each.
             for i in rng.permutation(len(places) * n_per_text)[:n_per_text] if places else []:
@@ -138,7 +137,7 @@ def edit_pairs(
                     kind.append(name)
     if not kind:
         raise ValueError(
-            f"texts hold nothing to edit (kinds={tuple(found)!r}); add kinds, or lists of values."
+            f"texts hold nothing to edit (kinds={tuple(editors)!r}); add kinds, or lists of values."
         )
     return EditPairs(before, after, kind)
 
@@ -158,8 +157,7 @@ def _editors(
     editors = {}
     for kind in dict.fromkeys([*kinds, *lists]):
         if kind == "number":
-            dates = _spans(_DATE)
-            editors[kind] = _Editor(_without_overlap(_spans(_NUMBER), dates), _other_number)
+            editors[kind] = _Editor(_number_spans, _other_number)
         elif kind == "date":
             editors[kind] = _Editor(_spans(_DATE), _other_date)
         elif kind == "word":
@@ -204,16 +202,10 @@ def _spans(pattern: re.Pattern[str]) -> Callable[[str], list[Span]]:
     return lambda text: [match.span() for match in pattern.finditer(text)]
 
 
-def _without_overlap(
-    places: Callable[[str], list[Span]], others: Callable[[str], list[Span]]
-) -> Callable[[str], list[Span]]:
-    """Places that overlap none of the others."""
-
-    def kept(text: str) -> list[Span]:
-        taken = others(text)
-        return [(a, b) for a, b in places(text) if all(b <= c or d <= a for c, d in taken)]
-
-    return kept
+def _number_spans(text: str) -> list[Span]:
+    """Numbers that are no part of a date."""
+    dates = _spans(_DATE)(text)
+    return [(a, b) for a, b in _spans(_NUMBER)(text) if all(b <= c or d <= a for c, d in dates)]
 
 
 def _one_of(values: Sequence[str]) -> Replace:

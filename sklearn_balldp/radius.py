@@ -19,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ._parameters import check_option, check_positive, check_whole, is_real
+from ._parameters import check_option, check_positive, check_share, check_whole, is_real
 from ._validation import all_or_nothing, validated, validated_public
 from .accounting import CountedMixin, OtherRelease, charged
 from .adjacency import METRICS
@@ -52,14 +52,11 @@ def rows_to_read(
         )
         most = max(2, most - 1)
         classes = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
-        read = np.sort(
-            np.concatenate(
-                [
-                    members[np.linspace(0, len(members) - 1, min(len(members), most), dtype=int)]
-                    for members in classes
-                ]
-            )
-        )
+        kept = [
+            members[np.linspace(0, len(members) - 1, min(len(members), most), dtype=int)]
+            for members in classes
+        ]
+        read = np.sort(np.concatenate(kept))
     return (X[read], y[read]) if isinstance(X, Rows) or len(read) < len(y) else (X, y)
 
 
@@ -72,41 +69,26 @@ def _pair_stream(random_state: RandomState) -> np.random.Generator | int:
 
 @dataclass(frozen=True)
 class ChosenRadius:
-    """A radius, where it came from, and what it cost.
+    """A radius, where it came from, and what it cost."""
 
-    Attributes
-    ----------
-    value : float or None
-        Radius in the units of the metric; None is the full radius.
-    metric : str
-        Metric of the radius.
-    source : {"number", "reference", "edits", "declared", "private"}
-        Where it came from.
-    epsilon : float
-        Pure differential privacy that the choice spent.
-    seeded : bool
-        Whether a private choice was drawn from a seed.
-    draw : str
-        Identifies a private choice.
-    n_edits : int
-        Number of public pairs of records, before and after an edit, that the radius came from.
-    hidden : float
-        Share of these pairs that lie within the radius.
-    norm_bound : float
-        Radius of the ball that these pairs were projected onto.
-    on_sphere : bool
-        Whether all of these rows lie on its surface, so that scaling to it changes nothing.
-    """
-
+    #: Radius in the units of the metric; None is the full radius.
     value: float | None
     metric: str
+    #: "number", or the source of a policy.
     source: str = "number"
+    #: Pure differential privacy that the choice spent.
     epsilon: float = 0.0
+    #: Whether a private choice was drawn from a seed.
     seeded: bool = False
+    #: Identifies a private choice.
     draw: str = ""
+    #: Number of public pairs of records, before and after an edit, that the radius came from.
     n_edits: int = 0
+    #: Share of these pairs that lie within the radius.
     hidden: float = 0.0
+    #: Radius of the ball that these pairs were projected onto.
     norm_bound: float = 0.0
+    #: Whether all of these rows lie on its surface, so that scaling to it changes nothing.
     on_sphere: bool = False
 
 
@@ -211,8 +193,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        if not (is_real(self.quantile) and 0.0 <= self.quantile <= 1.0):
-            raise ValueError(f"quantile must lie in [0, 1], got {self.quantile!r}.")
+        check_share("quantile", self.quantile)
         for name, options in (("aggregate", AGGREGATES), ("source", SOURCES), ("metric", METRICS)):
             check_option(name, getattr(self, name), options)
         check_positive("norm_bound", self.norm_bound)

@@ -130,13 +130,13 @@ class TranscriptTrials:
         codes: Positions,
     ) -> None:
         self._model, self._problem = model, problem
-        self._bound: Any = model.record.bound
+        bound: Any = model.record.bound
+        self._bound = bound
         self._left_out, self._rows, self._codes = as_sets(left_out, rows, codes)
         # The noiseless sums that the descent starts from, with each candidate.
         self._sums: Neighbours | None = None
-        if self._bound.start is not None:
-            start = Promise(self._bound.start)
-            self._sums = StatisticsPerturbation().neighbours(problem, start)
+        if bound.start is not None:
+            self._sums = StatisticsPerturbation().neighbours(problem, Promise(bound.start))
             self._tables = self._sums.models(self._left_out, self._rows, self._codes)
         self._shared: _Runs | None = None
 
