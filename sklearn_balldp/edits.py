@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from ._display import Display, check_columns
 from ._parameters import check_option, check_positive, check_whole
 from .adjacency import METRICS
 from .distances import nearest_of_label, row_distances
@@ -255,9 +256,10 @@ def _other_date(old: str, rng: np.random.Generator) -> str:
     return new
 
 
-class EditDistanceDisplay:
+class EditDistanceDisplay(Display):
     """Figure of how far edits of each kind move a row, beside a radius.
 
+    A line goes from the 10th to the 90th percentile, with a point at the median.
     Build it with :meth:`from_rows`.
 
     Parameters
@@ -279,9 +281,7 @@ class EditDistanceDisplay:
     neighbours = "nearest of its label"
 
     def __init__(self, distances: pd.DataFrame, radius: float | None = None) -> None:
-        missing = [name for name in ("kind", "distance") if name not in distances]
-        if missing:
-            raise ValueError(f"distances lacks the column(s) {', '.join(missing)}.")
+        check_columns("distances", distances, ("kind", "distance"))
         self.distances = distances
         self.radius = radius
 
@@ -352,23 +352,7 @@ class EditDistanceDisplay:
         within = self.distances["distance"] <= (np.inf if self.radius is None else self.radius)
         return within.groupby(self.distances["kind"], sort=False).mean()
 
-    def plot(self, ax: Any = None) -> "EditDistanceDisplay":
-        """Draw the figure: a line from the 10th to the 90th percentile, a point at the median.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-
-        Returns
-        -------
-        EditDistanceDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        from matplotlib import pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
+    def _draw(self, ax: Any) -> None:
         groups = self.distances.groupby("kind", sort=False)["distance"]
         table = groups.quantile([0.1, 0.5, 0.9]).unstack().sort_values(0.5)
         # Neighbours go on top, apart from edits: an attacker could confuse a record with them.
@@ -385,5 +369,3 @@ class EditDistanceDisplay:
         if self.radius is not None:
             ax.axvline(self.radius, color="tab:red", label=f"radius {self.radius:.2f}")
             ax.legend(loc="best")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self

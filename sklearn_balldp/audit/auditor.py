@@ -570,9 +570,6 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.predict_log_proba(X)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "estimator_")
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         inner = get_tags(self.estimator)

@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
+from .._display import Display, check_columns
+
 #: Columns of a ReconstructionDisplay's table.
 COLUMNS = ("name", "epsilon", "success", "low", "high", "baseline", "certificate")
 # Width of one epsilon's group of points, and of one policy at most, as a share of the spacing.
@@ -17,7 +19,7 @@ _GROUP, _SLOT = 0.8, 0.14
 _INSIDE_LEGEND = 5
 
 
-class ReconstructionDisplay:
+class ReconstructionDisplay(Display):
     """Measured reconstruction success against blind guessing and certificates.
 
     Build it with :meth:`from_estimator` or :meth:`from_estimators`.
@@ -41,7 +43,7 @@ class ReconstructionDisplay:
     """
 
     def __init__(self, results: pd.DataFrame) -> None:
-        _check_columns(results, COLUMNS)
+        check_columns("results", results, COLUMNS)
         self.results = results
 
     @classmethod
@@ -100,20 +102,7 @@ class ReconstructionDisplay:
             )
         return cls(pd.DataFrame(rows, columns=list(COLUMNS)))
 
-    def plot(self, ax: Any = None) -> "ReconstructionDisplay":
-        """Draw the figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-
-        Returns
-        -------
-        self
-            The display, with ``ax_`` and ``figure_``.
-        """
-        self.figure_, self.ax_ = _, ax = _axes(ax)
+    def _draw(self, ax: Any) -> None:
         results = self.results
         epsilons = np.sort(results["epsilon"].unique())
         place = {epsilon: i for i, epsilon in enumerate(epsilons)}
@@ -143,10 +132,9 @@ class ReconstructionDisplay:
         ax.set_xlabel(r"$\varepsilon$")
         ax.set_ylabel("reconstruction success")
         _legend(ax, len(names))
-        return self
 
 
-class PrivacyUtilityDisplay:
+class PrivacyUtilityDisplay(Display):
     """Utility against the reconstruction certificate: the trade-off of a search.
 
     Build it with :meth:`from_cv_results`.
@@ -176,7 +164,7 @@ class PrivacyUtilityDisplay:
         utility_name: str = "utility",
         certificate_name: str = "reconstruction certificate",
     ) -> None:
-        _check_columns(results, ("certificate", "deviation", "group", "utility"))
+        check_columns("results", results, ("certificate", "deviation", "group", "utility"))
         self.results, self.utility_name = results, utility_name
         self.certificate_name = certificate_name
 
@@ -243,20 +231,7 @@ class PrivacyUtilityDisplay:
             return cls(table, utility)
         return cls(table, utility, certificate)
 
-    def plot(self, ax: Any = None) -> "PrivacyUtilityDisplay":
-        """Draw the figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-
-        Returns
-        -------
-        self
-            The display, with ``ax_`` and ``figure_``.
-        """
-        self.figure_, self.ax_ = _, ax = _axes(ax)
+    def _draw(self, ax: Any) -> None:
         names = list(dict.fromkeys(self.results["group"]))
         for name, colour in zip(names, _colours(len(names)), strict=True):
             part = self.results[self.results["group"] == name].sort_values("certificate")
@@ -267,7 +242,6 @@ class PrivacyUtilityDisplay:
         ax.set_ylabel(self.utility_name)
         if names != [""]:
             _legend(ax, len(names))
-        return self
 
 
 def fitted_auditor(estimator: Any) -> Any:
@@ -313,12 +287,6 @@ def summary_of(auditor: Any) -> str:
     return "\n".join(lines)
 
 
-def _check_columns(results: pd.DataFrame, names: Iterable[str]) -> None:
-    missing = [name for name in names if name not in results]
-    if missing:
-        raise ValueError(f"results lacks the column(s) {', '.join(missing)}.")
-
-
 def _several(auditors: Any) -> list[Any]:
     return list(auditors) if np.iterable(auditors) and not hasattr(auditors, "fit") else [auditors]
 
@@ -346,14 +314,6 @@ def _release(auditor: Any) -> Any:
     model = auditor.estimator_
     model = getattr(model, "estimator", model)
     return getattr(model, "steps", [(None, model)])[-1][1].release_
-
-
-def _axes(ax: Any) -> tuple[Any, Any]:
-    import matplotlib.pyplot as plt
-
-    if ax is None:
-        _, ax = plt.subplots(layout="constrained")
-    return ax.figure, ax
 
 
 def _colours(n: int) -> Any:
