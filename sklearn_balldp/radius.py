@@ -103,10 +103,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
     Parameters
     ----------
     quantile : float, default=0.5
-        How much the radius covers: a larger quantile hides more, and takes more noise. Between 0
-        and 1. Of edits it is the share that is to be hidden, at least; the default hides only half
-        of them. Of same-label pairs it is the quantile of their distances, and 1 is the same-label
-        diameter.
+        How much the radius covers, between 0 and 1: a larger quantile hides more, and takes more
+        noise. Of edits it is the share that is to be hidden, at least; the default hides only half.
+        Of same-label pairs it is the quantile of their distances; 1 is the same-label diameter.
     aggregate : {"max", "pooled"}, default="max"
         "max" serves the widest class: it takes the largest of the classes' quantiles, as the paper
         does. "pooled" takes the quantile of all same-label pairs together; it raises a ValueError
@@ -124,9 +123,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         ``protect_labels=True`` refuse "private" and "declared"; fits with ``groups`` refuse
         "private".
     epsilon : float or None, default=None
-        What the "private" quantile costs: a larger value gives a more precise radius, and adds more
-        to the release's total. From 1e-6 to 1000 with ``source="private"``, else None; anything
-        else raises a ValueError.
+        What the "private" quantile costs, from 1e-6 to 1000: a larger value gives a more precise
+        radius, and adds more to the release's total. None for other sources.
     norm_bound : float, default=1.0
         The radius of the admissible ball that rows are projected onto. A head uses its own instead.
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"

@@ -81,19 +81,18 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     support : {"farthest", "random", "nearest"}, default="farthest"
         How candidates are chosen within the ball; "farthest" favours the attack.
     attacker_prior : array-like of shape (n_candidates,) or None, default=None
-        What the attacker believes beforehand: a probability for each candidate. None makes all
-        equally likely. Hidden records are drawn from it.
+        What the attacker believes beforehand: a probability for each candidate, which hidden
+        records are drawn from. None makes all equally likely.
     eta : float, default=0.0
         How close a guess must come: within this distance of the hidden record, in the release's
         metric, it counts as a success.
     confidence : float, default=0.95
         Coverage of the intervals: a higher one makes them wider.
     n_draws : int, default=1
-        More draws narrow the intervals, and take longer: the number of independent noise draws for
-        every hidden record.
+        Noise draws for every hidden record: more narrow the intervals, and take longer.
     n_repeats : int, default=1
-        More repeats show how much the result depends on the supports, and take longer: each has
-        supports of its own, as the paper's setup seeds have. All share the fit.
+        Repeats have supports of their own, as the paper's setup seeds have, and share the fit:
+        more show how much the result depends on the supports, and take longer.
     radius : float or None, default=None
         Name it to compare heads fairly: candidates lie within this distance of the anchor, in the
         release's metric, and certificates are stated at it. None is the release's own radius, so
@@ -111,8 +110,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     n_jobs : int or None, default=None
         Saves time: the number of threads that the supports are spread over.
     random_state : None, int, Generator or RandomState, default=None
-        Makes the audit repeatable: it draws the hold-out, the supports and the simulated noise. It
-        never seeds the released model.
+        Draws the hold-out, the supports and the simulated noise; it never seeds the released model.
 
     Attributes
     ----------
@@ -140,11 +138,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Success probability kappa of the best blind guess among the candidates.
     certificate_ : Series
         Upper bounds on the success probability, each a mean over supports. "dp", "rdp" and "direct"
-        are what the release states. "anchor", "ball" and "support" are computed from the candidate
-        models; "ball" measures from the centre of a small ball around them. "bayes" is no bound: it
-        is the best attack's own success, estimated by simulation. "support" is missing for
-        ``eta > 0``; guesses are candidates. For noisy gradients "anchor", "ball" and "support" are
-        missing, because they depend on the path.
+        are what the release states. "anchor", "ball" (from the centre of a small ball) and
+        "support" are computed from the candidate models: they are missing for noisy gradients,
+        where they depend on the path, and "support" for ``eta > 0``. "bayes" is no bound: it is the
+        best attack's own success, estimated by simulation.
     guarantee_holds_ : bool
         False when an exact test (level 1e-6, so that searches of many fits raise no false alarm)
         puts the success of an attack above the direct certificate, when candidate models lie
@@ -163,10 +160,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Anchors drawn that had too few candidates, and so were not audited.
     training_rows_ : ndarray
         Positions in ``X`` of the records that the model was fitted on (not those held out).
-    n_features_in_ : int
-        Number of features, where ``estimator_`` has it.
-    feature_names_in_ : ndarray
-        Feature names, where ``estimator_`` has them.
+    n_features_in_, feature_names_in_ : int, ndarray
+        Where ``estimator_`` has them.
 
     Warns
     -----
@@ -278,10 +273,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             The private records, as the estimator takes them. For a frozen estimator pass the
-            records that it was fitted on, or all of them but one; each candidate is then added to
-            the known records, and a known record near the missing one only marks the centre. The
-            auditor checks that they are the right ones by their number, by public class counts, and
-            by the noise in the weights.
+            records that it was fitted on, or all of them but one; a known record near the missing
+            one then only marks the centre. The auditor checks their number, the public class
+            counts, and the noise in the weights.
         y : array-like of shape (n_samples,)
             Their labels.
         X_public : array-like of shape (n_public, n_features), optional
@@ -291,8 +285,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         y_public : array-like of shape (n_public,), optional
             Their labels.
         groups : array-like of shape (n_samples,), optional
-            Owner of each record, as the head's ``fit`` takes it. Then all records of one person are
-            hidden together, and candidates are versions of all of them.
+            Owner of each record, as the head's ``fit`` takes it. Candidates are then versions of
+            all records of one person.
 
         Returns
         -------
@@ -355,6 +349,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             summaries.append({**place, **result.summary})
             trials.append(_placed(result.trials, repeat, i))
         table, report = pd.DataFrame(summaries), pd.concat(trials, ignore_index=True)
+        # Ordered by how much they use, from the least to the most.
+        bounds = table.filter(regex="_bound$").mean(skipna=False).rename("certificate")
 
         fitted: dict[str, Any] = {
             "estimator_": prepared.estimator,
@@ -365,7 +361,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             "success_rate_": float(report["success"].mean()),
             "baseline_": _mean(table["kappa"]),
             "training_rows_": prepared.position,
-            "certificate_": _certificate(table),
+            "certificate_": bounds.rename(lambda name: name.removesuffix("_bound")),
             "_supports_": results,
             "_setting_": (setting.weights, setting.uniform),
         }
@@ -393,7 +389,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             # A warning quotes these texts, so they hold no number that depends on the records.
             failed = [check.name for check in checks if check.verdict == FAIL]
             failures += [f"the weights' check of the {name} failed" for name in failed]
-        fitted["refutation_threshold_"] = _refutation_threshold(len(report), stated)
+        # Above one if so few trials cannot refute the guarantee.
+        refutes = float(binom.isf(FALSE_ALARM, len(report), stated)) + 1.0
+        fitted["refutation_threshold_"] = refutes / len(report)
         fitted["failures_"] = tuple(failures)
         fitted["guarantee_holds_"] = not failures
         return fitted
@@ -591,7 +589,7 @@ def neg_success_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     Returns
     -------
     float
-        Greater is better, between -1 and 0.
+        Between -1 and 0.
     """
     return -fitted_auditor(auditor).success_rate_
 
@@ -609,7 +607,7 @@ def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     Returns
     -------
     float
-        Greater is better, between -1 and 0.
+        Between -1 and 0.
     """
     return -float(fitted_auditor(auditor).certificate_["direct"])
 
@@ -618,12 +616,6 @@ def _placed(trials: pd.DataFrame, repeat: int, support: int) -> pd.DataFrame:
     trials.insert(0, "repeat", repeat)
     trials.insert(1, "support", support)
     return trials
-
-
-def _certificate(supports: pd.DataFrame) -> pd.Series:
-    """Mean bounds over supports, ordered by how much they use, from the least to the most."""
-    bounds = supports.filter(regex="_bound$").mean(skipna=False)
-    return bounds.rename(lambda name: name.removesuffix("_bound")).rename("certificate")
 
 
 def _positions(places: NDArray[np.intp]) -> list[Any]:
@@ -639,11 +631,6 @@ def _mean(values: pd.Series) -> float:
 def _binomial(success: pd.Series, confidence: float) -> tuple[float, float]:
     interval = binomtest(int(success.sum()), len(success)).proportion_ci(confidence, "exact")
     return float(interval.low), float(interval.high)
-
-
-def _refutation_threshold(n_trials: int, stated: float) -> float:
-    """Least success rate that refutes the guarantee; above one if so few trials cannot."""
-    return (float(binom.isf(FALSE_ALARM, n_trials, stated)) + 1.0) / n_trials
 
 
 def _refutes(success: pd.Series, stated: float) -> bool:

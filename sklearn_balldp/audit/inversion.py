@@ -47,8 +47,8 @@ def _solutions(rows: list[Array], codes: list[int], n_features: int) -> Reconstr
 
 def _ridge_without(
     prototypes: ArrayLike, known_sums: ArrayLike, known_counts: ArrayLike, alpha: float
-) -> tuple[Array, Array, Array, float]:
-    """Prototypes, known sums, prototypes without the record, and the ridge ``alpha n``."""
+) -> tuple[Array, Array, Array, Array]:
+    """Released prototypes, those without the record, the record in each class, its factors."""
     released = np.asarray(prototypes, dtype=np.float64)
     sums = np.asarray(known_sums, dtype=np.float64)
     counts = np.asarray(known_counts, dtype=np.float64)
@@ -58,7 +58,9 @@ def _ridge_without(
             f"{released.shape}."
         )
     ridge = float(alpha) * (counts.sum() + 1.0)
-    return released, sums, 2.0 * sums / (2.0 * counts + ridge)[:, None], ridge
+    factors = 0.5 * (2.0 * (counts + 1.0) + ridge)
+    before = 2.0 * sums / (2.0 * counts + ridge)[:, None]
+    return released, before, factors[:, None] * released - sums, factors
 
 
 def invert_ridge(
@@ -101,8 +103,7 @@ def invert_ridge(
     ValueError
         If shapes do not match.
     """
-    released, sums, before, ridge = _ridge_without(prototypes, known_sums, known_counts, alpha)
-    counts = np.asarray(known_counts, dtype=np.float64)
+    released, before, rows, _ = _ridge_without(prototypes, known_sums, known_counts, alpha)
     moved = np.linalg.norm(released - before, axis=1)
     still = moved <= tol * np.linalg.norm(released, axis=1).max()
     if code is None:
@@ -110,11 +111,10 @@ def invert_ridge(
             # z = mu^- in every class explains prototypes that did not move.
             return Reconstruction(before, np.arange(len(before)), "degenerate")
         code = int(np.argmax(moved))
-    row = 0.5 * (2.0 * (counts[code] + 1.0) + ridge) * released[code] - sums[code]
-    inside = np.linalg.norm(row) <= float(norm_bound) * (1.0 + 1e-6)
+    inside = np.linalg.norm(rows[code]) <= float(norm_bound) * (1.0 + 1e-6)
     if not (inside and np.delete(still, code).all()):
         return _solutions([], [], released.shape[1])
-    return _solutions([row], [code], released.shape[1])
+    return _solutions([rows[code]], [code], released.shape[1])
 
 
 def invert_noisy_ridge(
@@ -131,14 +131,13 @@ def invert_noisy_ridge(
     :math:`W_y = \frac{A_y}{2} \tilde\mu_y - S_y^- = z + N(0, (A_y \sigma_y / 2)^2 I)` with
     :math:`A_y = 2 (n_y^- + 1) + \alpha n`.
     """
-    released, sums, before, ridge = _ridge_without(prototypes, known_sums, known_counts, alpha)
+    released, before, rows, factors = _ridge_without(prototypes, known_sums, known_counts, alpha)
     scales = np.broadcast_to(np.asarray(sigma, dtype=np.float64), released.shape[:1])
     if code is None:
         moved = np.linalg.norm(released - before, axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             code = int(np.argmax(np.where(moved > 0.0, moved / scales, 0.0)))
-    half = 0.5 * (2.0 * (float(np.asarray(known_counts)[code]) + 1.0) + ridge)
-    return half * released[code] - sums[code], float(half * scales[code]), code
+    return rows[code], float(factors[code] * scales[code]), code
 
 
 def invert_statistics(
@@ -298,10 +297,10 @@ def invert_minimiser(
         return float(np.linalg.norm(gradient + v)) <= tol * size + 2.0 * error
 
     if fit_intercept:
-        propose = _with_intercept(v)
+        proposed = _with_intercept(v)
     else:
-        propose = _without_intercept(loss, v, parameters, float(norm_bound))
-    for row in propose:
+        proposed = _without_intercept(loss, v, parameters, float(norm_bound))
+    for row in proposed:
         length = float(np.linalg.norm(row) / norm_bound)
         short = domain == "sphere" and tol < length < 1.0 - tol
         if short or not length <= 1.0 + tol:
