@@ -259,8 +259,8 @@ def _other_date(old: str, rng: np.random.Generator) -> str:
 class EditDistanceDisplay(Display):
     """Figure of how far edits of each kind move a row, beside a radius.
 
-    A line goes from the 10th to the 90th percentile, with a point at the median.
-    Build it with :meth:`from_rows`.
+    A line goes from the 10th to the 90th percentile, with a point at the median. Build it with
+    :meth:`from_rows`.
 
     Parameters
     ----------
@@ -271,9 +271,7 @@ class EditDistanceDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        After :meth:`plot`.
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
         After :meth:`plot`.
     """
 

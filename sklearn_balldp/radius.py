@@ -231,11 +231,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         y : array-like of shape (n_samples,), optional
             Their labels. With ``source="edits"`` the rows after the edit, of shape (n_samples,
             n_features).
-        X_public : array-like of shape (n_public, n_features), optional
-            The public rows that ``source="reference"`` needs. With ``source="edits"`` they take the
-            place of ``X``.
-        y_public : array-like of shape (n_public,), optional
-            Their labels. With ``source="edits"`` they take the place of ``y``.
+        X_public, y_public : array-like of shape (n_public, n_features), (n_public,), optional
+            The public rows that ``source="reference"`` needs, and their labels. With
+            ``source="edits"`` they take the place of ``X`` and ``y``.
 
         Returns
         -------
@@ -248,22 +246,15 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             If a parameter is invalid, or the rows that the source needs are missing.
         """
         with all_or_nothing(self):
-            self.__dict__.update(self._fit(X, y, X_public, y_public))
+            chosen = self._chosen(X, y, X_public, y_public)
+            self.radius_, self.choice_ = chosen.value, chosen
         return self
 
-    def _fit(
-        self,
-        X: ArrayLike | None,
-        y: ArrayLike | None,
-        X_public: ArrayLike | None,
-        y_public: ArrayLike | None,
-    ) -> dict[str, Any]:
+    def _chosen(self, X: Any, y: Any, X_public: Any, y_public: Any) -> ChosenRadius:
         self._check_parameters()
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
-            edited = checked_edits(self, *pair)
-            chosen = self._read_edits(*edited, self.metric, self.norm_bound)
-            return {"radius_": chosen.value, "choice_": chosen}
+            return self._read_edits(*checked_edits(self, *pair), self.metric, self.norm_bound)
         public = self.source == "reference"
         rows, labels = (X_public, y_public) if public else (X, y)
         if rows is None or labels is None:
@@ -285,7 +276,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 OtherRelease("radius", private="conditional", labels="public", unit="record")
             ):
                 pass
-        return {"radius_": chosen.value, "choice_": chosen}
+        return chosen
 
     def read(
         self, X: NDArray[np.floating] | Rows, y: NDArray[Any]

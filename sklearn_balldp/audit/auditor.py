@@ -9,7 +9,7 @@ import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom, binomtest
+from scipy.stats import binom, binomtest, norm
 from scipy.stats import t as student
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import Tags, get_tags
@@ -21,7 +21,7 @@ from .._validation import all_or_nothing
 from ..privacy.transcript import TranscriptBound
 from ..progress import bar
 from .certificates import check_prior
-from .displays import ReconstructionDisplay, fitted_auditor, summary_of
+from .displays import ReconstructionDisplay, fitted_auditor
 from .preparation import PreparedAudit, anchors_of, audit_generator, prepare
 from .residuals import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check, weight_checks
 from .supports import STRATEGIES, Support, draw_supports
@@ -311,25 +311,11 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             )
         return self
 
-    def _fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        X_public: ArrayLike | None,
-        y_public: ArrayLike | None,
-        groups: ArrayLike | None,
-    ) -> dict[str, Any]:
+    def _fit(self, X: Any, y: Any, X_public: Any, y_public: Any, groups: Any) -> dict[str, Any]:
         self._check_parameters()
         rng = audit_generator(self.random_state)
         prepared = prepare(
-            self.estimator,
-            X,
-            y,
-            X_public,
-            y_public,
-            groups,
-            holdout=float(self.holdout),
-            rng=rng,
+            self.estimator, X, y, X_public, y_public, groups, float(self.holdout), rng
         )
         model = prepared.model
         setting = self._setting(prepared)
@@ -445,10 +431,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         problem = setting.problem
         anchors = anchors_of(setting.model, problem, setting.placeholder)
         rows = setting.model.in_domain(problem.X)
-        drawn: list[tuple[int, Support]] = []
-        n_passed_over = 0
-        for repeat in range(self.n_repeats):
-            supports, passed_over = draw_supports(
+        drawn = [
+            draw_supports(
                 rows,
                 problem.codes,
                 prepared.pool,
@@ -462,9 +446,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 any_label=self.candidate_labels == "any",
                 owners=prepared.owners,
             )
-            drawn += [(repeat, support) for support in supports]
-            n_passed_over += passed_over
-        return drawn, n_passed_over
+            for _ in range(self.n_repeats)
+        ]
+        supports = [(repeat, support) for repeat, (own, _) in enumerate(drawn) for support in own]
+        return supports, sum(passed_over for _, passed_over in drawn)
 
     def _audit(
         self, setting: AuditSetting, supports: list[Support], rng: np.random.Generator
@@ -517,7 +502,32 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         str
             Lines of text, for the owner of the records.
         """
-        return summary_of(self)
+        check_is_fitted(self)
+        low, high = self.success_interval_["clopper_pearson"]
+        n_trials, least = len(self.report_), self.refutation_threshold_
+        lines = [
+            f"attack: success {self.success_rate_:.3f} ({low:.3f} to {high:.3f}) in {n_trials} "
+            f"trials; blind guess {self.baseline_:.3f}, certificate "
+            f"{self.certificate_['direct']:.3f}"
+        ]
+        if least > 1.0:
+            lines.append(f"  {n_trials} trials can convict nobody: raise n_draws or n_supports")
+        else:
+            needed = norm.ppf(min(least, 1.0 - 1e-15)) - norm.ppf(self.baseline_)
+            share = min(1.0, float(self.supports_["mu"].max()) / needed)
+            lines.append(
+                f"  it convicts from a success of {least:.3f} on: only noise below {share:.2f} of "
+                "the stated scale can lead to that"
+            )
+        if hasattr(self, "weights_"):
+            lines += [
+                f"weights: {row.verdict:<12} {row.name}: {row.found}"
+                for row in self.weights_.itertuples(index=False)
+            ]
+        lines += [f"FAILED: {failure}" for failure in self.failures_]
+        if not self.failures_:
+            lines.append("nothing was refuted; no audit certifies a release")
+        return "\n".join(lines)
 
     def plot(self, ax: Any = None) -> ReconstructionDisplay:
         """Draw the success rate with its interval, blind guessing and the direct certificate.

@@ -31,13 +31,6 @@ Array = NDArray[np.float64]
 METHODS = ("direct", "rdp")
 
 
-def _check_probability(name: str, value: float) -> float:
-    value = float(value)
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}.")
-    return value
-
-
 def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
     """Validated prior over candidates; None is uniform."""
     if prior is None:
@@ -57,12 +50,7 @@ def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
     return weights
 
 
-def baseline(
-    prior: ArrayLike,
-    *,
-    distances: ArrayLike | None = None,
-    eta: float = 0.0,
-) -> float:
+def baseline(prior: ArrayLike, *, distances: ArrayLike | None = None, eta: float = 0.0) -> float:
     """Success probability kappa of the best blind guess among the candidates.
 
     A guess within ``eta`` of the truth succeeds; for ``eta > 0`` the square table of distances
@@ -103,7 +91,10 @@ def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
     ValueError
         If an argument is out of range.
     """
-    kappa, delta = _check_probability("kappa", kappa), _check_probability("delta", delta)
+    kappa, delta = float(kappa), float(delta)
+    for name, value in {"kappa": kappa, "delta": delta}.items():
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name} must lie between 0 and 1, got {value!r}.")
     if not epsilon >= 0.0:
         raise ValueError(f"epsilon must be non-negative, got {epsilon!r}.")
     if kappa == 0.0 and not math.isinf(epsilon):
@@ -311,9 +302,8 @@ def support_bound(
     def dual(log_nu: float) -> tuple[float, float]:
         """Dual value at the multiplier, and the total share at its maximiser."""
         x = np.full(len(distances), -np.inf)
-        moved = ~tied
-        d = distances[moved]
-        x[moved] = (log_prior[moved] - log_nu) / d - d / 2.0
+        d = distances[~tied]
+        x[~tied] = (log_prior[~tied] - log_nu) / d - d / 2.0
         share = ndtr(x)
         share[tied] = np.where(log_prior[tied] > log_nu, 1.0, 0.0)
         nu = math.exp(log_nu)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from .._display import Display, check_columns
@@ -32,9 +31,7 @@ class ReconstructionDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        After :meth:`plot`.
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
         After :meth:`plot`.
 
     References
@@ -148,9 +145,7 @@ class PrivacyUtilityDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        After :meth:`plot`.
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
         After :meth:`plot`.
 
     References
@@ -255,36 +250,6 @@ def fitted_auditor(estimator: Any) -> Any:
             f"over one; got {type(estimator).__name__}."
         )
     return estimator
-
-
-def summary_of(auditor: Any) -> str:
-    """What an audit found, and the smallest fault that it could have found, in words."""
-    check_is_fitted(auditor)
-    low, high = auditor.success_interval_["clopper_pearson"]
-    n_trials, least = len(auditor.report_), auditor.refutation_threshold_
-    lines = [
-        f"attack: success {auditor.success_rate_:.3f} ({low:.3f} to {high:.3f}) in {n_trials} "
-        f"trials; blind guess {auditor.baseline_:.3f}, certificate "
-        f"{auditor.certificate_['direct']:.3f}"
-    ]
-    if least > 1.0:
-        lines.append(f"  {n_trials} trials can convict nobody: raise n_draws or n_supports")
-    else:
-        needed = norm.ppf(min(least, 1.0 - 1e-15)) - norm.ppf(auditor.baseline_)
-        share = min(1.0, float(auditor.supports_["mu"].max()) / needed)
-        lines.append(
-            f"  it convicts from a success of {least:.3f} on: only noise below {share:.2f} of the "
-            "stated scale can lead to that"
-        )
-    if hasattr(auditor, "weights_"):
-        lines += [
-            f"weights: {row.verdict:<12} {row.name}: {row.found}"
-            for row in auditor.weights_.itertuples(index=False)
-        ]
-    lines += [f"FAILED: {failure}" for failure in auditor.failures_]
-    if not auditor.failures_:
-        lines.append("nothing was refuted; no audit certifies a release")
-    return "\n".join(lines)
 
 
 def _several(auditors: Any) -> list[Any]:

@@ -58,7 +58,6 @@ def prepare(
     X_public: Any,
     y_public: Any,
     groups: Any,
-    *,
     holdout: float,
     rng: np.random.Generator,
 ) -> PreparedAudit:
