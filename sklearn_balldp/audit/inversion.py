@@ -11,6 +11,7 @@ Noise" (ridge prototypes). The inversions of the other heads are this package's.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -261,16 +262,11 @@ def invert_minimiser(
     parameters = np.asarray(theta, dtype=np.float64)
     if len(np.asarray(codes_known)) == 0:
         raise ValueError("X_known holds no record; an informed adversary knows all but one.")
-    known = LinearObjective(
-        loss,
-        np.asarray(X_known),
-        np.asarray(codes_known, dtype=np.intp),
-        n_classes,
-        alpha=0.0,
-        norm_bound=norm_bound,
-        fit_intercept=fit_intercept,
-        domain=domain,
+    objective = partial(
+        LinearObjective, loss, n_classes=n_classes, alpha=0.0, fit_intercept=fit_intercept
     )
+    known_codes = np.asarray(codes_known, dtype=np.intp)
+    known = objective(np.asarray(X_known), known_codes, norm_bound=norm_bound, domain=domain)
     n_known = len(known.X)
     gradient_sum = n_known * known.value_and_gradient(parameters)[1]
     v = (n_known + 1) * float(alpha) * parameters + gradient_sum
@@ -284,15 +280,7 @@ def invert_minimiser(
         return Reconstruction(np.empty((0, n_features)), np.empty(0, dtype=np.intp), "silent")
 
     def explains(row: Array, code: int) -> bool:
-        single = LinearObjective(
-            loss,
-            row[None],
-            np.array([code]),
-            n_classes,
-            alpha=0.0,
-            norm_bound=math.inf,
-            fit_intercept=fit_intercept,
-        )
+        single = objective(row[None], np.array([code]), norm_bound=math.inf)
         gradient = single.value_and_gradient(parameters)[1]
         return float(np.linalg.norm(gradient + v)) <= tol * size + 2.0 * error
 

@@ -301,9 +301,9 @@ def transcript_fault(model: ReleasedModel, transcript: Transcript) -> str | None
         precisions.insert(0, np.float32)
     begun = stated.initialisation(bound)
     faults = [
-        _replay_fault(model, begun, gradients, iterates, precision)
-        or _scale_fault(begun, iterates, sigma, precision)
-        or _ex_post_fault(model.record, begun, iterates, sigma, precision)
+        _replay_fault(model, begun, stated, precision)
+        or _scale_fault(begun, stated, precision)
+        or _ex_post_fault(model.record, begun, stated, precision)
         for precision in precisions
     ]
     return None if None in faults else faults[-1]
@@ -362,52 +362,46 @@ def _as_arrays(transcript: Transcript, bound: TranscriptBound) -> Transcript:
     return Transcript(**found)
 
 
-def _scale_fault(
-    begun: Initialisation, iterates: Array, sigma: Array, precision: Any
-) -> str | None:
+def _scale_fault(begun: Initialisation, stated: Transcript, precision: Any) -> str | None:
     """First step whose noise scale is below what the gap at its iterate needs; None if none is."""
-    for step, theta in enumerate(iterates):
+    for step, (theta, sigma) in enumerate(zip(stated.iterates, stated.sigma, strict=True)):
         needed = begun.bound.step(theta, step, begun.rounding(theta, precision))[1]
-        if not sigma[step] >= needed * (1.0 - 1e-6):
-            stated = f"the noise scale of step {step} is {sigma[step]:.6g}"
-            return f"{stated}, the gap at its iterate asks for {needed:.6g}"
+        if not sigma >= needed * (1.0 - 1e-6):
+            found = f"the noise scale of step {step} is {sigma:.6g}"
+            return f"{found}, the gap at its iterate asks for {needed:.6g}"
     return None
 
 
 def _ex_post_fault(
-    release: Release, begun: Initialisation, iterates: Array, sigma: Array, precision: Any
+    release: Release, begun: Initialisation, stated: Transcript, precision: Any
 ) -> str | None:
     """Why the record's ex-post epsilon does not cover these iterates; None if it does."""
     bound = begun.bound
     largest = full_radius(bound.norm_bound)
-    moved = [bound.sensitivity(t, largest, begun.rounding(t, precision)) for t in iterates]
+    moved = [bound.sensitivity(t, largest, begun.rounding(t, precision)) for t in stated.iterates]
     whole: Any = release.bound
-    mu = mu_ex_post(whole, (np.array(moved) / sigma).tolist())
+    mu = mu_ex_post(whole, (np.array(moved) / stated.sigma).tolist())
     needed = total_epsilon(mu, release.delta, release.radius_epsilon)
-    stated = release.epsilon_full_radius_ex_post
-    if stated is not None and stated >= needed * (1.0 - 1e-6):
+    epsilon = release.epsilon_full_radius_ex_post
+    if epsilon is not None and epsilon >= needed * (1.0 - 1e-6):
         return None
-    return f"epsilon_full_radius_ex_post={stated!r} is {needed!r} at its iterates"
+    return f"epsilon_full_radius_ex_post={epsilon!r} is {needed!r} at its iterates"
 
 
 def _replay_fault(
-    model: ReleasedModel,
-    begun: Initialisation,
-    gradients: Array,
-    iterates: Array,
-    precision: Any,
+    model: ReleasedModel, begun: Initialisation, stated: Transcript, precision: Any
 ) -> str | None:
     """Which iterate or parameter does not follow from the gradients, in one precision, or None."""
     replay = begun.iterates(model.record.alpha, precision)
-    for step, gradient in enumerate(gradients):
-        if not np.allclose(replay.thetas[0], iterates[step], rtol=1e-12, atol=1e-300):
+    for step, gradient in enumerate(stated.gradients):
+        if not np.allclose(replay.thetas[0], stated.iterates[step], rtol=1e-12, atol=1e-300):
             return f"the iterate of step {step} does not follow from what was released before it"
         replay.advance(gradient[None])
     published = model.published(begun.parameters(replay.released()[0]))
     for name in ("coef_", "intercept_"):
-        stated, value = getattr(model.head, name), published[name]
-        if np.shape(stated) != np.shape(value) or not np.allclose(
-            stated, value, rtol=1e-12, atol=1e-12 * _largest(value)
+        own, value = getattr(model.head, name), published[name]
+        if np.shape(own) != np.shape(value) or not np.allclose(
+            own, value, rtol=1e-12, atol=1e-12 * _largest(value)
         ):
             return f"{name} does not follow from its gradients"
     return None
