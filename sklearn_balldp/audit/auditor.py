@@ -66,7 +66,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     or records so far from all public ones that no anchor is near (``n_anchors_skipped_``).
 
     Audit results are computed from private records without noise. They are for the owner of the
-    records and stay on the auditor; only ``estimator_`` may be published.
+    records, not for publication, and stay on the auditor; only ``estimator_`` may be published.
 
     Parameters
     ----------
@@ -120,9 +120,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Labels.
     report_ : DataFrame
         One row per trial: repeat, support, hidden record and guess (positions among the support's
-        candidates), whether the guess succeeded, and the posterior of the truth. Further columns
-        say whether other attacks succeeded: for noisy gradients "last_iterate", which sees the
-        released model alone, and with ``noise="mechanism"`` those that assume reused noise.
+        candidates), whether the guess succeeded, and the posterior of the truth. For noisy
+        gradients the guess uses the whole transcript. Further columns say whether other attacks
+        succeeded: "last_iterate", which sees the released model alone, and with
+        ``noise="mechanism"`` those that assume reused noise.
     supports_ : DataFrame
         One row per support: anchor (position in ``X``; with ``groups`` that of the first of a
         person's ``n_records``), label, rows in its ball, candidates (positions in the public rows
