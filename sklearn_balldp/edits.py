@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from ._display import Display, check_columns
 from ._parameters import check_option, check_positive, check_whole
 from .adjacency import METRICS
 from .distances import nearest_of_label, row_distances
@@ -121,12 +122,11 @@ def edit_pairs(
     check_whole("n_per_text", n_per_text)
     rng = np.random.default_rng(random_state)
     editors = _editors(texts, kinds, dict(lists or {}))
-    found = {kind: _Editor(editor.places, editor.other) for kind, editor in editors.items()}
     if nlp is not None:
-        found |= _entities(texts, nlp)
+        editors |= _entities(texts, nlp)
     before, after, kind = [], [], []
     for text in texts:
-        for name, editor in found.items():
+        for name, editor in editors.items():
             places = editor.places(text)
             # With fewer places than edits, a place is edited several times, with a new draw each.
             for i in rng.permutation(len(places) * n_per_text)[:n_per_text] if places else []:
@@ -138,7 +138,7 @@ def edit_pairs(
                     kind.append(name)
     if not kind:
         raise ValueError(
-            f"texts hold nothing to edit (kinds={tuple(found)!r}); add kinds, or lists of values."
+            f"texts hold nothing to edit (kinds={tuple(editors)!r}); add kinds, or lists of values."
         )
     return EditPairs(before, after, kind)
 
@@ -158,8 +158,7 @@ def _editors(
     editors = {}
     for kind in dict.fromkeys([*kinds, *lists]):
         if kind == "number":
-            dates = _spans(_DATE)
-            editors[kind] = _Editor(_without_overlap(_spans(_NUMBER), dates), _other_number)
+            editors[kind] = _Editor(_number_spans, _other_number)
         elif kind == "date":
             editors[kind] = _Editor(_spans(_DATE), _other_date)
         elif kind == "word":
@@ -204,16 +203,10 @@ def _spans(pattern: re.Pattern[str]) -> Callable[[str], list[Span]]:
     return lambda text: [match.span() for match in pattern.finditer(text)]
 
 
-def _without_overlap(
-    places: Callable[[str], list[Span]], others: Callable[[str], list[Span]]
-) -> Callable[[str], list[Span]]:
-    """Places that overlap none of the others."""
-
-    def kept(text: str) -> list[Span]:
-        taken = others(text)
-        return [(a, b) for a, b in places(text) if all(b <= c or d <= a for c, d in taken)]
-
-    return kept
+def _number_spans(text: str) -> list[Span]:
+    """Numbers that are no part of a date."""
+    dates = _spans(_DATE)(text)
+    return [(a, b) for a, b in _spans(_NUMBER)(text) if all(b <= c or d <= a for c, d in dates)]
 
 
 def _one_of(values: Sequence[str]) -> Replace:
@@ -263,10 +256,11 @@ def _other_date(old: str, rng: np.random.Generator) -> str:
     return new
 
 
-class EditDistanceDisplay:
+class EditDistanceDisplay(Display):
     """Figure of how far edits of each kind move a row, beside a radius.
 
-    Build it with :meth:`from_rows`.
+    A line goes from the 10th to the 90th percentile, with a point at the median. Build it with
+    :meth:`from_rows`.
 
     Parameters
     ----------
@@ -277,9 +271,7 @@ class EditDistanceDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        After :meth:`plot`.
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
         After :meth:`plot`.
     """
 
@@ -287,9 +279,7 @@ class EditDistanceDisplay:
     neighbours = "nearest of its label"
 
     def __init__(self, distances: pd.DataFrame, radius: float | None = None) -> None:
-        missing = [name for name in ("kind", "distance") if name not in distances]
-        if missing:
-            raise ValueError(f"distances lacks the column(s) {', '.join(missing)}.")
+        check_columns("distances", distances, ("kind", "distance"))
         self.distances = distances
         self.radius = radius
 
@@ -360,23 +350,7 @@ class EditDistanceDisplay:
         within = self.distances["distance"] <= (np.inf if self.radius is None else self.radius)
         return within.groupby(self.distances["kind"], sort=False).mean()
 
-    def plot(self, ax: Any = None) -> "EditDistanceDisplay":
-        """Draw the figure: a line from the 10th to the 90th percentile, a point at the median.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-
-        Returns
-        -------
-        EditDistanceDisplay
-            Itself, with ``ax_`` and ``figure_``.
-        """
-        from matplotlib import pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
+    def _draw(self, ax: Any) -> None:
         groups = self.distances.groupby("kind", sort=False)["distance"]
         table = groups.quantile([0.1, 0.5, 0.9]).unstack().sort_values(0.5)
         # Neighbours go on top, apart from edits: an attacker could confuse a record with them.
@@ -393,5 +367,3 @@ class EditDistanceDisplay:
         if self.radius is not None:
             ax.axvline(self.radius, color="tab:red", label=f"radius {self.radius:.2f}")
             ax.legend(loc="best")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self

@@ -19,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ._parameters import check_option, check_positive, check_whole, is_real
+from ._parameters import check_option, check_positive, check_share, check_whole, is_real
 from ._validation import all_or_nothing, validated, validated_public
 from .accounting import CountedMixin, OtherRelease, charged
 from .adjacency import METRICS
@@ -52,14 +52,11 @@ def rows_to_read(
         )
         most = max(2, most - 1)
         classes = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
-        read = np.sort(
-            np.concatenate(
-                [
-                    members[np.linspace(0, len(members) - 1, min(len(members), most), dtype=int)]
-                    for members in classes
-                ]
-            )
-        )
+        kept = [
+            members[np.linspace(0, len(members) - 1, min(len(members), most), dtype=int)]
+            for members in classes
+        ]
+        read = np.sort(np.concatenate(kept))
     return (X[read], y[read]) if isinstance(X, Rows) or len(read) < len(y) else (X, y)
 
 
@@ -72,41 +69,26 @@ def _pair_stream(random_state: RandomState) -> np.random.Generator | int:
 
 @dataclass(frozen=True)
 class ChosenRadius:
-    """A radius, where it came from, and what it cost.
+    """A radius, where it came from, and what it cost."""
 
-    Attributes
-    ----------
-    value : float or None
-        Radius in the units of the metric; None is the full radius.
-    metric : str
-        Metric of the radius.
-    source : {"number", "reference", "edits", "declared", "private"}
-        Where it came from.
-    epsilon : float
-        Pure differential privacy that the choice spent.
-    seeded : bool
-        Whether a private choice was drawn from a seed.
-    draw : str
-        Identifies a private choice.
-    n_edits : int
-        Number of public pairs of records, before and after an edit, that the radius came from.
-    hidden : float
-        Share of these pairs that lie within the radius.
-    norm_bound : float
-        Radius of the ball that these pairs were projected onto.
-    on_sphere : bool
-        Whether all of these rows lie on its surface, so that scaling to it changes nothing.
-    """
-
+    #: Radius in the units of the metric; None is the full radius.
     value: float | None
     metric: str
+    #: "number", or the source of a policy.
     source: str = "number"
+    #: Pure differential privacy that the choice spent.
     epsilon: float = 0.0
+    #: Whether a private choice was drawn from a seed.
     seeded: bool = False
+    #: Identifies a private choice.
     draw: str = ""
+    #: Number of public pairs of records, before and after an edit, that the radius came from.
     n_edits: int = 0
+    #: Share of these pairs that lie within the radius.
     hidden: float = 0.0
+    #: Radius of the ball that these pairs were projected onto.
     norm_bound: float = 0.0
+    #: Whether all of these rows lie on its surface, so that scaling to it changes nothing.
     on_sphere: bool = False
 
 
@@ -121,10 +103,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
     Parameters
     ----------
     quantile : float, default=0.5
-        How much the radius covers: a larger quantile hides more, and takes more noise. Between 0
-        and 1. Of edits it is the share that is to be hidden, at least; the default hides only half
-        of them. Of same-label pairs it is the quantile of their distances, and 1 is the same-label
-        diameter.
+        How much the radius covers, between 0 and 1: a larger quantile hides more, and takes more
+        noise. Of edits it is the share that is to be hidden, at least; the default hides only half.
+        Of same-label pairs it is the quantile of their distances; 1 is the same-label diameter.
     aggregate : {"max", "pooled"}, default="max"
         "max" serves the widest class: it takes the largest of the classes' quantiles, as the paper
         does. "pooled" takes the quantile of all same-label pairs together; it raises a ValueError
@@ -142,9 +123,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         ``protect_labels=True`` refuse "private" and "declared"; fits with ``groups`` refuse
         "private".
     epsilon : float or None, default=None
-        What the "private" quantile costs: a larger value gives a more precise radius, and adds more
-        to the release's total. From 1e-6 to 1000 with ``source="private"``, else None; anything
-        else raises a ValueError.
+        What the "private" quantile costs, from 1e-6 to 1000: a larger value gives a more precise
+        radius, and adds more to the release's total. None for other sources.
     norm_bound : float, default=1.0
         The radius of the admissible ball that rows are projected onto. A head uses its own instead.
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
@@ -211,8 +191,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        if not (is_real(self.quantile) and 0.0 <= self.quantile <= 1.0):
-            raise ValueError(f"quantile must lie in [0, 1], got {self.quantile!r}.")
+        check_share("quantile", self.quantile)
         for name, options in (("aggregate", AGGREGATES), ("source", SOURCES), ("metric", METRICS)):
             check_option(name, getattr(self, name), options)
         check_positive("norm_bound", self.norm_bound)
@@ -252,11 +231,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         y : array-like of shape (n_samples,), optional
             Their labels. With ``source="edits"`` the rows after the edit, of shape (n_samples,
             n_features).
-        X_public : array-like of shape (n_public, n_features), optional
-            The public rows that ``source="reference"`` needs. With ``source="edits"`` they take the
-            place of ``X``.
-        y_public : array-like of shape (n_public,), optional
-            Their labels. With ``source="edits"`` they take the place of ``y``.
+        X_public, y_public : array-like of shape (n_public, n_features), (n_public,), optional
+            The public rows that ``source="reference"`` needs, and their labels. With
+            ``source="edits"`` they take the place of ``X`` and ``y``.
 
         Returns
         -------
@@ -269,22 +246,15 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             If a parameter is invalid, or the rows that the source needs are missing.
         """
         with all_or_nothing(self):
-            self.__dict__.update(self._fit(X, y, X_public, y_public))
+            chosen = self._chosen(X, y, X_public, y_public)
+            self.radius_, self.choice_ = chosen.value, chosen
         return self
 
-    def _fit(
-        self,
-        X: ArrayLike | None,
-        y: ArrayLike | None,
-        X_public: ArrayLike | None,
-        y_public: ArrayLike | None,
-    ) -> dict[str, Any]:
+    def _chosen(self, X: Any, y: Any, X_public: Any, y_public: Any) -> ChosenRadius:
         self._check_parameters()
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
-            edited = checked_edits(self, *pair)
-            chosen = self._read_edits(*edited, self.metric, self.norm_bound)
-            return {"radius_": chosen.value, "choice_": chosen}
+            return self._read_edits(*checked_edits(self, *pair), self.metric, self.norm_bound)
         public = self.source == "reference"
         rows, labels = (X_public, y_public) if public else (X, y)
         if rows is None or labels is None:
@@ -306,7 +276,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 OtherRelease("radius", private="conditional", labels="public", unit="record")
             ):
                 pass
-        return {"radius_": chosen.value, "choice_": chosen}
+        return chosen
 
     def read(
         self, X: NDArray[np.floating] | Rows, y: NDArray[Any]

@@ -9,7 +9,7 @@ import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom, binomtest
+from scipy.stats import binom, binomtest, norm
 from scipy.stats import t as student
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import Tags, get_tags
@@ -21,7 +21,7 @@ from .._validation import all_or_nothing
 from ..privacy.transcript import TranscriptBound
 from ..progress import bar
 from .certificates import check_prior
-from .displays import ReconstructionDisplay, fitted_auditor, summary_of
+from .displays import ReconstructionDisplay, fitted_auditor
 from .preparation import PreparedAudit, anchors_of, audit_generator, prepare
 from .residuals import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check, weight_checks
 from .supports import STRATEGIES, Support, draw_supports
@@ -54,20 +54,19 @@ class FailedGuaranteeWarning(UserWarning):
 class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit a Ball-DP head and measure what an informed adversary reconstructs from it.
 
-    The auditor plays a game many times. It takes out one training record, the *anchor*, and puts
-    each of ``n_candidates`` nearby records in its place, in turn. Candidates are public, or were
-    held out of training. An anchor with its candidates is a *support*. (For a head fitted with
-    ``groups``, all records of one person are taken out together.) The attacker knows every other
-    record, the candidates and the distribution of the noise, and names the candidate of largest
-    posterior probability. The auditor compares the success rate over independent noise with blind
-    guessing and with every certificate that applies.
+    The auditor takes out one training record, the *anchor*, and puts each of ``n_candidates``
+    nearby records in its place, in turn. Candidates are public, or were held out of training. An
+    anchor with its candidates is a *support*. (With ``groups``, all records of one person are taken
+    out together.) The attacker knows every other record, the candidates and the distribution of the
+    noise, and names the candidate of largest posterior probability. The auditor compares the
+    success rate with blind guessing and with every certificate that applies.
 
     The auditor does not see what lies outside the head: transformers fitted on private rows (they
     are not fitted again for each candidate), a seed that someone else knows (``release_.private``),
     or records so far from all public ones that no anchor is near (``n_anchors_skipped_``).
 
     Audit results are computed from private records without noise. They are for the owner of the
-    records, not for publication. They stay on the auditor; only ``estimator_`` may be published.
+    records, not for publication, and stay on the auditor; only ``estimator_`` may be published.
 
     Parameters
     ----------
@@ -76,26 +75,24 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         in a ``FrozenEstimator``, which is audited as released, without refitting.
     n_candidates : int, default=10
         How many records the attacker chooses among: with more, a blind guess is right less often.
-        Each candidate of a support is the hidden record in turn.
     n_supports : int, default=4
         More supports let an audit see smaller faults, and take longer. Each is built around another
         random training record.
     support : {"farthest", "random", "nearest"}, default="farthest"
         How candidates are chosen within the ball; "farthest" favours the attack.
     attacker_prior : array-like of shape (n_candidates,) or None, default=None
-        What the attacker believes beforehand: a probability for each candidate. None makes all
-        equally likely. Hidden records are drawn from it.
+        What the attacker believes beforehand: a probability for each candidate, which hidden
+        records are drawn from. None makes all equally likely.
     eta : float, default=0.0
         How close a guess must come: within this distance of the hidden record, in the release's
         metric, it counts as a success.
     confidence : float, default=0.95
         Coverage of the intervals: a higher one makes them wider.
     n_draws : int, default=1
-        More draws narrow the intervals, and take longer: the number of independent noise draws for
-        every hidden record.
+        Noise draws for every hidden record: more narrow the intervals, and take longer.
     n_repeats : int, default=1
-        More repeats show how much the result depends on the supports, and take longer: each has
-        supports of its own, as the paper's setup seeds have. All share the fit.
+        Repeats have supports of their own, as the paper's setup seeds have, and share the fit:
+        more show how much the result depends on the supports, and take longer.
     radius : float or None, default=None
         Name it to compare heads fairly: candidates lie within this distance of the anchor, in the
         release's metric, and certificates are stated at it. None is the release's own radius, so
@@ -107,14 +104,13 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Costs training records: the share of ``X`` that is kept for candidates if ``X_public`` is
         not given. The head is then fitted on the others.
     noise : {"simulated", "mechanism"}, default="simulated"
-        "mechanism" makes every trial a release by the head's own sampler. It is slower, and it also
-        finds noise that is reused from release to release or from block to block. "simulated" draws
-        noise of the scale that the release states, in the span of the candidate models.
+        "simulated" draws noise of the scale that the release states, in the span of the candidate
+        models. "mechanism" makes every trial a release by the head's own sampler: slower, and it
+        also finds noise that is reused from release to release or from block to block.
     n_jobs : int or None, default=None
         Saves time: the number of threads that the supports are spread over.
     random_state : None, int, Generator or RandomState, default=None
-        Makes the audit repeatable: it draws the hold-out, the supports and the simulated noise. It
-        never seeds the released model.
+        Draws the hold-out, the supports and the simulated noise; it never seeds the released model.
 
     Attributes
     ----------
@@ -125,9 +121,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     report_ : DataFrame
         One row per trial: repeat, support, hidden record and guess (positions among the support's
         candidates), whether the guess succeeded, and the posterior of the truth. For noisy
-        gradients the guess uses the whole transcript; "last_iterate" says whether a guess from the
-        released model alone succeeded. With ``noise="mechanism"`` further columns say whether
-        attacks that assume reused noise succeeded.
+        gradients the guess uses the whole transcript. Further columns say whether other attacks
+        succeeded: "last_iterate", which sees the released model alone, and with
+        ``noise="mechanism"`` those that assume reused noise.
     supports_ : DataFrame
         One row per support: anchor (position in ``X``; with ``groups`` that of the first of a
         person's ``n_records``), label, rows in its ball, candidates (positions in the public rows
@@ -143,11 +139,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Success probability kappa of the best blind guess among the candidates.
     certificate_ : Series
         Upper bounds on the success probability, each a mean over supports. "dp", "rdp" and "direct"
-        are what the release states. "anchor", "ball" and "support" are computed from the candidate
-        models; "ball" measures from the centre of a small ball around them. "bayes" is no bound: it
-        is the best attack's own success, estimated by simulation. "support" is missing for
-        ``eta > 0``; guesses are candidates. For noisy gradients "anchor", "ball" and "support" are
-        missing, because they depend on the path.
+        are what the release states. "anchor", "ball" (from the centre of a small ball) and
+        "support" are computed from the candidate models: they are missing for noisy gradients,
+        where they depend on the path, and "support" for ``eta > 0``. "bayes" is no bound: it is the
+        best attack's own success, estimated by simulation.
     guarantee_holds_ : bool
         False when an exact test (level 1e-6, so that searches of many fits raise no false alarm)
         puts the success of an attack above the direct certificate, when candidate models lie
@@ -166,10 +161,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Anchors drawn that had too few candidates, and so were not audited.
     training_rows_ : ndarray
         Positions in ``X`` of the records that the model was fitted on (not those held out).
-    n_features_in_ : int
-        Number of features, where ``estimator_`` has it.
-    feature_names_in_ : ndarray
-        Feature names, where ``estimator_`` has them.
+    n_features_in_, feature_names_in_ : int, ndarray
+        Where ``estimator_`` has them.
 
     Warns
     -----
@@ -201,17 +194,11 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     >>> from sklearn.model_selection import GridSearchCV
     >>> from sklearn_balldp.audit import neg_certificate_scorer, neg_success_scorer
-    >>> search = GridSearchCV(
-    ...     auditor,
-    ...     {"estimator__epsilon": [2.0, 8.0]},
-    ...     scoring={
-    ...         "accuracy": "accuracy",
-    ...         "certificate": neg_certificate_scorer,
-    ...         "reconstruction": neg_success_scorer,
-    ...     },
-    ...     refit="accuracy",
-    ...     cv=2,
-    ... ).fit(normalize(X), y)
+    >>> scoring = {"certificate": neg_certificate_scorer, "reconstruction": neg_success_scorer}
+    >>> scoring["accuracy"] = "accuracy"
+    >>> grid = {"estimator__epsilon": [2.0, 8.0]}
+    >>> search = GridSearchCV(auditor, grid, scoring=scoring, refit="accuracy", cv=2)
+    >>> search = search.fit(normalize(X), y)
     >>> bool((search.cv_results_["mean_test_certificate"] < -0.1).all())
     True
     """
@@ -281,10 +268,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             The private records, as the estimator takes them. For a frozen estimator pass the
-            records that it was fitted on, or all of them but one; each candidate is then added to
-            the known records, and a known record near the missing one only marks the centre. The
-            auditor checks that they are the right ones by their number, by public class counts, and
-            by the noise in the weights.
+            records that it was fitted on, or all of them but one; a known record near the missing
+            one then only marks the centre. The auditor checks their number, the public class
+            counts, and the noise in the weights.
         y : array-like of shape (n_samples,)
             Their labels.
         X_public : array-like of shape (n_public, n_features), optional
@@ -294,8 +280,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         y_public : array-like of shape (n_public,), optional
             Their labels.
         groups : array-like of shape (n_samples,), optional
-            Owner of each record, as the head's ``fit`` takes it. Then all records of one person are
-            hidden together, and candidates are versions of all of them.
+            Owner of each record, as the head's ``fit`` takes it. Candidates are then versions of
+            all records of one person.
 
         Returns
         -------
@@ -320,25 +306,11 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             )
         return self
 
-    def _fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        X_public: ArrayLike | None,
-        y_public: ArrayLike | None,
-        groups: ArrayLike | None,
-    ) -> dict[str, Any]:
+    def _fit(self, X: Any, y: Any, X_public: Any, y_public: Any, groups: Any) -> dict[str, Any]:
         self._check_parameters()
         rng = audit_generator(self.random_state)
         prepared = prepare(
-            self.estimator,
-            X,
-            y,
-            X_public,
-            y_public,
-            {"groups": groups},
-            holdout=float(self.holdout),
-            rng=rng,
+            self.estimator, X, y, X_public, y_public, groups, float(self.holdout), rng
         )
         model = prepared.model
         setting = self._setting(prepared)
@@ -358,6 +330,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             summaries.append({**place, **result.summary})
             trials.append(_placed(result.trials, repeat, i))
         table, report = pd.DataFrame(summaries), pd.concat(trials, ignore_index=True)
+        # Ordered by how much they use, from the least to the most.
+        bounds = table.filter(regex="_bound$").mean(skipna=False).rename("certificate")
 
         fitted: dict[str, Any] = {
             "estimator_": prepared.estimator,
@@ -368,7 +342,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             "success_rate_": float(report["success"].mean()),
             "baseline_": _mean(table["kappa"]),
             "training_rows_": prepared.position,
-            "certificate_": _certificate(table),
+            "certificate_": bounds.rename(lambda name: name.removesuffix("_bound")),
             "_supports_": results,
             "_setting_": (setting.weights, setting.uniform),
         }
@@ -391,12 +365,14 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if prepared.frozen:
             checks = self._weights(prepared)
             fitted["weights_"] = pd.DataFrame([vars(check) for check in checks])
-            report.attrs["weights"] = _worst(checks)
+            verdicts = {check.verdict for check in checks}
+            report.attrs["weights"] = next(v for v in (FAIL, CANNOT_CHECK, PASS) if v in verdicts)
             # A warning quotes these texts, so they hold no number that depends on the records.
             failed = [check.name for check in checks if check.verdict == FAIL]
             failures += [f"the weights' check of the {name} failed" for name in failed]
-        fitted["refutation_threshold_"] = _refutation_threshold(len(report), stated)
-        report.attrs["least_conviction"] = fitted["refutation_threshold_"]
+        # Above one if so few trials cannot refute the guarantee.
+        refutes = float(binom.isf(FALSE_ALARM, len(report), stated)) + 1.0
+        fitted["refutation_threshold_"] = refutes / len(report)
         fitted["failures_"] = tuple(failures)
         fitted["guarantee_holds_"] = not failures
         return fitted
@@ -450,10 +426,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         problem = setting.problem
         anchors = anchors_of(setting.model, problem, setting.placeholder)
         rows = setting.model.in_domain(problem.X)
-        drawn: list[tuple[int, Support]] = []
-        n_passed_over = 0
-        for repeat in range(self.n_repeats):
-            supports, passed_over = draw_supports(
+        drawn = [
+            draw_supports(
                 rows,
                 problem.codes,
                 prepared.pool,
@@ -467,9 +441,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 any_label=self.candidate_labels == "any",
                 owners=prepared.owners,
             )
-            drawn += [(repeat, support) for support in supports]
-            n_passed_over += passed_over
-        return drawn, n_passed_over
+            for _ in range(self.n_repeats)
+        ]
+        supports = [(repeat, support) for repeat, (own, _) in enumerate(drawn) for support in own]
+        return supports, sum(passed_over for _, passed_over in drawn)
 
     def _audit(
         self, setting: AuditSetting, supports: list[Support], rng: np.random.Generator
@@ -522,7 +497,32 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         str
             Lines of text, for the owner of the records.
         """
-        return summary_of(self)
+        check_is_fitted(self)
+        low, high = self.success_interval_["clopper_pearson"]
+        n_trials, least = len(self.report_), self.refutation_threshold_
+        lines = [
+            f"attack: success {self.success_rate_:.3f} ({low:.3f} to {high:.3f}) in {n_trials} "
+            f"trials; blind guess {self.baseline_:.3f}, certificate "
+            f"{self.certificate_['direct']:.3f}"
+        ]
+        if least > 1.0:
+            lines.append(f"  {n_trials} trials can convict nobody: raise n_draws or n_supports")
+        else:
+            needed = norm.ppf(min(least, 1.0 - 1e-15)) - norm.ppf(self.baseline_)
+            share = min(1.0, float(self.supports_["mu"].max()) / needed)
+            lines.append(
+                f"  it convicts from a success of {least:.3f} on: only noise below {share:.2f} of "
+                "the stated scale can lead to that"
+            )
+        if hasattr(self, "weights_"):
+            lines += [
+                f"weights: {row.verdict:<12} {row.name}: {row.found}"
+                for row in self.weights_.itertuples(index=False)
+            ]
+        lines += [f"FAILED: {failure}" for failure in self.failures_]
+        if not self.failures_:
+            lines.append("nothing was refuted; no audit certifies a release")
+        return "\n".join(lines)
 
     def plot(self, ax: Any = None) -> ReconstructionDisplay:
         """Draw the success rate with its interval, blind guessing and the direct certificate.
@@ -557,54 +557,21 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Scores of the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as the estimator takes them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
+        """Scores of the fitted estimator, in the shape that it gives them."""
         check_is_fitted(self)
         return self.estimator_.decision_function(X)
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as the estimator takes them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
+        """Probabilities of the fitted estimator, in the shape that it gives them."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
     @available_if(_estimator_has("predict_log_proba"))
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log-probabilities of the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as the estimator takes them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
+        """Log-probabilities of the fitted estimator, in the shape that it gives them."""
         check_is_fitted(self)
         return self.estimator_.predict_log_proba(X)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "estimator_")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -627,7 +594,7 @@ def neg_success_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     Returns
     -------
     float
-        Greater is better, between -1 and 0.
+        Between -1 and 0.
     """
     return -fitted_auditor(auditor).success_rate_
 
@@ -645,7 +612,7 @@ def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     Returns
     -------
     float
-        Greater is better, between -1 and 0.
+        Between -1 and 0.
     """
     return -float(fitted_auditor(auditor).certificate_["direct"])
 
@@ -654,12 +621,6 @@ def _placed(trials: pd.DataFrame, repeat: int, support: int) -> pd.DataFrame:
     trials.insert(0, "repeat", repeat)
     trials.insert(1, "support", support)
     return trials
-
-
-def _certificate(supports: pd.DataFrame) -> pd.Series:
-    """Mean bounds over supports, ordered by how much they use, from the least to the most."""
-    bounds = supports.filter(regex="_bound$").mean(skipna=False)
-    return bounds.rename(lambda name: name.removesuffix("_bound")).rename("certificate")
 
 
 def _positions(places: NDArray[np.intp]) -> list[Any]:
@@ -675,17 +636,6 @@ def _mean(values: pd.Series) -> float:
 def _binomial(success: pd.Series, confidence: float) -> tuple[float, float]:
     interval = binomtest(int(success.sum()), len(success)).proportion_ci(confidence, "exact")
     return float(interval.low), float(interval.high)
-
-
-def _refutation_threshold(n_trials: int, stated: float) -> float:
-    """Least success rate that refutes the guarantee; above one if so few trials cannot."""
-    return (float(binom.isf(FALSE_ALARM, n_trials, stated)) + 1.0) / n_trials
-
-
-def _worst(checks: list[Check]) -> str:
-    """The verdict of all checks together."""
-    found = {check.verdict for check in checks}
-    return next(verdict for verdict in (FAIL, CANNOT_CHECK, PASS) if verdict in found)
 
 
 def _refutes(success: pd.Series, stated: float) -> bool:

@@ -24,27 +24,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from .._parameters import check_inside, check_option
 from ..privacy.gaussian import epsilon_from_mu, gaussian_power, mu_from_budget
 
 Array = NDArray[np.float64]
 METHODS = ("direct", "rdp")
 
 
-def _check_probability(name: str, value: float) -> float:
-    value = float(value)
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}.")
-    return value
-
-
 def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
-    """Validate a prior over candidates; None is uniform.
-
-    Raises
-    ------
-    ValueError
-        If it has the wrong length, a negative weight, or does not sum to one.
-    """
+    """Validated prior over candidates; None is uniform."""
     if prior is None:
         return np.full(n_candidates, 1.0 / n_candidates)
     try:
@@ -62,32 +50,11 @@ def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
     return weights
 
 
-def baseline(
-    prior: ArrayLike,
-    *,
-    distances: ArrayLike | None = None,
-    eta: float = 0.0,
-) -> float:
-    """Success probability kappa of the best blind guess.
+def baseline(prior: ArrayLike, *, distances: ArrayLike | None = None, eta: float = 0.0) -> float:
+    """Success probability kappa of the best blind guess among the candidates.
 
-    Parameters
-    ----------
-    prior : array-like of shape (n_candidates,)
-        Prior over the candidates.
-    distances : array-like of shape (n_candidates, n_candidates), optional
-        Distances between candidates; needed for ``eta > 0``.
-    eta : float, default=0.0
-        A guess within this distance of the truth succeeds.
-
-    Returns
-    -------
-    float
-        Exact for guesses among the candidates.
-
-    Raises
-    ------
-    ValueError
-        If the prior is not one, ``eta`` is negative, or distances are missing.
+    A guess within ``eta`` of the truth succeeds; for ``eta > 0`` the square table of distances
+    between the candidates is needed.
     """
     weights = check_prior(prior, np.size(prior))
     if not eta >= 0.0:
@@ -124,7 +91,10 @@ def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
     ValueError
         If an argument is out of range.
     """
-    kappa, delta = _check_probability("kappa", kappa), _check_probability("delta", delta)
+    kappa, delta = float(kappa), float(delta)
+    for name, value in {"kappa": kappa, "delta": delta}.items():
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name} must lie between 0 and 1, got {value!r}.")
     if not epsilon >= 0.0:
         raise ValueError(f"epsilon must be non-negative, got {epsilon!r}.")
     if kappa == 0.0 and not math.isinf(epsilon):
@@ -159,8 +129,7 @@ def rero_bound(kappa: float, mu: float, *, method: str = "direct") -> float:
     ValueError
         If an argument is out of range or the method unknown.
     """
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}.")
+    check_option("method", method, METHODS)
     direct = gaussian_power(kappa, mu)
     if method == "direct" or kappa in (0.0, 1.0) or math.isinf(mu):
         return direct
@@ -170,24 +139,9 @@ def rero_bound(kappa: float, mu: float, *, method: str = "direct") -> float:
 
 
 def mu_from_certificate(gamma: float, kappa: float) -> float:
-    r"""Largest mu whose direct certificate is at most ``gamma``.
+    r"""Largest mu whose direct certificate is at most ``gamma``, above the blind guess ``kappa``.
 
-    Parameters
-    ----------
-    gamma : float
-        Stated risk: largest acceptable success probability of the attack.
-    kappa : float
-        Success probability of the best blind guess, below ``gamma``.
-
-    Returns
-    -------
-    float
-        :math:`\Phi^{-1}(\gamma) - \Phi^{-1}(\kappa)`, rounded down.
-
-    Raises
-    ------
-    ValueError
-        If ``gamma`` is not above ``kappa``, or either is not strictly between 0 and 1.
+    It is :math:`\Phi^{-1}(\gamma) - \Phi^{-1}(\kappa)`, rounded down.
     """
     gamma, kappa = float(gamma), float(kappa)
     if not 0.0 < kappa < gamma < 1.0:
@@ -258,23 +212,8 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
 def scaled_models(models: ArrayLike, sigma: ArrayLike) -> Array:
     """Candidate models in units of the noise, one flat row per candidate.
 
-    Parameters
-    ----------
-    models : array-like of shape (n_candidates, ...)
-        Noiseless parameters that each candidate would give.
-    sigma : array-like
-        Noise scale, broadcast against one model (block noise: ``sigma[:, None]``). Where it is
-        zero, models must agree: such parameters are public.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates, n_values)
-        Distances between rows are distances in units of the noise.
-
-    Raises
-    ------
-    ValueError
-        If a scale is negative, or candidates differ where there is no noise.
+    ``sigma`` is broadcast against one model (block noise: ``sigma[:, None]``). Where it is zero,
+    models must agree: such parameters are public.
     """
     table = np.asarray(models, dtype=np.float64)
     scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), table.shape[1:])
@@ -288,22 +227,11 @@ def scaled_models(models: ArrayLike, sigma: ArrayLike) -> Array:
 
 
 def enclosing_ball(points: ArrayLike, n_iter: int = 1000) -> tuple[Array, float]:
-    """A small enclosing ball: a centre, and a radius within which all points lie.
+    """A small enclosing ball: a centre, and the largest distance of a point from it.
 
-    Parameters
-    ----------
-    points : array-like of shape (n_points, n_values)
-        Points.
-    n_iter : int, default=1000
-        Steps towards the farthest point (Badoiu & Clarkson, 2003): the radius exceeds the least
-        possible one by a factor of at most ``1 + 1 / sqrt(n_iter)``, in practice far less.
-
-    Returns
-    -------
-    centre : ndarray of shape (n_values,)
-        Centre of the ball.
-    radius : float
-        Largest distance from the centre: an upper bound whatever the number of steps.
+    Each step goes towards the farthest point (Badoiu & Clarkson, 2003). The radius covers all
+    points whatever the number of steps. It exceeds the least possible one by a factor of at most
+    ``1 + 1 / sqrt(n_iter)``, in practice far less.
     """
     table = np.asarray(points, dtype=np.float64)
     squares = np.vecdot(table, table)
@@ -356,9 +284,17 @@ def support_bound(
     ----------
     Margaryan & Gupta, appendix.
     """
-    distances, weights = _distances(models, sigma, prior, reference)
+    table = np.asarray(models, dtype=np.float64)
+    weights = check_prior(prior, len(table))
+    if reference is None:
+        scaled = span_coordinates(scaled_models(table, sigma))
+        centre, _ = enclosing_ball(scaled)
+    else:
+        both = scaled_models(np.concatenate([table, np.asarray(reference)[None]]), sigma)
+        scaled, centre = both[:-1], both[-1]
     keep = weights > 0.0
-    distances, log_prior = distances[keep], np.log(weights[keep])
+    distances = np.linalg.norm(scaled - centre, axis=1)[keep]
+    log_prior = np.log(weights[keep])
     if np.isinf(distances).any():
         return 1.0
     tied = distances < 1e-12  # there the objective is linear, with slope the prior
@@ -366,9 +302,8 @@ def support_bound(
     def dual(log_nu: float) -> tuple[float, float]:
         """Dual value at the multiplier, and the total share at its maximiser."""
         x = np.full(len(distances), -np.inf)
-        moved = ~tied
-        d = distances[moved]
-        x[moved] = (log_prior[moved] - log_nu) / d - d / 2.0
+        d = distances[~tied]
+        x[~tied] = (log_prior[~tied] - log_nu) / d - d / 2.0
         share = ndtr(x)
         share[tied] = np.where(log_prior[tied] > log_nu, 1.0, 0.0)
         nu = math.exp(log_nu)
@@ -454,8 +389,7 @@ def bayes_success(
     weights = check_prior(prior, len(table))
     if n_draws < 1:
         raise ValueError(f"n_draws must be positive, got {n_draws!r}.")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
+    check_inside("confidence", confidence)
     rng = np.random.default_rng(random_state)
     points = span_coordinates(table)
     half_squares = 0.5 * np.vecdot(points, points)
@@ -484,18 +418,3 @@ def span_coordinates(points: Array) -> Array:
         return shifted
     left, values, _ = np.linalg.svd(shifted, full_matrices=False)
     return left * values
-
-
-def _distances(
-    models: ArrayLike, sigma: ArrayLike, prior: ArrayLike | None, reference: ArrayLike | None
-) -> tuple[Array, Array]:
-    """Distances of the candidate models from the reference in units of the noise, and the prior."""
-    table = np.asarray(models, dtype=np.float64)
-    weights = check_prior(prior, len(table))
-    if reference is None:
-        scaled = span_coordinates(scaled_models(table, sigma))
-        centre, _ = enclosing_ball(scaled)
-    else:
-        both = scaled_models(np.concatenate([table, np.asarray(reference)[None]]), sigma)
-        scaled, centre = both[:-1], both[-1]
-    return np.linalg.norm(scaled - centre, axis=1), weights

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
+
+from .._display import Display, check_columns
 
 #: Columns of a ReconstructionDisplay's table.
 COLUMNS = ("name", "epsilon", "success", "low", "high", "baseline", "certificate")
@@ -17,7 +18,7 @@ _GROUP, _SLOT = 0.8, 0.14
 _INSIDE_LEGEND = 5
 
 
-class ReconstructionDisplay:
+class ReconstructionDisplay(Display):
     """Measured reconstruction success against blind guessing and certificates.
 
     Build it with :meth:`from_estimator` or :meth:`from_estimators`.
@@ -30,9 +31,7 @@ class ReconstructionDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        After :meth:`plot`.
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
         After :meth:`plot`.
 
     References
@@ -41,9 +40,7 @@ class ReconstructionDisplay:
     """
 
     def __init__(self, results: pd.DataFrame) -> None:
-        missing = [name for name in COLUMNS if name not in results]
-        if missing:
-            raise ValueError(f"results lacks the column(s) {', '.join(missing)}.")
+        check_columns("results", results, COLUMNS)
         self.results = results
 
     @classmethod
@@ -82,12 +79,8 @@ class ReconstructionDisplay:
         ReconstructionDisplay
             Not drawn yet.
         """
-        if isinstance(auditors, Mapping):
-            named = [
-                (name, auditor) for name, group in auditors.items() for auditor in _several(group)
-            ]
-        else:
-            named = [(None, auditor) for auditor in _several(auditors)]
+        groups = auditors.items() if isinstance(auditors, Mapping) else [(None, auditors)]
+        named = [(name, auditor) for name, group in groups for auditor in _several(group)]
         rows = []
         for name, estimator in named:
             auditor = fitted_auditor(estimator)
@@ -106,20 +99,7 @@ class ReconstructionDisplay:
             )
         return cls(pd.DataFrame(rows, columns=list(COLUMNS)))
 
-    def plot(self, ax: Any = None) -> "ReconstructionDisplay":
-        """Draw the figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-
-        Returns
-        -------
-        self
-            The display, with ``ax_`` and ``figure_``.
-        """
-        self.figure_, self.ax_ = _, ax = _axes(ax)
+    def _draw(self, ax: Any) -> None:
         results = self.results
         epsilons = np.sort(results["epsilon"].unique())
         place = {epsilon: i for i, epsilon in enumerate(epsilons)}
@@ -130,16 +110,8 @@ class ReconstructionDisplay:
             part = results[results["name"] == name].sort_values("epsilon")
             x = part["epsilon"].map(place) + slot * (i - (len(names) - 1) / 2.0)
             errors = [part["success"] - part["low"], part["high"] - part["success"]]
-            ax.errorbar(
-                x,
-                part["success"],
-                np.abs(errors),
-                fmt="o",
-                markersize=5,
-                color=colour,
-                capsize=2,
-                label=name,
-            )
+            style = {"fmt": "o", "markersize": 5, "capsize": 2, "color": colour}
+            ax.errorbar(x, part["success"], np.abs(errors), label=name, **style)
             ends = x - 0.42 * slot, x + 0.42 * slot
             ax.hlines(part["certificate"], *ends, color=colour, linewidth=2)
             if len(baselines) > 1:
@@ -157,10 +129,9 @@ class ReconstructionDisplay:
         ax.set_xlabel(r"$\varepsilon$")
         ax.set_ylabel("reconstruction success")
         _legend(ax, len(names))
-        return self
 
 
-class PrivacyUtilityDisplay:
+class PrivacyUtilityDisplay(Display):
     """Utility against the reconstruction certificate: the trade-off of a search.
 
     Build it with :meth:`from_cv_results`.
@@ -174,9 +145,7 @@ class PrivacyUtilityDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        After :meth:`plot`.
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
         After :meth:`plot`.
 
     References
@@ -190,9 +159,7 @@ class PrivacyUtilityDisplay:
         utility_name: str = "utility",
         certificate_name: str = "reconstruction certificate",
     ) -> None:
-        missing = {"group", "certificate", "utility", "deviation"} - set(results)
-        if missing:
-            raise ValueError(f"results lacks the column(s) {', '.join(sorted(missing))}.")
+        check_columns("results", results, ("certificate", "deviation", "group", "utility"))
         self.results, self.utility_name = results, utility_name
         self.certificate_name = certificate_name
 
@@ -241,54 +208,35 @@ class PrivacyUtilityDisplay:
                 f"cv_results must be a dict such as search.cv_results_, got "
                 f"{type(cv_results).__name__}."
             )
-        parameter = None if group is None else f"param_{group}"
-        for column in [*columns.values(), *([] if parameter is None else [parameter])]:
+        parameter = [] if group is None else [f"param_{group}"]
+        for column in [*columns.values(), *parameter]:
             if column not in cv_results:
                 known = [name for name in cv_results if name.startswith(("mean_test_", "param_"))]
                 raise ValueError(f"cv_results has no {column!r}; it has {', '.join(known)}.")
         table = pd.DataFrame({name: np.asarray(cv_results[key]) for name, key in columns.items()})
         table["certificate"] = table["certificate"].abs()
         table["group"] = ""
-        if group is not None and parameter is not None:
+        if group is not None:
             short = group.rsplit("__", 1)[-1]
-            values = np.asarray(cv_results[parameter], dtype=object)
+            values = np.asarray(cv_results[f"param_{group}"], dtype=object)
             table["group"] = [_setting_name(short, value) for value in values]
         # Candidates that could not be fitted have no score.
         table = table.dropna(subset=["certificate", "utility"]).reset_index(drop=True)
-        measured = "reconstruction certificate" if certificate == "certificate" else certificate
-        return cls(table, utility, measured)
+        if certificate == "certificate":
+            return cls(table, utility)
+        return cls(table, utility, certificate)
 
-    def plot(self, ax: Any = None) -> "PrivacyUtilityDisplay":
-        """Draw the figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-
-        Returns
-        -------
-        self
-            The display, with ``ax_`` and ``figure_``.
-        """
-        self.figure_, self.ax_ = _, ax = _axes(ax)
+    def _draw(self, ax: Any) -> None:
         names = list(dict.fromkeys(self.results["group"]))
         for name, colour in zip(names, _colours(len(names)), strict=True):
             part = self.results[self.results["group"] == name].sort_values("certificate")
-            ax.errorbar(
-                part["certificate"],
-                part["utility"],
-                part["deviation"],
-                fmt="o" if name == "" else "o-",
-                color=colour,
-                capsize=2,
-                label=name,
-            )
+            x, height, deviation = part["certificate"], part["utility"], part["deviation"]
+            fmt = "o" if name == "" else "o-"
+            ax.errorbar(x, height, deviation, fmt=fmt, color=colour, capsize=2, label=name)
         ax.set_xlabel(self.certificate_name)
         ax.set_ylabel(self.utility_name)
         if names != [""]:
             _legend(ax, len(names))
-        return self
 
 
 def fitted_auditor(estimator: Any) -> Any:
@@ -302,36 +250,6 @@ def fitted_auditor(estimator: Any) -> Any:
             f"over one; got {type(estimator).__name__}."
         )
     return estimator
-
-
-def summary_of(auditor: Any) -> str:
-    """What an audit found, and the smallest fault that it could have found, in words."""
-    check_is_fitted(auditor)
-    low, high = auditor.success_interval_["clopper_pearson"]
-    n_trials, least = len(auditor.report_), auditor.refutation_threshold_
-    lines = [
-        f"attack: success {auditor.success_rate_:.3f} ({low:.3f} to {high:.3f}) in {n_trials} "
-        f"trials; blind guess {auditor.baseline_:.3f}, certificate "
-        f"{auditor.certificate_['direct']:.3f}"
-    ]
-    if least > 1.0:
-        lines.append(f"  {n_trials} trials can convict nobody: raise n_draws or n_supports")
-    else:
-        needed = norm.ppf(min(least, 1.0 - 1e-15)) - norm.ppf(auditor.baseline_)
-        share = min(1.0, float(auditor.supports_["mu"].max()) / needed)
-        lines.append(
-            f"  it convicts from a success of {least:.3f} on: only noise below {share:.2f} of the "
-            "stated scale can lead to that"
-        )
-    if hasattr(auditor, "weights_"):
-        lines += [
-            f"weights: {row.verdict:<12} {row.name}: {row.found}"
-            for row in auditor.weights_.itertuples(index=False)
-        ]
-    lines += [f"FAILED: {failure}" for failure in auditor.failures_]
-    if not auditor.failures_:
-        lines.append("nothing was refuted; no audit certifies a release")
-    return "\n".join(lines)
 
 
 def _several(auditors: Any) -> list[Any]:
@@ -361,14 +279,6 @@ def _release(auditor: Any) -> Any:
     model = auditor.estimator_
     model = getattr(model, "estimator", model)
     return getattr(model, "steps", [(None, model)])[-1][1].release_
-
-
-def _axes(ax: Any) -> tuple[Any, Any]:
-    import matplotlib.pyplot as plt
-
-    if ax is None:
-        _, ax = plt.subplots(layout="constrained")
-    return ax.figure, ax
 
 
 def _colours(n: int) -> Any:

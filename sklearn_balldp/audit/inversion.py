@@ -11,6 +11,7 @@ Noise" (ridge prototypes). The inversions of the other heads are this package's.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,24 +26,17 @@ Codes = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Records that explain a release exactly.
+    """Records that explain a release exactly."""
 
-    Attributes
-    ----------
-    rows : ndarray of shape (n_solutions, n_features)
-        Rows, one per solution; empty if there is none.
-    codes : ndarray of shape (n_solutions,)
-        Their class codes.
-    status : {"unique", "ambiguous", "degenerate", "silent", "none"}
-        "unique": one record explains the release. "ambiguous": each of these does.
-        "degenerate" (ridge): the record equals the prototype of its class without it, so no
-        prototype moved and every class qualifies (sums: it is zero). "silent": the record leaves
-        no trace (an inactive hinge). "none": no record of the domain explains the release, within
-        the tolerance; it holds noise, or the known records are others.
-    """
-
+    #: One row for each solution, of shape (n_solutions, n_features).
     rows: Array
+    #: Their class codes.
     codes: Codes
+    #: "unique": one record explains the release. "ambiguous": each of these does. "degenerate"
+    #: (ridge): the record equals the prototype of its class without it, so no prototype moved and
+    #: every class qualifies (sums: it is zero). "silent": the record leaves no trace (an inactive
+    #: hinge). "none": no record of the domain explains the release, within the tolerance; it holds
+    #: noise, or the known records are others.
     status: str
 
 
@@ -54,8 +48,8 @@ def _solutions(rows: list[Array], codes: list[int], n_features: int) -> Reconstr
 
 def _ridge_without(
     prototypes: ArrayLike, known_sums: ArrayLike, known_counts: ArrayLike, alpha: float
-) -> tuple[Array, Array, Array, float]:
-    """Prototypes, known sums, prototypes without the record, and the ridge ``alpha n``."""
+) -> tuple[Array, Array, Array, Array]:
+    """Released prototypes, those without the record, the record in each class, its factors."""
     released = np.asarray(prototypes, dtype=np.float64)
     sums = np.asarray(known_sums, dtype=np.float64)
     counts = np.asarray(known_counts, dtype=np.float64)
@@ -65,7 +59,9 @@ def _ridge_without(
             f"{released.shape}."
         )
     ridge = float(alpha) * (counts.sum() + 1.0)
-    return released, sums, 2.0 * sums / (2.0 * counts + ridge)[:, None], ridge
+    factors = 0.5 * (2.0 * (counts + 1.0) + ridge)
+    before = 2.0 * sums / (2.0 * counts + ridge)[:, None]
+    return released, before, factors[:, None] * released - sums, factors
 
 
 def invert_ridge(
@@ -108,8 +104,7 @@ def invert_ridge(
     ValueError
         If shapes do not match.
     """
-    released, sums, before, ridge = _ridge_without(prototypes, known_sums, known_counts, alpha)
-    counts = np.asarray(known_counts, dtype=np.float64)
+    released, before, rows, _ = _ridge_without(prototypes, known_sums, known_counts, alpha)
     moved = np.linalg.norm(released - before, axis=1)
     still = moved <= tol * np.linalg.norm(released, axis=1).max()
     if code is None:
@@ -117,11 +112,10 @@ def invert_ridge(
             # z = mu^- in every class explains prototypes that did not move.
             return Reconstruction(before, np.arange(len(before)), "degenerate")
         code = int(np.argmax(moved))
-    row = 0.5 * (2.0 * (counts[code] + 1.0) + ridge) * released[code] - sums[code]
-    inside = np.linalg.norm(row) <= float(norm_bound) * (1.0 + 1e-6)
+    inside = np.linalg.norm(rows[code]) <= float(norm_bound) * (1.0 + 1e-6)
     if not (inside and np.delete(still, code).all()):
         return _solutions([], [], released.shape[1])
-    return _solutions([row], [code], released.shape[1])
+    return _solutions([rows[code]], [code], released.shape[1])
 
 
 def invert_noisy_ridge(
@@ -138,14 +132,13 @@ def invert_noisy_ridge(
     :math:`W_y = \frac{A_y}{2} \tilde\mu_y - S_y^- = z + N(0, (A_y \sigma_y / 2)^2 I)` with
     :math:`A_y = 2 (n_y^- + 1) + \alpha n`.
     """
-    released, sums, before, ridge = _ridge_without(prototypes, known_sums, known_counts, alpha)
+    released, before, rows, factors = _ridge_without(prototypes, known_sums, known_counts, alpha)
     scales = np.broadcast_to(np.asarray(sigma, dtype=np.float64), released.shape[:1])
     if code is None:
         moved = np.linalg.norm(released - before, axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             code = int(np.argmax(np.where(moved > 0.0, moved / scales, 0.0)))
-    half = 0.5 * (2.0 * (float(np.asarray(known_counts)[code]) + 1.0) + ridge)
-    return half * released[code] - sums[code], float(half * scales[code]), code
+    return rows[code], float(factors[code] * scales[code]), code
 
 
 def invert_statistics(
@@ -269,16 +262,11 @@ def invert_minimiser(
     parameters = np.asarray(theta, dtype=np.float64)
     if len(np.asarray(codes_known)) == 0:
         raise ValueError("X_known holds no record; an informed adversary knows all but one.")
-    known = LinearObjective(
-        loss,
-        np.asarray(X_known),
-        np.asarray(codes_known, dtype=np.intp),
-        n_classes,
-        alpha=0.0,
-        norm_bound=norm_bound,
-        fit_intercept=fit_intercept,
-        domain=domain,
+    objective = partial(
+        LinearObjective, loss, n_classes=n_classes, alpha=0.0, fit_intercept=fit_intercept
     )
+    known_codes = np.asarray(codes_known, dtype=np.intp)
+    known = objective(np.asarray(X_known), known_codes, norm_bound=norm_bound, domain=domain)
     n_known = len(known.X)
     gradient_sum = n_known * known.value_and_gradient(parameters)[1]
     v = (n_known + 1) * float(alpha) * parameters + gradient_sum
@@ -292,23 +280,15 @@ def invert_minimiser(
         return Reconstruction(np.empty((0, n_features)), np.empty(0, dtype=np.intp), "silent")
 
     def explains(row: Array, code: int) -> bool:
-        single = LinearObjective(
-            loss,
-            row[None],
-            np.array([code]),
-            n_classes,
-            alpha=0.0,
-            norm_bound=math.inf,
-            fit_intercept=fit_intercept,
-        )
+        single = objective(row[None], np.array([code]), norm_bound=math.inf)
         gradient = single.value_and_gradient(parameters)[1]
         return float(np.linalg.norm(gradient + v)) <= tol * size + 2.0 * error
 
     if fit_intercept:
-        propose = _with_intercept(v)
+        proposed = _with_intercept(v)
     else:
-        propose = _without_intercept(loss, v, parameters, float(norm_bound))
-    for row in propose:
+        proposed = _without_intercept(loss, v, parameters, float(norm_bound))
+    for row in proposed:
         length = float(np.linalg.norm(row) / norm_bound)
         short = domain == "sphere" and tol < length < 1.0 - tol
         if short or not length <= 1.0 + tol:

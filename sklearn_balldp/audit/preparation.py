@@ -1,6 +1,5 @@
 """Preparation of an audit: split the records, run transformers, and complete the problem."""
 
-import contextlib
 import math
 import numbers
 import warnings
@@ -30,39 +29,26 @@ class PooledPreprocessingWarning(UserWarning):
 
 @dataclass(frozen=True)
 class PreparedAudit:
-    """A released model and the records of its audit, as the head sees them.
+    """A released model and the records of its audit, as the head sees them."""
 
-    Attributes
-    ----------
-    model : ReleasedModel
-        The fitted head, and its record.
-    estimator : estimator
-        The fitted estimator in the form of the one given; it may be published.
-    problem : PrivateProblem
-        Problem with as many records as the release.
-    placeholder : int or None
-        Position of a placeholder for the missing record; None if no record is missing.
-    position : ndarray of shape (n_records,)
-        Positions of the training records in the rows given.
-    pool : Pool
-        Records that candidates are drawn from.
-    pool_positions : ndarray
-        Their positions in the public rows, or in the rows given where some of those were held out.
-    frozen : bool
-        Whether the model is audited as it was released.
-    owners : ndarray of shape (n_records,) or None
-        Owner of each training record, where the release hides all records of one person.
-    """
-
+    #: The fitted head, and its record.
     model: ReleasedModel
+    #: The fitted estimator in the form of the one given; it may be published.
     estimator: Any
+    #: Problem with as many records as the release.
     problem: PrivateProblem
+    #: Position of a placeholder for the missing record; None if no record is missing.
     placeholder: int | None
+    #: Positions of the training records in the rows given.
     position: NDArray[np.intp]
+    #: Records that candidates are drawn from.
     pool: Pool
+    #: Their positions in the public rows, or in the rows given where some of those were held out.
     pool_positions: NDArray[np.intp]
-    frozen: bool = False
-    owners: NDArray[np.intp] | None = None
+    #: Whether the model is audited as it was released.
+    frozen: bool
+    #: Owner of each training record, where the release hides all records of one person.
+    owners: NDArray[np.intp] | None
 
 
 def prepare(
@@ -71,15 +57,11 @@ def prepare(
     y: Any,
     X_public: Any,
     y_public: Any,
-    declared: dict[str, Any],
-    *,
+    groups: Any,
     holdout: float,
     rng: np.random.Generator,
 ) -> PreparedAudit:
-    """Fit the estimator, unless it is frozen, and gather what its audit needs.
-
-    ``declared`` holds the other arguments of ``fit``: groups, or None.
-    """
+    """Fit the estimator, unless it is frozen, and gather what its audit needs."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
     y = column_or_1d(y, warn=True)
@@ -89,11 +71,10 @@ def prepare(
     transformers, head, parts = split_model(estimator)
     frozen = parts.frozen
     warn_of_pooling(parts)
-    declared = {name: value for name, value in declared.items() if value is not None}
-    for name, value in declared.items():
-        if np.shape(value) != (len(y),):
-            raise ValueError(f"{name} must hold one value for each of the {len(y)} records.")
-        declared[name] = np.asarray(value)
+    if groups is not None:
+        if np.shape(groups) != (len(y),):
+            raise ValueError(f"groups must hold one value for each of the {len(y)} records.")
+        groups = np.asarray(groups)
     position, held_out = np.arange(len(y)), None
     if X_public is None:
         if frozen:
@@ -101,15 +82,15 @@ def prepare(
                 "X_public=None: a frozen estimator was fitted on all of X, so candidates must "
                 "come from elsewhere; pass X_public and y_public."
             )
-        if "groups" in declared:
-            position, held_out = _hold_out_owners(
-                declared["groups"], y, holdout, not head.protect_labels, rng
-            )
+        by_class = not head.protect_labels
+        if groups is None:
+            held = _hold_out(y, holdout, by_class, rng)
         else:
-            position, held_out = _hold_out(y, holdout, not head.protect_labels, rng)
+            held = _hold_out_owners(groups, y, holdout, by_class, rng)
+        position, held_out = np.flatnonzero(~held), np.flatnonzero(held)
         X_public, y_public = _take(X, held_out), y[held_out]
         X, y = _take(X, position), y[position]
-        declared = {name: value[position] for name, value in declared.items()}
+        groups = None if groups is None else groups[position]
     X_public, y_public = indexable(X_public, column_or_1d(y_public, warn=True))
 
     if frozen:
@@ -124,12 +105,10 @@ def prepare(
         head = clone(head)
         # Held-out rows are private, so a radius policy may not use them as public reference.
         reference = {} if held_out is not None else {"X_public": X_public, "y_public": y_public}
-        head.fit(X, y, **reference, **declared)
+        head.fit(X, y, **reference, groups=groups)
     model = ReleasedModel(head)
-    problem, placeholder = complete_problem(model, model.on(X, y, **declared))
-    owners = None
-    if model.record.unit == "person":
-        owners = owners_of(declared["groups"], len(y))
+    problem, placeholder = complete_problem(model, model.on(X, y, groups))
+    owners = owners_of(groups, len(y)) if model.record.unit == "person" else None
     pool, kept = candidate_pool(
         model, X_public, y_public, "X_public" if held_out is None else "holdout"
     )
@@ -211,27 +190,24 @@ def _take(X: Any, position: NDArray[np.intp]) -> Any:
 
 def _hold_out(
     y: NDArray[Any], share: float, by_class: bool, rng: np.random.Generator
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Positions to train on, and positions to draw candidates from.
+) -> NDArray[np.bool_]:
+    """Which records are kept for candidates.
 
     The split depends on labels only if they are public: if they are private, a label change must
     not move other records.
     """
     order = rng.permutation(len(y))
-    if not by_class:
-        n_held = int(share * len(y))
-        return np.sort(order[n_held:]), np.sort(order[:n_held])
     held = np.zeros(len(y), dtype=bool)
-    try:
-        codes = np.unique(y[order], return_inverse=True)[1]
-    except TypeError:
-        raise ValueError("y mixes labels of types that cannot be compared; use one type.") from None
+    if not by_class:
+        held[order[: int(share * len(y))]] = True
+        return held
+    codes = _class_codes(y)[order]
     for code in range(codes.max(initial=-1) + 1):
         members = order[codes == code]
         # Every class of two or more has candidates, and keeps a record to train on.
         n_held = min(len(members) - 1, math.ceil(share * len(members)))
         held[members[:n_held]] = True
-    return np.flatnonzero(~held), np.flatnonzero(held)
+    return held
 
 
 def _hold_out_owners(
@@ -240,13 +216,9 @@ def _hold_out_owners(
     share: float,
     by_class: bool,
     rng: np.random.Generator,
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+) -> NDArray[np.bool_]:
     """As :func:`_hold_out`, all records of an owner together; every class keeps a record."""
-    owners, codes = owners_of(groups, len(y)), None
-    with contextlib.suppress(TypeError):
-        codes = np.unique(y, return_inverse=True)[1]
-    if codes is None:
-        raise ValueError("y mixes labels of types that cannot be compared; use one type.")
+    owners, codes = owners_of(groups, len(y)), _class_codes(y)
     left = np.bincount(codes)
     held = np.zeros(len(y), dtype=bool)
     order = np.argsort(owners, kind="stable")
@@ -258,7 +230,14 @@ def _hold_out_owners(
         if not by_class or np.all((left > own) | (own == 0)):
             held[members[owner]] = True
             left = left - own
-    return np.flatnonzero(~held), np.flatnonzero(held)
+    return held
+
+
+def _class_codes(y: NDArray[Any]) -> NDArray[np.intp]:
+    try:
+        return np.unique(y, return_inverse=True)[1]
+    except TypeError:
+        raise ValueError("y mixes labels of types that cannot be compared; use one type.") from None
 
 
 def candidate_pool(

@@ -21,9 +21,10 @@ conditioned on the records: with alpha the level of all tests, (epsilon, delta) 
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,26 +75,16 @@ PASS, FAIL, WEAK, CANNOT_CHECK = "PASS", "FAIL", "WEAK", "CANNOT CHECK"
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one check, as one line of a report.
-
-    Attributes
-    ----------
-    name : str
-        What was looked at.
-    verdict : {"PASS", "FAIL", "WEAK", "CANNOT CHECK"}
-        Result of the check.
-    found : str
-        The number found, in words.
-    basis : str
-        What the check relies on, or what it would need.
-    private : bool
-        Whether the check used private records; then its result is for their owner alone.
-    """
+    """Result of one check, as one line of a report."""
 
     name: str
+    #: PASS, FAIL, WEAK or CANNOT CHECK.
     verdict: str
+    #: The number found, in words.
     found: str
+    #: What the check relies on, or what it would need.
     basis: str
+    #: Whether the check used private records; then its result is for their owner alone.
     private: bool = False
 
     def __post_init__(self) -> None:
@@ -104,28 +95,18 @@ class Check:
 
 @dataclass
 class Residuals:
-    """Standardised noise of a release.
+    """Standardised noise of a release."""
 
-    Attributes
-    ----------
-    blocks : ndarray of shape (n_groups, n_blocks, n_values)
-        Deviates: class blocks (one group), or class blocks of every step (a group for each).
-    directions : dict of str to ndarray
-        Arrays of that shape that were fixed before the noise, by the records or by earlier steps;
-        zero where there is no direction.
-    shift : float
-        Largest distance by which the solver's tolerance and rounding can move the deviates.
-    centred : ndarray of shape (n_classes, n_values) or None
-        Of softmax parameters: deviates less their mean over classes, before they are rotated into
-        independent blocks.
-    rest : ndarray of shape (n_rest,)
-        Deviates that fill no block.
-    """
-
+    #: Deviates of shape (n_groups, n_blocks, n_values): class blocks, one group for each step.
     blocks: Array
+    #: Arrays of that shape that the records or earlier steps fixed before the noise, or zero.
     directions: dict[str, Array] = field(default_factory=dict)
+    #: Largest distance by which the solver's tolerance and rounding can move the deviates.
     shift: float = 0.0
+    #: Of softmax parameters: deviates less their mean over classes, (n_classes, n_values), before
+    #: they are rotated into independent blocks.
     centred: Array | None = None
+    #: Deviates that fill no block.
     rest: Array = field(default_factory=lambda: np.empty(0))
 
 
@@ -134,17 +115,7 @@ def epsilon_after_redraws(
 ) -> tuple[float, float]:
     """What (epsilon, delta) becomes when releases that fail a test on the records are drawn again.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Guarantee of one release.
-    level : float
-        Probability, at most, that an honest one fails.
-
-    Returns
-    -------
-    tuple of float
-        epsilon and delta of what is published in the end.
+    ``level`` is the probability, at most, that an honest release fails.
     """
     keeps = 1.0 - level
     grown = math.exp(min(epsilon, 700.0)) * level
@@ -157,23 +128,11 @@ def weight_checks(
     transcript: Transcript | None = None,
     earlier: Iterable[ReleasedModel] = (),
 ) -> list[Check]:
-    """Checks of released parameters against the records they were fitted on.
+    """Checks of released parameters against all records of the fit.
 
-    Parameters
-    ----------
-    model : ReleasedModel
-        What was released.
-    problem : PrivateProblem
-        All records of the fit.
-    transcript : Transcript, optional
-        Of a descent: its noisy gradients, where the head keeps none.
-    earlier : iterable of ReleasedModel
-        Earlier releases from the same records, whose noise must be other noise.
-
-    Returns
-    -------
-    list of Check
-        Results; an honest release fails any of them with at most :data:`FALSE_ALARM`.
+    A descent's noise is in its ``transcript``, where the head keeps none. The noise of ``earlier``
+    releases from the same records must be other noise. An honest release fails any of the checks
+    with probability at most :data:`FALSE_ALARM`.
     """
     if not _ordinary(model.parameters()):
         return [Check("noise in the weights", FAIL, "they are not finite, or huge", "any", True)]
@@ -256,7 +215,8 @@ def size_check(model: ReleasedModel) -> Check:
         longest = [bound.norm_bound * (1.0 + 1e-6) / s for s in sigma if s > 0.0]
     elif isinstance(bound, MinimizerBound) and not own:
         if bound.loss == "softmax":
-            parameters = _contrasts(len(parameters)) @ parameters
+            # Centring over classes leaves the orthonormal contrasts of the scores.
+            parameters = helmert(len(parameters)) @ parameters
         blocks = [parameters.ravel() / bound.sigma[0]]
         # What is released is within tol / alpha of the minimiser.
         exact = math.sqrt(bound.kind.n_stacked) * bound.norm() * (1.0 + 1e-9)
@@ -348,9 +308,9 @@ def transcript_fault(model: ReleasedModel, transcript: Transcript) -> str | None
         precisions.insert(0, np.float32)
     begun = stated.initialisation(bound)
     faults = [
-        _replay_fault(model, begun, gradients, iterates, precision)
-        or _scale_fault(begun, iterates, sigma, precision)
-        or _ex_post_fault(model.record, begun, iterates, sigma, precision)
+        _replay_fault(model, begun, stated, precision)
+        or _scale_fault(begun, stated, precision)
+        or _ex_post_fault(model.record, begun, stated, precision)
         for precision in precisions
     ]
     return None if None in faults else faults[-1]
@@ -410,52 +370,46 @@ def _as_arrays(transcript: Transcript, bound: TranscriptBound) -> Transcript:
     return Transcript(**found)
 
 
-def _scale_fault(
-    begun: Initialisation, iterates: Array, sigma: Array, precision: Any
-) -> str | None:
+def _scale_fault(begun: Initialisation, stated: Transcript, precision: Any) -> str | None:
     """First step whose noise scale is below what the gap at its iterate needs; None if none is."""
-    for step, theta in enumerate(iterates):
+    for step, (theta, sigma) in enumerate(zip(stated.iterates, stated.sigma, strict=True)):
         needed = begun.bound.step(theta, step, begun.rounding(theta, precision))[1]
-        if not sigma[step] >= needed * (1.0 - 1e-6):
-            stated = f"the noise scale of step {step} is {sigma[step]:.6g}"
-            return f"{stated}, the gap at its iterate asks for {needed:.6g}"
+        if not sigma >= needed * (1.0 - 1e-6):
+            found = f"the noise scale of step {step} is {sigma:.6g}"
+            return f"{found}, the gap at its iterate asks for {needed:.6g}"
     return None
 
 
 def _ex_post_fault(
-    release: Release, begun: Initialisation, iterates: Array, sigma: Array, precision: Any
+    release: Release, begun: Initialisation, stated: Transcript, precision: Any
 ) -> str | None:
     """Why the record's ex-post epsilon does not cover these iterates; None if it does."""
     bound = begun.bound
     largest = full_radius(bound.norm_bound)
-    moved = [bound.sensitivity(t, largest, begun.rounding(t, precision)) for t in iterates]
+    moved = [bound.sensitivity(t, largest, begun.rounding(t, precision)) for t in stated.iterates]
     whole: Any = release.bound
-    mu = mu_ex_post(whole, (np.array(moved) / sigma).tolist())
+    mu = mu_ex_post(whole, (np.array(moved) / stated.sigma).tolist())
     needed = total_epsilon(mu, release.delta, release.radius_epsilon)
-    stated = release.epsilon_full_radius_ex_post
-    if stated is not None and stated >= needed * (1.0 - 1e-6):
+    epsilon = release.epsilon_full_radius_ex_post
+    if epsilon is not None and epsilon >= needed * (1.0 - 1e-6):
         return None
-    return f"epsilon_full_radius_ex_post={stated!r} is {needed!r} at its iterates"
+    return f"epsilon_full_radius_ex_post={epsilon!r} is {needed!r} at its iterates"
 
 
 def _replay_fault(
-    model: ReleasedModel,
-    begun: Initialisation,
-    gradients: Array,
-    iterates: Array,
-    precision: Any,
+    model: ReleasedModel, begun: Initialisation, stated: Transcript, precision: Any
 ) -> str | None:
     """Which iterate or parameter does not follow from the gradients, in one precision, or None."""
     replay = begun.iterates(model.record.alpha, precision)
-    for step, gradient in enumerate(gradients):
-        if not np.allclose(replay.thetas[0], iterates[step], rtol=1e-12, atol=1e-300):
+    for step, gradient in enumerate(stated.gradients):
+        if not np.allclose(replay.thetas[0], stated.iterates[step], rtol=1e-12, atol=1e-300):
             return f"the iterate of step {step} does not follow from what was released before it"
         replay.advance(gradient[None])
     published = model.published(begun.parameters(replay.released()[0]))
     for name in ("coef_", "intercept_"):
-        stated, value = getattr(model.head, name), published[name]
-        if np.shape(stated) != np.shape(value) or not np.allclose(
-            stated, value, rtol=1e-12, atol=1e-12 * _largest(value)
+        own, value = getattr(model.head, name), published[name]
+        if np.shape(own) != np.shape(value) or not np.allclose(
+            own, value, rtol=1e-12, atol=1e-12 * _largest(value)
         ):
             return f"{name} does not follow from its gradients"
     return None
@@ -465,22 +419,13 @@ def _largest(values: Any) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
-def _contrasts(n_scores: int) -> Array:
-    """Orthonormal contrasts of scores: what centring over classes leaves of softmax parameters."""
-    return helmert(n_scores)
-
-
 def _of_parameters(model: ReleasedModel, problem: PrivateProblem) -> Residuals | Check:
     """Residuals of parameters that are noisy values as they are."""
     release, promise = model.record, model.promise
-    exact = _noiseless(model.mechanism, problem, promise)
     released = model.parameters()
-    narrow = _narrowed(problem)
-    if isinstance(release.bound, StatisticsBound) and narrow is not None and exact is not None:
-        # The fit may have summed float32 rows that are stored as float64 now: try both.
-        other = _noiseless(model.mechanism, narrow, promise)
-        if other is not None and _farther(exact[0], other[0], released):
-            exact = other
+    read = partial(_noiseless, model.mechanism, promise)
+    summed = isinstance(release.bound, StatisticsBound)
+    exact = _nearest(read, problem, released) if summed else read(problem)
     if exact is None or exact[0].shape != released.shape:
         return _cannot(
             "what this mechanism publishes is not its noisy values as they are, so that its noise "
@@ -493,7 +438,7 @@ def _of_parameters(model: ReleasedModel, problem: PrivateProblem) -> Residuals |
             return _cannot("its noise differs between classes, which are published centred")
         centred = (released - values) / sigma
         centred = centred - centred.mean(axis=0)
-        rotation = _contrasts(len(values))
+        rotation = helmert(len(values))
         values, released, sigma = rotation @ values, rotation @ released, sigma[1:]
     noisy = sigma > 0.0
     if not (released[~noisy] == values[~noisy]).all():
@@ -530,12 +475,21 @@ def _narrowed(problem: PrivateProblem) -> PrivateProblem | None:
     return problem.with_precision(np.float32)
 
 
-def _farther(one: Array, other: Array, released: Array) -> bool:
-    return bool(np.linalg.norm(one - released) > np.linalg.norm(other - released))
+def _nearest(
+    read: Callable[[PrivateProblem], Any], problem: PrivateProblem, released: Array
+) -> Any:
+    """Noiseless sums and their scales, of the precision that explains the released sums better."""
+    found, narrow = read(problem), _narrowed(problem)
+    # The fit may have summed float32 rows that are stored as float64 now: try both.
+    other = None if found is None or narrow is None else read(narrow)
+    if other is None:
+        return found
+    farther = np.linalg.norm(found[0] - released) > np.linalg.norm(other[0] - released)
+    return other if farther else found
 
 
 def _noiseless(
-    mechanism: Mechanism, problem: PrivateProblem, promise: Promise
+    mechanism: Mechanism, promise: Promise, problem: PrivateProblem
 ) -> tuple[Array, Any] | None:
     """Values that a mechanism adds its noise to, and the noise scales; None if unknown."""
     kind = type(mechanism)
@@ -572,11 +526,7 @@ def _of_transcript(
     z = (stated.gradients - means) / stated.sigma[:, None, None]
     rest = np.empty(0)
     if bound.start is not None:
-        values, scale = start_values(problem, bound)
-        narrow = _narrowed(problem)
-        if narrow is not None:
-            other = start_values(narrow, bound)[0]
-            values = other if _farther(values, other, released) else values
+        values, scale = _nearest(lambda rows: start_values(rows, bound), problem, released)
         noisy = scale > 0.0
         rest = (released - values)[noisy] / scale[noisy]
     directions = {"the iterate": iterates, "the noiseless gradient": means}

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from .._parameters import check_option
 from ..adjacency import METRICS
 from ..rows import project_onto_ball
 
@@ -22,43 +23,27 @@ STRATEGIES = ("farthest", "random", "nearest")
 
 @dataclass(frozen=True)
 class Support:
-    """Candidates for one hidden record, or for all records of one person.
+    """Candidates for one hidden record, or for all records of one person."""
 
-    Attributes
-    ----------
-    anchor : int
-        Position of the training record that they stand in for; the first of several.
-    rows : ndarray of shape (n_candidates, n_changed, n_features)
-        Candidates, inside the admissible ball: a row for each record that changes.
-    codes : ndarray of shape (n_candidates, n_changed)
-        Their class codes.
-    positions : ndarray of shape (n_candidates, n_changed)
-        Their positions in the pool.
-    n_in_ball : int
-        Number of distinct pool rows that could be candidates; of several records, the smallest.
-    places : ndarray of shape (n_changed,)
-        Positions of the training records that they stand in for.
-    """
-
+    #: Position of the training record that they stand in for; the first of several.
     anchor: int
+    #: A row for each record that changes, inside the admissible ball: (n_candidates, n_changed,
+    #: n_features).
     rows: Rows
+    #: Their class codes, of shape (n_candidates, n_changed).
     codes: Codes
+    #: Their positions in the pool, of the same shape.
     positions: NDArray[np.intp]
+    #: Number of distinct pool rows that could be candidates; of several records, the smallest.
     n_in_ball: int
+    #: Positions of the training records that they stand in for.
     places: NDArray[np.intp]
 
 
 class Pool:
-    """Records that candidates are drawn from, projected and deduplicated class by class.
+    """Records that candidates are drawn from, projected onto the ball of radius ``norm_bound``.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_pool, n_features)
-        Rows that were not trained on.
-    codes : ndarray of shape (n_pool,)
-        Their class codes.
-    norm_bound : float
-        Radius of the admissible ball that rows are projected onto.
+    Rows are projected and deduplicated class by class, when they are asked for.
     """
 
     def __init__(self, rows: NDArray[np.floating], codes: Codes, norm_bound: float) -> None:
@@ -80,17 +65,7 @@ class Pool:
 
 
 class TooFewCandidates(ValueError):
-    """The pool has too few candidates near an anchor.
-
-    Parameters
-    ----------
-    message : str
-        What to do about it.
-    found : int
-        Candidates within the radius.
-    needed : float
-        A radius that has enough.
-    """
+    """The pool has too few candidates near an anchor: how many, and a radius that has enough."""
 
     def __init__(self, message: str, found: int, needed: float) -> None:
         super().__init__(message)
@@ -204,19 +179,13 @@ def select(
     *,
     metric: str = "euclidean",
 ) -> NDArray[np.intp]:
-    """Choose candidates among the rows of a ball.
-
-    References
-    ----------
-    Margaryan & Gupta, the audit's farthest-point supports.
-    """
+    """Choose candidates among the rows of a ball; "farthest" is the paper's choice."""
+    check_option("support", strategy, STRATEGIES)
     if strategy == "random":
         return random_state.choice(len(rows), size=n_candidates, replace=False)
     order = np.argsort(distance, kind="stable")
     if strategy == "nearest":
         return order[:n_candidates]
-    if strategy != "farthest":
-        raise ValueError(f"support must be one of {', '.join(STRATEGIES)}; got {strategy!r}.")
     chosen = [int(random_state.choice(order[-4 * n_candidates :]))]
     gap = distances(rows, rows[chosen], metric)[:, 0]
     while len(chosen) < n_candidates:

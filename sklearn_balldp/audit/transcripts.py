@@ -49,20 +49,9 @@ class Candidates:
     A record's gradient is its residual times its augmented row. An inner product with it takes one
     product of rows for each score, so the gradients need not be stored.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_candidates, n_changed, n_features)
-        Rows.
-    codes : ndarray of shape (n_candidates, n_changed)
-        Class codes.
-    norm_bound : float
-        Radius of the ball of rows, before they are mapped.
-    begun : Initialisation
-        Loss, clipping and shape, and the map that the steps see the rows through.
-    weights : ndarray of shape (n_changed,), optional
-        Weights of the records in the loss; 1 by default.
-    domain : {"ball", "sphere"}, default="ball"
-        Domain that rows are brought into first.
+    ``rows`` are of shape (n_candidates, n_changed, n_features), ``codes`` of (n_candidates,
+    n_changed), and ``weights`` in the loss of (n_changed,), all 1 by default. ``begun`` holds the
+    map that the steps see the rows through.
     """
 
     def __init__(
@@ -128,16 +117,8 @@ class Candidates:
 class TranscriptTrials:
     """Runs of the mechanism with each candidate as the missing record.
 
-    Parameters
-    ----------
-    model : ReleasedModel
-        Released with noise on gradients.
-    problem : PrivateProblem
-        All records, one of which marks the place of the missing one.
-    left_out : int or ndarray of shape (n_changed,)
-        Its position, or those of the records of one person.
-    rows, codes : ndarray
-        The anchor, then the candidates, as :class:`.Neighbours` takes them.
+    ``left_out`` is its position in the problem, or those of the records of one person. ``rows`` and
+    ``codes`` are the anchor's, then the candidates', as :class:`.Neighbours` takes them.
     """
 
     def __init__(
@@ -148,10 +129,9 @@ class TranscriptTrials:
         rows: NDArray[np.floating],
         codes: Positions,
     ) -> None:
-        self._model = model
+        self._model, self._problem = model, problem
         bound: Any = model.record.bound
         self._bound = bound
-        self._problem = problem
         self._left_out, self._rows, self._codes = as_sets(left_out, rows, codes)
         # The noiseless sums that the descent starts from, with each candidate.
         self._sums: Neighbours | None = None
@@ -253,12 +233,12 @@ class TranscriptTrials:
     def _start(
         self, places: Positions, streams: list[Noise], rng: np.random.Generator
     ) -> tuple[Array, Array, Array]:
-        """Released sums of every run, log-likelihoods of the candidates, and squared distances.
+        """Released sums of every run; log-likelihoods of the candidates, up to a constant of it.
 
-        Log-likelihoods are up to a constant of the run. Distances are from the first candidate's
-        sums, in units of the noise.
+        Also squared distances from the first candidate's sums, in units of the noise.
         """
-        scale = np.broadcast_to(np.asarray(self._sums.sigma), self._tables.shape[1:])  # type: ignore[union-attr]
+        sums: Any = self._sums
+        scale = np.broadcast_to(np.asarray(sums.sigma), self._tables.shape[1:])
         noisy = scale > 0.0
         points = (self._tables - self._tables[0])[:, noisy] / scale[noisy]
         released = np.empty((len(places), *scale.shape))

@@ -34,63 +34,40 @@ BAYES_DRAWS = 10_000
 
 @dataclass(frozen=True)
 class AuditSetting:
-    """What the supports of one audit share.
-
-    Attributes
-    ----------
-    model : ReleasedModel
-        What was released.
-    problem : PrivateProblem
-        Problem with as many records as the release: the known ones and one to replace.
-    placeholder : int or None
-        Position of a placeholder for the hidden record; None replaces the anchor of each support.
-    neighbours : Neighbours or None
-        Noiseless values with one record replaced; None for noisy gradients.
-    guarantee : Guarantee
-        What the release states at the distance of the candidates.
-    weights : ndarray of shape (n_candidates,)
-        The adversary's prior.
-    uniform : bool
-        Take every candidate equally often, instead of drawing from the prior.
-    eta : float
-        A guess within this distance of the hidden record succeeds.
-    n_draws : int
-        Noise draws for every hidden record.
-    mechanism : bool
-        Release with the head's own sampler, instead of simulating noise.
-    """
+    """What the supports of one audit share."""
 
     model: ReleasedModel
+    #: As many records as the release: the known ones and one to replace.
     problem: PrivateProblem
+    #: Position of a placeholder for the hidden record; None replaces the anchor of each support.
     placeholder: int | None
+    #: Noiseless values with one record replaced; None for noisy gradients.
     neighbours: Neighbours | None
+    #: What the release states at the distance of the candidates.
     guarantee: Guarantee
+    #: The adversary's prior, of shape (n_candidates,).
     weights: Array
+    #: Take every candidate equally often, instead of drawing from the prior.
     uniform: bool
+    #: A guess within this distance of the hidden record succeeds.
     eta: float
+    #: Noise draws for every hidden record.
     n_draws: int
+    #: Release with the head's own sampler, instead of simulating noise.
     mechanism: bool
 
 
 @dataclass(frozen=True)
 class SupportAudit:
-    """Results of one support: for the owner of the records.
+    """Results of one support: for the owner of the records."""
 
-    Attributes
-    ----------
-    summary : dict
-        Kappa, success rate, largest distance from the anchor's model, and bounds.
-    trials : DataFrame
-        One row per trial.
-    points : ndarray of shape (n_candidates, n_dimensions) or None
-        Candidate models in units of the noise, in coordinates of their span; None for transcripts.
-    near : ndarray of shape (n_candidates, n_candidates) or None
-        Which guesses succeed for which hidden records, for ``eta > 0``.
-    """
-
+    #: Kappa, success rate, largest distance from the anchor's model, and bounds.
     summary: dict[str, Any]
+    #: One row per trial.
     trials: pd.DataFrame
+    #: Candidate models in units of the noise, in coordinates of their span; None for transcripts.
     points: Array | None
+    #: Which guesses succeed for which hidden records, for ``eta > 0``.
     near: NDArray[np.bool_] | None
 
 
@@ -105,8 +82,13 @@ def audit_support(
     kappa = baseline(setting.weights, distances=gaps, eta=setting.eta)
     n_trials = len(support.codes) * setting.n_draws
     target = hidden_records(setting.weights, setting.uniform, n_trials, rng)
-    audit = _audit_models if setting.neighbours is not None else _audit_transcripts
-    trials, found, points = audit(setting, support, target, near, rng)
+    points = None
+    if setting.neighbours is None:
+        trials, found = _audit_transcripts(setting, support, target, near, rng)
+    else:
+        trials, found, points = _audit_models(
+            setting, setting.neighbours, support, target, near, rng
+        )
     guarantee = setting.guarantee
     summary = {
         "n_in_ball": support.n_in_ball,
@@ -117,16 +99,13 @@ def audit_support(
         "dp_bound": rero_bound_dp(kappa, guarantee.epsilon, guarantee.delta),
         "rdp_bound": rero_bound(kappa, guarantee.mu_total, method="rdp"),
         "direct_bound": guarantee.certificate(kappa),
-        "anchor_bound": _power(kappa, found["anchor"]),
-        "ball_bound": _power(kappa, found["ball"]),
-        "support_bound": found["support"],
+        # Distances of noisy gradients depend on the path, so they bound nothing beforehand.
+        "anchor_bound": math.nan if points is None else gaussian_power(kappa, found["distance"]),
+        "ball_bound": math.nan if points is None else gaussian_power(kappa, found["ball"]),
+        "support_bound": math.nan if points is None else found["support"],
         "bayes_bound": found["bayes"],
     }
     return SupportAudit(summary, trials, points, near)
-
-
-def _power(kappa: float, distance: float) -> float:
-    return math.nan if math.isnan(distance) else gaussian_power(kappa, distance)
 
 
 def _candidates(setting: AuditSetting, support: Support) -> tuple[Any, Array, Positions]:
@@ -145,18 +124,14 @@ def _candidates(setting: AuditSetting, support: Support) -> tuple[Any, Array, Po
 
 def _audit_models(
     setting: AuditSetting,
+    neighbours: Neighbours,
     support: Support,
     target: Positions,
     near: NDArray[np.bool_] | None,
     rng: np.random.Generator,
 ) -> tuple[pd.DataFrame, dict[str, float], Array]:
     """Trials, distances and bounds of noise on parameters; candidate models."""
-    if setting.neighbours is None:
-        raise RuntimeError("noisy gradients have no candidate models.")
-    models, sigma = (
-        setting.neighbours.models(*_candidates(setting, support)),
-        setting.neighbours.sigma,
-    )
+    models, sigma = neighbours.models(*_candidates(setting, support)), neighbours.sigma
     points = span_coordinates(scaled_models(models, sigma))
     anchor, points = points[0], points[1:]
     distance = float(np.linalg.norm(points - anchor, axis=1).max())
@@ -173,13 +148,7 @@ def _audit_models(
         trials = released_trials(setting, models[1:], sigma, target, near)
     else:
         trials = simulated_trials(points, target, setting.weights, near, rng)
-    found = {
-        "distance": distance,
-        "anchor": distance,
-        "ball": ball,
-        "support": exact,
-        "bayes": bayes.value,
-    }
+    found = {"distance": distance, "ball": ball, "support": exact, "bayes": bayes.value}
     return trials, found, points
 
 
@@ -189,11 +158,10 @@ def _audit_transcripts(
     target: Positions,
     near: NDArray[np.bool_] | None,
     rng: np.random.Generator,
-) -> tuple[pd.DataFrame, dict[str, float], None]:
-    """Trials and distances of noisy gradients.
+) -> tuple[pd.DataFrame, dict[str, float]]:
+    """Trials, largest distance and Bayes value of noisy gradients.
 
-    Distances depend on the path, so they bound nothing beforehand: the bounds that rest on
-    candidate models are missing. The posterior is exact, so its mean maximum is the Bayes value.
+    The posterior is exact, so its mean maximum is the Bayes value.
     """
     runs = TranscriptTrials(setting.model, setting.problem, *_candidates(setting, support))
     found = runs.run(target, setting.weights, rng, setting.mechanism)
@@ -203,14 +171,7 @@ def _audit_transcripts(
             trials[name] = _judge(found[name], target, near)["success"].astype(float)
     posterior = np.exp(found["map"])
     best = posterior.max(axis=1) if near is None else (posterior @ near).max(axis=1)
-    values = {
-        "distance": float(found["distance"].max()),
-        "anchor": math.nan,
-        "ball": math.nan,
-        "support": math.nan,
-        "bayes": float(best.mean()),
-    }
-    return trials, values, None
+    return trials, {"distance": float(found["distance"].max()), "bayes": float(best.mean())}
 
 
 def hidden_records(

@@ -1,0 +1,41 @@
+"""Base of the package's figures, as scikit-learn's Display classes."""
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+import pandas as pd
+
+
+class Display:
+    """The figure of a table: a subclass draws it on the axes."""
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+
+        Returns
+        -------
+        self
+            The display, with ``ax_`` and ``figure_``.
+        """
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        self.figure_, self.ax_ = ax.figure, ax
+        self._draw(ax)
+        return self
+
+    def _draw(self, ax: Any) -> None:
+        raise NotImplementedError
+
+
+def check_columns(name: str, table: pd.DataFrame, columns: Iterable[str]) -> None:
+    """Raise a ValueError unless ``table`` has all of the columns."""
+    missing = [column for column in columns if column not in table]
+    if missing:
+        raise ValueError(f"{name} lacks the column(s) {', '.join(missing)}.")
