@@ -33,7 +33,7 @@ class Weights:
     most_records: int  # of one unit
     most_classes: int  # that the records of one unit are in
     total: float  # W
-    largest: float  # s: total weight of one unit, at most
+    largest: float  # s: largest total weight of one unit, rounded up
     record: float  # largest weight of one record
     class_records: tuple[int, ...] | None  # None where labels are protected, as the next two
     class_totals: tuple[float, ...] | None
