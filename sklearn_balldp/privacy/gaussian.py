@@ -34,8 +34,6 @@ _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 # The profile is evaluated to a relative error below 1e-10; targets keep this margin on top of it.
 _MARGIN = 1e-9
 _NODES, _WEIGHTS = (a.tolist() for a in np.polynomial.legendre.leggauss(10))
-
-
 #: Largest epsilon of a budget: beyond it double precision cannot resolve the profile.
 LARGEST_EPSILON = 1e10
 
@@ -216,28 +214,9 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 def mu_from_pure(epsilon: float) -> float:
     r"""Smallest mu whose Gaussian profile covers a pure epsilon-private release.
 
-    Parameters
-    ----------
-    epsilon : float
-        Pure differential privacy, ``>= 0``.
+    It is :math:`2 \Phi^{-1}(e^\epsilon / (1 + e^\epsilon))`, rounded up; ``inf`` above 700. The
+    trade-off functions of the two (Dong, Roth & Su, 2022) are closest at the fixed point.
 
-    Returns
-    -------
-    float
-        :math:`2 \Phi^{-1}(e^\epsilon / (1 + e^\epsilon))`, rounded up; ``inf`` above 700.
-
-    Raises
-    ------
-    ValueError
-        If ``epsilon`` is negative or not a number.
-
-    References
-    ----------
-    Dong, Roth & Su (2022): the trade-off function of pure privacy against the Gaussian one, which
-    is closest at its fixed point.
-
-    Examples
-    --------
     >>> round(mu_from_pure(0.5), 3)
     0.624
     """
@@ -282,25 +261,8 @@ def gaussian_power(level: float, mu: float) -> float:
     r"""Largest power of a test of ``level`` between two Gaussians at distance ``mu``.
 
     This is the direct Gaussian reconstruction certificate: an informed adversary whose best
-    blind guess succeeds with probability ``level`` succeeds with at most
+    blind guess succeeds with probability :math:`\kappa`, the level, succeeds with at most
     :math:`\Phi(\Phi^{-1}(\kappa) + \mu)` after the release.
-
-    Parameters
-    ----------
-    level : float
-        Baseline success probability kappa, between 0 and 1.
-    mu : float
-        Sensitivity divided by the noise scale, ``>= 0``.
-
-    Returns
-    -------
-    float
-        The success probability, between ``level`` and 1.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
     """
     level, mu = float(level), _check_mu(mu)
     if not 0.0 <= level <= 1.0:
