@@ -182,21 +182,10 @@ def same_label_quantile(
 def edit_quantile(
     X_before: ArrayLike, X_after: ArrayLike, quantile: float = 0.95, *, metric: str = "euclidean"
 ) -> tuple[float, float]:
-    """Least distance that covers a share of edits, and the share that it covers.
+    """Least distance of a pair within which lies a share of the edits, and how large that share is.
 
-    Parameters
-    ----------
-    X_before, X_after : array-like of shape (n_edits, n_features)
-        Public records before and after an edit, in pairs.
-    quantile : float, default=0.95
-        Share of the edits to cover, at least.
-    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        Distance between rows.
-
-    Returns
-    -------
-    radius, share : float
-        Distance of one of the pairs, and the share of pairs within it, at least ``quantile``.
+    Row i of ``X_before`` and of ``X_after`` is a public record before and after an edit; the share
+    is at least ``quantile``.
     """
     distances = row_distances(np.asarray(X_before), np.asarray(X_after), metric)
     # This method returns an observed distance, never a value between two of them.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, lambertw
 
+from ._parameters import check_option
 from .arrays import (
     at_labels,
     exponential,
@@ -32,13 +33,7 @@ Codes = NDArray[np.intp]
 
 
 class Loss(ABC):
-    """Loss of one record as a function of its scores; every array has one row per record.
-
-    Parameters
-    ----------
-    n_classes : int
-        Number of classes K.
-    """
+    """Loss of one record as a function of its scores; every array has one row per record."""
 
     name: ClassVar[str]
     #: Lipschitz constant of the residual in the scores: the largest second derivative.
@@ -290,8 +285,7 @@ LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, Softmax,
 
 def make_loss(name: str, n_classes: int) -> Loss:
     """The loss of this name for this many classes."""
-    if name not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(LOSSES)}; got {name!r}.")
+    check_option("loss", name, LOSSES)
     return LOSSES[name](n_classes)
 
 
