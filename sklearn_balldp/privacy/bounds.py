@@ -4,11 +4,7 @@ A bound is the part of a public record from which the guarantee follows. :meth:`
 at every Euclidean radius, for public and for protected labels; a record needs nothing else. A
 custom mechanism brings a custom bound: a frozen dataclass that derives from :class:`Bound`.
 Deriving registers the class, so that records which hold it can be read back.
-
-References
-----------
-Dong, Roth & Su (2022): composition (Corollary 3.3) and group privacy (Theorem 2.14) of Gaussian
-differential privacy. Proofs of the sensitivities and gaps are in this package's documentation.
+Proofs are in this package's documentation.
 """
 
 import inspect

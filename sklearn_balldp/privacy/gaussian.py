@@ -29,6 +29,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, expit, log_ndtr, ndtr, ndtri
 
+from .._parameters import check_inside
+
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 # The profile is evaluated to a relative error below 1e-10; targets keep this margin on top of it.
@@ -43,13 +45,6 @@ def _check_epsilon(epsilon: float, most: float = sys.float_info.max) -> float:
     if not 0.0 <= epsilon <= most:
         raise ValueError(f"epsilon must lie between 0 and {most:g}, got {epsilon!r}.")
     return epsilon
-
-
-def _check_delta(delta: float) -> float:
-    delta = float(delta)
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}.")
-    return delta
 
 
 def _check_mu(mu: float) -> float:
@@ -155,7 +150,8 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     >>> round(mu_from_budget(2.0, 1e-6), 4)
     0.4483
     """
-    epsilon, delta = _check_epsilon(epsilon, LARGEST_EPSILON), _check_delta(delta)
+    epsilon, delta = _check_epsilon(epsilon, LARGEST_EPSILON), float(delta)
+    check_inside("delta", delta)
     target = math.log(delta) + math.log1p(-_MARGIN)
 
     def excess(mu: float) -> float:
@@ -196,7 +192,8 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     ----------
     Balle & Wang (2018), Theorem 8.
     """
-    mu, delta = _check_mu(mu), _check_delta(delta)
+    mu, delta = _check_mu(mu), float(delta)
+    check_inside("delta", delta)
     if math.isinf(mu):
         return math.inf
     target = math.log(delta) + math.log1p(-_MARGIN)
