@@ -21,10 +21,7 @@ DIAMETER_BLOCK = 2**22
 
 
 def _paired_distances(
-    rows: NDArray[np.floating],
-    first: NDArray[np.intp],
-    second: NDArray[np.intp],
-    metric: str,
+    rows: NDArray[np.floating], first: NDArray[np.intp], second: NDArray[np.intp], metric: str
 ) -> NDArray[np.float64]:
     """Distances of given pairs, in blocks."""
     distances = np.empty(len(first))
@@ -105,7 +102,7 @@ def same_label_quantile(
     max_pairs: int = 100_000,
     random_state: int | np.random.Generator | None = 0,
 ) -> float:
-    """Quantile of same-label pair distances: by default the paper's radius.
+    """Quantile of same-label pair distances: by default the radius of Margaryan & Gupta.
 
     The result is a function of the rows: it is public only if they are.
 
@@ -139,10 +136,6 @@ def same_label_quantile(
     ------
     ValueError
         If a parameter is invalid, or no class has two rows.
-
-    References
-    ----------
-    Margaryan & Gupta, the radius policy of the experiments ("max").
     """
     check_option("metric", metric, METRICS)
     check_option("aggregate", aggregate, AGGREGATES)
@@ -165,9 +158,7 @@ def same_label_quantile(
         )
     counts = np.array([_pairs(len(members)) for members in classes])
     if counts.sum() <= ALL_PAIRS:
-        parts = [
-            pdist(X[members].astype(np.float64), METRICS[metric].scipy_name) for members in classes
-        ]
+        parts = [_class_distances(X[members], metric, max_pairs, rng) for members in classes]
     else:
         # Uniform over the same-label pairs: classes in proportion to their pairs.
         shares = rng.multinomial(max_pairs, counts / counts.sum())

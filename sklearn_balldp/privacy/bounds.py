@@ -24,14 +24,7 @@ from .fields import check_follows, check_types, with_floats
 from .noise import grid_slack
 from .rounding import UNIT_ROUNDOFF, additions
 from .sensitivity import gap_over_minimisers, minimizer_norm_bound, prototype_sensitivity
-from .weights import (
-    Weights,
-    class_sizes_of,
-    effective_size_of,
-    is_weighted,
-    total_of,
-    weights_from,
-)
+from .weights import Weights, class_sizes_of, effective_size_of, is_weighted, total_of, weights_from
 
 Blocks = float | tuple[float, ...]
 
@@ -359,12 +352,12 @@ class PrototypeBound(ParameterBound):
 
     @property
     def theorem(self) -> str:
-        if is_weighted(self.weights):
-            if self.labels == "protected":
-                return "s max(2r, 2 sqrt(2) B) / (alpha W): prototypes, labels protected"
-            return "q 2r s_c / (2 W_c + alpha W) per class block: weights of one unit"
+        weighted = is_weighted(self.weights)
         if self.labels == "protected":
-            return "max(2r, 2 sqrt(2) B) / (2 + alpha n): prototypes, labels protected"
+            factor, divisor = ("s ", "alpha W") if weighted else ("", "2 + alpha n")
+            return f"{factor}max(2r, 2 sqrt(2) B) / ({divisor}): prototypes, labels protected"
+        if weighted:
+            return "q 2r s_c / (2 W_c + alpha W) per class block: weights of one unit"
         return {
             "worst": "2r / (2 + alpha n): ridge prototypes, counts unused (Margaryan & Gupta)",
             "min": "2r / (2 n_min + alpha n): ridge prototypes, count-aware (Margaryan & Gupta)",
@@ -395,8 +388,7 @@ class PrototypeBound(ParameterBound):
             added = largest * float(np.linalg.norm(rounding[here] / largest[here]))
         else:
             added = np.full(1, float(np.linalg.norm(rounding)))
-        bound: NDArray[np.float64] = exact(domain.radius) + added
-        return bound
+        return exact(domain.radius) + added
 
     def _roundings(self) -> NDArray[np.float64]:
         """What rounding adds to the distance of two computed prototypes of a class, over B.

@@ -88,7 +88,7 @@ def _step_until(x: float, factor: float, accept: Callable[[float], bool]) -> flo
 
 
 def delta_from_mu(mu: float, epsilon: float) -> float:
-    """Exact delta of a mu-GDP Gaussian release at ``epsilon``.
+    """Exact delta of a mu-GDP Gaussian release at ``epsilon`` (Balle & Wang, 2018, Theorem 8).
 
     Parameters
     ----------
@@ -107,10 +107,6 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     ------
     ValueError
         If an argument is out of range.
-
-    References
-    ----------
-    Balle & Wang (2018), Theorem 8.
     """
     mu, epsilon = _check_mu(mu), _check_epsilon(epsilon)
     if mu == 0.0:
@@ -134,16 +130,13 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     -------
     float
         Mu, rounded down: the exact delta at the returned value never exceeds ``delta``.
-        The noise scale of a release of sensitivity ``D`` is ``D / mu``.
+        The noise scale of a release of sensitivity ``D`` is ``D / mu`` (Balle & Wang, 2018,
+        Algorithm 1, here in a form that does not cancel).
 
     Raises
     ------
     ValueError
         If an argument is out of range.
-
-    References
-    ----------
-    Balle & Wang (2018), Algorithm 1 (here in a form that does not cancel).
 
     Examples
     --------
@@ -180,17 +173,13 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     Returns
     -------
     float
-        Epsilon, rounded up; 0 when total variation alone stays below ``delta``; ``inf`` when
-        ``mu`` is infinite.
+        Epsilon, rounded up (Balle & Wang, 2018, Theorem 8); 0 when total variation alone stays
+        below ``delta``; ``inf`` when ``mu`` is infinite.
 
     Raises
     ------
     ValueError
         If an argument is out of range.
-
-    References
-    ----------
-    Balle & Wang (2018), Theorem 8.
     """
     mu, delta = _check_mu(mu), float(delta)
     check_inside("delta", delta)
@@ -240,16 +229,13 @@ def compose(mus: Iterable[float]) -> float:
     Returns
     -------
     float
-        ``sqrt(sum(mu ** 2))``, exact for Gaussian releases, also adaptively chosen ones.
+        ``sqrt(sum(mu ** 2))``, exact for Gaussian releases, also adaptively chosen ones (Dong, Roth
+        & Su, 2022, Corollary 3.3).
 
     Raises
     ------
     ValueError
         If a mu is negative or not a number.
-
-    References
-    ----------
-    Dong, Roth & Su (2022), Corollary 3.3.
     """
     return math.hypot(*(_check_mu(mu) for mu in mus))
 

@@ -90,26 +90,11 @@ class Noise:
         return EXACT_SAMPLER if self.private else SEEDED_SAMPLER
 
     def __call__(self, values: ArrayLike, sigma: ArrayLike) -> Array:
-        """Values with independent noise.
+        """Values with independent noise, as float64.
 
-        Parameters
-        ----------
-        values : array-like
-            Noiseless values.
-        sigma : array-like
-            Noise scale in the units of ``values``, broadcast against them. A zero scale marks
-            values that do not depend on private data; they pass unchanged.
-
-        Returns
-        -------
-        ndarray
-            Noisy values, float64.
-
-        Raises
-        ------
-        ValueError
-            If a value is not finite or too large for its scale, or a scale is negative or not
-            finite.
+        ``sigma`` is the noise scale in the units of ``values``, broadcast against them. A zero
+        scale marks values that do not depend on private data; they pass unchanged. A ValueError
+        says that a value is not finite or too large for its scale, or a scale negative or infinite.
         """
         values = np.asarray(values, dtype=np.float64)
         scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), values.shape)
