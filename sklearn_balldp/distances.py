@@ -1,5 +1,6 @@
 """Distances between rows, and quantiles of them: same-label pairs, edits, private draws."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -61,15 +62,11 @@ def _sampled_distances(
     return _paired_distances(rows, first, second, metric)
 
 
-def _pairs(n: int) -> int:
-    return n * (n - 1) // 2
-
-
 def _class_distances(
     rows: NDArray[np.floating], metric: str, max_pairs: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Distances of all pairs of a small class, of sampled pairs of a large one."""
-    if _pairs(len(rows)) <= ALL_PAIRS:
+    if math.comb(len(rows), 2) <= ALL_PAIRS:
         return pdist(rows.astype(np.float64), METRICS[metric].scipy_name)
     return _sampled_distances(rows, metric, max_pairs, rng)
 
@@ -78,17 +75,17 @@ def _diameter(rows: NDArray[np.floating], metric: str) -> float:
     """Exact diameter of a class, in blocks of rows."""
     largest = 0.0
     size = max(1, DIAMETER_BLOCK // len(rows))
-    squares = np.vecdot(rows, rows, dtype=np.float64) if metric == "euclidean" else None
+    squares = np.vecdot(rows, rows, dtype=np.float64)
     for start in range(0, len(rows), size):
-        block = rows[start : start + size]
-        if squares is None:
-            distances = cdist(block, rows[start:], METRICS[metric].scipy_name)
-            largest = max(largest, float(distances.max()))
-            continue
-        # A matrix product finds the farthest pair of each row; its distance is then exact.
-        gaps = squares[start:] - 2.0 * (block @ rows[start:].T)
-        far = rows[start:][gaps.argmax(axis=1)].astype(np.float64)
-        largest = max(largest, float(np.linalg.norm(block - far, axis=1).max()))
+        block, later = rows[start : start + size], rows[start:]
+        if metric == "euclidean":
+            # A matrix product finds the farthest pair of each row; its distance is then exact.
+            gaps = squares[start:] - 2.0 * (block @ later.T)
+            far = later[gaps.argmax(axis=1)].astype(np.float64)
+            distances = np.linalg.norm(block - far, axis=1)
+        else:
+            distances = cdist(block, later, METRICS[metric].scipy_name)
+        largest = max(largest, float(distances.max()))
     return largest
 
 
@@ -156,7 +153,7 @@ def same_label_quantile(
             float(np.quantile(_class_distances(X[members], metric, max_pairs, rng), quantile))
             for members in classes
         )
-    counts = np.array([_pairs(len(members)) for members in classes])
+    counts = np.array([math.comb(len(members), 2) for members in classes])
     if counts.sum() <= ALL_PAIRS:
         parts = [_class_distances(X[members], metric, max_pairs, rng) for members in classes]
     else:

@@ -108,11 +108,9 @@ def gap_at(loss: Loss, theta: Array, domain: Domain, *, clip: float | None, labe
         known = kind(loss, theta, domain)
         gap = known.same_label(most)
         if labels == "protected":
-            change = known.label_change()
-            if clip is not None:
-                # With clipping, take the limit over all parameters, which is known beforehand.
-                change = 2.0 * min(most, loss.residual_limit()) * domain.augmented
-            gap = max(gap, change)
+            # With clipping, take the limit over all parameters, which is known beforehand.
+            limit = 2.0 * min(most, loss.residual_limit()) * domain.augmented
+            gap = max(gap, known.label_change() if clip is None else limit)
     return gap * _UP
 
 

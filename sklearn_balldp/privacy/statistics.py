@@ -143,7 +143,7 @@ class StatisticsBound(ParameterBound):
 
     def calibrated(self, radius: float, mu: float) -> "StatisticsBound":
         left = self._left_of(mu)
-        shares = np.array([self.share, 1.0 - self.share][: 1 + int(self.moment)])
+        shares = np.array([self.share, 1.0 - self.share] if self.moment else [self.share])
         sigma = self.sensitivity(radius) / np.sqrt(shares)
         # With these shares the ratio is one, or less if no record moves both sums the furthest.
         spent = replace(self, sigma=tuple(sigma.tolist()))._ratio(radius, self.labels)
@@ -224,23 +224,17 @@ class StatisticsBound(ParameterBound):
         record, several, factors = 1.0, 1, 4.0
         if is_weighted(self.weights):
             record, several, factors = self.weights.record, self.weights.most_records, 8.0
-        sums = several * _group_error(CHUNK, UNIT_ROUNDOFF, factors) + self._folds()
+        # Sums in float64, whichever machines make them. The factor of a row errs with the squares
+        # in its norm; products and weights add a few roundoffs.
+        n, d = self.n_samples, self.n_features
+        folds = 1.01 * (additions(n, d) + d + 32.0) * n * UNIT_ROUNDOFF
+        sums = several * _group_error(CHUNK, UNIT_ROUNDOFF, factors) + folds
         roundoff = _SINGLE_ROUNDOFF if self.summed else UNIT_ROUNDOFF
         # Rows and their factors are rounded before the outer products are computed.
         group = _group_error(self.summed or SUMMED, roundoff, factors + _PAIRED_GROUPS)
-        moment = several * group + self._folds()
-        moment += several * 4.0 * roundoff
+        moment = several * group + folds + several * 4.0 * roundoff
         longest = math.hypot(b, self.count_constant)
         return 2.0 * record * sums * longest, 2.0 * record * moment * b**2
-
-    def _folds(self) -> float:
-        """Error of sums in float64, whichever machines make them, in units of the largest term.
-
-        The factor of a row errs with the squares in its norm; products and weights add a few
-        roundoffs.
-        """
-        n, d = self.n_samples, self.n_features
-        return 1.01 * (additions(n, d) + d + 32.0) * n * UNIT_ROUNDOFF
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         if self.pooled:
