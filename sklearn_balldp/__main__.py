@@ -126,12 +126,12 @@ def draw(table: pd.DataFrame, ceiling: float, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
-    labels = {
-        "epsilon": r"$\varepsilon$",
-        "certificate": f"certified success of one attacker ({CANDIDATES} candidates in the ball)",
-    }
-    titles = ("At equal $\\varepsilon$", "Against the same attacker")
-    for ax, (x, label), title in zip(axes, labels.items(), titles, strict=True):
+    attacker = f"certified success of one attacker ({CANDIDATES} candidates in the ball)"
+    panels = (
+        ("epsilon", r"$\varepsilon$", r"At equal $\varepsilon$"),
+        ("certificate", attacker, "Against the same attacker"),
+    )
+    for ax, (x, label, title) in zip(axes, panels, strict=True):
         for promise, style in ((BALL, "C3-o"), (STANDARD, "C0--s")):
             rows = table[table["promise"] == promise]
             ax.errorbar(rows[x], rows["accuracy"], rows["sd"], fmt=style, capsize=3, label=promise)
@@ -177,24 +177,16 @@ def main(arguments: list[str] | None = None) -> None:
         metavar="FILE.npz",
         help="arrays X_train, y_train, X_test, y_test (default: scikit-learn's digits)",
     )
-    parser.add_argument(
-        "--epsilon",
-        type=_number(float, 1e6, "a number above 0"),
-        nargs="+",
-        default=[0.5, 1.0, 2.0, 4.0, 8.0],
-    )
+    positive = _number(float, 1e6, "a number above 0")
+    parser.add_argument("--epsilon", type=positive, nargs="+", default=[0.5, 1.0, 2.0, 4.0, 8.0])
     parser.add_argument(
         "--quantile",
         type=_number(float, 1.0, "above 0 and at most 1"),
         default=0.5,
         help="radius: this quantile of same-label distances among the test rows (default 0.5)",
     )
-    parser.add_argument(
-        "--releases",
-        type=_number(int, 1e6, "a whole number above 0"),
-        default=5,
-        help="releases averaged (default 5)",
-    )
+    whole = _number(int, 1e6, "a whole number above 0")
+    parser.add_argument("--releases", type=whole, default=5, help="releases averaged (default 5)")
     parser.add_argument("--seed", type=int, help="reproducible noise, which is not private")
     parser.add_argument("--out", type=Path, default=Path("balldp.png"), help="picture to write")
     options = parser.parse_args(arguments)
