@@ -100,37 +100,27 @@ def prototype_sensitivity(
     radius, alpha = float(radius), float(alpha)
     counts = np.asarray(counts, dtype=np.float64)
     ridge = alpha * float(counts.sum() if weights is None else weights.total)
-    worst = 2.0 * radius / (2.0 + ridge)
-    if label_change and norm_bound is None:
-        raise ValueError("norm_bound is needed when label changes are adjacent.")
+    change = 0.0
+    if label_change:
+        if norm_bound is None:
+            raise ValueError("norm_bound is needed when label changes are adjacent.")
+        change = 2.0 * math.sqrt(2.0) * float(norm_bound)
+    furthest = max(2.0 * radius, change)
     if is_weighted(weights):
-        return _weighted_prototypes(radius, ridge, weights, mode, norm_bound, label_change)
-    if label_change and norm_bound is not None:
-        return max(worst, 2.0 * math.sqrt(2.0) * float(norm_bound) / (2.0 + ridge))
-    if mode == "worst":
-        return worst
-    check_option("counts", mode, COUNT_MODES)
-    blocks = np.where(counts > 0, 2.0 * radius / (2.0 * counts + ridge), 0.0)
-    return blocks if mode == "per_class" else float(blocks.max())
-
-
-def _weighted_prototypes(
-    radius: float,
-    ridge: float,
-    weights: Weights,
-    mode: str,
-    norm_bound: float | None,
-    label_change: bool,
-) -> float | NDArray[np.float64]:
-    """As :func:`prototype_sensitivity`, with weights."""
-    if weights.class_totals is None or weights.class_largest is None:
-        # Counts are private, whether or not label changes count.
-        change = 2.0 * math.sqrt(2.0) * float(norm_bound or 0.0) if label_change else 0.0
-        return weights.largest * max(2.0 * radius, change) / ridge
-    if label_change or mode not in ("per_class", "min"):
-        raise ValueError(f"counts={mode!r}: weights with public labels need 'per_class' or 'min'.")
-    shrink = 2.0 * np.array(weights.class_totals) + ridge
-    blocks = weights.block_factor * 2.0 * radius * np.array(weights.class_largest) / shrink
+        if weights.class_totals is None or weights.class_largest is None:
+            # Counts are private, whether or not label changes count.
+            return weights.largest * furthest / ridge
+        if label_change or mode not in ("per_class", "min"):
+            raise ValueError(
+                f"counts={mode!r}: weights with public labels need 'per_class' or 'min'."
+            )
+        shrink = 2.0 * np.array(weights.class_totals) + ridge
+        blocks = weights.block_factor * 2.0 * radius * np.array(weights.class_largest) / shrink
+    else:
+        if label_change or mode == "worst":
+            return furthest / (2.0 + ridge)
+        check_option("counts", mode, COUNT_MODES)
+        blocks = np.where(counts > 0, 2.0 * radius / (2.0 * counts + ridge), 0.0)
     return blocks if mode == "per_class" else float(blocks.max())
 
 
