@@ -48,6 +48,8 @@ class Loss(ABC):
     def __init__(self, n_classes: int) -> None:
         self.n_classes = n_classes
         self.n_scores = self.n_stacked = 1
+        #: Largest dimension of the span of the weights, counting only what changes the loss.
+        self.n_spanned = 1
 
     @property
     @abstractmethod
@@ -62,15 +64,7 @@ class Loss(ABC):
     @property
     @abstractmethod
     def least_residual(self) -> float:
-        """Residual norm that some row and label reach, whatever the weights.
-
-        Every row orthogonal to the ``n_spanned`` weight vectors reaches it for some label.
-        """
-
-    @property
-    def n_spanned(self) -> int:
-        """Largest dimension of the span of the weights, counting only what changes the loss."""
-        return self.n_scores
+        """Residual norm that every row orthogonal to the weights reaches for some label."""
 
     @property
     def least_change(self) -> float:
@@ -168,6 +162,8 @@ class Softmax(Loss):
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes)
         self.n_scores = n_classes
+        # Adding one vector to the weights of all classes changes no probability.
+        self.n_spanned = n_classes - 1
 
     @property
     def norm_constant(self) -> float:
@@ -181,11 +177,6 @@ class Softmax(Loss):
     @property
     def least_residual(self) -> float:
         return math.sqrt((self.n_classes - 1.0) / self.n_classes)
-
-    @property
-    def n_spanned(self) -> int:
-        # Adding one vector to the weights of all classes changes no probability.
-        return self.n_classes - 1
 
     @property
     def least_change(self) -> float:
@@ -241,7 +232,7 @@ class SquaredHinge(Loss):
 
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes)
-        self.n_scores = self.n_stacked = 1 if n_classes == 2 else n_classes
+        self.n_scores = self.n_stacked = self.n_spanned = 1 if n_classes == 2 else n_classes
         # Residuals of one label agree in sign in every head; their angle can still be 90 degrees.
         self.versine = 0.0 if n_classes == 2 else 1.0
 
