@@ -8,11 +8,12 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils import Bunch
 
 from . import BallDPLogisticRegression
 from .datasets import load_embeddings, unit_rows
@@ -23,23 +24,15 @@ CANDIDATES = 10
 BALL, STANDARD = "ball", "standard DP"
 
 
-class Data(NamedTuple):
-    X_train: np.ndarray
-    y_train: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
-
-
-def load(path: Path | None) -> Data:
+def load(path: Path | None) -> Bunch:
     """The user's file, or scikit-learn's bundled digits split in two."""
     if path is not None:
         if path.is_file() and not zipfile.is_zipfile(path):
             raise SystemExit(f"--data {path} is no .npz file; write one with numpy.savez.")
         try:
-            file = load_embeddings(path)
+            return load_embeddings(path)
         except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise SystemExit(f"--data {path}: {error}") from None
-        return Data(*(file[name] for name in Data._fields))
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -47,11 +40,11 @@ def load(path: Path | None) -> Data:
     X_train, X_test, y_train, y_test = train_test_split(
         unit_rows(X), y, test_size=0.3, stratify=y, random_state=0
     )
-    return Data(X_train, y_train, X_test, y_test)
+    return Bunch(X_train=X_train, y_train=y_train, X_test=X_test, y_test=y_test)
 
 
 def compare(
-    data: Data, epsilons: list[float], radius: float, n_releases: int, seed: int | None
+    data: Bunch, epsilons: list[float], radius: float, n_releases: int, seed: int | None
 ) -> tuple[pd.DataFrame, Any]:
     """A row for each promise and epsilon; and the last head that hides a ball.
 
@@ -67,14 +60,13 @@ def compare(
     rows, last = [], None
     for epsilon in epsilons:
         for promise, params in promises.items():
-            fits = []
+            scores = []
             for _ in range(n_releases):
                 draw = None if seed is None else int(stream.integers(2**31))
                 head = BallDPLogisticRegression(epsilon, random_state=draw, **params)
-                fits.append(head.fit(data.X_train, data.y_train))
-            scores = [fit.score(data.X_test, data.y_test) for fit in fits]
-            last = fits[-1] if promise == BALL else last
-            release = fits[-1].release_
+                scores.append(head.fit(data.X_train, data.y_train).score(data.X_test, data.y_test))
+            last = head if promise == BALL else last
+            release = head.release_
             rows.append(
                 {
                     "epsilon": epsilon,
@@ -91,19 +83,13 @@ def compare(
 def format_table(table: pd.DataFrame, ceiling: float) -> str:
     """One row for each epsilon, the promises side by side."""
     wide = table.pivot(index="epsilon", columns="promise")
-    shown = {("", "epsilon"): [f"{epsilon:g}" for epsilon in wide.index]}
+    accuracy = wide["accuracy"].map("{:.3f}".format) + " +- " + wide["sd"].map("{:.3f}".format)
+    certificate = wide["certificate"].map("{:.3f}".format)
+    shown = {("", "epsilon"): wide.index.map("{:g}".format)}
+    shown |= {("test accuracy", promise): accuracy[promise] for promise in (BALL, STANDARD)}
     for promise in (BALL, STANDARD):
-        means, sds = wide["accuracy", promise], wide["sd", promise]
-        shown["test accuracy", promise] = [
-            f"{mean:.3f} +- {sd:.3f}" for mean, sd in zip(means, sds, strict=True)
-        ]
-    for promise in (BALL, STANDARD):
-        shown["attacker succeeds at most", promise] = [
-            f"{value:.3f}" for value in wide["certificate", promise]
-        ]
-    shown["epsilon at any distance", BALL] = [
-        f"{value:.3g}" for value in wide["at any distance", BALL]
-    ]
+        shown["attacker succeeds at most", promise] = certificate[promise]
+    shown["epsilon at any distance", BALL] = wide["at any distance", BALL].map("{:.3g}".format)
     text = pd.DataFrame(shown).to_string(index=False)
     return f"{text}\nno noise: {ceiling:.3f} (scikit-learn's logistic regression)"
 
@@ -140,12 +126,12 @@ def draw(table: pd.DataFrame, ceiling: float, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
-    labels = {
-        "epsilon": r"$\varepsilon$",
-        "certificate": f"certified success of one attacker ({CANDIDATES} candidates in the ball)",
-    }
-    titles = ("At equal $\\varepsilon$", "Against the same attacker")
-    for ax, (x, label), title in zip(axes, labels.items(), titles, strict=True):
+    attacker = f"certified success of one attacker ({CANDIDATES} candidates in the ball)"
+    panels = (
+        ("epsilon", r"$\varepsilon$", r"At equal $\varepsilon$"),
+        ("certificate", attacker, "Against the same attacker"),
+    )
+    for ax, (x, label, title) in zip(axes, panels, strict=True):
         for promise, style in ((BALL, "C3-o"), (STANDARD, "C0--s")):
             rows = table[table["promise"] == promise]
             ax.errorbar(rows[x], rows["accuracy"], rows["sd"], fmt=style, capsize=3, label=promise)
@@ -157,15 +143,8 @@ def draw(table: pd.DataFrame, ceiling: float, path: Path) -> None:
     axes[0].xaxis.set_major_formatter("{x:g}")
     axes[0].set_ylabel("test accuracy")
     axes[1].axvline(1 / CANDIDATES, color="0.7", linewidth=1)
-    axes[1].annotate(
-        "blind guess",
-        (1 / CANDIDATES, 0.03),
-        xycoords=("data", "axes fraction"),
-        xytext=(3, 0),
-        textcoords="offset points",
-        rotation=90,
-        color="0.4",
-    )
+    beside = axes[1].get_xaxis_transform()
+    axes[1].text(1 / CANDIDATES, 0.03, "blind guess", transform=beside, rotation=90, color="0.4")
     axes[0].legend(loc="lower right")
     figure.savefig(path, dpi=130)
     plt.close(figure)
@@ -198,24 +177,16 @@ def main(arguments: list[str] | None = None) -> None:
         metavar="FILE.npz",
         help="arrays X_train, y_train, X_test, y_test (default: scikit-learn's digits)",
     )
-    parser.add_argument(
-        "--epsilon",
-        type=_number(float, 1e6, "a number above 0"),
-        nargs="+",
-        default=[0.5, 1.0, 2.0, 4.0, 8.0],
-    )
+    positive = _number(float, 1e6, "a number above 0")
+    parser.add_argument("--epsilon", type=positive, nargs="+", default=[0.5, 1.0, 2.0, 4.0, 8.0])
     parser.add_argument(
         "--quantile",
         type=_number(float, 1.0, "above 0 and at most 1"),
         default=0.5,
         help="radius: this quantile of same-label distances among the test rows (default 0.5)",
     )
-    parser.add_argument(
-        "--releases",
-        type=_number(int, 1e6, "a whole number above 0"),
-        default=5,
-        help="releases averaged (default 5)",
-    )
+    whole = _number(int, 1e6, "a whole number above 0")
+    parser.add_argument("--releases", type=whole, default=5, help="releases averaged (default 5)")
     parser.add_argument("--seed", type=int, help="reproducible noise, which is not private")
     parser.add_argument("--out", type=Path, default=Path("balldp.png"), help="picture to write")
     options = parser.parse_args(arguments)

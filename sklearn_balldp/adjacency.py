@@ -8,18 +8,10 @@ from ._parameters import check_option
 
 @dataclass(frozen=True)
 class Metric:
-    """A distance between rows: its names in other libraries, and its ratio to the Euclidean one.
+    """A distance between rows: its names in other libraries, and its ratio to the Euclidean one."""
 
-    Parameters
-    ----------
-    scipy_name : str
-        Name in ``scipy.spatial.distance``.
-    order : float
-        Order of the norm, as ``numpy.linalg.norm`` takes it.
-    """
-
-    scipy_name: str
-    order: float
+    scipy_name: str  # in scipy.spatial.distance
+    order: float  # of the norm, as numpy.linalg.norm takes it
 
     def per_euclidean_unit(self, n_features: int) -> float:
         """Largest distance between two rows at Euclidean distance 1."""
@@ -84,21 +76,11 @@ def euclidean_radius(
 
 @dataclass(frozen=True)
 class Domain:
-    """Where rows lie, and how far apart two adjacent ones of one label may be.
+    """Where rows lie, and how far apart two adjacent ones of one label may be."""
 
-    Parameters
-    ----------
-    norm_bound : float
-        Radius B of the ball of rows.
-    radius : float
-        Euclidean radius r of same-label substitutions; capped at ``2 * norm_bound``.
-    constant : float, default=0.0
-        Constant c that rows are augmented by; 0 for no intercept.
-    """
-
-    norm_bound: float
-    radius: float
-    constant: float = 0.0
+    norm_bound: float  # B
+    radius: float  # Euclidean, of same-label substitutions; capped at 2 B
+    constant: float = 0.0  # that rows are augmented by; 0 for no intercept
 
     def __post_init__(self) -> None:
         # Low-precision NumPy scalars would overflow or round in the formulas below.

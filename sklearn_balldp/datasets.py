@@ -52,17 +52,6 @@ def load_embeddings(path: Any, *, normalize: bool = True) -> Bunch:
 
 
 def unit_rows(X: ArrayLike) -> NDArray[np.float32]:
-    """Rows of unit norm as float32; a zero row stays zero.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features)
-        Rows.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features)
-        New rows; ``X`` stays as it is.
-    """
+    """New rows of unit norm as float32; a zero row stays zero."""
     X = np.asarray(X, dtype=np.float32)
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)

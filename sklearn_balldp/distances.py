@@ -1,5 +1,6 @@
 """Distances between rows, and quantiles of them: same-label pairs, edits, private draws."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,7 @@ DIAMETER_BLOCK = 2**22
 
 
 def _paired_distances(
-    rows: NDArray[np.floating],
-    first: NDArray[np.intp],
-    second: NDArray[np.intp],
-    metric: str,
+    rows: NDArray[np.floating], first: NDArray[np.intp], second: NDArray[np.intp], metric: str
 ) -> NDArray[np.float64]:
     """Distances of given pairs, in blocks."""
     distances = np.empty(len(first))
@@ -64,15 +62,11 @@ def _sampled_distances(
     return _paired_distances(rows, first, second, metric)
 
 
-def _pairs(n: int) -> int:
-    return n * (n - 1) // 2
-
-
 def _class_distances(
     rows: NDArray[np.floating], metric: str, max_pairs: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Distances of all pairs of a small class, of sampled pairs of a large one."""
-    if _pairs(len(rows)) <= ALL_PAIRS:
+    if math.comb(len(rows), 2) <= ALL_PAIRS:
         return pdist(rows.astype(np.float64), METRICS[metric].scipy_name)
     return _sampled_distances(rows, metric, max_pairs, rng)
 
@@ -81,17 +75,17 @@ def _diameter(rows: NDArray[np.floating], metric: str) -> float:
     """Exact diameter of a class, in blocks of rows."""
     largest = 0.0
     size = max(1, DIAMETER_BLOCK // len(rows))
-    squares = np.vecdot(rows, rows, dtype=np.float64) if metric == "euclidean" else None
+    squares = np.vecdot(rows, rows, dtype=np.float64)
     for start in range(0, len(rows), size):
-        block = rows[start : start + size]
-        if squares is None:
-            distances = cdist(block, rows[start:], METRICS[metric].scipy_name)
-            largest = max(largest, float(distances.max()))
-            continue
-        # A matrix product finds the farthest pair of each row; its distance is then exact.
-        gaps = squares[start:] - 2.0 * (block @ rows[start:].T)
-        far = rows[start:][gaps.argmax(axis=1)].astype(np.float64)
-        largest = max(largest, float(np.linalg.norm(block - far, axis=1).max()))
+        block, later = rows[start : start + size], rows[start:]
+        if metric == "euclidean":
+            # A matrix product finds the farthest pair of each row; its distance is then exact.
+            gaps = squares[start:] - 2.0 * (block @ later.T)
+            far = later[gaps.argmax(axis=1)].astype(np.float64)
+            distances = np.linalg.norm(block - far, axis=1)
+        else:
+            distances = cdist(block, later, METRICS[metric].scipy_name)
+        largest = max(largest, float(distances.max()))
     return largest
 
 
@@ -105,7 +99,7 @@ def same_label_quantile(
     max_pairs: int = 100_000,
     random_state: int | np.random.Generator | None = 0,
 ) -> float:
-    """Quantile of same-label pair distances: by default the paper's radius.
+    """Quantile of same-label pair distances: by default the radius of Margaryan & Gupta.
 
     The result is a function of the rows: it is public only if they are.
 
@@ -139,10 +133,6 @@ def same_label_quantile(
     ------
     ValueError
         If a parameter is invalid, or no class has two rows.
-
-    References
-    ----------
-    Margaryan & Gupta, the radius policy of the experiments ("max").
     """
     check_option("metric", metric, METRICS)
     check_option("aggregate", aggregate, AGGREGATES)
@@ -163,11 +153,9 @@ def same_label_quantile(
             float(np.quantile(_class_distances(X[members], metric, max_pairs, rng), quantile))
             for members in classes
         )
-    counts = np.array([_pairs(len(members)) for members in classes])
+    counts = np.array([math.comb(len(members), 2) for members in classes])
     if counts.sum() <= ALL_PAIRS:
-        parts = [
-            pdist(X[members].astype(np.float64), METRICS[metric].scipy_name) for members in classes
-        ]
+        parts = [_class_distances(X[members], metric, max_pairs, rng) for members in classes]
     else:
         # Uniform over the same-label pairs: classes in proportion to their pairs.
         shares = rng.multinomial(max_pairs, counts / counts.sum())
@@ -182,21 +170,10 @@ def same_label_quantile(
 def edit_quantile(
     X_before: ArrayLike, X_after: ArrayLike, quantile: float = 0.95, *, metric: str = "euclidean"
 ) -> tuple[float, float]:
-    """Least distance that covers a share of edits, and the share that it covers.
+    """Least distance of a pair within which lies a share of the edits, and how large that share is.
 
-    Parameters
-    ----------
-    X_before, X_after : array-like of shape (n_edits, n_features)
-        Public records before and after an edit, in pairs.
-    quantile : float, default=0.95
-        Share of the edits to cover, at least.
-    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        Distance between rows.
-
-    Returns
-    -------
-    radius, share : float
-        Distance of one of the pairs, and the share of pairs within it, at least ``quantile``.
+    Row i of ``X_before`` and of ``X_after`` is a public record before and after an edit; the share
+    is at least ``quantile``.
     """
     distances = row_distances(np.asarray(X_before), np.asarray(X_after), metric)
     # This method returns an observed distance, never a value between two of them.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, lambertw
 
+from ._parameters import check_option
 from .arrays import (
     at_labels,
     exponential,
@@ -32,13 +33,7 @@ Codes = NDArray[np.intp]
 
 
 class Loss(ABC):
-    """Loss of one record as a function of its scores; every array has one row per record.
-
-    Parameters
-    ----------
-    n_classes : int
-        Number of classes K.
-    """
+    """Loss of one record as a function of its scores; every array has one row per record."""
 
     name: ClassVar[str]
     #: Lipschitz constant of the residual in the scores: the largest second derivative.
@@ -53,6 +48,8 @@ class Loss(ABC):
     def __init__(self, n_classes: int) -> None:
         self.n_classes = n_classes
         self.n_scores = self.n_stacked = 1
+        #: Largest dimension of the span of the weights, counting only what changes the loss.
+        self.n_spanned = 1
 
     @property
     @abstractmethod
@@ -67,15 +64,7 @@ class Loss(ABC):
     @property
     @abstractmethod
     def least_residual(self) -> float:
-        """Residual norm that some row and label reach, whatever the weights.
-
-        Every row orthogonal to the ``n_spanned`` weight vectors reaches it for some label.
-        """
-
-    @property
-    def n_spanned(self) -> int:
-        """Largest dimension of the span of the weights, counting only what changes the loss."""
-        return self.n_scores
+        """Residual norm that every row orthogonal to the weights reaches for some label."""
 
     @property
     def least_change(self) -> float:
@@ -173,6 +162,8 @@ class Softmax(Loss):
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes)
         self.n_scores = n_classes
+        # Adding one vector to the weights of all classes changes no probability.
+        self.n_spanned = n_classes - 1
 
     @property
     def norm_constant(self) -> float:
@@ -186,11 +177,6 @@ class Softmax(Loss):
     @property
     def least_residual(self) -> float:
         return math.sqrt((self.n_classes - 1.0) / self.n_classes)
-
-    @property
-    def n_spanned(self) -> int:
-        # Adding one vector to the weights of all classes changes no probability.
-        return self.n_classes - 1
 
     @property
     def least_change(self) -> float:
@@ -246,7 +232,7 @@ class SquaredHinge(Loss):
 
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes)
-        self.n_scores = self.n_stacked = 1 if n_classes == 2 else n_classes
+        self.n_scores = self.n_stacked = self.n_spanned = 1 if n_classes == 2 else n_classes
         # Residuals of one label agree in sign in every head; their angle can still be 90 degrees.
         self.versine = 0.0 if n_classes == 2 else 1.0
 
@@ -290,8 +276,7 @@ LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, Softmax,
 
 def make_loss(name: str, n_classes: int) -> Loss:
     """The loss of this name for this many classes."""
-    if name not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(LOSSES)}; got {name!r}.")
+    check_option("loss", name, LOSSES)
     return LOSSES[name](n_classes)
 
 

@@ -4,16 +4,7 @@ A bound is the part of a public record from which the guarantee follows. :meth:`
 at every Euclidean radius, for public and for protected labels; a record needs nothing else. A
 custom mechanism brings a custom bound: a frozen dataclass that derives from :class:`Bound`.
 Deriving registers the class, so that records which hold it can be read back.
-
-*Noise on parameters* is mu-GDP with mu their sensitivity over the noise scale
-(:class:`ParameterBound`): :class:`PrototypeBound`, :class:`MinimizerBound`.
-
-*Noise on gradients* has a file of its own (:mod:`.transcript`).
-
-References
-----------
-Dong, Roth & Su (2022): composition (Corollary 3.3) and group privacy (Theorem 2.14) of Gaussian
-differential privacy. Proofs of the sensitivities and gaps are in this package's documentation.
+Proofs are in this package's documentation.
 """
 
 import inspect
@@ -33,7 +24,7 @@ from .fields import check_follows, check_types, with_floats
 from .noise import grid_slack
 from .rounding import UNIT_ROUNDOFF, additions
 from .sensitivity import gap_over_minimisers, minimizer_norm_bound, prototype_sensitivity
-from .weights import Weights, effective_size_of, is_weighted, total_of, weights_from
+from .weights import Weights, class_sizes_of, effective_size_of, is_weighted, total_of, weights_from
 
 Blocks = float | tuple[float, ...]
 
@@ -54,9 +45,9 @@ def kinds_of_bounds() -> dict[str, str]:
 class Bound(ABC):
     """Guarantee of one release as a function of the radius; derive a frozen dataclass from it.
 
-    A subclass needs the field ``labels`` ("public" or "protected": the adjacency that was released
-    under), the property ``theorem`` and the method :meth:`mu_at`; its fields must be plain numbers,
-    strings and tuples, as they go into JSON.
+    A subclass needs the field ``labels`` ("public" or "protected", as released), the property
+    ``theorem`` and the method :meth:`mu_at`; its fields must be plain numbers, strings and tuples,
+    as they go into JSON.
     """
 
     #: What the noise was added to, for the record.
@@ -121,8 +112,7 @@ class Bound(ABC):
             If ``labels`` is neither.
         """
         labels = self.labels if labels is None else labels
-        if labels not in LABELS:
-            raise ValueError(f"labels must be one of {', '.join(LABELS)}; got {labels!r}.")
+        check_option("labels", labels, LABELS)
         if labels == "protected" and self.labels == "public":
             # The published class counts alone reveal a label change.
             return math.inf
@@ -199,18 +189,7 @@ class Bound(ABC):
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
-        """The bound of these fields.
-
-        Parameters
-        ----------
-        values : mapping
-            Fields by name, as they come from JSON, with tuples for lists.
-
-        Returns
-        -------
-        Bound
-            Equal to the one written.
-        """
+        """The bound of these fields, as they come from JSON with tuples for lists."""
         own = dict(values)
         if own.get("weights") is not None:
             own["weights"] = weights_from(own["weights"])
@@ -284,15 +263,20 @@ class ParameterBound(Bound):
         ValueError
             If mu is smaller than what rounding to the sampler's grid takes.
         """
-        # The last factor covers the rounding of the division here, and of the ratio in mu_at.
+        left = self._left_of(mu)
+        sigma = tuple((self.sensitivity(radius) / left).tolist())
+        return replace(self, sigma=sigma)  # type: ignore[type-var]
+
+    def _left_of(self, mu: float) -> float:
+        """What rounding to the sampler's grid leaves of mu for the ratio; ValueError if nothing."""
+        # The last factor covers the rounding of a division by this, and of the ratio in mu_at.
         left = (mu - 2.0 * grid_slack(self.n_values)) * (1.0 - 2.0**-50)
         if left <= 0.0:
             raise ValueError(
                 f"epsilon is too small: its mu={mu!r} is less than rounding to the sampler's grid "
                 "takes; raise epsilon."
             )
-        sigma = tuple((self.sensitivity(radius) / left).tolist())
-        return replace(self, sigma=sigma)  # type: ignore[type-var]
+        return left
 
     def _check_sigma(self, n_blocks: int, radius: float) -> None:
         """Raise a ValueError unless every block that a substitution moves states its noise."""
@@ -317,32 +301,7 @@ class ParameterBound(Bound):
 
 @dataclass(frozen=True)
 class PrototypeBound(ParameterBound):
-    """Noise on ridge prototypes: a substitution within the label moves one block.
-
-    Parameters
-    ----------
-    n_samples, n_values : int
-        Number of records n, and of released values.
-    alpha : float
-        Regularisation strength.
-    norm_bound : float
-        Radius B of the admissible ball.
-    mode : {"per_class", "min", "worst"}
-        See :func:`.prototype_sensitivity`.
-    class_counts : tuple of int or None
-        Public class counts where ``mode`` uses them, else None.
-    labels : {"public", "protected"}
-        Whether label changes are adjacent.
-    sigma : tuple of float
-        Noise scales, one per class block or one for all.
-    weights : Weights or None
-        Public weights of the records.
-
-    Raises
-    ------
-    ValueError
-        If the mode needs counts that are missing, or counts do not add up to ``n_samples``.
-    """
+    """Noise on ridge prototypes: a substitution within the label moves one block."""
 
     mechanism = "output"
     #: Name of the head's loss in a record; no loss function has this name.
@@ -352,10 +311,10 @@ class PrototypeBound(ParameterBound):
     n_values: int
     alpha: float
     norm_bound: float
-    mode: str = "worst"
-    class_counts: tuple[int, ...] | None = None
+    mode: str = "worst"  # of prototype_sensitivity
+    class_counts: tuple[int, ...] | None = None  # public; None where the mode does not use them
     labels: str = "public"
-    sigma: tuple[float, ...] = ()
+    sigma: tuple[float, ...] = ()  # one per class block, or one for all
     weights: Weights | None = None
 
     def __post_init__(self) -> None:
@@ -375,40 +334,35 @@ class PrototypeBound(ParameterBound):
 
     def check(self, record: Any, radius: float, mu: float) -> None:
         check_follows("bound.n_values", self.n_values, record.n_classes * record.n_features)
-        if self.weights is not None and self.class_counts is not None:
-            told = self.weights.class_records
-            check_follows("bound.weights.class_records", told, self.class_counts)
-        if self.class_counts is not None:
-            if not all(isinstance(n, int) and n >= 0 for n in self.class_counts):
+        counts = self.class_counts
+        if counts is not None:
+            if self.weights is not None:
+                told = self.weights.class_records
+                check_follows("bound.weights.class_records", told, counts)
+            if not all(isinstance(n, int) and n >= 0 for n in counts):
                 raise ValueError("record: bound.class_counts must be whole numbers, none negative.")
-            check_follows(
-                "the length of bound.class_counts", len(self.class_counts), record.n_classes
-            )
+            check_follows("the length of bound.class_counts", len(counts), record.n_classes)
         self._check_sigma(record.n_classes if self.mode == "per_class" else 1, radius)
 
     def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
         # Without counts any class may hold all records.
         total = total_of(self.weights, self.n_samples)
-        counts = self._class_sizes() if self.class_counts else (total,) * record.n_classes
+        counts: tuple[float, ...] = (total,) * record.n_classes
+        if self.class_counts:
+            counts = class_sizes_of(self.weights, self.class_counts)
         sigma = np.broadcast_to(np.asarray(self.sigma), len(counts)).tolist()
         ridge = self.alpha * total
         signal = [2.0 * n * self.norm_bound / (2.0 * n + ridge) if n else 0.0 for n in counts]
         return tuple(signal), tuple(s * math.sqrt(record.n_features) for s in sigma)
 
-    def _class_sizes(self) -> tuple[float, ...]:
-        """Total weight of each class, or its number of records."""
-        if self.weights is None or self.weights.class_totals is None:
-            return tuple(map(float, self.class_counts or ()))
-        return self.weights.class_totals
-
     @property
     def theorem(self) -> str:
-        if is_weighted(self.weights):
-            if self.labels == "protected":
-                return "s max(2r, 2 sqrt(2) B) / (alpha W): prototypes, labels protected"
-            return "q 2r s_c / (2 W_c + alpha W) per class block: weights of one unit"
+        weighted = is_weighted(self.weights)
         if self.labels == "protected":
-            return "max(2r, 2 sqrt(2) B) / (2 + alpha n): prototypes, labels protected"
+            factor, divisor = ("s ", "alpha W") if weighted else ("", "2 + alpha n")
+            return f"{factor}max(2r, 2 sqrt(2) B) / ({divisor}): prototypes, labels protected"
+        if weighted:
+            return "q 2r s_c / (2 W_c + alpha W) per class block: weights of one unit"
         return {
             "worst": "2r / (2 + alpha n): ridge prototypes, counts unused (Margaryan & Gupta)",
             "min": "2r / (2 n_min + alpha n): ridge prototypes, count-aware (Margaryan & Gupta)",
@@ -439,8 +393,7 @@ class PrototypeBound(ParameterBound):
             added = largest * float(np.linalg.norm(rounding[here] / largest[here]))
         else:
             added = np.full(1, float(np.linalg.norm(rounding)))
-        bound: NDArray[np.float64] = exact(domain.radius) + added
-        return bound
+        return exact(domain.radius) + added
 
     def _roundings(self) -> NDArray[np.float64]:
         """What rounding adds to the distance of two computed prototypes of a class, over B.
@@ -458,41 +411,16 @@ class PrototypeBound(ParameterBound):
             whole = 1.02 * self.n_samples * total / (2.0 * total + ridge) + 40.0 * self.n_values
             return np.array([8.0 * whole * UNIT_ROUNDOFF])
         n_features = max(1, self.n_values // len(self.class_counts))
-        masses = np.asarray(self._class_sizes(), dtype=np.float64)
+        masses = np.asarray(class_sizes_of(self.weights, self.class_counts), dtype=np.float64)
         terms = np.array([additions(n, n_features) for n in self.class_counts]) + n_features + 16.0
         held = np.where(masses > 0.0, masses, 1.0)
         errors = 8.0 * (terms * masses / (2.0 * held + ridge) + 2.0) * UNIT_ROUNDOFF
-        found: NDArray[np.float64] = np.where(masses > 0.0, errors, 0.0)
-        return found
+        return np.where(masses > 0.0, errors, 0.0)
 
 
 @dataclass(frozen=True)
 class MinimizerBound(ParameterBound):
-    """Noise on a certified minimiser.
-
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record.
-    n_samples, n_features, n_classes : int
-        Number of records n, of features, and of classes K.
-    alpha, norm_bound : float
-        Regularisation strength and radius of the admissible ball.
-    fit_intercept : bool
-        Whether rows are augmented by a constant 1.
-    method : {"tight", "paper"}
-        See :func:`.gradient_gap`.
-    labels : {"public", "protected"}
-        Whether label changes are adjacent.
-    tol : float
-        Gradient norm, fixed before data, below which every released minimiser was certified.
-    sigma : tuple of float
-        Noise scale.
-    weights : Weights or None
-        Public weights of the records.
-    rows : {"ball", "sphere"}
-        Whether rows have norm at most B, or are scaled to B.
-    """
+    """Noise on a minimiser whose gradient was certified to have norm ``tol`` at most."""
 
     what = "noise on the minimiser"
     mechanism = "output"
@@ -503,10 +431,10 @@ class MinimizerBound(ParameterBound):
     n_classes: int
     alpha: float
     norm_bound: float
-    fit_intercept: bool
-    method: str
+    fit_intercept: bool  # rows are augmented by a constant 1
+    method: str  # of gradient_gap
     labels: str
-    tol: float
+    tol: float  # fixed before data
     sigma: tuple[float, ...] = ()
     weights: Weights | None = None
     rows: str = "ball"
@@ -523,8 +451,8 @@ class MinimizerBound(ParameterBound):
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         # A class moves the minimiser by its share of the mean gradient, over alpha.
-        row, loss = self.domain(0.0).augmented, self.kind
-        longest = min(loss.residual_limit(0.0) * row / self.alpha, self.norm())
+        pull = self.kind.residual_limit(0.0) * self.domain(0.0).augmented
+        longest = min(pull / self.alpha, self.norm())
         noise = self.sigma[0] * math.sqrt(self.n_features)
         return tuple(share * longest / noise for share in class_shares(self.weights, masses))
 
@@ -534,8 +462,7 @@ class MinimizerBound(ParameterBound):
             "tight": "G the certified gradient gap",
             "paper": "G = L_z r (Margaryan & Gupta)",
         }[self.method]
-        weighted = is_weighted(self.weights)
-        n = "alpha W / s" if weighted else "alpha n"
+        n = "alpha W / s" if is_weighted(self.weights) else "alpha n"
         return f"G / ({n}) + 2 tol / alpha: {self.loss} minimiser, {gap}"
 
     @property
@@ -580,9 +507,7 @@ class MinimizerBound(ParameterBound):
 
 def class_shares(weights: Weights | None, masses: tuple[float, ...]) -> tuple[float, ...]:
     """Share of each class in the loss."""
-    own = masses
-    if weights is not None and weights.class_totals is not None:
-        own = weights.class_totals
+    own = class_sizes_of(weights, masses)
     return tuple(mass / sum(own) for mass in own)
 
 

@@ -15,16 +15,6 @@ def parameters_digest(parameters: Mapping[str, ArrayLike]) -> str:
     The arrays are taken in the order of their names. Each adds one line of JSON, ``[name, type,
     shape]`` with a line feed, and then its values in C order: little-endian float64 ("f8"), int64
     ("i8") or bytes 0 and 1 ("b1"); labels that are text add the JSON list of them in UTF-8 ("str").
-
-    Parameters
-    ----------
-    parameters : mapping of str to array-like
-        What was released.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
     """
     digest = hashlib.sha256()
     for name in sorted(parameters):

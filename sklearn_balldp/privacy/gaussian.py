@@ -29,13 +29,13 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, expit, log_ndtr, ndtr, ndtri
 
+from .._parameters import check_inside
+
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 # The profile is evaluated to a relative error below 1e-10; targets keep this margin on top of it.
 _MARGIN = 1e-9
 _NODES, _WEIGHTS = (a.tolist() for a in np.polynomial.legendre.leggauss(10))
-
-
 #: Largest epsilon of a budget: beyond it double precision cannot resolve the profile.
 LARGEST_EPSILON = 1e10
 
@@ -45,13 +45,6 @@ def _check_epsilon(epsilon: float, most: float = sys.float_info.max) -> float:
     if not 0.0 <= epsilon <= most:
         raise ValueError(f"epsilon must lie between 0 and {most:g}, got {epsilon!r}.")
     return epsilon
-
-
-def _check_delta(delta: float) -> float:
-    delta = float(delta)
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}.")
-    return delta
 
 
 def _check_mu(mu: float) -> float:
@@ -95,7 +88,7 @@ def _step_until(x: float, factor: float, accept: Callable[[float], bool]) -> flo
 
 
 def delta_from_mu(mu: float, epsilon: float) -> float:
-    """Exact delta of a mu-GDP Gaussian release at ``epsilon``.
+    """Exact delta of a mu-GDP Gaussian release at ``epsilon`` (Balle & Wang, 2018, Theorem 8).
 
     Parameters
     ----------
@@ -114,10 +107,6 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     ------
     ValueError
         If an argument is out of range.
-
-    References
-    ----------
-    Balle & Wang (2018), Theorem 8.
     """
     mu, epsilon = _check_mu(mu), _check_epsilon(epsilon)
     if mu == 0.0:
@@ -141,23 +130,21 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     -------
     float
         Mu, rounded down: the exact delta at the returned value never exceeds ``delta``.
-        The noise scale of a release of sensitivity ``D`` is ``D / mu``.
+        The noise scale of a release of sensitivity ``D`` is ``D / mu`` (Balle & Wang, 2018,
+        Algorithm 1, here in a form that does not cancel).
 
     Raises
     ------
     ValueError
         If an argument is out of range.
 
-    References
-    ----------
-    Balle & Wang (2018), Algorithm 1 (here in a form that does not cancel).
-
     Examples
     --------
     >>> round(mu_from_budget(2.0, 1e-6), 4)
     0.4483
     """
-    epsilon, delta = _check_epsilon(epsilon, LARGEST_EPSILON), _check_delta(delta)
+    epsilon, delta = _check_epsilon(epsilon, LARGEST_EPSILON), float(delta)
+    check_inside("delta", delta)
     target = math.log(delta) + math.log1p(-_MARGIN)
 
     def excess(mu: float) -> float:
@@ -186,19 +173,16 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     Returns
     -------
     float
-        Epsilon, rounded up; 0 when total variation alone stays below ``delta``; ``inf`` when
-        ``mu`` is infinite.
+        Epsilon, rounded up (Balle & Wang, 2018, Theorem 8); 0 when total variation alone stays
+        below ``delta``; ``inf`` when ``mu`` is infinite.
 
     Raises
     ------
     ValueError
         If an argument is out of range.
-
-    References
-    ----------
-    Balle & Wang (2018), Theorem 8.
     """
-    mu, delta = _check_mu(mu), _check_delta(delta)
+    mu, delta = _check_mu(mu), float(delta)
+    check_inside("delta", delta)
     if math.isinf(mu):
         return math.inf
     target = math.log(delta) + math.log1p(-_MARGIN)
@@ -216,28 +200,9 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 def mu_from_pure(epsilon: float) -> float:
     r"""Smallest mu whose Gaussian profile covers a pure epsilon-private release.
 
-    Parameters
-    ----------
-    epsilon : float
-        Pure differential privacy, ``>= 0``.
+    It is :math:`2 \Phi^{-1}(e^\epsilon / (1 + e^\epsilon))`, rounded up; ``inf`` above 700. The
+    trade-off functions of the two (Dong, Roth & Su, 2022) are closest at the fixed point.
 
-    Returns
-    -------
-    float
-        :math:`2 \Phi^{-1}(e^\epsilon / (1 + e^\epsilon))`, rounded up; ``inf`` above 700.
-
-    Raises
-    ------
-    ValueError
-        If ``epsilon`` is negative or not a number.
-
-    References
-    ----------
-    Dong, Roth & Su (2022): the trade-off function of pure privacy against the Gaussian one, which
-    is closest at its fixed point.
-
-    Examples
-    --------
     >>> round(mu_from_pure(0.5), 3)
     0.624
     """
@@ -264,16 +229,13 @@ def compose(mus: Iterable[float]) -> float:
     Returns
     -------
     float
-        ``sqrt(sum(mu ** 2))``, exact for Gaussian releases, also adaptively chosen ones.
+        ``sqrt(sum(mu ** 2))``, exact for Gaussian releases, also adaptively chosen ones (Dong, Roth
+        & Su, 2022, Corollary 3.3).
 
     Raises
     ------
     ValueError
         If a mu is negative or not a number.
-
-    References
-    ----------
-    Dong, Roth & Su (2022), Corollary 3.3.
     """
     return math.hypot(*(_check_mu(mu) for mu in mus))
 
@@ -282,25 +244,8 @@ def gaussian_power(level: float, mu: float) -> float:
     r"""Largest power of a test of ``level`` between two Gaussians at distance ``mu``.
 
     This is the direct Gaussian reconstruction certificate: an informed adversary whose best
-    blind guess succeeds with probability ``level`` succeeds with at most
+    blind guess succeeds with probability :math:`\kappa`, the level, succeeds with at most
     :math:`\Phi(\Phi^{-1}(\kappa) + \mu)` after the release.
-
-    Parameters
-    ----------
-    level : float
-        Baseline success probability kappa, between 0 and 1.
-    mu : float
-        Sensitivity divided by the noise scale, ``>= 0``.
-
-    Returns
-    -------
-    float
-        The success probability, between ``level`` and 1.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
     """
     level, mu = float(level), _check_mu(mu)
     if not 0.0 <= level <= 1.0:

@@ -12,7 +12,7 @@ The proofs are in this package's documentation.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,16 +98,19 @@ def gap_at(loss: Loss, theta: Array, domain: Domain, *, clip: float | None, labe
     if not (np.abs(theta) < _MOST_PARAMETER).all():
         raise ValueError(f"theta holds parameters that are not below {_MOST_PARAMETER:g} in size.")
     most = math.inf if clip is None else float(clip)
+    kind: type[_OneScore | _Softmax | _OneVersusRest]
+    if loss.name == Softmax.name:
+        kind = _Softmax
+    else:
+        kind = _OneScore if loss.n_scores == 1 else _OneVersusRest
     # Exponentials of extreme margins are zero or infinite, as they should be.
     with np.errstate(all="ignore"):
-        known = _gap_bounds(loss, theta, domain)
+        known = kind(loss, theta, domain)
         gap = known.same_label(most)
         if labels == "protected":
-            change = known.label_change()
-            if clip is not None:
-                # With clipping, take the limit over all parameters, which is known beforehand.
-                change = 2.0 * min(most, loss.residual_limit()) * domain.augmented
-            gap = max(gap, change)
+            # With clipping, take the limit over all parameters, which is known beforehand.
+            limit = 2.0 * min(most, loss.residual_limit()) * domain.augmented
+            gap = max(gap, known.label_change() if clip is None else limit)
     return gap * _UP
 
 
@@ -132,15 +135,6 @@ def clipped_gap(clip: float, domain: Domain, *, versine: float, least: float = 0
     return math.sqrt(max(corner(small, turn) for small in (least, clip) for turn in (versine, 0.0)))
 
 
-def _gap_bounds(
-    loss: Loss, theta: Array, domain: Domain
-) -> "_OneScore | _OneVersusRest | _Softmax":
-    if loss.name == Softmax.name:
-        return _Softmax(loss, theta, domain)
-    kind = _OneScore if loss.n_scores == 1 else _OneVersusRest
-    return kind(loss, theta, domain)
-
-
 class _OneScore:
     """One column of scores: logistic, or the squared hinge of two classes.
 
@@ -149,11 +143,11 @@ class _OneScore:
     """
 
     def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
-        slopes, offsets = _split(theta, domain)
+        weights, offsets = _split(theta, domain)
         self.loss, self.domain = loss, domain
-        self.slope, self.offset = float(slopes[0]), abs(float(offsets[0]))
+        self.slope, self.offset = float(_norms(weights)[0]), abs(float(offsets[0]))
         self.size = _RESIDUAL_SIZES[loss.name]
-        self.n_features = theta.shape[1] - int(domain.constant > 0.0)
+        self.n_features = weights.shape[1]
 
     def same_label(self, clip: float) -> float:
         """Largest gap of two rows of one label, over both labels."""
@@ -219,9 +213,10 @@ class _OneVersusRest(_Residuals):
 
     def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
         self.loss, self.domain = loss, domain
-        self.slopes, self.offsets = _split(theta, domain)
+        weights, offsets = _split(theta, domain)
+        self.slopes = _norms(weights)
         # Rows: a record of the head's own class, a record of the rest.
-        signed = np.stack([-self.offsets, self.offsets])
+        signed = np.stack([-offsets, offsets])
         reach = self.slopes * domain.norm_bound
         self.heights = np.maximum(1.0 + signed + reach, 0.0)
         lowest = np.maximum(1.0 + signed - reach, 0.0) ** 2
@@ -264,10 +259,7 @@ class _Softmax(_Residuals):
         self.loss, self.domain = loss, domain
         n_classes = len(theta)
         # Adding one vector to every class changes nothing.
-        theta = theta - theta.mean(axis=0)
-        weights, offsets = theta, np.zeros(n_classes)
-        if domain.constant > 0.0:
-            weights, offsets = theta[:, :-1], theta[:, -1] * domain.constant
+        weights, offsets = _split(theta - theta.mean(axis=0), domain)
         gram = weights @ weights.T
         squares = np.diag(gram)
         pairs = squares[:, None] + squares
@@ -299,11 +291,15 @@ class _Softmax(_Residuals):
 
 
 def _split(theta: Array, domain: Domain) -> tuple[Array, Array]:
-    """Norms of the weights, rounded up, and intercepts."""
-    weights, offsets = theta, np.zeros(len(theta))
+    """Weights of the features, and intercepts."""
     if domain.constant > 0.0:
-        weights, offsets = theta[:, :-1], theta[:, -1] * domain.constant
-    return np.linalg.norm(weights, axis=1) * _UP, offsets
+        return theta[:, :-1], theta[:, -1] * domain.constant
+    return theta, np.zeros(len(theta))
+
+
+def _norms(weights: Array) -> Array:
+    """Norm of each score's weights, rounded up."""
+    return np.linalg.norm(weights, axis=1) * _UP
 
 
 def _versine(moved: float, least: float) -> float:
@@ -314,8 +310,7 @@ def _versine(moved: float, least: float) -> float:
     return 0.5 * (moved / least) ** 2 * _UP if moved < 2.0 * least else 2.0
 
 
-@dataclass(frozen=True)
-class _ResidualSize:
+class _ResidualSize(NamedTuple):
     """Size of a residual as a nondecreasing function of t, and its differences.
 
     ``rises(low, high, least, most)`` bounds size(t + s) - size(t) below and above, over t in
@@ -324,18 +319,6 @@ class _ResidualSize:
 
     value: Callable[[Array], Array]
     rises: Callable[[Array, Array, Array, Array], tuple[Array, Array]]
-
-
-def _one_peak(
-    rise: Callable[[Array, Array], Array], peak: Callable[[Array], Array]
-) -> Callable[[Array, Array, Array, Array], tuple[Array, Array]]:
-    """Bounds on a rise that grows with the step, and with t up to ``peak(step)``, then falls."""
-
-    def rises(low: Array, high: Array, least: Array, most: Array) -> tuple[Array, Array]:
-        ends = np.minimum(rise(low, least), rise(high, least))
-        return ends, rise(np.clip(peak(most), low, high), most)
-
-    return rises
 
 
 def _logistic_size(clip: float) -> _ResidualSize:
@@ -350,10 +333,13 @@ def _logistic_size(clip: float) -> _ResidualSize:
         step = np.clip(edge - t, 0.0, step)
         return expit(t + step) * expit(-t) * -np.expm1(-step)
 
-    def peak(step: Array) -> Array:
-        return np.minimum(-0.5 * step, edge - step)
+    def rises(low: Array, high: Array, least: Array, most: Array) -> tuple[Array, Array]:
+        # A rise grows with the step, and with t up to its peak; then it falls.
+        ends = np.minimum(rise(low, least), rise(high, least))
+        peak = np.minimum(-0.5 * most, edge - most)
+        return ends, rise(np.clip(peak, low, high), most)
 
-    return _ResidualSize(value, _one_peak(rise, peak))
+    return _ResidualSize(value, rises)
 
 
 def _hinge_size(clip: float) -> _ResidualSize:
@@ -448,20 +434,11 @@ def _certified_gap(
     return cap if certified >= cap**2 else math.sqrt(certified)
 
 
-@dataclass(frozen=True)
-class GapLimits:
-    """Limits of :func:`iterate_gap` over all parameters.
-
-    Parameters
-    ----------
-    least : float
-        No parameters have a smaller bound.
-    most : float
-        No parameters have a larger bound; infinite where gradients are not bounded.
-    """
+class GapLimits(NamedTuple):
+    """Limits of :func:`iterate_gap` over all parameters."""
 
     least: float
-    most: float
+    most: float  # infinite where gradients are not bounded
 
 
 def gap_limits(
@@ -475,13 +452,7 @@ def gap_limits(
     clip: float | None = None,
     label_change: bool = False,
 ) -> GapLimits:
-    r"""Smallest and largest value of :func:`iterate_gap` over all parameters.
-
-    Two rows r apart across all weights have equal residuals, so that no parameters make the gap of
-    equal labels smaller than r times the least residual of the worst label: 1/2 (logistic),
-    :math:`\sqrt{1 - 1/K}` (softmax), 2 (squared hinge), given a feature more than the weights
-    span.
-    """
+    """Smallest and largest value of :func:`iterate_gap` over all parameters."""
     kind = _loss_of(loss, n_scores)
     labels = "protected" if label_change else "public"
     domain = Domain(norm_bound, radius, constant)
@@ -491,7 +462,13 @@ def gap_limits(
 def limits_over_iterates(
     loss: Loss, n_features: int, domain: Domain, *, clip: float | None, labels: str
 ) -> GapLimits:
-    """As :func:`gap_limits`, for a domain with or without its allowance for rounding."""
+    r"""As :func:`gap_limits`, for a domain with or without its allowance for rounding.
+
+    Two rows r apart across all weights have equal residuals, so that no parameters make the gap of
+    equal labels smaller than r times the least residual of the worst label: 1/2 (logistic),
+    :math:`\sqrt{1 - 1/K}` (softmax), 2 (squared hinge), given a feature more than the weights
+    span.
+    """
     r, augmented = domain.radius, domain.augmented
     largest = loss.residual_limit()
     if clip is not None:

@@ -7,8 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-#: Lower and upper corners of cells, each of shape (n_dimensions, n_cells).
-Cells = tuple[Array, Array]
 # Most rounds of splitting; after these, cells are as small as doubles can tell apart.
 _ROUNDS = 100
 
@@ -28,32 +26,15 @@ def certified_maximum(
 ) -> float:
     """Upper bound on the maximum of a non-negative function, by splitting cells that may hold it.
 
-    Parameters
-    ----------
-    bound : callable
-        Upper bounds on the function over cells, given their lower and upper corners. If both
-        corners are one point, it gives the function's value there.
-    low, high : sequence of float
-        Corners of the box.
-    n_cells : int
-        Cells along each dimension at the start.
-    excess : float
-        Cells are split until no bound exceeds the best value found by this share.
-    most_cells : int
-        If more cells than this are left, they are not split further, and their bounds count.
-    attained : callable, optional
-        A feasible point of each cell; the middle by default.
-    feasible : callable, optional
-        Which cells may hold feasible points; all by default.
-    reached : float, default=0.0
-        A value known to be attained.
-    enough : float, optional
-        A known upper bound, which is returned once the search cannot find a smaller one.
+    ``bound`` gives upper bounds on the function over cells between the corners ``low`` and
+    ``high``, and its value if both corners are one point. There are ``n_cells`` along each
+    dimension at the start. Cells are split until no bound exceeds the best value found by the share
+    ``excess``. If more than ``most_cells`` are left, their bounds count. ``attained`` gives a
+    feasible point of each cell, by default the middle; ``feasible`` tells which cells may hold
+    feasible points. ``reached`` is a value known to be attained. ``enough`` is a known upper bound,
+    which is returned once the search cannot find a smaller one.
 
-    Returns
-    -------
-    float
-        No value of the function is larger. Overflow gives infinity, which bounds anything.
+    No value of the function is larger than the result. Overflow gives infinity.
     """
     sides = [np.linspace(a, b, n_cells + 1) for a, b in zip(low, high, strict=True)]
     lows = np.array([g.ravel() for g in np.meshgrid(*(s[:-1] for s in sides), indexing="ij")])
@@ -64,7 +45,8 @@ def certified_maximum(
             kept = feasible(lows, highs)
             lows, highs = lows[:, kept], highs[:, kept]
         points = 0.5 * (lows + highs) if attained is None else attained(lows, highs)
-        best = max(best, _largest(bound(points, points), undefined=0.0))
+        values = np.nan_to_num(bound(points, points), nan=0.0, posinf=math.inf)
+        best = max(best, float(values.max(initial=0.0)))
         if best * (1.0 + excess) >= enough:
             return enough
         bounds = np.nan_to_num(bound(lows, highs), nan=math.inf, posinf=math.inf)
@@ -76,12 +58,8 @@ def certified_maximum(
     return max(certified, best, float(bounds[alive].max(initial=0.0)))
 
 
-def _largest(values: Array, undefined: float) -> float:
-    return float(np.nan_to_num(values, nan=undefined, posinf=math.inf).max(initial=0.0))
-
-
-def _split(lows: Array, highs: Array) -> Cells:
-    """Every cell in halves along every dimension."""
+def _split(lows: Array, highs: Array) -> tuple[Array, Array]:
+    """Every cell, of corners in columns, in halves along every dimension."""
     for axis in range(len(lows)):
         middle = 0.5 * (lows[axis] + highs[axis])
         first, second = highs.copy(), lows.copy()

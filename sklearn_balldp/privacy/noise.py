@@ -10,7 +10,6 @@ import math
 import numbers
 import os
 import threading
-from collections.abc import Callable
 from fractions import Fraction
 from typing import NoReturn
 
@@ -93,26 +92,11 @@ class Noise:
         return EXACT_SAMPLER if self.private else SEEDED_SAMPLER
 
     def __call__(self, values: ArrayLike, sigma: ArrayLike) -> Array:
-        """Values with independent noise.
+        """Values with independent noise, as float64.
 
-        Parameters
-        ----------
-        values : array-like
-            Noiseless values.
-        sigma : array-like
-            Noise scale in the units of ``values``, broadcast against them. A zero scale marks
-            values that do not depend on private data; they pass unchanged.
-
-        Returns
-        -------
-        ndarray
-            Noisy values, float64.
-
-        Raises
-        ------
-        ValueError
-            If a value is not finite or too large for its scale, or a scale is negative or not
-            finite.
+        ``sigma`` is the noise scale in the units of ``values``, broadcast against them. A zero
+        scale marks values that do not depend on private data; they pass unchanged. A ValueError
+        says that a value is not finite or too large for its scale, or a scale negative or infinite.
         """
         values = np.asarray(values, dtype=np.float64)
         scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), values.shape)
@@ -159,25 +143,9 @@ def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomStat
     :math:`\exp(-\epsilon (\max score - score) / 2)`. The first accepted one is a uniform choice
     among all that would be accepted, which is how it is drawn here.
 
-    Parameters
-    ----------
-    scores : array-like of int, shape (n_candidates,)
-        Whole scores, each of which one substitution moves by at most one.
-    epsilon : float
-        Pure differential privacy of the choice, positive.
-    random_state : None, int, Generator or RandomState
-        None flips exact coins with operating-system entropy. Anything else draws bits from NumPy:
-        reproducible, and therefore not private.
-
-    Returns
-    -------
-    int
-        The chosen index.
-
-    Raises
-    ------
-    ValueError
-        If scores are not whole, or ``epsilon`` is not positive.
+    One substitution must move each of the scores, which are whole, by at most one. Without
+    ``random_state`` the coins are exact, with operating-system entropy; otherwise NumPy draws bits:
+    reproducible, and therefore not private.
 
     References
     ----------
@@ -206,21 +174,19 @@ def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomStat
     return kept[_below(len(kept), bits)]
 
 
-def _first_failure_is_odd(succeeds: Callable[[int], bool]) -> bool:
-    """Whether the first of the trials 1, 2, ... to fail has an odd number."""
+def _coin_of_exponential(rate: Fraction, bits: Entropy) -> bool:
+    """True with probability exp(-rate), for a rate in [0, 1].
+
+    Trial j succeeds with probability rate / j; the first to fail has an odd number.
+    """
     trial = 1
-    while succeeds(trial):
+    while _below(rate.denominator * trial, bits) < rate.numerator:
         trial += 1
     return trial % 2 == 1
 
 
-def _coin_of_exponential(rate: Fraction, bits: Entropy) -> bool:
-    """True with probability exp(-rate), for a rate in [0, 1]: trial j succeeds at rate / j."""
-    return _first_failure_is_odd(lambda j: _below(rate.denominator * j, bits) < rate.numerator)
-
-
 def _coins_of_inverse_e(size: int, bits: Entropy) -> NDArray[np.bool_]:
-    """Many coins that are True with probability exp(-1): trial j of each succeeds at 1 / j."""
+    """Many coins that are True with probability exp(-1), by the same trials at rate 1."""
     odd = np.zeros(size, dtype=bool)
     going, trial = np.arange(size), 1
     while len(going):

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from .._parameters import check_option
 from ..adjacency import DOMAINS, Domain
 from ..losses import Loss, make_loss
 from .maximum import certified_maximum
@@ -99,38 +100,27 @@ def prototype_sensitivity(
     radius, alpha = float(radius), float(alpha)
     counts = np.asarray(counts, dtype=np.float64)
     ridge = alpha * float(counts.sum() if weights is None else weights.total)
-    worst = 2.0 * radius / (2.0 + ridge)
-    if label_change and norm_bound is None:
-        raise ValueError("norm_bound is needed when label changes are adjacent.")
+    change = 0.0
+    if label_change:
+        if norm_bound is None:
+            raise ValueError("norm_bound is needed when label changes are adjacent.")
+        change = 2.0 * math.sqrt(2.0) * float(norm_bound)
+    furthest = max(2.0 * radius, change)
     if is_weighted(weights):
-        return _weighted_prototypes(radius, ridge, weights, mode, norm_bound, label_change)
-    if label_change and norm_bound is not None:
-        return max(worst, 2.0 * math.sqrt(2.0) * float(norm_bound) / (2.0 + ridge))
-    if mode == "worst":
-        return worst
-    if mode not in COUNT_MODES:
-        raise ValueError(f"counts must be one of {', '.join(COUNT_MODES)}; got {mode!r}.")
-    blocks = np.where(counts > 0, 2.0 * radius / (2.0 * counts + ridge), 0.0)
-    return blocks if mode == "per_class" else float(blocks.max())
-
-
-def _weighted_prototypes(
-    radius: float,
-    ridge: float,
-    weights: Weights,
-    mode: str,
-    norm_bound: float | None,
-    label_change: bool,
-) -> float | NDArray[np.float64]:
-    """As :func:`prototype_sensitivity`, with weights."""
-    if weights.class_totals is None or weights.class_largest is None:
-        # Counts are private, whether or not label changes count.
-        change = 2.0 * math.sqrt(2.0) * float(norm_bound or 0.0) if label_change else 0.0
-        return weights.largest * max(2.0 * radius, change) / ridge
-    if label_change or mode not in ("per_class", "min"):
-        raise ValueError(f"counts={mode!r}: weights with public labels need 'per_class' or 'min'.")
-    shrink = 2.0 * np.array(weights.class_totals) + ridge
-    blocks = weights.block_factor * 2.0 * radius * np.array(weights.class_largest) / shrink
+        if weights.class_totals is None or weights.class_largest is None:
+            # Counts are private, whether or not label changes count.
+            return weights.largest * furthest / ridge
+        if label_change or mode not in ("per_class", "min"):
+            raise ValueError(
+                f"counts={mode!r}: weights with public labels need 'per_class' or 'min'."
+            )
+        shrink = 2.0 * np.array(weights.class_totals) + ridge
+        blocks = weights.block_factor * 2.0 * radius * np.array(weights.class_largest) / shrink
+    else:
+        if label_change or mode == "worst":
+            return furthest / (2.0 + ridge)
+        check_option("counts", mode, COUNT_MODES)
+        blocks = np.where(counts > 0, 2.0 * radius / (2.0 * counts + ridge), 0.0)
     return blocks if mode == "per_class" else float(blocks.max())
 
 
@@ -168,8 +158,7 @@ def moment_sensitivity(
     ValueError
         If the domain is unknown.
     """
-    if domain not in DOMAINS:
-        raise ValueError(f"domain must be one of {', '.join(DOMAINS)}; got {domain!r}.")
+    check_option("domain", domain, DOMAINS)
     norm_bound = float(norm_bound)
     # NumPy scalars of few bits would overflow or round below.
     t = math.sqrt(2.0) if label_change else min(float(radius) / norm_bound, math.sqrt(2.0))
@@ -187,43 +176,17 @@ def minimizer_norm_bound(
     n_classes: int = 2,
     method: str = "tight",
 ) -> float:
-    r"""Largest norm of the minimiser over all datasets of the domain.
+    r"""Largest norm R of the minimiser over all datasets; arguments as :func:`gradient_gap`.
 
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record.
-    alpha : float
-        Regularisation strength lambda of the mean loss.
-    norm_bound : float
-        Radius B of the admissible ball of rows.
-    fit_intercept : bool
-        Whether rows are augmented by a constant 1 (the intercept is then regularised).
-    n_classes : int, default=2
-        Number of classes; used by "softmax".
-    method : {"tight", "paper"}, default="tight"
-        "paper" gives the constants of the paper.
-
-    Returns
-    -------
-    float
-        R, in the norm of one weight vector (logistic, squared hinge: per one-versus-rest head)
-        or the Frobenius norm (softmax). With :math:`\tilde B^2 = B^2 + 1` under an intercept:
-        :math:`\min(\sqrt{W(1/e)/\lambda}, \tilde B/\lambda)` for logistic,
-        :math:`\min(\sqrt{W((K-1)/e)/\lambda}, \sqrt2 \tilde B/\lambda)` for softmax,
-        :math:`\min(1/\sqrt{2\lambda}, 2\tilde B/\lambda)` for squared hinge.
-
-    Raises
-    ------
-    ValueError
-        If the loss or method is unknown.
-
-    References
-    ----------
-    Inner product of the optimality condition with the minimiser; W is the Lambert function.
+    R is in the norm of one weight vector (logistic, squared hinge: per one-versus-rest head) or the
+    Frobenius norm (softmax). With :math:`\tilde B^2 = B^2 + 1` under an intercept, which is then
+    regularised, it is :math:`\min(\sqrt{W(1/e)/\lambda}, \tilde B/\lambda)` for logistic,
+    :math:`\min(\sqrt{W((K-1)/e)/\lambda}, \sqrt2 \tilde B/\lambda)` for softmax, and
+    :math:`\min(1/\sqrt{2\lambda}, 2\tilde B/\lambda)` for squared hinge. The first terms come from
+    the inner product of the optimality condition with the minimiser; W is the Lambert function.
     """
     kind = _loss(loss, n_classes, method)
-    domain = Domain(norm_bound, 0.0, _constant(fit_intercept))
+    domain = Domain(norm_bound, 0.0, float(fit_intercept))
     return _norm_bound(kind, float(alpha), domain, method)
 
 
@@ -282,7 +245,7 @@ def gradient_gap(
     kind = _loss(loss, n_classes, method)
     if not radius >= 0.0:
         raise ValueError(f"radius must be non-negative, got {radius!r}.")
-    domain = Domain(norm_bound, radius, _constant(fit_intercept))
+    domain = Domain(norm_bound, radius, float(fit_intercept))
     labels = "protected" if label_change else "public"
     return gap_over_minimisers(kind, domain, float(alpha), method=method, labels=labels)
 
@@ -312,13 +275,8 @@ def gap_over_minimisers(
 
 
 def _loss(name: str, n_classes: int, method: str) -> Loss:
-    if method not in METHODS:
-        raise ValueError(f"sensitivity must be one of {', '.join(METHODS)}; got {method!r}.")
+    check_option("sensitivity", method, METHODS)
     return make_loss("logistic" if name == "softmax" and n_classes == 2 else name, n_classes)
-
-
-def _constant(fit_intercept: bool) -> float:
-    return 1.0 if fit_intercept else 0.0
 
 
 def _logistic_gap(domain: Domain, bound: float) -> float:
@@ -357,8 +315,8 @@ def _softmax_gap(domain: Domain, bound: float) -> float:
     )
     # Two distributions are no further apart than two corners of the simplex.
     move = min(0.5 * bound * radius, math.sqrt(2.0))
-    drop = domain.squared_norm_drop
-    identity = move * (square * move + math.sqrt(2.0) * drop) + 2.0 * radius**2
+    along = square * move + math.sqrt(2.0) * domain.squared_norm_drop
+    identity = move * along + 2.0 * radius**2
     return min(vertices, math.sqrt(identity))
 
 
@@ -390,10 +348,9 @@ def _hinge_gap_search(domain: Domain, bound: float) -> float:
     def upper(low: Array, high: Array) -> Array:
         (u0, v0), (u1, v1) = low, high
         large, small0, small1 = hinge(u1), hinge(v0), hinge(v1)
-        nearest_u = np.clip(0.0, u0, u1) ** 2
-        nearest_v = np.clip(0.0, v0, v1) ** 2
+        nearest_u, nearest_v = np.clip(0.0, u0, u1) ** 2, np.clip(0.0, v0, v1) ** 2
         across = np.sqrt(np.maximum(square - nearest_u, 0.0))
-        across = across + np.sqrt(np.maximum(square - nearest_v, 0.0))
+        across += np.sqrt(np.maximum(square - nearest_v, 0.0))
         along = np.clip(u1 - v0, 0.0, radius)
         distance = np.minimum(radius**2, along**2 + across**2)
         first = (large - small0) * (large * square - small0 * np.maximum(nearest_v, least))

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._parameters import check_option
 from ..adjacency import DOMAINS, Domain, full_radius
 from .bounds import ParameterBound
 from .fields import check_follows
@@ -58,38 +59,7 @@ def _group_error(n_rows: int, roundoff: float, factors: float = 4.0) -> float:
 
 @dataclass(frozen=True)
 class StatisticsBound(ParameterBound):
-    """Noise on class sums and on the second moment.
-
-    Parameters
-    ----------
-    n_samples, n_features, n_classes : int
-        Number of records n, of features d, and of classes K.
-    norm_bound : float
-        Norm B of the rows.
-    rows : {"ball", "sphere"}
-        Whether rows have norm at most B, or are scaled to B.
-    share : float
-        Share of mu squared that the class sums take; 1 if the second moment is not released.
-    count_constant : float
-        Constant that rows are augmented by where labels are protected; 0 for public labels.
-    labels : {"public", "protected"}
-        Whether label changes are adjacent.
-    summed : int
-        Most outer products in one float32 sum, whose rounding the sensitivity covers; 0 for none.
-    sigma : tuple of float
-        Noise scales: of the class sums, and of the second moment (a standard deviation of its
-        diagonal; over the square root of two off the diagonal).
-    weights : Weights or None
-        Public weights of the records.
-    pooled : bool
-        Whether one sum of all rows is released in place of class sums, and nothing else.
-
-    Raises
-    ------
-    ValueError
-        If the domain is unknown, the share is not in (0, 1], the constant does not fit the labels,
-        or a pooled sum comes with a second moment.
-    """
+    """Noise on class sums and on the second moment."""
 
     what = "noise on class sums and the second moment"
     parts = "statistics"
@@ -102,17 +72,17 @@ class StatisticsBound(ParameterBound):
     n_classes: int
     norm_bound: float
     rows: str
-    share: float
-    count_constant: float
+    share: float  # of the class sums in mu squared; 1 if the second moment is not released
+    count_constant: float  # that rows are augmented by where labels are protected; else 0
     labels: str = "public"
-    summed: int = 0
+    summed: int = 0  # most outer products in a float32 sum, whose rounding is covered; 0: none
+    #: Of the class sums, and of the second moment (its diagonal; over sqrt(2) off the diagonal).
     sigma: tuple[float, ...] = ()
     weights: Weights | None = None
-    pooled: bool = False
+    pooled: bool = False  # one sum of all rows is released in place of class sums, and no moment
 
     def __post_init__(self) -> None:
-        if self.rows not in DOMAINS:
-            raise ValueError(f"rows must be one of {', '.join(DOMAINS)}; got {self.rows!r}.")
+        check_option("rows", self.rows, DOMAINS)
         if not 0.0 < self.share <= 1.0:
             raise ValueError(f"share={self.share!r} must lie in (0, 1].")
         if self.pooled and self.moment:
@@ -172,33 +142,15 @@ class StatisticsBound(ParameterBound):
         return 1.0 if self.weights is None else self.weights.largest
 
     def calibrated(self, radius: float, mu: float) -> "StatisticsBound":
-        left = (mu - 2.0 * grid_slack(self.n_values)) * (1.0 - 2.0**-50)
-        if left <= 0.0:
-            raise ValueError(
-                f"epsilon is too small: its mu={mu!r} is less than rounding to the sampler's grid "
-                "takes; raise epsilon."
-            )
-        shares = np.array([self.share, 1.0 - self.share][: 1 + int(self.moment)])
+        left = self._left_of(mu)
+        shares = np.array([self.share, 1.0 - self.share] if self.moment else [self.share])
         sigma = self.sensitivity(radius) / np.sqrt(shares)
         # With these shares the ratio is one, or less if no record moves both sums the furthest.
         spent = replace(self, sigma=tuple(sigma.tolist()))._ratio(radius, self.labels)
         return replace(self, sigma=tuple((sigma * (spent / left)).tolist()))
 
     def single_share(self, radius: float, summed: int) -> float:
-        """Share of the second moment's sensitivity that rounding of float32 sums would add.
-
-        Parameters
-        ----------
-        radius : float
-            Euclidean radius of the release.
-        summed : int
-            Outer products that are summed in float32 in one go.
-
-        Returns
-        -------
-        float
-            Rounding over the sensitivity of exact sums.
-        """
+        """Share of the second moment's sensitivity that rounding of float32 sums would add."""
         error = _group_error(summed, _SINGLE_ROUNDOFF, 4.0 + _PAIRED_GROUPS)
         added = self.largest * 2.0 * error * self.norm_bound**2
         return float(added / replace(self, summed=0).sensitivity(radius)[-1])
@@ -260,10 +212,7 @@ class StatisticsBound(ParameterBound):
         moved = [self.largest * sums + rounding[0]]
         if self.moment:
             moment = moment_sensitivity(
-                domain.radius,
-                norm_bound=domain.norm_bound,
-                domain=self.rows,
-                label_change=change,
+                domain.radius, norm_bound=domain.norm_bound, domain=self.rows, label_change=change
             )
             moved.append(self.largest * moment + rounding[1])
         return np.array(moved)
@@ -275,25 +224,17 @@ class StatisticsBound(ParameterBound):
         record, several, factors = 1.0, 1, 4.0
         if is_weighted(self.weights):
             record, several, factors = self.weights.record, self.weights.most_records, 8.0
-        sums = several * _group_error(CHUNK, UNIT_ROUNDOFF, factors) + self._folds()
+        # Sums in float64, whichever machines make them. The factor of a row errs with the squares
+        # in its norm; products and weights add a few roundoffs.
+        n, d = self.n_samples, self.n_features
+        folds = 1.01 * (additions(n, d) + d + 32.0) * n * UNIT_ROUNDOFF
+        sums = several * _group_error(CHUNK, UNIT_ROUNDOFF, factors) + folds
         roundoff = _SINGLE_ROUNDOFF if self.summed else UNIT_ROUNDOFF
         # Rows and their factors are rounded before the outer products are computed.
         group = _group_error(self.summed or SUMMED, roundoff, factors + _PAIRED_GROUPS)
-        moment = several * group + self._folds()
-        moment += several * 4.0 * roundoff
-        return (
-            2.0 * record * sums * math.hypot(b, self.count_constant),
-            2.0 * record * moment * b**2,
-        )
-
-    def _folds(self) -> float:
-        """Error of sums in float64, whichever machines make them, in units of the largest term.
-
-        The factor of a row errs with the squares in its norm; products and weights add a few
-        roundoffs.
-        """
-        n, d = self.n_samples, self.n_features
-        return 1.01 * (additions(n, d) + d + 32.0) * n * UNIT_ROUNDOFF
+        moment = several * group + folds + several * 4.0 * roundoff
+        longest = math.hypot(b, self.count_constant)
+        return 2.0 * record * sums * longest, 2.0 * record * moment * b**2
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         if self.pooled:

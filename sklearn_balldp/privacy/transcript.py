@@ -44,7 +44,7 @@ from .iterate_gap import GapLimits, gap_at, limits_over_iterates
 from .noise import grid_slack
 from .rounding import SHORTEST, mean_rounding
 from .statistics import StatisticsBound
-from .weights import Weights, effective_size_of, is_weighted, weights_from
+from .weights import Weights, class_sizes_of, effective_size_of, is_weighted
 
 #: A record of more steps, or of more classes, is not read: its checks would take too long.
 MOST_STEPS, _MOST_CLASSES = 10**5, 10_000
@@ -56,27 +56,13 @@ _RECORD_SLACK = 1.0 - 1e-9
 
 @dataclass(frozen=True)
 class Descent:
-    """Public settings of noisy gradient descent.
+    """Public settings of noisy gradient descent."""
 
-    Parameters
-    ----------
-    learning_rate : float
-        Step size for rows of norm ``norm_bound``.
-    momentum : float
-        Share of the velocity that is kept from step to step (heavy ball).
-    clip : float or None
-        Norm that the residual of each record, its derivative by the scores, is clipped to.
-    averaged : int
-        How many iterates, the last ones, have their mean released.
-    shares : tuple of float
-        Share of mu squared that each step has, of all that steps have: one number for each step.
-    """
-
-    learning_rate: float
-    momentum: float
-    clip: float | None
-    averaged: int
-    shares: tuple[float, ...]
+    learning_rate: float  # step size for rows of norm norm_bound
+    momentum: float  # share of the velocity that each step keeps (heavy ball)
+    clip: float | None  # norm that the residual of each record is clipped to
+    averaged: int  # how many iterates, the last ones, have their mean released
+    shares: tuple[float, ...]  # of each step in the mu squared of all steps
 
     @property
     def n_steps(self) -> int:
@@ -86,39 +72,7 @@ class Descent:
 
 @dataclass(frozen=True)
 class TranscriptBound(Bound):
-    """Noise on the gradients of a descent, before any step is made.
-
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record.
-    n_samples, n_features, n_classes : int
-        Number of records, of features, and of classes.
-    norm_bound : float
-        Radius of the admissible ball.
-    constant : float
-        Constant that rows are augmented by; 0 for no intercept.
-    labels : {"public", "protected"}
-        Whether label changes are adjacent.
-    promised_radius, promised_mu : float
-        Euclidean radius, and the mu that sums and steps together spend at it.
-    descent : Descent
-        Settings of the descent.
-    start : StatisticsBound or None
-        Noisy sums that the first iterate was made of; None if it is zero.
-    least_reach : float
-        Norm that the whitening map leaves for rows at least, in units of ``norm_bound``; 1 where
-        steps see the rows as they are.
-    weights : Weights or None
-        Public weights of the records in the loss.
-    rows : {"ball", "sphere"}
-        Whether rows have norm at most B, or are scaled to B.
-
-    Raises
-    ------
-    ValueError
-        If the map may leave rows shorter than the allowance for rounding covers.
-    """
+    """Noise on the gradients of a descent, before any step is made."""
 
     what = "noise on the gradients of a descent"
     mechanism = "gradient"
@@ -129,14 +83,15 @@ class TranscriptBound(Bound):
     n_features: int
     n_classes: int
     norm_bound: float
-    constant: float
+    constant: float  # that rows are augmented by; 0 for no intercept
     labels: str
-    promised_radius: float
-    promised_mu: float
+    promised_radius: float  # Euclidean
+    promised_mu: float  # of sums and steps together, at that radius
     descent: Descent
-    start: StatisticsBound | None = None
+    start: StatisticsBound | None = None  # sums that the first iterate was made of; None: zero
+    #: Norm that the whitening map leaves for rows at least, in units of ``norm_bound``; 1: no map.
     least_reach: float = 1.0
-    weights: Weights | None = None
+    weights: Weights | None = None  # in the loss
     rows: str = "ball"
 
     def __post_init__(self) -> None:
@@ -152,11 +107,9 @@ class TranscriptBound(Bound):
         check_types(descent, "descent")
         start = values.get("start")
         if start is not None:
-            own = {**start, "weights": weights_from(start.get("weights"))}
-            start = StatisticsBound(**with_floats(StatisticsBound, own))
+            start = StatisticsBound.from_fields(with_floats(StatisticsBound, start))
             check_types(start, "start")
-        weights = weights_from(values.get("weights"))
-        return cls(**{**values, "descent": descent, "start": start, "weights": weights})
+        return super().from_fields({**values, "descent": descent, "start": start})
 
     @property
     def effective_size(self) -> float:
@@ -286,8 +239,7 @@ class TranscriptBound(Bound):
             return
         # Weights of classes are factors of those in the sums.
         records: Any = self.weights.class_records
-        base = tuple(map(float, records)) if sums is None else sums.class_totals
-        pairs = zip(self.weights.by_class, base or (), strict=True)
+        pairs = zip(self.weights.by_class, class_sizes_of(sums, records), strict=True)
         totals = tuple(factor * total for factor, total in pairs)
         check_follows("bound.weights.class_totals", self.weights.class_totals, totals)
         if sums is not None:
@@ -307,9 +259,9 @@ class TranscriptBound(Bound):
             ("sensitivity", moved, least),
             ("sigma", sigma, moved / self.step_mu()),
         ):
-            for step in np.flatnonzero(~(stated >= needed * _RECORD_SLACK) | ~(stated > 0.0))[
-                :1
-            ].tolist():
+            kept = (stated >= needed * _RECORD_SLACK) & (stated > 0.0)
+            if not kept.all():
+                step = int(kept.argmin())
                 raise ValueError(
                     f"record: {name}[{step}]={float(stated[step])!r} does not follow from the rest "
                     f"of it: it should be at least {float(needed[step])!r}, and positive."
@@ -399,8 +351,7 @@ class TranscriptBound(Bound):
     ) -> float:
         """Half of what rounding adds to the sensitivity of a step, of rows in a precision.
 
-        They are computed with where they have norm ``reach``, before they are whitened; by default
-        as they are.
+        ``reach`` is the norm of the rows before they are whitened; by default the norm bound.
         """
         return mean_rounding(
             self.kind,
@@ -416,20 +367,14 @@ class TranscriptBound(Bound):
         )
 
     def step_mu(self) -> NDArray[np.float64]:
-        """Sensitivity over noise scale that every step may spend.
-
-        The rounding to the sampler's grid is taken off, so that it may come on top.
-        """
+        """Sensitivity over noise scale of every step, with room for rounding to the grid."""
         spent = self.steps_mu * np.sqrt(np.array(self.descent.shares)) * (1.0 - 1e-12)
         return spent - 2.0 * grid_slack(self.step_values)
 
     def step(
         self, theta: NDArray[np.float64], number: int, rounding: float = 0.0
     ) -> tuple[float, float]:
-        """Sensitivity at the promised radius, and noise scale, of a step at ``theta``.
-
-        The first step has number 0.
-        """
+        """Sensitivity at the promised radius, and noise scale, of a step; the first is number 0."""
         moved = self.sensitivity(theta, self.promised_radius, rounding)
         return moved, moved / float(self.step_mu()[number])
 

@@ -13,6 +13,7 @@ that class. In units of :math:`s_c = \max_p s_{p,c}`, it moves all blocks togeth
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -25,46 +26,20 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Weights:
-    """Public numbers of weighted records: all that a sensitivity takes from the weights.
+    """Public numbers of weighted records: all that a sensitivity takes from the weights."""
 
-    Parameters
-    ----------
-    unit : {"record", "person"}
-        What one substitution replaces: a record, or all records of one person.
-    n_units : int
-        Number of records, or of persons.
-    most_records : int
-        Records of one unit, at most.
-    most_classes : int
-        Classes that the records of one unit are in, at most.
-    total : float
-        Sum W of all weights.
-    largest : float
-        Largest total weight s of one unit, rounded up.
-    record : float
-        Largest weight of one record.
-    class_records : tuple of int or None
-        Records of each class; None where labels are protected.
-    class_totals, class_largest : tuple of float or None
-        Total weight of each class, and the largest that one unit has of it; likewise.
-    block_factor : float
-        Factor q >= 1: one unit moves all class blocks together by q times a single block.
-    by_class : tuple of float or None
-        Factor that each class's records have in the loss, where classes are weighted.
-    """
-
-    unit: str
+    unit: str  # what one substitution replaces: of UNITS
     n_units: int
-    most_records: int
-    most_classes: int
-    total: float
-    largest: float
-    record: float
-    class_records: tuple[int, ...] | None
+    most_records: int  # of one unit
+    most_classes: int  # that the records of one unit are in
+    total: float  # W
+    largest: float  # s: largest total weight of one unit, rounded up
+    record: float  # largest weight of one record
+    class_records: tuple[int, ...] | None  # None where labels are protected, as the next two
     class_totals: tuple[float, ...] | None
-    class_largest: tuple[float, ...] | None
-    block_factor: float = 1.0
-    by_class: tuple[float, ...] | None = None
+    class_largest: tuple[float, ...] | None  # largest weight that one unit has of each class
+    block_factor: float = 1.0  # q
+    by_class: tuple[float, ...] | None = None  # factors in the loss, where classes are weighted
 
     def __post_init__(self) -> None:
         check_types(self, "weights")
@@ -186,6 +161,13 @@ def effective_size_of(weights: Weights | None, n_samples: int) -> float:
 def units_of(weights: Weights | None, n_samples: int) -> int:
     """Number of persons, or of records."""
     return n_samples if weights is None else weights.n_units
+
+
+def class_sizes_of(weights: Weights | None, counts: Sequence[float]) -> tuple[float, ...]:
+    """Total weight of each class; without weights of classes, its number of records."""
+    if weights is None or weights.class_totals is None:
+        return tuple(map(float, counts))
+    return weights.class_totals
 
 
 def total_of(weights: Weights | None, n_samples: int) -> float:
