@@ -19,7 +19,8 @@ import uuid
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -37,6 +38,8 @@ from .table import Result, Shard, Sums, cut
 _QUOTES_NOTHING = ("rows: reading ", "rows: chunks ", "X: rows changed ", "column=", "path=")
 # Threads get shards in units of about an eighth of a thread's share, so that few nodes are sent.
 _EIGHTHS = 8
+# Seconds after which a pass without workers is given up.
+_PATIENCE = 60.0
 
 
 def is_dask(values: Any) -> bool:
@@ -133,7 +136,7 @@ class ClusterRows(Rows):
             )
         self._rows, self._client, self._domain = X, client, domain
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
-        self._portions: list[_PortionFuture] = []
+        self._portions: list[tuple[Any, tuple[int, int]]] = []
 
     def _for_one_fit(self) -> Rows:
         return ClusterRows(self._rows, self._client, self._domain)
@@ -164,102 +167,65 @@ class ClusterRows(Rows):
     def _as_table(self, columns: Mapping[str, NDArray[Any] | None]) -> "ClusterTable":
         if not self._portions:
             self._portions = self._load_portions()
-        portions = [
-            portion.then(self._client, _AddColumns(cut(columns, *portion.rows)))
-            for portion in self._portions
-        ]
-        return ClusterTable(self._client, self.shape, portions)
+        tasks = [_AddColumns(cut(columns, *rows)) for _, rows in self._portions]
+        futures = [future for future, _ in self._portions]
+        return ClusterTable(self._client, self.shape, _submitted(self._client, tasks, futures))
 
-    def _load_portions(self) -> "list[_PortionFuture]":
-        """Portions of the rows, one for each thread of the cluster."""
+    def _load_portions(self) -> list[tuple[Any, tuple[int, int]]]:
+        """Future and range of rows of some neighbouring shards for each thread of the cluster."""
         client, shards = self._client, shards_of(*self.shape)
         _check_workers(client)
         if not isinstance(self._rows, Rows):
             _warn_of_spilling(client)
-        slots = [address for address, n in self._workers() for _ in range(n)]
-        n, share = len(shards), len(shards) / len(slots)
+        n, slots = len(shards), sum(client.nthreads().values())
+        share = n / slots
         unit = 2 ** max(0, int(math.log2(max(1.0, share / _EIGHTHS))))
-        edges = {min(n, unit * round(share * slot / unit)) for slot in range(len(slots))}
+        edges = sorted({min(n, unit * round(share * slot / unit)) for slot in range(slots)} | {n})
         portions = []
-        for slot, (first, last) in zip(slots, pairwise(sorted(edges | {n})), strict=False):
+        for first, last in pairwise(edges):
             own = shards[first:last]
             rows = own[0][0], own[-1][1]
-            where = {"workers": [slot], "allow_other_workers": True}
-            given = self._rows if isinstance(self._rows, Rows) else self._chunks_of(*rows, where)
             load = _Load(first, own, self.dtype, self.shape[1], self._domain)
-            future = client.submit(load, given, key=_random_key("load"), pure=False, **where)
-            portions.append(_PortionFuture(future, where, rows))
+            part = self._part_of(*rows)
+            portions.append((_submitted(client, [load], [part], "load")[0], rows))
         return portions
 
-    def _chunks_of(self, start: int, stop: int, where: Mapping[str, Any]) -> list[Any]:
-        """Futures of the chunks of a range of rows; workers cut the chunks at its ends."""
+    def _part_of(self, start: int, stop: int) -> Any:
+        """What a worker loads a range of rows from."""
         import dask
-
-        sizes = self._rows.chunks[0]
-        cuts = dict(pieces(np.cumsum([0, *sizes]).tolist(), start, stop))
-        whole = [place for place, own in cuts.items() if own == slice(0, sizes[place])]
-        # One call for all whole chunks, because each call sends its task graph.
-        chunks = dict(zip(whole, self._computed(self._delayed(whole), **where), strict=True))
-        for place, own in cuts.items():
-            if place not in chunks:
-                (chunk,) = self._delayed([place])
-                cut_rows = dask.delayed(_CutRows(own), pure=False)
-                part = cut_rows(chunk, dask_key_name=_random_key("cut"))
-                chunks[place] = self._computed([part])[0]
-        return [chunks[place] for place in cuts]
-
-    def _computed(self, tasks: list[Any], **where: Any) -> list[Any]:
-        """Submit tasks; an error of Dask's would quote their data, so it is replaced."""
-        return _result("X", lambda: self._client.compute(tasks, **where))
-
-    def _delayed(self, places: list[int]) -> list[Any]:
-        """Some chunks of an array, with all of their features."""
-        if not places:
-            return []
-        # Dask's other method, "p2p", would write rows to disk.
-        chunks = self._rows.blocks[places].rechunk({1: self.shape[1]}, method="tasks")
-        return chunks.to_delayed().ravel().tolist()
-
-    def _workers(self) -> list[tuple[str, int]]:
-        """Addresses and thread counts in the order of the rows they hold, so that few rows move."""
         from distributed import futures_of
 
-        places: dict[str, list[int]] = {}
-        if not isinstance(self._rows, Rows):
-            holders = _result("X", lambda: self._client.who_has(futures_of(self._rows)))
-            for key, addresses in holders.items():
-                if isinstance(key, tuple) and key[0] == self._rows.name:
-                    for address in addresses:
-                        places.setdefault(address, []).append(key[1])
-        middle = {address: sum(found) / len(found) for address, found in places.items()}
-        workers = self._client.nthreads().items()
-        return sorted(workers, key=lambda worker: middle.get(worker[0], math.inf))
+        if isinstance(self._rows, Rows):
+            return self._rows
+        # Dask's other method, "p2p", would write rows to disk.
+        part = self._rows[start:stop].rechunk({1: self.shape[1]}, method="tasks")
+        chunks = part.to_delayed().ravel().tolist()
+        if futures_of(self._rows):
+            # Workers hold what the rows are made of: Dask takes the task there.
+            return _result("X", lambda: self._client.compute(chunks))
+        # Nothing is held yet: one task makes all chunks of the portion, where it keeps them.
+        return _Lazy(dask.optimize(*chunks))
 
 
-@dataclass(frozen=True)
-class _PortionFuture:
-    """Neighbouring shards on a worker: their future, and the range of their rows.
+class _Lazy:
+    """Chunks that the task which is given them computes; Dask does not look inside."""
 
-    ``where`` holds Dask's options that name the worker, and allow another one if it dies.
-    """
+    def __init__(self, chunks: Sequence[Any]) -> None:
+        self.chunks = chunks
 
-    future: Any
-    where: Mapping[str, Any]
-    rows: tuple[int, int]
 
-    def submitted(self, client: Any, task: "_Task") -> Any:
-        """Future of a task's result on these shards."""
-        import dask
+def _submitted(
+    client: Any, tasks: Sequence["_Task"], given: Sequence[Any], what: str = "pass"
+) -> list[Any]:
+    """Futures of tasks, each on one input; Dask runs them where the inputs are."""
+    import dask
 
-        # Each task carries its labels or parameters, so Dask's warning about size is no use here.
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
-            return client.submit(
-                task, self.future, key=_random_key("pass"), pure=False, **self.where
-            )
-
-    def then(self, client: Any, task: "_Task") -> "_PortionFuture":
-        """The result of a task on these shards, on the same worker."""
-        return replace(self, future=self.submitted(client, task))
+    # Each task carries its labels or parameters, so Dask's warning about size is no use here.
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
+        return [
+            client.submit(task, one, key=_random_key(what), pure=False)
+            for task, one in zip(tasks, given, strict=True)
+        ]
 
 
 class ClusterTable:
@@ -268,9 +234,7 @@ class ClusterTable:
     local = False
     on_device = False
 
-    def __init__(
-        self, client: Any, shape: tuple[int, int], portions: Sequence[_PortionFuture]
-    ) -> None:
+    def __init__(self, client: Any, shape: tuple[int, int], portions: Sequence[Any]) -> None:
         self._client, self.shape, self._portions = client, shape, portions
 
     def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
@@ -290,16 +254,16 @@ class ClusterTable:
         self, function: Callable[..., Mapping[str, Any]], *numbers: Any
     ) -> "ClusterTable":
         """As :meth:`.Table.with_columns`; columns stay on the workers."""
-        more = _ComputeColumns(function, numbers)
-        portions = [portion.then(self._client, more) for portion in self._portions]
+        tasks = [_ComputeColumns(function, numbers)] * len(self._portions)
+        portions = _submitted(self._client, tasks, self._portions)
         return ClusterTable(self._client, self.shape, portions)
 
     def _results(self, task: "_Task") -> Iterator[Any]:
         """What a task gives for each portion, in order."""
-        futures = [portion.submitted(self._client, task) for portion in self._portions]
+        futures = _submitted(self._client, [task] * len(self._portions), self._portions)
         try:
             for place, future in enumerate(bar(futures, "pass", "thread")):
-                found = _result("X", future.result)
+                found = _result("X", partial(_waited, self._client, future))
                 # Drop the future, so that the worker can free this result.
                 futures[place] = None
                 if isinstance(found, _Failure):
@@ -378,17 +342,6 @@ class _Task(ABC):
 
 
 @dataclass(frozen=True, repr=False)
-class _CutRows(_Task):
-    """Cut some rows out of a chunk, on the worker that holds it."""
-
-    rows: slice
-
-    def of(self, chunk: Any) -> NDArray[Any]:
-        # A view would keep the whole chunk in memory.
-        return np.asarray(chunk)[self.rows].copy()
-
-
-@dataclass(frozen=True, repr=False)
 class _Load(_Task):
     """Load the rows of some shards, from a source or from chunks of an array.
 
@@ -407,6 +360,10 @@ class _Load(_Task):
             source = rows if self.domain is None else rows._squarable(self.domain)
             parts = [Shard(source, a, b, a, {}, True) for a, b in self.shards]
         else:
+            if isinstance(rows, _Lazy):
+                import dask
+
+                rows = dask.compute(*rows.chunks, scheduler="synchronous")
             parts = self._cut([np.asarray(chunk) for chunk in rows])
         return _Portion(self.place, parts)
 
@@ -490,6 +447,22 @@ def _random_key(what: str) -> str:
     return f"balldp-{what}-{uuid.uuid4().hex}"
 
 
+class NoWorkersError(Exception):
+    """A task could not run because the cluster had no workers."""
+
+
+def _waited(client: Any, future: Any) -> Any:
+    """Result of a task; an error if the cluster has lost its workers and gets no others."""
+    while True:
+        try:
+            return future.result(timeout=_PATIENCE)
+        except TimeoutError:
+            if future.done():
+                raise
+        if not client.nthreads():
+            raise NoWorkersError
+
+
 def _result(name: str, get: Callable[[], Any]) -> Any:
     """Result from the cluster; errors of Dask and of the array's tasks are replaced."""
     kind = words = ""
@@ -514,7 +487,10 @@ def _check_workers(client: Any) -> None:
     # Sent by value, as a worker without the package could not load a reference to it.
     versions = client.run(_by_value(_installed_version), on_error="ignore")
     if not client.nthreads():
-        raise ValueError("client: the cluster has no workers yet; client.wait_for_workers(1).")
+        raise ValueError(
+            "client: the cluster has no workers; wait for one (client.wait_for_workers(1)), or let "
+            "it keep one (cluster.adapt(minimum=1))."
+        )
     other = {address: version for address, version in versions.items() if version != __version__}
     if other:
         raise ValueError(

@@ -120,7 +120,6 @@ def test_rows_are_computed_where_they_are_held(client):
             half = X[place * N // 2 : (place + 1) * N // 2]
             held |= client.scatter({(name, place, 0): half}, workers=[address])
         rows = da.Array(held, name, chunks=((N // 2, N // 2), (D,)), dtype=X.dtype)
-        assert [address for address, _ in on_cluster(rows)._workers()] == order
         client.run(sent_rows)
         assert_same(fitted(HEADS["prototypes"], X, y), fitted(HEADS["prototypes"], rows, y))
         # Shards are whole: one of them may lie in both halves, and its rows in one are sent.
@@ -289,12 +288,30 @@ def test_keys_of_tasks_are_drawn_by_chance(client):
     assert not seen[0] & seen[1]
 
 
-@pytest.mark.parametrize("kind", ["array", "file"])
-def test_a_worker_that_is_killed_changes_nothing(kind, tmp_path):
-    """Its shards are loaded again by another worker."""
-    X, y = records(n=30_000)
+def after_results(patch, number):
+    """An event that is set once so many results of passes have come."""
+    begun, waited, seen = threading.Event(), cluster._waited, []
+
+    def counting(*args):
+        result = waited(*args)
+        seen.append(None)
+        if len(seen) == number:
+            begun.set()
+        return result
+
+    patch.setattr(cluster, "_waited", counting)
+    return begun
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_workers", "lost"),
+    [("array", 2, "one"), ("file", 2, "all"), ("array", 1, "all"), ("array", 2, "scaled")],
+)
+def test_workers_that_are_lost_change_nothing(kind, n_workers, lost, tmp_path):
+    """Their shards are loaded again by others, or by themselves once they are back."""
+    X, y = records(n=20_000)
     head = BallDPLogisticRegression(
-        mechanism=GradientPerturbation(n_steps={"array": 150, "file": 40}[kind]),
+        mechanism=GradientPerturbation(n_steps={"array": 100, "file": 30}[kind]),
         delta=1e-6,
         radius=0.3,
         random_state=0,
@@ -304,7 +321,7 @@ def test_a_worker_that_is_killed_changes_nothing(kind, tmp_path):
         pytest.MonkeyPatch.context() as patch,
         dask.config.set(STAYS_IN_MEMORY),
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as local,
         Client(local) as connected,
     ):
@@ -313,16 +330,52 @@ def test_a_worker_that_is_killed_changes_nothing(kind, tmp_path):
         expected = clone(head).fit(X, y)
         given = da.from_zarr(str(tmp_path / "rows"))
         given = given if kind == "array" else on_cluster(from_zarr(tmp_path / "rows"))
+        before = connected.run(os.getpid)
+        begun = after_results(patch, 5)
         running = threading.Thread(target=head.fit, args=(given, y))
         running.start()
-        before = connected.run(os.getpid)
-        time.sleep(1.0)
-        assert running.is_alive()
-        os.kill(next(iter(before.values())), signal.SIGKILL)
-        running.join(120)
+        assert begun.wait(60)
+        if lost == "scaled":
+            local.scale(0)
+            time.sleep(1.0)
+            local.scale(1)
+        else:
+            # A nanny starts another worker for each that dies.
+            for process in list(before.values())[: None if lost == "all" else 1]:
+                os.kill(process, signal.SIGKILL)
+        running.join(60)
         assert not running.is_alive()
         assert set(connected.run(os.getpid).values()) != set(before.values())
     assert_same(expected, head)
+
+
+def test_a_cluster_that_has_lost_its_workers_for_good_ends_the_fit(monkeypatch, tmp_path):
+    X, y = records(n=20_000)
+    zarr.save(str(tmp_path / "rows"), X)
+    monkeypatch.setattr(cluster, "_PATIENCE", 1.0)
+    steps = GradientPerturbation(n_steps=100)
+    head = BallDPLogisticRegression(mechanism=steps, delta=1e-6, radius=0.3)
+    found = []
+
+    def fit():
+        with pytest.raises(RuntimeError, match=r"\(NoWorkersError\); nothing was released"):
+            head.fit(on_cluster(from_zarr(tmp_path / "rows"), connected), y)
+        found.append("refused")
+
+    with (
+        dask.config.set(STAYS_IN_MEMORY),
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as local,
+        Client(local) as connected,
+    ):
+        monkeypatch.setattr(passes, "SMALL", 8000)
+        begun = after_results(monkeypatch, 3)
+        running = threading.Thread(target=fit)
+        running.start()
+        assert begun.wait(60)
+        local.scale(0)
+        running.join(60)
+    assert found == ["refused"]
+    assert not hasattr(head, "coef_")
 
 
 def test_what_a_cluster_cannot_take_is_refused(client, monkeypatch):
@@ -398,13 +451,17 @@ def test_a_failing_task_of_the_array_is_told_without_its_words(client):
     def fails(block):
         raise ValueError(f"{SECRET}")
 
-    given = da.from_array(X).map_blocks(fails, dtype=X.dtype, meta=X[:0])
     head = BallDPRidgePrototype(delta=1e-4)
-    with pytest.raises(RuntimeError, match=r"did not finish a pass \(ValueError\)") as caught:
-        head.fit(given, y)
-    assert str(SECRET) not in str(caught.value)
-    assert caught.value.__context__ is None
-    assert not hasattr(head, "release_")
+    for rows, said in (
+        (da.from_array(X), r"could not read or compute with its rows \(ValueError\)"),
+        (da.from_array(X).persist(), r"did not finish a pass \(ValueError\)"),
+    ):
+        given = rows.map_blocks(fails, dtype=X.dtype, meta=X[:0])
+        with pytest.raises(RuntimeError, match=said) as caught:
+            head.fit(given, y)
+        assert str(SECRET) not in str(caught.value)
+        assert caught.value.__context__ is None
+        assert not hasattr(head, "release_")
 
 
 @pytest.mark.usefixtures("client")
@@ -437,7 +494,9 @@ def test_no_row_is_written_to_a_disk(tmp_path, monkeypatch):
         monkeypatch.setattr(passes, "SMALL", 8000)
         monkeypatch.setattr(passes, "SHARD_ROWS", 512)
         for chunks in ((N, 4), (100, D), (777, 3)):
-            fitted(HEADS["minimiser"], da.from_array(X, chunks=chunks), y)
+            given = da.from_array(X, chunks=chunks)
+            for rows in (given, given.persist()):
+                fitted(HEADS["minimiser"], rows, y)
         # Dask's other way to put chunks together goes by disks.
         log = connected.run_on_scheduler(_traces)
         assert any("rechunk" in entry for entry in log)
