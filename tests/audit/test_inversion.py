@@ -41,8 +41,9 @@ def prototypes(X, codes, n_classes, alpha):
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_ridge_is_inverted(n_classes, tell):
     rng = np.random.default_rng(n_classes)
-    X, codes = ball(rng, 60, 7), rng.integers(n_classes, size=60)
-    for hidden in range(0, 60, 7):
+    # The last record is the only one of its class.
+    X, codes = ball(rng, 60, 7), np.r_[rng.integers(n_classes - 1, size=59), n_classes - 1]
+    for hidden in range(3, 60, 7):
         known = np.arange(60) != hidden
         found = invert_ridge(
             prototypes(X, codes, n_classes, 0.1),
@@ -97,37 +98,23 @@ def test_a_zero_row_moves_no_sum():
         invert_statistics(sums, sums[:1], norm_bound=1.0)
 
 
-def test_ridge_inversion_into_an_empty_class():
-    rng = np.random.default_rng(1)
-    X, codes = ball(rng, 20, 3), np.r_[np.zeros(19, int), 1]
-    sums, counts = known_sums(X[:-1], codes[:-1], 2)
-    found = invert_ridge(prototypes(X, codes, 2, 0.1), sums, counts, alpha=0.1, norm_bound=1.0)
-    assert found.codes.tolist() == [1]
-    np.testing.assert_allclose(found.rows[0], X[-1], rtol=1e-6)
-
-
 def test_ridge_degenerate_record_is_recognised():
     """A record at its class's prototype moves nothing; so would one at any other's."""
     rng = np.random.default_rng(2)
     X, codes = ball(rng, 30, 4), np.arange(30) % 3
     sums, counts = known_sums(X, codes, 3)
     before = 2 * sums / (2 * counts + 0.1 * 31)[:, None]
-    together = np.vstack([X, before[1]])
-    labels = np.r_[codes, 1]
-    found = invert_ridge(
-        prototypes(together, labels, 3, 0.1), sums, counts, alpha=0.1, norm_bound=1.0
-    )
+    released = prototypes(np.vstack([X, before[1]]), np.r_[codes, 1], 3, 0.1)
+    found = invert_ridge(released, sums, counts, alpha=0.1, norm_bound=1.0)
     assert found.status == "degenerate"
     assert found.codes.tolist() == [0, 1, 2]
     np.testing.assert_allclose(found.rows, before)
     # Each of them really explains the release.
     for code in range(3):
         same = prototypes(np.vstack([X, before[code]]), np.r_[codes, code], 3, 0.1)
-        np.testing.assert_allclose(same, prototypes(together, labels, 3, 0.1))
+        np.testing.assert_allclose(same, released)
     # Public counts settle it.
-    told = invert_ridge(
-        prototypes(together, labels, 3, 0.1), sums, counts, alpha=0.1, norm_bound=1.0, code=1
-    )
+    told = invert_ridge(released, sums, counts, alpha=0.1, norm_bound=1.0, code=1)
     np.testing.assert_allclose(told.rows[0], before[1])
 
 
@@ -184,53 +171,20 @@ CASES = [
     ("squared_hinge", 2),
     ("squared_hinge", 4),
 ]
+STRENGTHS = [
+    (*case, alpha) for case, alpha in zip(CASES, (0.03, 0.3, 0.03, 0.3, 0.03), strict=True)
+]
 
 
 def minimiser(loss, X, codes, n_classes, alpha, fit_intercept):
-    objective = LinearObjective(
-        loss, X, codes, n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=fit_intercept
-    )
-    return minimise(objective, tol=1e-14)
+    settings = {"alpha": alpha, "norm_bound": 1.0, "fit_intercept": fit_intercept}
+    return minimise(LinearObjective(loss, X, codes, n_classes, **settings), tol=1e-14)
 
 
 def single_gradient(loss, theta, row, code, n_classes, fit_intercept):
-    return LinearObjective(
-        loss,
-        row[None],
-        np.array([code]),
-        n_classes,
-        alpha=0.0,
-        norm_bound=math.inf,
-        fit_intercept=fit_intercept,
-    ).value_and_gradient(theta)[1]
-
-
-@pytest.mark.parametrize(("fit_intercept", "alpha"), [(False, 0.003), (True, 0.3)])
-@pytest.mark.parametrize(("loss", "n_classes"), CASES)
-def test_minimisers_of_scaled_rows_are_inverted(loss, n_classes, fit_intercept, alpha):
-    """Rows of any length, of which the fit saw the directions: no other length explains it."""
-    rng = np.random.default_rng(n_classes)
-    X, codes = ball(rng, 40, 5), rng.integers(n_classes, size=40)
-    directions = X / np.linalg.norm(X, axis=1, keepdims=True)
-    theta = minimiser(loss, directions, codes, n_classes, alpha, fit_intercept)
-    n_inverted = 0
-    for hidden in range(0, 40, 2):
-        gradient = single_gradient(
-            loss, theta, directions[hidden], codes[hidden], n_classes, fit_intercept
-        )
-        if np.linalg.norm(gradient) < 1e-3:
-            continue
-        known = np.arange(40) != hidden
-        given = X[known], codes[known], n_classes, alpha, fit_intercept
-        found = invert(loss, theta, *given, domain="sphere")
-        near = np.linalg.norm(found.rows - directions[hidden], axis=1) < 1e-6
-        assert near.any()
-        np.testing.assert_allclose(np.linalg.norm(found.rows, axis=1), 1.0, rtol=1e-5)
-        # Known rows that are not scaled give another gradient, which no right record explains.
-        others = invert(loss, theta, *given).rows
-        assert not (np.linalg.norm(others - directions[hidden], axis=1) < 1e-6).any()
-        n_inverted += 1
-    assert n_inverted >= 5
+    settings = {"alpha": 0.0, "norm_bound": math.inf, "fit_intercept": fit_intercept}
+    objective = LinearObjective(loss, row[None], np.array([code]), n_classes, **settings)
+    return objective.value_and_gradient(theta)[1]
 
 
 def invert(loss, theta, X, codes, n_classes, alpha, fit_intercept, domain="ball"):
@@ -247,8 +201,34 @@ def invert(loss, theta, X, codes, n_classes, alpha, fit_intercept, domain="ball"
     )
 
 
-@pytest.mark.parametrize("alpha", [0.3, 0.03])
+@pytest.mark.parametrize(("fit_intercept", "alpha"), [(False, 0.003), (True, 0.3)])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_minimisers_of_scaled_rows_are_inverted(loss, n_classes, fit_intercept, alpha):
+    """Rows of any length, of which the fit saw the directions: no other length explains it."""
+    rng = np.random.default_rng(n_classes)
+    X, codes = ball(rng, 40, 5), rng.integers(n_classes, size=40)
+    directions = X / np.linalg.norm(X, axis=1, keepdims=True)
+    theta = minimiser(loss, directions, codes, n_classes, alpha, fit_intercept)
+    n_inverted = 0
+    for hidden in range(0, 40, 4):
+        record = directions[hidden], codes[hidden]
+        gradient = single_gradient(loss, theta, *record, n_classes, fit_intercept)
+        if np.linalg.norm(gradient) < 1e-3:
+            continue
+        known = np.arange(40) != hidden
+        given = X[known], codes[known], n_classes, alpha, fit_intercept
+        found = invert(loss, theta, *given, domain="sphere")
+        near = np.linalg.norm(found.rows - directions[hidden], axis=1) < 1e-6
+        assert near.any()
+        np.testing.assert_allclose(np.linalg.norm(found.rows, axis=1), 1.0, rtol=1e-5)
+        # Known rows that are not scaled give another gradient, which no right record explains.
+        others = invert(loss, theta, *given).rows
+        assert not (np.linalg.norm(others - directions[hidden], axis=1) < 1e-6).any()
+        n_inverted += 1
+    assert n_inverted >= 3
+
+
+@pytest.mark.parametrize(("loss", "n_classes", "alpha"), STRENGTHS)
 def test_inversion_with_an_intercept_is_exact(loss, n_classes, alpha):
     rng = np.random.default_rng(n_classes)
     X, codes = ball(rng, 60, 5), rng.integers(n_classes, size=60)
@@ -268,8 +248,7 @@ def test_inversion_with_an_intercept_is_exact(loss, n_classes, alpha):
     assert n_inverted >= 15
 
 
-@pytest.mark.parametrize("alpha", [0.3, 0.03])
-@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+@pytest.mark.parametrize(("loss", "n_classes", "alpha"), STRENGTHS)
 def test_inversion_without_an_intercept_returns_all_solutions(loss, n_classes, alpha):
     """The truth is among them, each explains the release, and a fine search finds no others."""
     rng = np.random.default_rng(n_classes + 10)
@@ -309,7 +288,7 @@ def test_inversion_without_an_intercept_returns_all_solutions(loss, n_classes, a
     assert n_inverted >= 8
 
 
-@pytest.mark.parametrize("margin", [0.0, 1e-4, -1e-3, 2e-3, 1e-2, -5e-2])
+@pytest.mark.parametrize("margin", [0.0, 1e-4, -1e-3, -5e-2])
 def test_softmax_roots_near_the_peak(margin):
     """Two lengths of a row explain one gradient; where they meet, both must still be found."""
     rng = np.random.default_rng(3)
@@ -322,9 +301,7 @@ def test_softmax_roots_near_the_peak(margin):
         s = length * scores
         return length * (1 - np.exp(s[0] - s.max()) / np.exp(s - s.max()).sum())
 
-    lengths = np.linspace(1e-3, 3, 300_001)
-    heights = np.array([height(t) for t in lengths[::100]])
-    peak = lengths[::100][np.argmax(heights)]
+    peak = max(np.linspace(1e-3, 3, 3001), key=height)
     peak = minimize_scalar(
         lambda t: -height(t),
         bounds=(0.9 * peak, 1.1 * peak),
@@ -404,19 +381,8 @@ def test_inversion_fails_against_noise():
     assert invert("softmax", noisy, X[1:], codes[1:], 3, 0.1, True).status == "none"
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (
-            lambda: invert("logistic", np.ones((1, 2)), np.empty((0, 2)), [], 2, 0.1, False),
-            "X_known",
-        ),
-        (
-            lambda: invert_ridge(np.eye(2), np.eye(3), [1, 1], alpha=1.0, norm_bound=1.0),
-            "known_sums",
-        ),
-    ],
-)
-def test_errors(call, match):
-    with pytest.raises(ValueError, match=match):
-        call()
+def test_errors():
+    with pytest.raises(ValueError, match="X_known"):
+        invert("logistic", np.ones((1, 2)), np.empty((0, 2)), [], 2, 0.1, False)
+    with pytest.raises(ValueError, match="known_sums"):
+        invert_ridge(np.eye(2), np.eye(3), [1, 1], alpha=1.0, norm_bound=1.0)
