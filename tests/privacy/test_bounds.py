@@ -76,15 +76,8 @@ def log_ratios(bound, X, other, y, n_runs=N_RUNS, label=None):
     rng = np.random.default_rng(1)
 
     def gradients(rows, codes):
-        return MeanGradient(
-            bound.loss,
-            rows,
-            codes,
-            bound.n_classes,
-            norm_bound=1.0,
-            constant=bound.constant,
-            clip=bound.descent.clip,
-        )
+        settings = {"norm_bound": 1.0, "constant": bound.constant, "clip": bound.descent.clip}
+        return MeanGradient(bound.loss, rows, codes, bound.n_classes, **settings)
 
     here, there = gradients(X, y), gradients(other, y if label is None else label)
     iterates = Iterates(n_runs, bound, 0.0)
@@ -137,16 +130,8 @@ def test_whole_transcripts_keep_the_guarantee(loss, n_scores, clip, labels):
     """Iterates that move by much: mean, second moment and privacy profile of L stay below."""
     # Where gaps are quick to find there are more runs.
     r, mu, n_steps, n_runs = 1.2, 1.2, 3, 5_000 if n_scores > 1 else 20_000
-    bound = bound_of(
-        loss,
-        n_scores=n_scores,
-        n_steps=n_steps,
-        mu=mu,
-        r=r,
-        clip=clip,
-        labels=labels,
-        learning_rate=18.0,
-    )
+    public = {"n_scores": n_scores, "n_steps": n_steps, "clip": clip, "labels": labels}
+    bound = bound_of(loss, mu=mu, r=r, learning_rate=18.0, **public)
     X, other, y = neighbours(r)
     label = None
     if labels == "protected":
