@@ -285,51 +285,38 @@ def test_a_gradient_gap_divided_by_four_is_caught(monkeypatch):
         ReconstructionAuditor(head).fit(*data)
 
 
+def ridge_with(call):
+    """A head whose noise, in fits and trials, is added by ``call`` in the place of a method."""
+    noise = type("OwnNoise", (Noise,), {"__call__": call})
+    head = type("OwnRidge", (BallDPRidgePrototype,), {"_noise": lambda self: noise()})
+    return head(4.0, radius=0.6)
+
+
 def test_the_rate_convicts_without_the_distance(digits):
     """Noise that is four times too small for what the release states: only attacks see it."""
-
-    class Quiet(Noise):
-        def __call__(self, values, sigma):
-            return super().__call__(values, np.asarray(sigma) / 4.0)
-
-    class QuietRidge(BallDPRidgePrototype):
-        def _noise(self):
-            return Quiet()
-
-    head, options = QuietRidge(4.0, radius=0.6), {"n_draws": 10, "confidence": SURE}
+    draw = Noise.__call__
+    head = ridge_with(lambda self, values, sigma: draw(self, values, np.asarray(sigma) / 4.0))
     with pytest.warns(FailedGuaranteeWarning):
-        auditor = audit(head, *two_classes(digits), noise="mechanism", **options)
+        auditor = audit(head, *two_classes(digits), n_draws=10, confidence=SURE, noise="mechanism")
     assert (auditor.supports_["distance"] <= auditor.supports_["mu"]).all()
     assert auditor.success_interval_["clopper_pearson"][0] > auditor.certificate_["direct"]
 
 
-class ReusedNoise(BallDPRidgePrototype):
+def reused(self, values, sigma):
     """The same noise in every release."""
-
-    def _noise(self):
-        class Reused(Noise):
-            def __call__(self, values, sigma):
-                return values + np.random.default_rng(7).standard_normal(np.shape(values)) * sigma
-
-        return Reused()
+    return values + np.random.default_rng(7).standard_normal(np.shape(values)) * sigma
 
 
-class TiledNoise(BallDPRidgePrototype):
+def tiled(self, values, sigma, draw=Noise.__call__):
     """The same noise in every block of a release."""
-
-    def _noise(self):
-        class Tiled(Noise):
-            def __call__(self, values, sigma):
-                return values + super().__call__(np.zeros_like(values[:1]), 1.0) * sigma
-
-        return Tiled()
+    return values + draw(self, np.zeros_like(values[:1]), 1.0) * sigma
 
 
 @pytest.mark.parametrize(
     ("head", "attack"),
     [
-        (ReusedNoise(4.0, radius=0.6), "replay"),
-        (TiledNoise(4.0, radius=0.6), "transfer"),
+        (ridge_with(reused), "replay"),
+        (ridge_with(tiled), "transfer"),
         # A seed is noise that is reused: release_.private says so, and the audit finds it.
         (BallDPRidgePrototype(4.0, radius=0.6, random_state=0), "replay"),
     ],
@@ -719,15 +706,11 @@ def test_records_that_contradict_the_public_counts_are_refused(Head, digits):
     for rows, labels in ((X[:1000], wrong), (X[1:1000], wrong[1:]), (X[500:1500], y[500:1500])):
         with pytest.raises(ValueError, match="y contradicts the public class counts"):
             ReconstructionAuditor(released).fit(rows, labels, *public)
-
-
-def test_the_only_record_of_a_class(digits):
-    X, y = digits
-    rows = np.flatnonzero(y[:400] != 3)
-    rows = np.r_[rows, np.flatnonzero(y == 3)[0]]
-    released = FrozenEstimator(clone(RIDGE).fit(X[rows], y[rows]))
+    # The class of the missing record has no other.
+    places = np.r_[np.flatnonzero(y[:400] != 3), np.flatnonzero(y == 3)[0]]
+    released = FrozenEstimator(Head(4.0, radius=0.6).fit(X[places], y[places]))
     with pytest.raises(ValueError, match="only one of its class"):
-        ReconstructionAuditor(released).fit(X[rows[:-1]], y[rows[:-1]], X[400:], y[400:])
+        audit(released, X[places[:-1]], y[places[:-1]], *public)
 
 
 def test_audit_results_stay_out_of_the_released_model(digits):

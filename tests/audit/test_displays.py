@@ -31,10 +31,7 @@ def auditor(digits):
 
 
 def test_reconstruction_display(auditor):
-    groups = {
-        "r = 0.6": [auditor(2.0, 0.6), auditor(8.0, 0.6)],
-        "full radius": auditor(8.0, None),
-    }
+    groups = {"r = 0.6": [auditor(2.0, 0.6), auditor(8.0, 0.6)], "full radius": auditor(8.0, None)}
     display = ReconstructionDisplay.from_estimators(groups)
     assert display.results["name"].tolist() == ["r = 0.6", "r = 0.6", "full radius"]
     first = groups["r = 0.6"][0]

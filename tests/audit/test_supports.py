@@ -126,22 +126,24 @@ def test_too_few_says_how_many_and_what_radius_would_do():
         around_the_first(X, codes, radius, n_candidates=100)
 
 
-def draw(X, codes, public, public_codes, radius, **options):
-    defaults = {
-        "anchors": np.arange(len(X)),
+RECORDS, PUBLIC = pool(60, seed=1), pool(150, seed=2)
+
+
+def draw(radius, rows=RECORDS[0], public=PUBLIC, **options):
+    given = {
+        "anchors": np.arange(60),
         "n_supports": 5,
         "n_candidates": 4,
         "strategy": "farthest",
         "random_state": np.random.default_rng(0),
+        **options,
     }
-    pool = Pool(public, public_codes, 1.0)
-    return draw_supports(X, codes, pool, radius, **(defaults | options))
+    return draw_supports(rows, RECORDS[1], Pool(*public, 1.0), radius, **given)
 
 
 def test_drawn_supports():
-    X, codes = pool(60, seed=1)
-    public, labels = pool(150, seed=2)
-    supports, passed_over = draw(3 * X, codes, public, labels, 0.8, n_supports=20)
+    (X, codes), (public, labels) = RECORDS, PUBLIC
+    supports, passed_over = draw(0.8, 3 * X, n_supports=20)
     assert passed_over > 0
     assert len({support.anchor for support in supports}) == 20
     for support in supports:
@@ -157,12 +159,10 @@ def test_drawn_supports():
 
 def test_rows_outside_the_ball_are_projected_and_repeat():
     """Multiples of one row project to one record, up to rounding; the anchor's are the anchor."""
-    X, codes = pool(60, seed=1)
-    inside, labels = pool(150, seed=2)
+    (X, codes), (inside, labels) = RECORDS, PUBLIC
     outside = np.vstack([1.7 * inside, 2.9 * inside, 3 * X]).astype(np.float32)
-    supports, _ = draw(
-        X, codes, outside, np.r_[labels, labels, codes], 1.2, n_supports=10, strategy="nearest"
-    )
+    public = outside, np.r_[labels, labels, codes]
+    supports, _ = draw(1.2, public=public, n_supports=10, strategy="nearest")
     for support in supports:
         rows, anchor = support.rows[:, 0], X[support.anchor]
         assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-9
@@ -188,18 +188,16 @@ def test_quoted_radii_are_rounded_up():
 
 
 def test_anchors_that_are_too_few():
-    X, codes = pool(60, seed=1)
-    public, labels = pool(150, seed=2)
-    supports, _ = draw(X, codes, public, labels, 2.0, anchors=np.array([3, 8, 11, 20, 41]))
+    supports, _ = draw(2.0, anchors=np.array([3, 8, 11, 20, 41]))
     assert {support.anchor for support in supports} == {3, 8, 11, 20, 41}
     with pytest.raises(TooFewCandidates, match=r"only 2 of n_supports=5 .*no radius would do"):
-        draw(X, codes, public, labels, 2.0, anchors=np.array([3, 8]))
+        draw(2.0, anchors=np.array([3, 8]))
     # Drawing says which radius would do.
     with pytest.raises(TooFewCandidates, match=r"only 0 of n_supports=5.* a radius of") as error:
-        draw(X, codes, public, labels, 0.05)
+        draw(0.05)
     needed = error.value.needed
-    assert len(draw(X, codes, public, labels, needed * (1 + 1e-9))[0]) == 5
+    assert len(draw(needed * (1 + 1e-9))[0]) == 5
     with pytest.raises(TooFewCandidates, match="only 4 of n_supports=5"):
-        draw(X, codes, public, labels, needed * (1 - 1e-9))
+        draw(needed * (1 - 1e-9))
     with pytest.raises(TooFewCandidates, match="no radius would do"):
-        draw(X, codes, public, labels, 1.0, n_candidates=100)
+        draw(1.0, n_candidates=100)

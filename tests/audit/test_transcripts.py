@@ -39,8 +39,11 @@ def head(Head=BallDPLogisticRegression, **params):
     return Head(**{"epsilon": 8.0, "radius": 0.8, "mechanism": mechanism, **params})
 
 
-def gradients_of(problem, bound):
-    """Mean gradients of the records, for a descent that starts from zero."""
+def means_with(fitted, X, codes, row, code):
+    """Mean gradients of the records, the first replaced, for a descent that starts from zero."""
+    rows, labels = X.copy(), codes.copy()
+    rows[0], labels[0] = row, code
+    problem, bound = ReleasedModel(fitted).on(rows, labels), fitted.release_.bound
     return descent.mean_gradient(problem, initialise(np.empty(0), problem, bound))
 
 
@@ -70,11 +73,7 @@ def test_posterior_of_a_kept_transcript(Head, clip, n_classes):
     found = transcript_log_posterior(fitted, X[1:], y[1:], candidates, codes, prior)
     transcript, expected = fitted.transcript_, np.log(prior)
     for i in range(len(codes)):
-        rows, labels = X.copy(), y.copy()
-        rows[0], labels[0] = candidates[i], codes[i]
-        means = gradients_of(ReleasedModel(fitted).on(rows, labels), fitted.release_.bound)(
-            transcript.iterates
-        )
+        means = means_with(fitted, X, y, candidates[i], codes[i])(transcript.iterates)
         residual = (transcript.gradients - means) / transcript.sigma[:, None, None]
         expected[i] -= 0.5 * np.sum(residual**2)
     expected -= np.logaddexp.reduce(expected)
@@ -137,10 +136,8 @@ def test_noiseless_models_are_those_of_whole_datasets():
     fitted, problem, trials, rows, codes = trials_of(X, y)
     expected = []
     for row, code in zip(rows[1:], codes[1:], strict=True):
-        Z, labels = X.copy(), problem.codes.copy()
-        Z[0], labels[0] = row, code
-        mean = gradients_of(ReleasedModel(fitted).on(Z, labels), fitted.release_.bound)
-        iterates = Iterates(1, fitted.release_.bound, 0.0, Z.dtype)
+        mean = means_with(fitted, X, problem.codes, row, code)
+        iterates = Iterates(1, fitted.release_.bound, 0.0, X.dtype)
         for _ in range(3):
             iterates.advance(mean(iterates.thetas))
         expected.append(iterates.released()[0])
@@ -167,9 +164,7 @@ def test_trials_are_scored_by_the_likelihood_of_their_own_path(monkeypatch):
     known = known_gradients(problem, initialise(np.empty(0), problem, bound), 0)
     expected = np.full((5, 4), -np.inf)
     for i in range(3):
-        Z, labels = X.copy(), problem.codes.copy()
-        Z[0], labels[0] = rows[1 + i], codes[1 + i]
-        mean = gradients_of(ReleasedModel(fitted).on(Z, labels), bound)
+        mean = means_with(fitted, X, problem.codes, rows[1 + i], codes[1 + i])
         for run in range(5):
             log = np.log(prior[i])
             for number, (thetas, gradients) in enumerate(steps):

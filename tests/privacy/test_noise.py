@@ -18,7 +18,6 @@ from scipy import stats
 
 import sklearn_balldp.privacy.noise as noise_module
 from sklearn_balldp.privacy.bounds import MinimizerBound, PrototypeBound
-from sklearn_balldp.privacy.gaussian import delta_from_mu
 from sklearn_balldp.privacy.noise import (
     GRID_EXPONENT,
     Noise,
@@ -45,10 +44,6 @@ def test_law_of_each_block(noise):
         # The chi-squared law of the energy catches a scale that is off by 15%.
         energy = np.sum(block**2)
         assert min(stats.chi2.cdf(energy, 4000), stats.chi2.sf(energy, 4000)) > LEVEL
-
-
-def test_kolmogorov_smirnov_would_catch_a_wrong_scale():
-    assert stats.kstest(Noise(7)(np.zeros(4000), 0.8), "norm").pvalue < LEVEL
 
 
 def test_values_are_independent(noise):
@@ -158,34 +153,17 @@ def opendp_gaussian(n_values):
 
 
 @pytest.mark.parametrize("n_values", [1, 640, 29_568])
-@pytest.mark.parametrize("mu", [1e-4, 0.4483, 5.0, 4e4])
-def test_slack_covers_rounding_and_a_samplers_own_allowance(n_values, mu):
+def test_slack_covers_rounding_and_a_samplers_own_allowance(n_values):
     """OpenDP's map counts rounding too: with the slack even a discrete sampler would do."""
-    zcdp = opendp_gaussian(n_values).map(mu)
     rounding = math.sqrt(n_values) * 2.0**GRID_EXPONENT
-    assert math.sqrt(2 * zcdp) + rounding <= (mu + grid_slack(n_values)) * (1 + 1e-12)
+    for mu in (1e-4, 0.4483, 5.0, 4e4):
+        zcdp = opendp_gaussian(n_values).map(mu)
+        assert math.sqrt(2 * zcdp) + rounding <= (mu + grid_slack(n_values)) * (1 + 1e-12)
 
 
 def test_same_law_as_opendp():
     reference = opendp_gaussian(20_000)([0.0] * 20_000)
     assert stats.ks_2samp(Noise()(np.zeros(200_000), 1.0), reference).pvalue > LEVEL
-
-
-def test_discrete_profile_is_the_gaussian_profile():
-    """On a grid of sigma / 2^k the profile differs by a multiple of 4^-k only."""
-    mu, epsilon = 0.5, 1.0
-    exact = delta_from_mu(mu, epsilon)
-    errors = []
-    for k in (4, 6, 8):
-        scale = 2**k
-        shift = round(mu * scale)
-        x = np.arange(-40 * scale, 40 * scale + 1)
-        p = np.exp(-0.5 * (x / scale) ** 2)
-        q = np.exp(-0.5 * ((x - shift) / scale) ** 2)
-        errors.append(abs(np.maximum(p - math.exp(epsilon) * q, 0).sum() / p.sum() / exact - 1))
-    assert errors[0] < 0.02
-    assert errors[1] < errors[0] / 4
-    assert errors[2] < errors[1] / 4
 
 
 def test_zero_scale_passes_unchanged():
