@@ -177,6 +177,15 @@ def single_gradient(loss, theta, row, code, n_classes, fit_intercept):
     return objective.value_and_gradient(theta)[1]
 
 
+def active(loss, theta, X, codes, n_classes, fit_intercept, step):
+    """Every so many records that move the minimiser: which, which others, and its gradient."""
+    for hidden in range(0, len(X), step):
+        gradient = single_gradient(loss, theta, X[hidden], codes[hidden], n_classes, fit_intercept)
+        # Not those of an inactive hinge, or nearly.
+        if np.linalg.norm(gradient) >= 1e-3:
+            yield hidden, np.arange(len(X)) != hidden, gradient
+
+
 def invert(loss, theta, X, codes, n_classes, alpha, fit_intercept, domain="ball"):
     return invert_minimiser(
         loss,
@@ -199,13 +208,8 @@ def test_minimisers_of_scaled_rows_are_inverted(loss, n_classes, fit_intercept, 
     X, codes = ball(rng, 40, 5), rng.integers(n_classes, size=40)
     directions = X / np.linalg.norm(X, axis=1, keepdims=True)
     theta = minimiser(loss, directions, codes, n_classes, alpha, fit_intercept)
-    n_inverted = 0
-    for hidden in range(0, 40, 4):
-        record = directions[hidden], codes[hidden]
-        gradient = single_gradient(loss, theta, *record, n_classes, fit_intercept)
-        if np.linalg.norm(gradient) < 1e-3:
-            continue
-        known = np.arange(40) != hidden
+    records = list(active(loss, theta, directions, codes, n_classes, fit_intercept, 4))
+    for hidden, known, _ in records:
         given = X[known], codes[known], n_classes, alpha, fit_intercept
         found = invert(loss, theta, *given, domain="sphere")
         near = np.linalg.norm(found.rows - directions[hidden], axis=1) < 1e-6
@@ -214,8 +218,7 @@ def test_minimisers_of_scaled_rows_are_inverted(loss, n_classes, fit_intercept, 
         # Known rows that are not scaled give another gradient, which no right record explains.
         others = invert(loss, theta, *given).rows
         assert not (np.linalg.norm(others - directions[hidden], axis=1) < 1e-6).any()
-        n_inverted += 1
-    assert n_inverted >= 3
+    assert len(records) >= 3
 
 
 @pytest.mark.parametrize(("loss", "n_classes", "alpha"), STRENGTHS)
@@ -223,19 +226,14 @@ def test_inversion_with_an_intercept_is_exact(loss, n_classes, alpha):
     rng = np.random.default_rng(n_classes)
     X, codes = ball(rng, 60, 5), rng.integers(n_classes, size=60)
     theta = minimiser(loss, X, codes, n_classes, alpha, True)
-    n_inverted = 0
-    for hidden in range(0, 60, 3):
-        gradient = single_gradient(loss, theta, X[hidden], codes[hidden], n_classes, True)
-        if np.linalg.norm(gradient) < 1e-3:
-            continue  # an inactive hinge, or nearly
-        known = np.arange(60) != hidden
+    records = list(active(loss, theta, X, codes, n_classes, True, 3))
+    for hidden, known, _ in records:
         found = invert(loss, theta, X[known], codes[known], n_classes, alpha, True)
         assert found.status == "unique"
         assert found.codes.tolist() == [codes[hidden]]
         error = np.linalg.norm(found.rows[0] - X[hidden]) / np.linalg.norm(X[hidden])
         assert error < 1e-6
-        n_inverted += 1
-    assert n_inverted >= 15
+    assert len(records) >= 15
 
 
 @pytest.mark.parametrize(("loss", "n_classes", "alpha"), STRENGTHS)
@@ -244,14 +242,9 @@ def test_inversion_without_an_intercept_returns_all_solutions(loss, n_classes, a
     rng = np.random.default_rng(n_classes + 10)
     X, codes = ball(rng, 60, 5), rng.integers(n_classes, size=60)
     theta = minimiser(loss, X, codes, n_classes, alpha, False)
-    n_inverted = 0
-    for hidden in range(0, 60, 4):
-        target = single_gradient(loss, theta, X[hidden], codes[hidden], n_classes, False)
-        if np.linalg.norm(target) < 1e-3:
-            continue
-        known = np.arange(60) != hidden
+    records = list(active(loss, theta, X, codes, n_classes, False, 4))
+    for hidden, known, target in records:
         found = invert(loss, theta, X[known], codes[known], n_classes, alpha, False)
-        n_inverted += 1
         right = found.codes == codes[hidden]
         errors = np.linalg.norm(found.rows[right] - X[hidden], axis=1)
         assert errors.min() < 1e-6
@@ -275,7 +268,7 @@ def test_inversion_without_an_intercept_returns_all_solutions(loss, n_classes, a
             for i in dips[gaps[dips] < 1e-3 * np.linalg.norm(target)]:
                 near = np.linalg.norm(found.rows[found.codes == code] - line[i], axis=1)
                 assert near.min(initial=np.inf) < 2e-3
-    assert n_inverted >= 8
+    assert len(records) >= 8
 
 
 def softmax_step(theta, row):

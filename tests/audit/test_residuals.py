@@ -91,6 +91,17 @@ def normal(values):
     return np.random.default_rng().standard_normal(np.shape(values))
 
 
+def copied(sign):
+    """Noise of the first class in the second."""
+
+    def call(self, values, sigma):
+        z = normal(values)
+        z[1] = sign * z[0]
+        return values + sigma * z
+
+    return call
+
+
 @contextmanager
 def noise_as(call):
     """Let ``call`` add the noise of what is fitted meanwhile; it takes the place of a method."""
@@ -203,13 +214,7 @@ def test_noise_used_twice_is_convicted():
     """In two classes, with its sign turned, or that of an earlier release."""
     earlier = fitted("prototypes")
     for sign in (1.0, -1.0):
-
-        def call(self, values, sigma, sign=sign):
-            z = normal(values)
-            z[1] = sign * z[0]
-            return values + sigma * z
-
-        with noise_as(call):
+        with noise_as(copied(sign)):
             head = fitted("prototypes")
         assert verdicts(head)["reuse of noise"] == FAIL
     head = fitted("prototypes")
@@ -485,13 +490,7 @@ def test_softmax_copies_with_the_sign_turned():
     # Three classes: the rotated blocks have nothing in common then.
     X, y = rng.standard_normal((N, 300)), np.arange(N) % 3
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-
-    def call(self, values, sigma):
-        z = normal(values)
-        z[1] = -z[0]
-        return values + sigma * z
-
-    with noise_as(call):
+    with noise_as(copied(-1.0)):
         head = BallDPLogisticRegression(4.0, radius=0.5, mechanism="output").fit(X, y)
     assert verdicts(head, X, y)["reuse of noise"] == FAIL
 

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 import sklearn
-from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -275,17 +274,6 @@ def test_priors_must_leave_something_for_classes_with_weight():
     with pytest.raises(ValueError, match="leave nothing"):
         head.fit(people()[0], np.arange(120) % 2)
     assert not hasattr(head, "release_")
-
-
-def test_folds_by_others_than_the_owners_are_no_folds():
-    X, y, groups = people()
-    with sklearn.config_context(enable_metadata_routing=True):
-        head = BallDPRidgePrototype(delta=1e-3, radius=0.4).set_fit_request(groups="owner")
-        with PrivacyAccountant(radius=0.4) as accountant:
-            search = GridSearchCV(head, {"alpha": [0.01, 0.1]}, cv=GroupKFold(4))
-            search.fit(X, y, owner=groups, groups=np.arange(120) % 40)
-        with pytest.raises(ValueError, match="others than the owners"):
-            accountant.total(search=search)
 
 
 def test_units_are_not_added_up():
