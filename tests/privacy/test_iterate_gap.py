@@ -60,6 +60,11 @@ def distances(loss, theta, a, b, codes, constant, clip):
     return np.sqrt(((first - second) ** 2).sum(axis=(1, 2)))
 
 
+def into_ball(rows, bound):
+    norms = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300))
+
+
 def pairs(rng, n, d, theta, r, bound, constant):
     """Rows of the ball and rows within r of them: spread, on the boundary, and along weights."""
     weights = theta[:, :d]
@@ -73,14 +78,12 @@ def pairs(rng, n, d, theta, r, bound, constant):
     unit = np.where(size > 0, along / np.maximum(size, 1e-300), step)
     mix = rng.random((n, 1)) < 0.5
     x = np.where(mix, x + bound * rng.uniform(-1, 1, (n, 1)) * unit, x)
-    x *= np.minimum(1.0, bound / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300))
+    x = into_ball(x, bound)
     step = np.where(rng.random((n, 1)) < 0.4, unit * rng.choice([-1, 1], (n, 1)), step)
     step *= r / np.maximum(np.linalg.norm(step, axis=1, keepdims=True), 1e-300)
     other = x + step * rng.choice([1.0, 0.99, 0.5], (n, 1))
     # Projections onto the ball move two points no further apart.
-    norms = np.linalg.norm(other, axis=1, keepdims=True)
-    other *= np.minimum(1.0, bound / np.maximum(norms, 1e-300))
-    return x, other
+    return x, into_ball(other, bound)
 
 
 def searched(loss, theta, r, bound, constant, clip, label_change, rng, n=2000):
@@ -103,20 +106,14 @@ def searched(loss, theta, r, bound, constant, clip, label_change, rng, n=2000):
     y, z = codes[best : best + 1], new[best : best + 1]
 
     def shaped(flat):
-        a, b = flat[:d], flat[d:]
-        a = a * min(1.0, bound / max(np.linalg.norm(a), 1e-300))
+        a, b = into_ball(flat[:d], bound), flat[d:]
         if y[0] == z[0]:
-            step = b - a
-            b = a + step * min(1.0, r / max(np.linalg.norm(step), 1e-300))
-        b = b * min(1.0, bound / max(np.linalg.norm(b), 1e-300))
-        return a[None], b[None]
+            b = a + into_ball(b - a, r)
+        return a[None], into_ball(b, bound)[None]
 
-    start = np.concatenate([x[best], other[best]])
+    start, options = np.concatenate([x[best], other[best]]), {"maxiter": 150}
     polished = minimize(
-        lambda f: -distance(*shaped(f), y, z)[0],
-        start,
-        method="Nelder-Mead",
-        options={"maxiter": 150},
+        lambda f: -distance(*shaped(f), y, z)[0], start, method="Nelder-Mead", options=options
     )
     return max(float(values[best]), -float(polished.fun))
 
@@ -158,7 +155,7 @@ def planar_gap(loss, slope, offset, r, bound, constant, clip=None):
     steps = np.concatenate([np.stack([s * np.cos(angle), s * np.sin(angle)], 1) for s in lengths])
     a = np.repeat(x, len(steps), axis=0)
     b = a + np.tile(steps, (len(x), 1))
-    b *= np.minimum(1.0, bound / np.maximum(np.linalg.norm(b, axis=1), 1e-300))[:, None]
+    b = into_ball(b, bound)
     theta = np.array([[slope, 0.0] + ([offset / constant] if constant else [])])
     for label in (0, 1):
         codes = np.full(len(a), label)
@@ -286,6 +283,22 @@ def test_angle_bound_is_never_exceeded_and_attained(cosine, constant):
         assert math.sqrt(square.max()) >= 0.9 * bound
 
 
+in_digits = np.vectorize(mpmath.mpf, otypes=[object])
+
+
+def exact_gradient(loss, theta, row, code, clip):
+    """The clipped gradient of one row, in the digits of mpmath."""
+    scores, own = in_digits(theta) @ row, (np.arange(len(theta)) == code).astype(int)
+    if loss == "softmax":
+        powers = np.array([mpmath.exp(score) for score in scores])
+        residual = powers / powers.sum() - own
+    else:
+        signs = 2 * own - 1
+        residual = -2 * signs * np.maximum(1 - signs * scores, 0)
+    size = mpmath.sqrt(np.sum(residual**2))
+    return np.outer(residual * min(1, mpmath.mpf(clip) / max(size, mpmath.mpf("1e-50"))), row)
+
+
 @pytest.mark.parametrize("clip", [0.05, 0.5, 1.0])
 @pytest.mark.parametrize("r", [1e-6, 1e-8, 1e-10])
 @pytest.mark.parametrize("loss", ["softmax", "squared_hinge"])
@@ -300,29 +313,11 @@ def test_tiny_radii(loss, r, clip):
             x = rng.standard_normal(2)
             x /= np.linalg.norm(x) * 1.0000001
             across = np.array([-x[1], x[0]]) * r * 0.999999
-            found = []
+            rows = in_digits(x), in_digits(x) + in_digits(across)
             for code in range(3):
-                grads = []
-                for sign in (0, 1):
-                    row = [
-                        mpmath.mpf(a) + sign * mpmath.mpf(b)
-                        for a, b in zip(x.tolist(), across.tolist(), strict=True)
-                    ]
-                    scores = [
-                        sum(mpmath.mpf(w) * v for w, v in zip(t, row, strict=True))
-                        for t in theta.tolist()
-                    ]
-                    if loss == "softmax":
-                        total = sum(mpmath.exp(s) for s in scores)
-                        a = [mpmath.exp(s) / total - (k == code) for k, s in enumerate(scores)]
-                    else:
-                        signs = [1 if k == code else -1 for k in range(3)]
-                        a = [-2 * t * max(1 - t * s, 0) for t, s in zip(signs, scores, strict=True)]
-                    size = mpmath.sqrt(sum(v**2 for v in a))
-                    a = [v * min(1, mpmath.mpf(clip) / max(size, mpmath.mpf("1e-50"))) for v in a]
-                    grads.append([v * w for v in a for w in row])
-                found.append(mpmath.sqrt(sum((p - q) ** 2 for p, q in zip(*grads, strict=True))))
-            worst = max(worst, float(max(found) / mpmath.mpf(gap)))
+                first, second = (exact_gradient(loss, theta, row, code, clip) for row in rows)
+                found = mpmath.sqrt(np.sum((first - second) ** 2))
+                worst = max(worst, float(found / mpmath.mpf(gap)))
     assert 0.3 < worst <= 1 + 1e-9
 
 
