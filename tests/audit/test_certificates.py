@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
-from scipy.stats import binomtest
 
 from sklearn_balldp.audit.certificates import (
     baseline,
@@ -27,12 +26,8 @@ from sklearn_balldp.privacy.gaussian import gaussian_power, mu_from_budget
 SURE = 1 - 1e-10
 
 
-def success_interval(successes, trials, confidence=0.95):
-    return tuple(binomtest(int(successes), trials).proportion_ci(confidence, "exact"))
-
-
-@pytest.mark.parametrize("kappa", [1e-4, 0.1, 0.5, 0.9])
-@pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 2.5])
+@pytest.mark.parametrize("kappa", [1e-4, 0.5])
+@pytest.mark.parametrize("mu", [0.01, 1.0, 2.5])
 def test_rdp_is_the_best_order(kappa, mu):
     orders = 1 + np.logspace(-6, 6, 200_001)
     values = np.exp(
@@ -114,8 +109,8 @@ def random_support(rng, m, spread):
     return models, sigma, rng.dirichlet(np.full(m, 2.0))
 
 
-@pytest.mark.parametrize("m", [2, 3, 10])
-@pytest.mark.parametrize("spread", [0.05, 0.5, 2.0])
+@pytest.mark.parametrize("m", [2, 10])
+@pytest.mark.parametrize("spread", [0.05, 2.0])
 def test_order_of_the_bounds(m, spread):
     rng = np.random.default_rng(m)
     for _ in range(5):
@@ -132,7 +127,7 @@ def test_order_of_the_bounds(m, spread):
         assert support >= prior.max() * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_support_bound_equals_brute_force(seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 7))
@@ -185,23 +180,27 @@ def test_block_noise_is_measured_in_its_own_units():
     assert scaled_models(models, np.array([[1.0], [0.0]])).shape == (2, 3)
 
 
-def test_simulation_is_the_best_attack():
-    """Counting the successes of the maximum a posteriori rule gives the same probability."""
+@pytest.mark.parametrize("tolerant", [False, True])
+def test_simulation_is_the_best_attack(success_interval, tolerant):
+    """Counting the successes of the best decoder gives the same probability."""
     rng = np.random.default_rng(0)
     models, sigma, prior = random_support(rng, 6, 0.4)
-    estimate = bayes_success(models, sigma, prior, confidence=SURE, random_state=1)
-    points = scaled_models(models, sigma)
-    n = 40_000
+    near = np.abs(np.subtract.outer(range(6), range(6))) <= int(tolerant)
+    options = {"near": near} if tolerant else {}
+    estimate = bayes_success(models, sigma, prior, confidence=SURE, random_state=1, **options)
+    points, n = scaled_models(models, sigma), 40_000
     truth = rng.choice(6, size=n, p=prior)
     released = points[truth] + rng.standard_normal((n, points.shape[1]))
-    squares = ((released[:, None] - points) ** 2).sum(axis=2)
-    hits = np.count_nonzero(np.argmax(np.log(prior) - squares / 2, axis=1) == truth)
-    low, high = success_interval(hits, n, SURE)
+    logs = np.log(prior) - ((released[:, None] - points) ** 2).sum(axis=2) / 2
+    masses = np.exp(logs - logs.max(axis=1, keepdims=True)) @ near
+    low, high = success_interval(np.count_nonzero(near[truth, masses.argmax(axis=1)]), n)
     assert low <= estimate.high
     assert high >= estimate.low
+    if tolerant:
+        assert estimate.value > bayes_success(models, sigma, prior, random_state=1).value
 
 
-@pytest.mark.parametrize("m", [2, 100, 10_000])
+@pytest.mark.parametrize("m", [2, 10_000])
 def test_many_candidates_and_extreme_noise(m):
     models = np.random.default_rng(0).standard_normal((m, 3))
     draws = 2000 if m < 1000 else 50
@@ -218,26 +217,6 @@ def test_identical_candidates_teach_nothing():
     assert support_bound(models, 1.0) == pytest.approx(0.2)
     assert anchor_bound(models, 1.0) == pytest.approx(0.2)
     assert bayes_success(models, 1.0, n_draws=100).value == pytest.approx(0.2)
-
-
-def test_bayes_success_within_a_tolerance():
-    """Counting the successes of the best decoder gives the same probability."""
-    rng = np.random.default_rng(0)
-    models = rng.standard_normal((6, 4)) * 0.7
-    near = np.abs(np.subtract.outer(range(6), range(6))) <= 1
-    prior = rng.dirichlet(np.full(6, 2.0))
-    estimate = bayes_success(models, 1.0, prior, confidence=SURE, random_state=1, near=near)
-    n = 40_000
-    truth = rng.choice(6, size=n, p=prior)
-    released = models[truth] + rng.standard_normal((n, 4))
-    logs = np.log(prior) - ((released[:, None] - models) ** 2).sum(axis=2) / 2
-    masses = np.exp(logs - logs.max(axis=1, keepdims=True)) @ near
-    hits = np.count_nonzero(near[truth, masses.argmax(axis=1)])
-    low, high = success_interval(hits, n, SURE)
-    assert low <= estimate.high
-    assert high >= estimate.low
-    exact = bayes_success(models, 1.0, prior, random_state=1)
-    assert estimate.value > exact.value
 
 
 def test_enclosing_ball_covers_and_is_small():
@@ -259,9 +238,8 @@ def test_enclosing_ball_covers_and_is_small():
     assert radius <= better.fun * 1.002
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
+def test_errors():
+    for call, match in (
         (lambda: rero_bound(0.1, 1.0, method="best"), "method"),
         (lambda: rero_bound(1.1, 1.0), "blind guess"),
         (lambda: rero_bound_dp(-0.1, 1.0, 0.0), "kappa"),
@@ -272,8 +250,6 @@ def test_enclosing_ball_covers_and_is_small():
         (lambda: support_bound(np.eye(3), 1.0, [0.5, 0.5]), "prior"),
         (lambda: support_bound(np.eye(3), -1.0), "sigma"),
         (lambda: bayes_success(np.eye(3), 1.0, n_draws=0), "n_draws"),
-    ],
-)
-def test_errors(call, match):
-    with pytest.raises(ValueError, match=match):
-        call()
+    ):
+        with pytest.raises(ValueError, match=match):
+            call()

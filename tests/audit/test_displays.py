@@ -4,10 +4,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.preprocessing import normalize
 
 from sklearn_balldp import (
     BallDPRidgePrototype,
@@ -23,18 +21,17 @@ def _close():
     plt.close("all")
 
 
-def auditor(epsilon, radius):
-    X, y = load_digits(return_X_y=True)
-    X = normalize(X)
-    head = BallDPRidgePrototype(epsilon, radius=radius)
-    return ReconstructionAuditor(head, radius=0.6, random_state=0).fit(X, y)
+@pytest.fixture
+def auditor(digits):
+    def of(epsilon, radius):
+        head = BallDPRidgePrototype(epsilon, radius=radius)
+        return ReconstructionAuditor(head, radius=0.6, random_state=0).fit(*digits)
+
+    return of
 
 
-def test_reconstruction_display():
-    groups = {
-        "r = 0.6": [auditor(2.0, 0.6), auditor(8.0, 0.6)],
-        "full radius": auditor(8.0, None),
-    }
+def test_reconstruction_display(auditor):
+    groups = {"r = 0.6": [auditor(2.0, 0.6), auditor(8.0, 0.6)], "full radius": auditor(8.0, None)}
     display = ReconstructionDisplay.from_estimators(groups)
     assert display.results["name"].tolist() == ["r = 0.6", "r = 0.6", "full radius"]
     first = groups["r = 0.6"][0]
@@ -58,7 +55,7 @@ def test_reconstruction_display():
         assert value in marks
 
 
-def test_one_auditor_and_given_axes():
+def test_one_auditor_and_given_axes(auditor, digits):
     audit = auditor(4.0, 0.6)
     _, ax = plt.subplots()
     display = audit.plot(ax=ax)
@@ -74,8 +71,7 @@ def test_one_auditor_and_given_axes():
         ReconstructionDisplay.from_estimator(audit.estimator_)
     named = ReconstructionDisplay.from_estimator(audit, name="mine")
     assert named.results["name"].tolist() == ["mine"]
-    X, y = load_digits(return_X_y=True)
-    X = normalize(X)
+    X, y = digits
     frozen = ReconstructionAuditor(FrozenEstimator(BallDPRidgePrototype(3.0, radius=0.6).fit(X, y)))
     assert frozen.fit(X, y, X + 1e-3, y).plot().results["epsilon"].tolist() == [3.0]
     with pytest.raises(ValueError, match="lacks the column"):
@@ -84,16 +80,9 @@ def test_one_auditor_and_given_axes():
 
 def test_many_policies_keep_apart():
     """Points stay in their epsilon's slot, and the legend leaves the axes."""
+    common = {"success": 0.2, "low": 0.1, "high": 0.3, "certificate": 0.5}
     rows = [
-        {
-            "name": f"policy {i}",
-            "epsilon": epsilon,
-            "success": 0.2,
-            "low": 0.1,
-            "high": 0.3,
-            "baseline": 0.1 + 0.01 * i,
-            "certificate": 0.5,
-        }
+        {"name": f"policy {i}", "epsilon": epsilon, "baseline": 0.1 + 0.01 * i, **common}
         for i in range(12)
         for epsilon in (1.0, 2.0, 4.0)
     ]
@@ -101,17 +90,9 @@ def test_many_policies_keep_apart():
     points = [line for line in display.ax_.lines if line.get_marker() == "o"]
     for line in points:
         assert (np.abs(line.get_xdata() - np.arange(3)) < 0.5).all()
-    assert display.ax_.get_legend().get_bbox_to_anchor()._bbox.x0 == 1.0
-    assert (
-        len(
-            [
-                text
-                for text in display.ax_.get_legend().get_texts()
-                if text.get_text() == "blind guess"
-            ]
-        )
-        == 1
-    )
+    legend = display.ax_.get_legend()
+    assert legend.get_bbox_to_anchor()._bbox.x0 == 1.0
+    assert [text.get_text() for text in legend.get_texts()].count("blind guess") == 1
 
 
 RESULTS = {

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize_scalar
+from scipy.special import softmax
 
 from sklearn_balldp import BallDPLinearDiscriminant
 from sklearn_balldp.audit.inversion import (
@@ -32,6 +33,9 @@ def known_sums(X, codes, n_classes):
     return sums, np.bincount(codes, minlength=n_classes)
 
 
+RIDGE = {"alpha": 0.1, "norm_bound": 1.0}
+
+
 def prototypes(X, codes, n_classes, alpha):
     sums, counts = known_sums(X, codes, n_classes)
     return 2 * sums / (2 * counts + alpha * len(X))[:, None]
@@ -41,16 +45,13 @@ def prototypes(X, codes, n_classes, alpha):
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_ridge_is_inverted(n_classes, tell):
     rng = np.random.default_rng(n_classes)
-    X, codes = ball(rng, 60, 7), rng.integers(n_classes, size=60)
-    for hidden in range(0, 60, 7):
+    # The last record is the only one of its class.
+    X, codes = ball(rng, 60, 7), np.r_[rng.integers(n_classes - 1, size=59), n_classes - 1]
+    for hidden in range(3, 60, 7):
         known = np.arange(60) != hidden
-        found = invert_ridge(
-            prototypes(X, codes, n_classes, 0.1),
-            *known_sums(X[known], codes[known], n_classes),
-            alpha=0.1,
-            norm_bound=1.0,
-            code=codes[hidden] if tell else None,
-        )
+        others = known_sums(X[known], codes[known], n_classes)
+        code = codes[hidden] if tell else None
+        found = invert_ridge(prototypes(X, codes, n_classes, 0.1), *others, **RIDGE, code=code)
         assert found.status == "unique"
         assert found.codes.tolist() == [codes[hidden]]
         np.testing.assert_allclose(found.rows[0], X[hidden], rtol=1e-6, atol=1e-9)
@@ -97,37 +98,23 @@ def test_a_zero_row_moves_no_sum():
         invert_statistics(sums, sums[:1], norm_bound=1.0)
 
 
-def test_ridge_inversion_into_an_empty_class():
-    rng = np.random.default_rng(1)
-    X, codes = ball(rng, 20, 3), np.r_[np.zeros(19, int), 1]
-    sums, counts = known_sums(X[:-1], codes[:-1], 2)
-    found = invert_ridge(prototypes(X, codes, 2, 0.1), sums, counts, alpha=0.1, norm_bound=1.0)
-    assert found.codes.tolist() == [1]
-    np.testing.assert_allclose(found.rows[0], X[-1], rtol=1e-6)
-
-
 def test_ridge_degenerate_record_is_recognised():
     """A record at its class's prototype moves nothing; so would one at any other's."""
     rng = np.random.default_rng(2)
     X, codes = ball(rng, 30, 4), np.arange(30) % 3
     sums, counts = known_sums(X, codes, 3)
     before = 2 * sums / (2 * counts + 0.1 * 31)[:, None]
-    together = np.vstack([X, before[1]])
-    labels = np.r_[codes, 1]
-    found = invert_ridge(
-        prototypes(together, labels, 3, 0.1), sums, counts, alpha=0.1, norm_bound=1.0
-    )
+    released = prototypes(np.vstack([X, before[1]]), np.r_[codes, 1], 3, 0.1)
+    found = invert_ridge(released, sums, counts, **RIDGE)
     assert found.status == "degenerate"
     assert found.codes.tolist() == [0, 1, 2]
     np.testing.assert_allclose(found.rows, before)
     # Each of them really explains the release.
     for code in range(3):
         same = prototypes(np.vstack([X, before[code]]), np.r_[codes, code], 3, 0.1)
-        np.testing.assert_allclose(same, prototypes(together, labels, 3, 0.1))
+        np.testing.assert_allclose(same, released)
     # Public counts settle it.
-    told = invert_ridge(
-        prototypes(together, labels, 3, 0.1), sums, counts, alpha=0.1, norm_bound=1.0, code=1
-    )
+    told = invert_ridge(released, sums, counts, **RIDGE, code=1)
     np.testing.assert_allclose(told.rows[0], before[1])
 
 
@@ -136,24 +123,12 @@ def test_ridge_inversion_says_when_no_record_explains_the_release():
     X, codes = ball(rng, 60, 5), np.arange(60) % 3
     sums, counts = known_sums(X[1:], codes[1:], 3)
     exact = prototypes(X, codes, 3, 0.1)
-    common = {"alpha": 0.1, "norm_bound": 1.0}
-    assert invert_ridge(exact, sums, counts, **common).status == "unique"
+    assert invert_ridge(exact, sums, counts, **RIDGE).status == "unique"
     noisy = exact + 0.01 * rng.standard_normal(exact.shape)
-    assert invert_ridge(noisy, sums, counts, **common).status == "none"
-    assert invert_ridge(exact, sums, counts, code=2, **common).status == "none"
-    short = {**common, "norm_bound": 0.9 * np.linalg.norm(X[0])}
+    assert invert_ridge(noisy, sums, counts, **RIDGE).status == "none"
+    assert invert_ridge(exact, sums, counts, code=2, **RIDGE).status == "none"
+    short = {**RIDGE, "norm_bound": 0.9 * np.linalg.norm(X[0])}
     assert invert_ridge(exact, sums, counts, **short).status == "none"
-
-
-def test_noisy_ridge_guesses_the_class_in_units_of_its_noise():
-    """A loud block strays further than a quiet one moves: only scaled displacements tell."""
-    rng = np.random.default_rng(5)
-    X, codes = ball(rng, 40, 6), np.arange(40) % 2
-    sums, counts = known_sums(X[1:], codes[1:], 2)
-    sigma = np.array([1e-4, 1e-1])
-    for _ in range(50):
-        noisy = prototypes(X, codes, 2, 0.1) + sigma[:, None] * rng.standard_normal((2, 6))
-        assert invert_noisy_ridge(noisy, sums, counts, sigma, alpha=0.1)[2] == 0
 
 
 def test_noisy_ridge_is_unbiased_with_the_stated_error():
@@ -172,9 +147,11 @@ def test_noisy_ridge_is_unbiased_with_the_stated_error():
     # Six standard errors of a mean, and of a variance, of n * 6 normal errors.
     assert np.abs(errors.mean(axis=0)).max() < 6.5 * scale / math.sqrt(n)
     assert abs(errors.std() / scale - 1) < 6.5 / math.sqrt(2 * errors.size)
-    # With little noise the class whose prototype moved most is the right one.
-    _, scale, code = invert_noisy_ridge(exact, sums, counts, [1e-9, 1e-3], alpha=0.1)
-    assert code == 0
+    # A loud block strays further than a quiet one moves: only scaled displacements tell the class.
+    sigma = np.array([1e-4, 1e-1])
+    for _ in range(50):
+        noisy = exact + sigma[:, None] * rng.standard_normal((2, 6))
+        assert invert_noisy_ridge(noisy, sums, counts, sigma, alpha=0.1)[2] == 0
 
 
 CASES = [
@@ -184,53 +161,29 @@ CASES = [
     ("squared_hinge", 2),
     ("squared_hinge", 4),
 ]
+STRENGTHS = [
+    (*case, alpha) for case, alpha in zip(CASES, (0.03, 0.3, 0.03, 0.3, 0.03), strict=True)
+]
 
 
 def minimiser(loss, X, codes, n_classes, alpha, fit_intercept):
-    objective = LinearObjective(
-        loss, X, codes, n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=fit_intercept
-    )
-    return minimise(objective, tol=1e-14)
+    settings = {"alpha": alpha, "norm_bound": 1.0, "fit_intercept": fit_intercept}
+    return minimise(LinearObjective(loss, X, codes, n_classes, **settings), tol=1e-14)
 
 
 def single_gradient(loss, theta, row, code, n_classes, fit_intercept):
-    return LinearObjective(
-        loss,
-        row[None],
-        np.array([code]),
-        n_classes,
-        alpha=0.0,
-        norm_bound=math.inf,
-        fit_intercept=fit_intercept,
-    ).value_and_gradient(theta)[1]
+    settings = {"alpha": 0.0, "norm_bound": math.inf, "fit_intercept": fit_intercept}
+    objective = LinearObjective(loss, row[None], np.array([code]), n_classes, **settings)
+    return objective.value_and_gradient(theta)[1]
 
 
-@pytest.mark.parametrize(("fit_intercept", "alpha"), [(False, 0.003), (True, 0.3)])
-@pytest.mark.parametrize(("loss", "n_classes"), CASES)
-def test_minimisers_of_scaled_rows_are_inverted(loss, n_classes, fit_intercept, alpha):
-    """Rows of any length, of which the fit saw the directions: no other length explains it."""
-    rng = np.random.default_rng(n_classes)
-    X, codes = ball(rng, 40, 5), rng.integers(n_classes, size=40)
-    directions = X / np.linalg.norm(X, axis=1, keepdims=True)
-    theta = minimiser(loss, directions, codes, n_classes, alpha, fit_intercept)
-    n_inverted = 0
-    for hidden in range(0, 40, 2):
-        gradient = single_gradient(
-            loss, theta, directions[hidden], codes[hidden], n_classes, fit_intercept
-        )
-        if np.linalg.norm(gradient) < 1e-3:
-            continue
-        known = np.arange(40) != hidden
-        given = X[known], codes[known], n_classes, alpha, fit_intercept
-        found = invert(loss, theta, *given, domain="sphere")
-        near = np.linalg.norm(found.rows - directions[hidden], axis=1) < 1e-6
-        assert near.any()
-        np.testing.assert_allclose(np.linalg.norm(found.rows, axis=1), 1.0, rtol=1e-5)
-        # Known rows that are not scaled give another gradient, which no right record explains.
-        others = invert(loss, theta, *given).rows
-        assert not (np.linalg.norm(others - directions[hidden], axis=1) < 1e-6).any()
-        n_inverted += 1
-    assert n_inverted >= 5
+def active(loss, theta, X, codes, n_classes, fit_intercept, step):
+    """Every so many records that move the minimiser: which, which others, and its gradient."""
+    for hidden in range(0, len(X), step):
+        gradient = single_gradient(loss, theta, X[hidden], codes[hidden], n_classes, fit_intercept)
+        # Not those of an inactive hinge, or nearly.
+        if np.linalg.norm(gradient) >= 1e-3:
+            yield hidden, np.arange(len(X)) != hidden, gradient
 
 
 def invert(loss, theta, X, codes, n_classes, alpha, fit_intercept, domain="ball"):
@@ -247,42 +200,51 @@ def invert(loss, theta, X, codes, n_classes, alpha, fit_intercept, domain="ball"
     )
 
 
-@pytest.mark.parametrize("alpha", [0.3, 0.03])
+@pytest.mark.parametrize(("fit_intercept", "alpha"), [(False, 0.003), (True, 0.3)])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_minimisers_of_scaled_rows_are_inverted(loss, n_classes, fit_intercept, alpha):
+    """Rows of any length, of which the fit saw the directions: no other length explains it."""
+    rng = np.random.default_rng(n_classes)
+    X, codes = ball(rng, 40, 5), rng.integers(n_classes, size=40)
+    directions = X / np.linalg.norm(X, axis=1, keepdims=True)
+    theta = minimiser(loss, directions, codes, n_classes, alpha, fit_intercept)
+    records = list(active(loss, theta, directions, codes, n_classes, fit_intercept, 4))
+    for hidden, known, _ in records:
+        given = X[known], codes[known], n_classes, alpha, fit_intercept
+        found = invert(loss, theta, *given, domain="sphere")
+        near = np.linalg.norm(found.rows - directions[hidden], axis=1) < 1e-6
+        assert near.any()
+        np.testing.assert_allclose(np.linalg.norm(found.rows, axis=1), 1.0, rtol=1e-5)
+        # Known rows that are not scaled give another gradient, which no right record explains.
+        others = invert(loss, theta, *given).rows
+        assert not (np.linalg.norm(others - directions[hidden], axis=1) < 1e-6).any()
+    assert len(records) >= 3
+
+
+@pytest.mark.parametrize(("loss", "n_classes", "alpha"), STRENGTHS)
 def test_inversion_with_an_intercept_is_exact(loss, n_classes, alpha):
     rng = np.random.default_rng(n_classes)
     X, codes = ball(rng, 60, 5), rng.integers(n_classes, size=60)
     theta = minimiser(loss, X, codes, n_classes, alpha, True)
-    n_inverted = 0
-    for hidden in range(0, 60, 3):
-        gradient = single_gradient(loss, theta, X[hidden], codes[hidden], n_classes, True)
-        if np.linalg.norm(gradient) < 1e-3:
-            continue  # an inactive hinge, or nearly
-        known = np.arange(60) != hidden
+    records = list(active(loss, theta, X, codes, n_classes, True, 3))
+    for hidden, known, _ in records:
         found = invert(loss, theta, X[known], codes[known], n_classes, alpha, True)
         assert found.status == "unique"
         assert found.codes.tolist() == [codes[hidden]]
         error = np.linalg.norm(found.rows[0] - X[hidden]) / np.linalg.norm(X[hidden])
         assert error < 1e-6
-        n_inverted += 1
-    assert n_inverted >= 15
+    assert len(records) >= 15
 
 
-@pytest.mark.parametrize("alpha", [0.3, 0.03])
-@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+@pytest.mark.parametrize(("loss", "n_classes", "alpha"), STRENGTHS)
 def test_inversion_without_an_intercept_returns_all_solutions(loss, n_classes, alpha):
     """The truth is among them, each explains the release, and a fine search finds no others."""
     rng = np.random.default_rng(n_classes + 10)
     X, codes = ball(rng, 60, 5), rng.integers(n_classes, size=60)
     theta = minimiser(loss, X, codes, n_classes, alpha, False)
-    n_inverted = 0
-    for hidden in range(0, 60, 4):
-        target = single_gradient(loss, theta, X[hidden], codes[hidden], n_classes, False)
-        if np.linalg.norm(target) < 1e-3:
-            continue
-        known = np.arange(60) != hidden
+    records = list(active(loss, theta, X, codes, n_classes, False, 4))
+    for hidden, known, target in records:
         found = invert(loss, theta, X[known], codes[known], n_classes, alpha, False)
-        n_inverted += 1
         right = found.codes == codes[hidden]
         errors = np.linalg.norm(found.rows[right] - X[hidden], axis=1)
         assert errors.min() < 1e-6
@@ -306,10 +268,15 @@ def test_inversion_without_an_intercept_returns_all_solutions(loss, n_classes, a
             for i in dips[gaps[dips] < 1e-3 * np.linalg.norm(target)]:
                 near = np.linalg.norm(found.rows[found.codes == code] - line[i], axis=1)
                 assert near.min(initial=np.inf) < 2e-3
-    assert n_inverted >= 8
+    assert len(records) >= 8
 
 
-@pytest.mark.parametrize("margin", [0.0, 1e-4, -1e-3, 2e-3, 1e-2, -5e-2])
+def softmax_step(theta, row):
+    """The negative gradient of a record of the first class."""
+    return np.outer(np.eye(len(theta))[0] - softmax(theta @ row), row)
+
+
+@pytest.mark.parametrize("margin", [0.0, 1e-4, -1e-3, -5e-2])
 def test_softmax_roots_near_the_peak(margin):
     """Two lengths of a row explain one gradient; where they meet, both must still be found."""
     rng = np.random.default_rng(3)
@@ -319,12 +286,9 @@ def test_softmax_roots_near_the_peak(margin):
     scores = theta @ unit
 
     def height(length):
-        s = length * scores
-        return length * (1 - np.exp(s[0] - s.max()) / np.exp(s - s.max()).sum())
+        return length * (1 - softmax(length * scores)[0])
 
-    lengths = np.linspace(1e-3, 3, 300_001)
-    heights = np.array([height(t) for t in lengths[::100]])
-    peak = lengths[::100][np.argmax(heights)]
+    peak = max(np.linspace(1e-3, 3, 3001), key=height)
     peak = minimize_scalar(
         lambda t: -height(t),
         bounds=(0.9 * peak, 1.1 * peak),
@@ -332,9 +296,7 @@ def test_softmax_roots_near_the_peak(margin):
         options={"xatol": 1e-13},
     ).x
     length = peak * (1 + margin)
-    row = length * unit
-    residual = np.exp(theta @ row) / np.exp(theta @ row).sum() - np.eye(4)[0]
-    v = -np.outer(residual, row)
+    v = softmax_step(theta, length * unit)
     found = [np.linalg.norm(x) for x in _softmax_scales(v, theta, 3.0)]
     # At the peak itself a root is only as sharp as the square root of rounding.
     assert min(abs(np.array(found) - length)) < 1e-6 * length
@@ -351,10 +313,8 @@ def test_softmax_inversion_of_a_confident_record():
     rng = np.random.default_rng(0)
     theta = np.array([[16.0, 0, 0, 0], [0, 1.0, 0, 0], [-16.0, -1.0, 0, 0]])
     row = np.array([0.95, 0.1, 0.0, 0.0])
-    scores = theta @ row
-    residual = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum() - np.eye(3)[0]
-    assert 0 < -residual[0] < 1e-6
-    v = -np.outer(residual, row)
+    assert 0 < 1.0 - softmax(theta @ row)[0] < 1e-6
+    v = softmax_step(theta, row)
     v = v * (1 + 1e-13 * rng.standard_normal(v.shape))
     found = np.array(list(_softmax_scales(v, theta, 1.0)))
     assert np.linalg.norm(found - row, axis=1).min() < 1e-6
@@ -404,19 +364,8 @@ def test_inversion_fails_against_noise():
     assert invert("softmax", noisy, X[1:], codes[1:], 3, 0.1, True).status == "none"
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (
-            lambda: invert("logistic", np.ones((1, 2)), np.empty((0, 2)), [], 2, 0.1, False),
-            "X_known",
-        ),
-        (
-            lambda: invert_ridge(np.eye(2), np.eye(3), [1, 1], alpha=1.0, norm_bound=1.0),
-            "known_sums",
-        ),
-    ],
-)
-def test_errors(call, match):
-    with pytest.raises(ValueError, match=match):
-        call()
+def test_errors():
+    with pytest.raises(ValueError, match="X_known"):
+        invert("logistic", np.ones((1, 2)), np.empty((0, 2)), [], 2, 0.1, False)
+    with pytest.raises(ValueError, match="known_sums"):
+        invert_ridge(np.eye(2), np.eye(3), [1, 1], alpha=1.0, norm_bound=1.0)

@@ -14,8 +14,6 @@ from sklearn_balldp.audit.supports import (
     select,
 )
 
-NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
-
 
 def pool(n=200, d=5, n_classes=3, seed=0):
     rng = np.random.default_rng(seed)
@@ -23,27 +21,33 @@ def pool(n=200, d=5, n_classes=3, seed=0):
     return X / np.linalg.norm(X, axis=1, keepdims=True), rng.integers(n_classes, size=n)
 
 
-@pytest.mark.parametrize("metric", list(NAMES))
-def test_candidates_are_those_of_a_brute_force(metric):
+def around_the_first(X, codes, radius, **options):
+    """Candidates among the other rows for the first one."""
+    return candidates_in_ball(X[1:], codes[1:], X[0], codes[0], radius, **options)
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "radius"),
+    [
+        ("euclidean", "euclidean", 1.2),
+        ("manhattan", "cityblock", 2.3),
+        ("chebyshev", "chebyshev", 0.8),
+    ],
+)
+def test_candidates_are_those_of_a_brute_force(metric, name, radius):
     X, codes = pool()
-    anchor, radius = X[0], {"euclidean": 1.2, "manhattan": 2.3, "chebyshev": 0.8}[metric]
-    rows, labels = X[1:], codes[1:]
-    positions, distance = candidates_in_ball(
-        rows, labels, anchor, codes[0], radius, metric=metric, n_candidates=2
-    )
-    expected = [
-        i
-        for i in range(len(rows))
-        if labels[i] == codes[0] and cdist(rows[i : i + 1], anchor[None], NAMES[metric]) <= radius
-    ]
-    assert positions.tolist() == expected
-    assert 5 < len(expected) < (labels == codes[0]).sum()
-    np.testing.assert_allclose(distance, cdist(rows[positions], anchor[None], NAMES[metric])[:, 0])
+    positions, distance = around_the_first(X, codes, radius, metric=metric, n_candidates=2)
+    gaps = cdist(X[1:], X[:1], name)[:, 0]
+    same = codes[1:] == codes[0]
+    expected = np.flatnonzero(same & (gaps <= radius))
+    np.testing.assert_array_equal(positions, expected)
+    assert 5 < len(expected) < same.sum()
+    np.testing.assert_allclose(distance, gaps[positions])
 
 
 def test_any_label_qualifies_at_any_distance():
     X, codes = pool()
-    positions, _ = candidates_in_ball(X[1:], codes[1:], X[0], codes[0], 0.8, any_label=True)
+    positions, _ = around_the_first(X, codes, 0.8, any_label=True)
     others = np.flatnonzero(codes[1:] != codes[0])
     assert np.isin(others, positions).all()
     same = np.setdiff1d(positions, others)
@@ -69,9 +73,9 @@ def test_duplicates():
     assert duplicates(rows, labels).tolist() == [False] * 6 + [True, False, True, False, True]
 
 
-@pytest.mark.parametrize("n_candidates", [2, 5])
-def test_selection(n_candidates):
+def test_selection():
     X, _ = pool()
+    n_candidates = 5
     anchor, rows = X[0], X[1:]
     distance = np.linalg.norm(rows - anchor, axis=1)
     rng = np.random.default_rng(0)
@@ -112,35 +116,34 @@ def test_too_few_says_how_many_and_what_radius_would_do():
     distance = np.sort(np.linalg.norm(X[1:][same] - X[0], axis=1))
     radius = (distance[2] + distance[3]) / 2
     with pytest.raises(TooFewCandidates, match=r"only 3 distinct candidate\(s\)") as error:
-        candidates_in_ball(X[1:], codes[1:], X[0], codes[0], radius, n_candidates=7)
+        around_the_first(X, codes, radius, n_candidates=7)
     assert error.value.found == 3
     assert error.value.needed == distance[6]
     assert f"a radius of {distance[6]:.4g}" in str(error.value)
     # That radius does.
-    found, _ = candidates_in_ball(
-        X[1:], codes[1:], X[0], codes[0], error.value.needed, n_candidates=7
-    )
-    assert len(found) == 7
+    assert len(around_the_first(X, codes, error.value.needed, n_candidates=7)[0]) == 7
     with pytest.raises(TooFewCandidates, match=f"only {len(same)} at any radius.*X_public"):
-        candidates_in_ball(X[1:], codes[1:], X[0], codes[0], radius, n_candidates=100)
+        around_the_first(X, codes, radius, n_candidates=100)
 
 
-def draw(X, codes, public, public_codes, radius, **options):
-    defaults = {
-        "anchors": np.arange(len(X)),
+RECORDS, PUBLIC = pool(60, seed=1), pool(150, seed=2)
+
+
+def draw(radius, rows=RECORDS[0], public=PUBLIC, **options):
+    given = {
+        "anchors": np.arange(60),
         "n_supports": 5,
         "n_candidates": 4,
         "strategy": "farthest",
         "random_state": np.random.default_rng(0),
+        **options,
     }
-    pool = Pool(public, public_codes, 1.0)
-    return draw_supports(X, codes, pool, radius, **(defaults | options))
+    return draw_supports(rows, RECORDS[1], Pool(*public, 1.0), radius, **given)
 
 
 def test_drawn_supports():
-    X, codes = pool(60, seed=1)
-    public, labels = pool(150, seed=2)
-    supports, passed_over = draw(3 * X, codes, public, labels, 0.8, n_supports=20)
+    (X, codes), (public, labels) = RECORDS, PUBLIC
+    supports, passed_over = draw(0.8, 3 * X, n_supports=20)
     assert passed_over > 0
     assert len({support.anchor for support in supports}) == 20
     for support in supports:
@@ -154,15 +157,12 @@ def test_drawn_supports():
         assert support.n_in_ball == (inside & (labels == codes[support.anchor])).sum()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_outside_the_ball_are_projected_and_repeat(dtype):
+def test_rows_outside_the_ball_are_projected_and_repeat():
     """Multiples of one row project to one record, up to rounding; the anchor's are the anchor."""
-    X, codes = pool(60, seed=1)
-    inside, labels = pool(150, seed=2)
-    outside = np.vstack([1.7 * inside, 2.9 * inside, 3 * X]).astype(dtype)
-    supports, _ = draw(
-        X, codes, outside, np.r_[labels, labels, codes], 1.2, n_supports=10, strategy="nearest"
-    )
+    (X, codes), (inside, labels) = RECORDS, PUBLIC
+    outside = np.vstack([1.7 * inside, 2.9 * inside, 3 * X]).astype(np.float32)
+    public = outside, np.r_[labels, labels, codes]
+    supports, _ = draw(1.2, public=public, n_supports=10, strategy="nearest")
     for support in supports:
         rows, anchor = support.rows[:, 0], X[support.anchor]
         assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-9
@@ -177,35 +177,27 @@ def test_advised_radius_counts_other_labels_at_any_distance():
     X, codes = pool(40)
     others = int((codes[1:] != codes[0]).sum())
     with pytest.raises(TooFewCandidates) as error:
-        candidates_in_ball(
-            X[1:], codes[1:], X[0], codes[0], 1e-3, n_candidates=others + 3, any_label=True
-        )
+        around_the_first(X, codes, 1e-3, n_candidates=others + 3, any_label=True)
     same = np.sort(np.linalg.norm(X[1:][codes[1:] == codes[0]] - X[0], axis=1))
     assert error.value.needed == same[2]
 
 
-@pytest.mark.parametrize("radius", [0.29293704, 1.23451, 0.99999, 12.0, 3e-7])
-def test_quoted_radii_are_rounded_up(radius):
-    assert radius <= float(_up(radius)) <= radius * 1.001
+def test_quoted_radii_are_rounded_up():
+    for radius in (0.29293704, 1.23451, 0.99999, 12.0, 3e-7):
+        assert radius <= float(_up(radius)) <= radius * 1.001
 
 
-def test_anchors_can_be_restricted():
-    X, codes = pool(60, seed=1)
-    public, labels = pool(150, seed=2)
-    supports, _ = draw(X, codes, public, labels, 2.0, anchors=np.array([3, 8, 11, 20, 41]))
+def test_anchors_that_are_too_few():
+    supports, _ = draw(2.0, anchors=np.array([3, 8, 11, 20, 41]))
     assert {support.anchor for support in supports} == {3, 8, 11, 20, 41}
     with pytest.raises(TooFewCandidates, match=r"only 2 of n_supports=5 .*no radius would do"):
-        draw(X, codes, public, labels, 2.0, anchors=np.array([3, 8]))
-
-
-def test_drawing_says_which_radius_would_do():
-    X, codes = pool(60, seed=1)
-    public, labels = pool(150, seed=2)
+        draw(2.0, anchors=np.array([3, 8]))
+    # Drawing says which radius would do.
     with pytest.raises(TooFewCandidates, match=r"only 0 of n_supports=5.* a radius of") as error:
-        draw(X, codes, public, labels, 0.05)
+        draw(0.05)
     needed = error.value.needed
-    assert len(draw(X, codes, public, labels, needed * (1 + 1e-9))[0]) == 5
+    assert len(draw(needed * (1 + 1e-9))[0]) == 5
     with pytest.raises(TooFewCandidates, match="only 4 of n_supports=5"):
-        draw(X, codes, public, labels, needed * (1 - 1e-9))
+        draw(needed * (1 - 1e-9))
     with pytest.raises(TooFewCandidates, match="no radius would do"):
-        draw(X, codes, public, labels, 1.0, n_candidates=100)
+        draw(1.0, n_candidates=100)

@@ -16,8 +16,7 @@ from sklearn_balldp.audit.transcripts import (
     known_gradients,
     transcript_log_posterior,
 )
-from sklearn_balldp.heads import ReleasedModel
-from sklearn_balldp.heads.descent import mean_gradient
+from sklearn_balldp.heads import ReleasedModel, descent
 from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.heads.iterates import Iterates
 from sklearn_balldp.privacy import Noise
@@ -40,9 +39,12 @@ def head(Head=BallDPLogisticRegression, **params):
     return Head(**{"epsilon": 8.0, "radius": 0.8, "mechanism": mechanism, **params})
 
 
-def gradients_of(problem, bound):
-    """Mean gradients of the records, for a descent that starts from zero."""
-    return mean_gradient(problem, initialise(np.empty(0), problem, bound))
+def means_with(fitted, X, codes, row, code):
+    """Mean gradients of the records, the first replaced, for a descent that starts from zero."""
+    rows, labels = X.copy(), codes.copy()
+    rows[0], labels[0] = row, code
+    problem, bound = ReleasedModel(fitted).on(rows, labels), fitted.release_.bound
+    return descent.mean_gradient(problem, initialise(np.empty(0), problem, bound))
 
 
 def audited(estimator, X, y, **params):
@@ -53,9 +55,15 @@ def audited(estimator, X, y, **params):
     return ReconstructionAuditor(estimator, **given).fit(X, y, X_public=public, y_public=labels)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("clip", [None, 0.2])
-@pytest.mark.parametrize("Head", [BallDPLogisticRegression, BallDPSquaredHingeSVC])
+@pytest.mark.parametrize(
+    ("Head", "clip", "n_classes"),
+    [
+        (BallDPLogisticRegression, 0.2, 3),
+        (BallDPLogisticRegression, None, 2),
+        (BallDPSquaredHingeSVC, None, 3),
+        (BallDPSquaredHingeSVC, 0.2, 2),
+    ],
+)
 def test_posterior_of_a_kept_transcript(Head, clip, n_classes):
     """Against the likelihood written out: every candidate's dataset, every step."""
     X, y = data(n_classes=n_classes)
@@ -65,11 +73,7 @@ def test_posterior_of_a_kept_transcript(Head, clip, n_classes):
     found = transcript_log_posterior(fitted, X[1:], y[1:], candidates, codes, prior)
     transcript, expected = fitted.transcript_, np.log(prior)
     for i in range(len(codes)):
-        rows, labels = X.copy(), y.copy()
-        rows[0], labels[0] = candidates[i], codes[i]
-        means = gradients_of(ReleasedModel(fitted).on(rows, labels), fitted.release_.bound)(
-            transcript.iterates
-        )
+        means = means_with(fitted, X, y, candidates[i], codes[i])(transcript.iterates)
         residual = (transcript.gradients - means) / transcript.sigma[:, None, None]
         expected[i] -= 0.5 * np.sum(residual**2)
     expected -= np.logaddexp.reduce(expected)
@@ -85,8 +89,10 @@ def test_posterior_needs_a_transcript_and_all_other_records():
         transcript_log_posterior(fitted, X, y, X[:3], y[:3])
 
 
-@pytest.mark.parametrize("Head", [BallDPLogisticRegression, BallDPSquaredHingeSVC])
-@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
+@pytest.mark.parametrize(
+    ("Head", "noise"),
+    [(BallDPLogisticRegression, "simulated"), (BallDPSquaredHingeSVC, "mechanism")],
+)
 def test_audit(Head, noise):
     X, y = data()
     auditor = audited(head(Head), X, y, n_draws=20, noise=noise)
@@ -109,14 +115,9 @@ def test_audit(Head, noise):
 def test_prior_distance_and_protected_labels():
     X, y = data()
     estimator = head(protect_labels=True, classes=[0, 1, 2])
+    prior = [0.5, 0.2, 0.1, 0.1, 0.1]
     auditor = audited(
-        estimator,
-        X,
-        y,
-        candidate_labels="any",
-        attacker_prior=[0.5, 0.2, 0.1, 0.1, 0.1],
-        eta=0.2,
-        n_draws=10,
+        estimator, X, y, candidate_labels="any", attacker_prior=prior, eta=0.2, n_draws=10
     )
     assert auditor.guarantee_holds_
     assert auditor.baseline_ >= 0.5
@@ -126,13 +127,8 @@ def trials_of(X, y, n_candidates=4, **params):
     fitted = head(n_steps=3, **params).fit(X, y)
     problem = ReleasedModel(fitted).on(X, y)
     rows, codes = X[10 : 11 + n_candidates], problem.codes[10 : 11 + n_candidates]
-    return (
-        fitted,
-        problem,
-        TranscriptTrials(ReleasedModel(fitted), problem, 0, rows, codes),
-        rows,
-        codes,
-    )
+    trials = TranscriptTrials(ReleasedModel(fitted), problem, 0, rows, codes)
+    return fitted, problem, trials, rows, codes
 
 
 def test_noiseless_models_are_those_of_whole_datasets():
@@ -140,10 +136,8 @@ def test_noiseless_models_are_those_of_whole_datasets():
     fitted, problem, trials, rows, codes = trials_of(X, y)
     expected = []
     for row, code in zip(rows[1:], codes[1:], strict=True):
-        Z, labels = X.copy(), problem.codes.copy()
-        Z[0], labels[0] = row, code
-        mean = gradients_of(ReleasedModel(fitted).on(Z, labels), fitted.release_.bound)
-        iterates = Iterates(1, fitted.release_.bound, 0.0, Z.dtype)
+        mean = means_with(fitted, X, problem.codes, row, code)
+        iterates = Iterates(1, fitted.release_.bound, 0.0, X.dtype)
         for _ in range(3):
             iterates.advance(mean(iterates.thetas))
         expected.append(iterates.released()[0])
@@ -170,9 +164,7 @@ def test_trials_are_scored_by_the_likelihood_of_their_own_path(monkeypatch):
     known = known_gradients(problem, initialise(np.empty(0), problem, bound), 0)
     expected = np.full((5, 4), -np.inf)
     for i in range(3):
-        Z, labels = X.copy(), problem.codes.copy()
-        Z[0], labels[0] = rows[1 + i], codes[1 + i]
-        mean = gradients_of(ReleasedModel(fitted).on(Z, labels), bound)
+        mean = means_with(fitted, X, problem.codes, rows[1 + i], codes[1 + i])
         for run in range(5):
             log = np.log(prior[i])
             for number, (thetas, gradients) in enumerate(steps):
@@ -187,10 +179,8 @@ def test_trials_are_scored_by_the_likelihood_of_their_own_path(monkeypatch):
 def test_one_step_released_whole_is_its_transcript():
     """With one step and nothing averaged the model says what the transcript does."""
     X, y = data(60, n_classes=2)
-    estimator = head(n_steps=1)
-    auditor = audited(
-        estimator, X, y, n_draws=10, attacker_prior=[0.4, 0.3, 0.1, 0.1, 0.1], radius=1.4
-    )
+    prior = [0.4, 0.3, 0.1, 0.1, 0.1]
+    auditor = audited(head(n_steps=1), X, y, n_draws=10, attacker_prior=prior, radius=1.4)
     np.testing.assert_array_equal(
         auditor.report_["last_iterate"].astype(bool), auditor.report_["success"]
     )
@@ -204,11 +194,6 @@ def test_frozen_models(left_out):
     auditor = audited(frozen, X[left_out:], y[left_out:], n_draws=5)
     assert auditor.guarantee_holds_
     assert auditor.estimator_ is frozen
-
-
-def drawing(kind):
-    """A head whose noise, in fits and trials, is of this kind."""
-    return type(kind.__name__, (BallDPLogisticRegression,), {"_noise": lambda self: kind()})
 
 
 class QuarterNoise(Noise):
@@ -247,17 +232,13 @@ class SmallGap(TranscriptBound):
 @pytest.mark.parametrize("Broken", [QuarterNoise, RepeatedNoise, RepeatedDeviates])
 def test_broken_samplers_are_convicted(Broken):
     X, y = data()
-    broken = drawing(Broken)(
-        4.0, radius=0.8, mechanism=GradientPerturbation(n_steps=6, start="zero")
-    )
+    Head = type(Broken.__name__, (BallDPLogisticRegression,), {"_noise": lambda self: Broken()})
     with pytest.warns(FailedGuaranteeWarning):
-        auditor = audited(broken, X, y, n_draws=40, noise="mechanism")
+        auditor = audited(head(Head, epsilon=4.0), X, y, n_draws=40, noise="mechanism")
     assert not auditor.guarantee_holds_
 
 
 def test_small_sensitivity_is_convicted(monkeypatch):
-    import sklearn_balldp.heads.descent as descent
-
     X, y = data()
     monkeypatch.setattr(descent, "TranscriptBound", SmallGap)
     with pytest.warns(FailedGuaranteeWarning):

@@ -3,6 +3,7 @@
 Every test of randomness here rejects a correct mechanism with probability below 1e-6.
 """
 
+import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -75,15 +76,8 @@ def log_ratios(bound, X, other, y, n_runs=N_RUNS, label=None):
     rng = np.random.default_rng(1)
 
     def gradients(rows, codes):
-        return MeanGradient(
-            bound.loss,
-            rows,
-            codes,
-            bound.n_classes,
-            norm_bound=1.0,
-            constant=bound.constant,
-            clip=bound.descent.clip,
-        )
+        settings = {"norm_bound": 1.0, "constant": bound.constant, "clip": bound.descent.clip}
+        return MeanGradient(bound.loss, rows, codes, bound.n_classes, **settings)
 
     here, there = gradients(X, y), gradients(other, y if label is None else label)
     iterates = Iterates(n_runs, bound, 0.0)
@@ -102,9 +96,15 @@ def log_ratios(bound, X, other, y, n_runs=N_RUNS, label=None):
     return ratios
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
-@pytest.mark.parametrize(("n_steps", "learning_rate"), [(1, 1.0), (5, 0.0)])
-@pytest.mark.parametrize("clip", [0.2, None])
+@pytest.mark.parametrize(
+    ("loss", "n_steps", "learning_rate", "clip"),
+    [
+        ("logistic", 1, 1.0, 0.2),
+        ("logistic", 5, 0.0, None),
+        ("squared_hinge", 1, 1.0, None),
+        ("squared_hinge", 5, 0.0, 0.2),
+    ],
+)
 def test_worst_pair_at_zero_spends_mu_exactly(loss, n_steps, learning_rate, clip):
     """One step, or iterates that stay: L is N(mu^2/2, mu^2), neither more nor less."""
     r, mu = 0.8, 0.7
@@ -129,17 +129,9 @@ def test_worst_pair_at_zero_spends_mu_exactly(loss, n_steps, learning_rate, clip
 def test_whole_transcripts_keep_the_guarantee(loss, n_scores, clip, labels):
     """Iterates that move by much: mean, second moment and privacy profile of L stay below."""
     # Where gaps are quick to find there are more runs.
-    r, mu, n_steps, n_runs = 1.2, 1.2, 3, 5_000 if n_scores > 1 else N_RUNS
-    bound = bound_of(
-        loss,
-        n_scores=n_scores,
-        n_steps=n_steps,
-        mu=mu,
-        r=r,
-        clip=clip,
-        labels=labels,
-        learning_rate=18.0,
-    )
+    r, mu, n_steps, n_runs = 1.2, 1.2, 3, 5_000 if n_scores > 1 else 20_000
+    public = {"n_scores": n_scores, "n_steps": n_steps, "clip": clip, "labels": labels}
+    bound = bound_of(loss, mu=mu, r=r, learning_rate=18.0, **public)
     X, other, y = neighbours(r)
     label = None
     if labels == "protected":
@@ -174,7 +166,7 @@ def test_step_noise_is_calibrated_to_the_promise():
 def test_no_settings_make_the_steps_spend_more_than_mu():
     """Exactly added up: however many steps, and however long a gradient acts."""
     rng = np.random.default_rng(0)
-    for _ in range(300):
+    for _ in range(100):
         descent = descent_of(
             int(10.0 ** rng.uniform(0, 3.7)),
             1.0,
@@ -200,7 +192,7 @@ def test_rounding_adds_to_the_noise():
     assert bound.step(theta, 0, 0.01)[1] > bound.step(theta, 0)[1]
 
 
-@pytest.mark.parametrize("clip", [None, 0.2, 0.9])
+@pytest.mark.parametrize("clip", [None, 0.2])
 @pytest.mark.parametrize(
     ("loss", "n_scores"),
     [("logistic", 1), ("squared_hinge", 1), ("softmax", 4), ("squared_hinge", 3)],
@@ -209,6 +201,15 @@ def test_rounding_adds_to_the_noise():
 def test_other_radii_hold_at_every_iterate(loss, n_scores, clip, labels):
     """mu(t) covers every gap at t that could occur, over the noise that the promise gives."""
     bound = bound_of(loss, n_scores=n_scores, n_features=8, clip=clip, r=0.5, labels=labels)
+    stated = []
+    least = bound.limits(0.5, labels).least
+    for t, change in itertools.product((0.1, 0.5, 0.6, 1.0, 1.3, 2.0), {"public", labels}):
+        limit, chain = bound.mu(t, change), math.ceil(t / 0.5 * (1 - 1e-9))
+        most = bound.limits(t, change).most
+        assert limit <= most / least * (1 + 1e-8) or limit <= math.ceil(2 * t)
+        # A chain of records is no bound on gaps that are themselves bounds from above.
+        if limit < chain:
+            stated.append((t, change, limit))
     rng = np.random.default_rng(0)
     for _ in range(40):
         theta = rng.choice([0.0, 0.1, 1.0, 5.0, 30.0]) * rng.standard_normal((n_scores, 9))
@@ -216,17 +217,9 @@ def test_other_radii_hold_at_every_iterate(loss, n_scores, clip, labels):
         theta[:, -1] *= rng.choice([1.0, 20.0])
         steps = range(bound.descent.n_steps)
         sigma = np.array([bound.step(theta, number)[1] for number in steps])
-        for t in (0.1, 0.5, 0.6, 1.0, 1.3, 2.0):
-            for change in {"public", labels}:
-                # A chain of records is no bound on gaps that are themselves bounds from above.
-                gap = bound.sensitivity(theta, t, labels=change)
-                step = np.linalg.norm(gap / sigma)
-                limit = bound.mu(t, change)
-                most = bound.limits(t, change).most
-                least = bound.limits(0.5, labels).least
-                assert limit <= most / least * (1 + 1e-8) * 1.0 or limit <= math.ceil(2 * t)
-                if limit < math.ceil(t / 0.5 * (1 - 1e-9)):
-                    assert step <= limit * (1 + 1e-9)
+        for t, change, limit in stated:
+            step = np.linalg.norm(bound.sensitivity(theta, t, labels=change) / sigma)
+            assert step <= limit * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("clip", [None, 0.2])

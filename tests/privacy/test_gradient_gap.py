@@ -38,15 +38,14 @@ SETTINGS = [
 ]
 
 
+def setting_of(alpha, norm_bound, fit_intercept):
+    return {"alpha": alpha, "norm_bound": norm_bound, "fit_intercept": fit_intercept}
+
+
 @pytest.mark.parametrize("case", CHECK_VALUES, ids=lambda c: "-".join(map(str, c[:5])))
 def test_check_values(case):
     loss, n_classes, fit_intercept, alpha, radius, paper, tight, reached = case
-    arguments = {
-        "alpha": alpha,
-        "norm_bound": 1.0,
-        "fit_intercept": fit_intercept,
-        "n_classes": n_classes,
-    }
+    arguments = setting_of(alpha, 1.0, fit_intercept) | {"n_classes": n_classes}
     gap = gradient_gap(loss, radius, **arguments)
     assert gap <= 1.01 * tight
     assert gap >= (reached or 0.0) * (1 - 5e-4)  # the table has four digits
@@ -54,20 +53,20 @@ def test_check_values(case):
 
 
 def gradients(loss, theta, rows, labels):
-    """Loss gradients in theta for rows (n, d), written out independently of the package."""
-    scores = rows @ theta.T
-    if loss == "logistic":
-        sign = 2.0 * labels - 1.0
-        residual = (-sign * expit(-sign * scores[:, 0]))[:, None]
-    elif loss == "softmax":
-        residual = softmax(scores, axis=1) - np.eye(len(theta))[labels]
+    """Loss gradients at each theta (..., k, d) for its row (..., d), independent of the package."""
+    scores = (theta @ rows[..., None])[..., 0]
+    if loss == "softmax":
+        residual = softmax(scores, axis=-1) - np.eye(scores.shape[-1])[labels]
+        return residual[..., None] * rows[..., None, :]
+    if scores.shape[-1] == 1:
+        sign = np.asarray(2.0 * labels - 1.0)[..., None]
     else:
-        if len(theta) == 1:
-            sign = (2.0 * labels - 1.0)[:, None]
-        else:
-            sign = 2.0 * np.eye(len(theta))[labels] - 1.0
+        sign = 2.0 * np.eye(scores.shape[-1])[labels] - 1.0
+    if loss == "logistic":
+        residual = -sign * expit(-sign * scores)
+    else:
         residual = -2.0 * sign * np.maximum(1.0 - sign * scores, 0.0)
-    return residual[:, :, None] * rows[:, None, :]
+    return residual[..., None] * rows[..., None, :]
 
 
 def into_ball(rows, radius):
@@ -91,26 +90,38 @@ class Search:
         )
         self.size = 2 * d + self.n_scores * (d + fit_intercept)
 
-    def gap(self, vector, label, other):
+    def gap(self, vectors, label, other):
         """Distance of the two gradients; records within radius when the labels agree."""
         d = self.d
-        x = into_ball(vector[:d], self.norm_bound)
-        step = vector[d : 2 * d]
+        x, step = into_ball(vectors[..., :d], self.norm_bound), vectors[..., d : 2 * d]
         if label == other:
             # Halve the step until the neighbour is in the ball: the segment stays adjacent.
-            x2 = into_ball(x + into_ball(step, self.radius), self.norm_bound)
-        else:
-            x2 = into_ball(step, self.norm_bound)
-        theta = vector[2 * d :].reshape(self.n_scores, -1)
+            step = x + into_ball(step, self.radius)
+        x2 = into_ball(step, self.norm_bound)
+        theta = vectors[..., 2 * d :]
+        if self.loss != "squared_hinge":
+            theta = into_ball(theta, self.bound)
+        theta = theta.reshape(*theta.shape[:-1], self.n_scores, -1)
         if self.loss == "squared_hinge":
             theta = into_ball(theta, self.bound)  # each head on its own
-        else:
-            theta = into_ball(theta.ravel(), self.bound).reshape(theta.shape)
-        rows = np.array([x, x2])
         if self.fit_intercept:
-            rows = np.hstack([rows, np.ones((2, 1))])
-        first, second = gradients(self.loss, theta, rows, np.array([label, other]))
-        return float(np.linalg.norm(first - second))
+            x, x2 = (np.concatenate([v, np.ones_like(v[..., :1])], axis=-1) for v in (x, x2))
+        change = gradients(self.loss, theta, x, label) - gradients(self.loss, theta, x2, other)
+        return np.sqrt(np.sum(change**2, axis=(-2, -1)))
+
+    def best(self, starts, label, other, n_starts, **options):
+        """The largest gap that a climb from the best of these starts finds."""
+        found = self.gap(starts, label, other)
+        climbed = [
+            -minimize(
+                lambda v: -float(self.gap(v, label, other)),
+                v,
+                method="Nelder-Mead",
+                options=options,
+            ).fun
+            for v in starts[np.argsort(found)[-n_starts:]]
+        ]
+        return max(found.max(), *climbed)
 
     def starts(self, rng, count):
         vectors = rng.standard_normal((count, self.size))
@@ -137,65 +148,38 @@ def test_search_never_exceeds_the_gap(loss, n_classes, alpha, fit_intercept):
     for norm_bound in (0.5, 1.0, 3.0):
         for share in (0.005, 0.1, 0.4, 0.7, 1.0):
             radius = 2 * norm_bound * share
-            setting = {"alpha": alpha, "norm_bound": norm_bound, "fit_intercept": fit_intercept}
+            setting = setting_of(alpha, norm_bound, fit_intercept)
             search = Search(loss, n_classes, radius=radius, **setting)
             for change in (False, True):
                 gap = gradient_gap(
                     loss, radius, n_classes=n_classes, label_change=change, **setting
                 )
-                other = 1 if change else 0
-                starts = search.starts(rng, 250)
-                found = np.array([search.gap(v, 0, other) for v in starts])
-                best = starts[np.argsort(found)[-1:]]
-                for vector in best:
-                    result = minimize(
-                        lambda v, s=search, o=other: -s.gap(v, 0, o),
-                        vector,
-                        method="Nelder-Mead",
-                        options={"maxfev": 250},
-                    )
-                    found = np.append(found, -result.fun)
-                assert found.max() <= gap, (norm_bound, radius, change)
+                starts = search.starts(rng, 1000)
+                found = search.best(starts, 0, int(change), 1, maxfev=250)
+                assert found <= gap, (norm_bound, radius, change)
 
 
 @pytest.mark.parametrize(
-    ("loss", "n_classes", "least"),
-    [("logistic", 2, 0.9), ("softmax", 3, 0.6), ("squared_hinge", 2, 0.9)],
+    ("loss", "n_classes", "radius"),
+    [("logistic", 2, 0.3), ("softmax", 3, 0.9), ("squared_hinge", 2, 0.3)],
 )
-@pytest.mark.parametrize("radius", [0.3, 0.9])
-def test_search_comes_close_to_the_gap(loss, n_classes, least, radius):
+def test_search_comes_close_to_the_gap(loss, n_classes, radius):
     """A gap that were halved would be exceeded here."""
-    setting = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": loss != "squared_hinge"}
+    setting = setting_of(0.01, 1.0, loss != "squared_hinge")
     search = Search(loss, n_classes, radius=radius, **setting)
-    rng = np.random.default_rng(1)
-    starts = search.starts(rng, 4000)
-    found = np.array([search.gap(v, 0, 0) for v in starts])
-    best = 0.0
-    for vector in starts[np.argsort(found)[-8:]]:
-        result = minimize(
-            lambda v: -search.gap(v, 0, 0),
-            vector,
-            method="Nelder-Mead",
-            options={"maxfev": 3000, "adaptive": True},
-        )
-        best = max(best, -result.fun)
+    starts = search.starts(np.random.default_rng(1), 4000)
+    best = search.best(starts, 0, 0, 4, maxfev=3000, adaptive=True)
     gap = gradient_gap(loss, radius, n_classes=n_classes, **setting)
     print(f"{loss} r={radius}: search reaches {best / gap:.3f} of the gap")
-    assert least * gap <= best <= gap
+    assert 0.9 * gap <= best <= gap
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize("norm_bound", [1.0, 3.0])
 @pytest.mark.parametrize(("loss", "n_classes"), SETTINGS)
-def test_monotone_and_below_the_paper(loss, n_classes, norm_bound, fit_intercept):
-    for alpha in (1e-6, 1e-4, 1e-2, 1.0, 30.0):
-        radii = norm_bound * np.array([1e-7, 1e-3, 0.01, 0.1, 0.3, 0.7, 1.0, 1.01, 1.3, 1.7, 2, 5])
-        arguments = {
-            "alpha": alpha,
-            "norm_bound": norm_bound,
-            "fit_intercept": fit_intercept,
-            "n_classes": n_classes,
-        }
+def test_monotone_and_below_the_paper(loss, n_classes, fit_intercept):
+    radii = 3.0 * np.array([1e-7, 1e-3, 0.1, 0.3, 0.7, 1.01, 1.3, 2, 5])
+    for alpha in (1e-6, 1e-2, 30.0):
+        arguments = setting_of(alpha, 3.0, fit_intercept) | {"n_classes": n_classes}
         tight = np.array([gradient_gap(loss, r, **arguments) for r in radii])
         paper = np.array([gradient_gap(loss, r, method="paper", **arguments) for r in radii])
         assert np.all(np.diff(tight) >= -2e-4 * tight[:-1])  # certified cells: that much excess
@@ -206,7 +190,7 @@ def test_monotone_and_below_the_paper(loss, n_classes, norm_bound, fit_intercept
 
 def test_gap_at_tiny_radii_is_the_local_lipschitz_constant():
     """No cell excess survives where a fixed grid would be hundreds of times too large."""
-    arguments = {"alpha": 1e-4, "norm_bound": 1.0, "fit_intercept": True}
+    arguments = setting_of(1e-4, 1.0, True)
     slopes = [gradient_gap("logistic", r, **arguments) / r for r in (1e-9, 1e-7, 1e-5)]
     np.testing.assert_allclose(slopes, slopes[0], rtol=0.01)
     t = np.linspace(-100, 100, 400_001)
@@ -222,42 +206,35 @@ def test_norm_bound_holds_for_minimisers(loss, n_classes):
     """Weighted datasets chosen to pull the minimiser out stay within R, some of them close."""
     rng = np.random.default_rng(0)
     ratios = []
+    n_scores = 1 if n_classes == 2 else n_classes
     for alpha in (1e-2, 1.0, 20.0):
         bound = minimizer_norm_bound(
             loss, alpha=alpha, norm_bound=1.0, fit_intercept=False, n_classes=n_classes
         )
         for _ in range(12):
-            n_scores = 1 if n_classes == 2 else n_classes
             rows = into_ball(rng.standard_normal((n_classes, n_classes + 1)) * 9, 1.0)
             if n_classes == 2:
                 rows[1] = -rows[0]
             labels = np.arange(n_classes)
             weights = rng.dirichlet(np.full(n_classes, 3.0))
 
-            def objective(
-                flat, rows=rows, labels=labels, weights=weights, shape=n_scores, alpha=alpha
-            ):
-                theta = flat.reshape(shape, -1)
+            def objective(flat, rows=rows, labels=labels, weights=weights, alpha=alpha):
+                theta = flat.reshape(n_scores, -1)
                 scores = rows @ theta.T
                 if loss == "logistic":
                     value = np.logaddexp(0, -(2 * labels - 1) * scores[:, 0])
                 elif loss == "softmax":
                     value = -np.log(softmax(scores, axis=1)[labels, labels])
-                elif shape == 1:
+                elif n_scores == 1:
                     value = np.maximum(1 - (2 * labels - 1) * scores[:, 0], 0) ** 2
                 else:
-                    sign = 2 * np.eye(shape)[labels] - 1
+                    sign = 2 * np.eye(n_scores)[labels] - 1
                     value = (np.maximum(1 - sign * scores, 0) ** 2).sum(axis=1)
                 gradient = np.tensordot(weights, gradients(loss, theta, rows, labels), 1)
-                return (
-                    weights @ value + alpha / 2 * flat @ flat,
-                    (gradient + alpha * theta).ravel(),
-                )
+                return weights @ value + alpha / 2 * flat @ flat, (gradient + alpha * theta).ravel()
 
-            result = minimize(
-                objective, np.zeros(n_scores * rows.shape[1]), jac=True, method="BFGS"
-            )
-            theta = result.x.reshape(n_scores, -1)
+            start = np.zeros(n_scores * rows.shape[1])
+            theta = minimize(objective, start, jac=True, method="BFGS").x.reshape(n_scores, -1)
             axis = 1 if loss == "squared_hinge" else None
             norm = np.max(np.linalg.norm(theta, axis=axis))
             ratios.append(norm / bound)
@@ -265,27 +242,23 @@ def test_norm_bound_holds_for_minimisers(loss, n_classes):
     assert max(ratios) > (0.7 if n_classes == 2 else 0.3)
 
 
+BOUND = {"n_features": 5, "method": "tight", "labels": "public"}
+
+
 def test_bound_adds_the_solvers_tolerance():
-    common = dict(
-        loss="logistic",
-        n_samples=1000,
-        n_features=5,
-        n_classes=2,
-        alpha=0.01,
-        norm_bound=1.0,
-        fit_intercept=True,
-        method="tight",
-        labels="public",
+    common = BOUND | setting_of(0.01, 1.0, True)
+    exact, loose = (
+        MinimizerBound("logistic", 1000, n_classes=2, tol=tol, **common).sensitivity(0.5)[0]
+        for tol in (0.0, 1e-4)
     )
-    exact, loose = (MinimizerBound(tol=tol, **common).sensitivity(0.5)[0] for tol in (0.0, 1e-4))
     assert loose - exact == pytest.approx(2 * 1e-4 / 0.01)
-    gap = gradient_gap("logistic", 0.5, alpha=0.01, norm_bound=1.0, fit_intercept=True)
+    gap = gradient_gap("logistic", 0.5, **setting_of(0.01, 1.0, True))
     assert exact == pytest.approx(gap / (0.01 * 1000), rel=1e-4)
     assert exact >= gap / (0.01 * 1000)
 
 
 def test_label_changes():
-    arguments = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": False, "label_change": True}
+    arguments = setting_of(0.01, 1.0, False) | {"label_change": True}
     assert gradient_gap("logistic", 0.1, **arguments) <= 2.0
     assert gradient_gap("softmax", 0.1, n_classes=3, **arguments) == pytest.approx(2 * math.sqrt(2))
     height = 1 + 1 / math.sqrt(0.02)
@@ -293,17 +266,9 @@ def test_label_changes():
 
 
 def test_bound_allowances():
-    common = dict(
-        n_samples=10**9,
-        alpha=1e-8,
-        norm_bound=2.0,
-        fit_intercept=True,
-        method="tight",
-        n_features=5,
-        labels="public",
-    )
+    common = BOUND | setting_of(1e-8, 2.0, True)
     for loss, n_classes in SETTINGS:
-        bound = MinimizerBound(loss=loss, n_classes=n_classes, tol=1e-9, **common)
+        bound = MinimizerBound(loss, 10**9, n_classes=n_classes, tol=1e-9, **common)
         arguments = {"alpha": 1e-8, "fit_intercept": True, "n_classes": n_classes}
         rounded = gradient_gap(loss, 0.3 * (1 + 1e-6), norm_bound=2 * (1 + 1e-6), **arguments)
         assert bound.gap(0.3) >= rounded > gradient_gap(loss, 0.3, norm_bound=2.0, **arguments)
@@ -314,7 +279,7 @@ def test_bound_allowances():
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 def test_tiny_radii_are_not_lost_in_rounding(loss):
-    arguments = {"alpha": 1e-4, "norm_bound": 1.0, "fit_intercept": False}
+    arguments = setting_of(1e-4, 1.0, False)
     slopes = [gradient_gap(loss, 10.0**-k, **arguments) * 10.0**k for k in range(5, 30, 3)]
     np.testing.assert_allclose(slopes, slopes[0], rtol=1e-2)
 
@@ -323,28 +288,17 @@ def test_tiny_radii_are_not_lost_in_rounding(loss):
 def test_extreme_parameters_stay_bounded_without_warnings(loss):
     for alpha in (1e-100, 1e100):
         for norm_bound in (1e-100, 1e80, 1e100):
-            gap = gradient_gap(
-                loss, norm_bound * 1.5, alpha=alpha, norm_bound=norm_bound, fit_intercept=False
-            )
-            assert gap > 0
+            assert gradient_gap(loss, norm_bound * 1.5, **setting_of(alpha, norm_bound, False)) > 0
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
+def test_errors():
+    for change, match in (
         ({"loss": "hinge"}, "loss must be"),
         ({"method": "best"}, "sensitivity must be"),
         ({"radius": -1.0}, "radius"),
         ({"radius": math.nan}, "radius"),
-    ],
-)
-def test_errors(change, match):
-    arguments = {
-        "loss": "logistic",
-        "radius": 0.3,
-        "alpha": 0.1,
-        "norm_bound": 1.0,
-        "fit_intercept": True,
-    }
-    with pytest.raises(ValueError, match=match):
-        gradient_gap(**{**arguments, **change})
+    ):
+        with pytest.raises(ValueError, match=match):
+            gradient_gap(
+                **{"loss": "logistic", "radius": 0.3, **setting_of(0.1, 1.0, True), **change}
+            )

@@ -25,7 +25,7 @@ def test_maximum_inside_and_at_an_edge():
     assert exact <= found <= exact * (1 + 2e-6)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_never_below_what_a_grid_finds(seed):
     """Sums of bumps, bounded cell by cell by their Lipschitz constant."""
     rng = np.random.default_rng(seed)

@@ -18,7 +18,6 @@ from scipy import stats
 
 import sklearn_balldp.privacy.noise as noise_module
 from sklearn_balldp.privacy.bounds import MinimizerBound, PrototypeBound
-from sklearn_balldp.privacy.gaussian import delta_from_mu
 from sklearn_balldp.privacy.noise import (
     GRID_EXPONENT,
     Noise,
@@ -45,10 +44,6 @@ def test_law_of_each_block(noise):
         # The chi-squared law of the energy catches a scale that is off by 15%.
         energy = np.sum(block**2)
         assert min(stats.chi2.cdf(energy, 4000), stats.chi2.sf(energy, 4000)) > LEVEL
-
-
-def test_kolmogorov_smirnov_would_catch_a_wrong_scale():
-    assert stats.kstest(Noise(7)(np.zeros(4000), 0.8), "norm").pvalue < LEVEL
 
 
 def test_values_are_independent(noise):
@@ -89,17 +84,13 @@ def test_small_calls_hand_out_every_deviate_once(monkeypatch):
     assert len(drawn[0]) == 3
 
 
-def test_seeded_draws_repeat():
-    values = np.zeros(20_000)
-    np.testing.assert_array_equal(Noise(3)(values, 1.0), Noise(3)(values, 1.0))
-
-
 def test_names_say_what_is_private():
     assert Noise().private
     assert "exact" in Noise().name
     for seed in (0, np.random.default_rng(0), np.random.RandomState(0)):
         assert not Noise(seed).private
         assert "not private" in Noise(seed).name
+    np.testing.assert_array_equal(*(Noise(3)(np.zeros(20_000), 1.0) for _ in range(2)))
 
 
 def test_noise_has_no_copies():
@@ -110,40 +101,29 @@ def test_noise_has_no_copies():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
-def test_forked_processes_do_not_share_noise():
-    Noise()(np.zeros(3), 1.0)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writer, pickle.dumps(Noise()(np.zeros(50), 1.0)))
-        os._exit(0)
-    here = Noise()(np.zeros(50), 1.0)
-    os.waitpid(child, 0)
-    there = pickle.loads(os.read(reader, 65536))
-    os.close(reader)
-    os.close(writer)
-    assert not np.isin(here, there).any()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
-def test_a_forked_process_draws_its_own_from_the_same_noise():
-    """What was drawn ahead is the parent's."""
-    noise = Noise()
+@pytest.mark.parametrize("same", [False, True])
+def test_forked_processes_do_not_share_noise(same):
+    """Neither through new objects nor through one: what was drawn ahead is the parent's."""
+    kept = Noise()
     for _ in range(20):
-        noise(np.zeros(50), 1.0)
-    assert len(noise._stock) > 50
+        kept(np.zeros(50), 1.0)
+    assert len(kept._stock) > 50
+
+    def draw():
+        return (kept if same else Noise())(np.zeros(50), 1.0)
+
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writer, pickle.dumps(noise(np.zeros(50), 1.0)))
-        os._exit(0)
-    here = noise(np.zeros(50), 1.0)
-    os.waitpid(child, 0)
-    there = pickle.loads(os.read(reader, 65536))
-    os.close(reader)
+        try:
+            os.write(writer, pickle.dumps(draw()))
+        finally:
+            os._exit(0)
     os.close(writer)
-    assert not np.isin(here, there).any()
+    here = draw()
+    os.waitpid(child, 0)
+    with os.fdopen(reader, "rb") as stream:
+        assert not np.isin(here, pickle.load(stream)).any()
 
 
 def test_threads_share_no_deviate():
@@ -173,34 +153,17 @@ def opendp_gaussian(n_values):
 
 
 @pytest.mark.parametrize("n_values", [1, 640, 29_568])
-@pytest.mark.parametrize("mu", [1e-4, 0.4483, 5.0, 4e4])
-def test_slack_covers_rounding_and_a_samplers_own_allowance(n_values, mu):
+def test_slack_covers_rounding_and_a_samplers_own_allowance(n_values):
     """OpenDP's map counts rounding too: with the slack even a discrete sampler would do."""
-    zcdp = opendp_gaussian(n_values).map(mu)
     rounding = math.sqrt(n_values) * 2.0**GRID_EXPONENT
-    assert math.sqrt(2 * zcdp) + rounding <= (mu + grid_slack(n_values)) * (1 + 1e-12)
+    for mu in (1e-4, 0.4483, 5.0, 4e4):
+        zcdp = opendp_gaussian(n_values).map(mu)
+        assert math.sqrt(2 * zcdp) + rounding <= (mu + grid_slack(n_values)) * (1 + 1e-12)
 
 
 def test_same_law_as_opendp():
     reference = opendp_gaussian(20_000)([0.0] * 20_000)
     assert stats.ks_2samp(Noise()(np.zeros(200_000), 1.0), reference).pvalue > LEVEL
-
-
-def test_discrete_profile_is_the_gaussian_profile():
-    """On a grid of sigma / 2^k the profile differs by a multiple of 4^-k only."""
-    mu, epsilon = 0.5, 1.0
-    exact = delta_from_mu(mu, epsilon)
-    errors = []
-    for k in (4, 6, 8):
-        scale = 2**k
-        shift = round(mu * scale)
-        x = np.arange(-40 * scale, 40 * scale + 1)
-        p = np.exp(-0.5 * (x / scale) ** 2)
-        q = np.exp(-0.5 * ((x - shift) / scale) ** 2)
-        errors.append(abs(np.maximum(p - math.exp(epsilon) * q, 0).sum() / p.sum() / exact - 1))
-    assert errors[0] < 0.02
-    assert errors[1] < errors[0] / 4
-    assert errors[2] < errors[1] / 4
 
 
 def test_zero_scale_passes_unchanged():
@@ -210,28 +173,27 @@ def test_zero_scale_passes_unchanged():
     assert np.all(noisy[1] != values[1])
 
 
-@pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf])
-def test_bad_scale(sigma):
-    with pytest.raises(ValueError, match="sigma"):
-        Noise()(np.zeros(3), sigma)
+@pytest.mark.parametrize(
+    ("values", "sigma", "match"),
+    [
+        ([0.0], -1.0, "sigma"),
+        ([0.0], np.nan, "sigma"),
+        ([0.0], np.inf, "sigma"),
+        ([0.0, np.nan], 1.0, "values must be finite"),
+        ([0.0, np.inf], 1.0, "values must be finite"),
+        ([1e300], 1e-300, "too large for sigma"),
+        ([-1e300], 1e-300, "too large for sigma"),
+    ],
+)
+def test_what_is_never_released(values, sigma, match):
+    with pytest.raises(ValueError, match=match):
+        Noise()(values, sigma)
 
 
-@pytest.mark.parametrize("seed", ["0", -1, 1.5])
-def test_bad_random_state(seed):
-    with pytest.raises(ValueError, match="random_state"):
-        check_random_state(seed)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_non_finite_values_are_never_released(value):
-    with pytest.raises(ValueError, match="values must be finite"):
-        Noise()([0.0, value], 1.0)
-
-
-@pytest.mark.parametrize("value", [1e300, -1e300])
-def test_values_too_large_for_their_scale_are_refused(value):
-    with pytest.raises(ValueError, match="too large for sigma"):
-        Noise()([value], 1e-300)
+def test_bad_random_state():
+    for seed in ("0", -1, 1.5):
+        with pytest.raises(ValueError, match="random_state"):
+            check_random_state(seed)
 
 
 # Choices ------------------------------------------------------------------------------------------
@@ -249,8 +211,16 @@ def exact_law(scores, epsilon):
     return law
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.7, 3.0, 2.0**-20])
-@pytest.mark.parametrize("scores", [[0, 0, 0], [-3, -1, 0, -1], [5, 0, 4, 4, 2], [7]])
+@pytest.mark.parametrize(
+    ("scores", "epsilon"),
+    [
+        ([5, 0, 4, 4, 2], 0.1),
+        ([-3, -1, 0, -1], 0.7),
+        ([5, 0, 4, 4, 2], 3.0),
+        ([0, 0, 0], 2.0**-20),
+        ([7], 0.7),
+    ],
+)
 def test_law_of_permute_and_flip(scores, epsilon):
     n = 20_000
     found = np.bincount(

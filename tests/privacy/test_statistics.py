@@ -11,7 +11,6 @@ from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.sensitivity import moment_sensitivity
 from sklearn_balldp.privacy.statistics import StatisticsBound
 
-RADII = [0.02, 0.1, 0.3, 0.58, 0.6, 0.9, 1.0, 1.2, 1.4, 1.42, 1.7, 2.0]
 DOMAINS = ["ball", "sphere"]
 
 
@@ -60,21 +59,26 @@ def moved(X, Z):
     return np.vecdot(X - Z, X - Z), p**2 + q**2 - 2.0 * inner**2
 
 
+def joint(bound, rows, products=0.0):
+    """The largest distance of both sums, in units of their noise."""
+    squares = rows / bound.sigma[0] ** 2
+    if bound.moment:
+        squares = squares + products / bound.sigma[1] ** 2
+    return math.sqrt(np.max(squares))
+
+
 @pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("radius", RADII)
-def test_random_pairs_never_exceed_it_and_reach_it(domain, radius):
+def test_random_pairs_never_exceed_it_and_reach_it(domain):
     rng = np.random.default_rng(0)
-    stated = moment_sensitivity(radius, norm_bound=1.0, domain=domain)
-    largest = 0.0
-    for d in (2, 3, 5, 20, 50):
-        X, Z = pairs(rng, domain, radius, d, 20_000)
-        largest = max(largest, math.sqrt(moved(X, Z)[1].max()))
-    assert largest <= stated * (1 + 1e-12)
-    assert largest >= 0.99 * stated
+    for radius in (0.02, 0.1, 0.3, 0.58, 0.6, 0.9, 1.0, 1.2, 1.4, 1.42, 1.7, 2.0):
+        stated = moment_sensitivity(radius, norm_bound=1.0, domain=domain)
+        found = [moved(*pairs(rng, domain, radius, d, 20_000))[1] for d in (2, 3, 5, 20, 50)]
+        largest = math.sqrt(np.concatenate(found).max())
+        assert 0.99 * stated <= largest <= stated * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("radius", [0.05, 0.3, 0.59, 0.9, 1.3, 1.6, 2.0])
+@pytest.mark.parametrize("radius", [0.05, 0.59, 1.3, 2.0])
 @pytest.mark.parametrize("d", [2, 3, 7])
 def test_optimised_pairs_never_exceed_it(domain, radius, d):
     """Gradient-free ascent over both rows, brought back into the domain and the radius."""
@@ -101,14 +105,11 @@ def test_optimised_pairs_never_exceed_it(domain, radius, d):
         x, z = brought(values)
         return -np.linalg.norm(np.outer(x, x) - np.outer(z, z))
 
-    best = max(
-        -minimize(
-            loss, rng.standard_normal(2 * d), method="Nelder-Mead", options={"maxiter": 2000}
-        ).fun
-        for _ in range(6)
-    )
-    assert best <= stated * (1 + 1e-9)
-    assert best >= 0.97 * stated
+    starts = rng.standard_normal((6, 2 * d))
+    found = [
+        minimize(loss, start, method="Nelder-Mead", options={"maxiter": 2000}) for start in starts
+    ]
+    assert 0.97 * stated <= -min(result.fun for result in found) <= stated * (1 + 1e-9)
 
 
 def test_the_identity_in_many_digits():
@@ -137,23 +138,18 @@ def test_scale_growth_and_limits(domain):
         moment_sensitivity(0.1, norm_bound=1.0, domain="cube")
 
 
-@pytest.mark.parametrize("share", [0.05, 0.4, 0.95, 1.0])
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("radius", [0.02, 0.3, 0.8, 1.2])
-def test_both_sums_together_reach_mu_and_never_exceed_it(domain, radius, share):
+def test_both_sums_together_reach_mu_and_never_exceed_it(domain, radius):
     """One pair moves both: the joint distance in units of the noise, over the whole domain."""
     rng, mu = np.random.default_rng(1), 0.5
-    bound = bound_of(radius, mu, rows=domain, share=share)
-    largest = 0.0
-    for d in (2, 3, 8):
-        X, Z = pairs(rng, domain, radius, d, 40_000)
-        rows, products = moved(X, Z)
-        joint = rows / bound.sigma[0] ** 2
-        if bound.moment:
-            joint = joint + products / bound.sigma[1] ** 2
-        largest = max(largest, math.sqrt(joint.max()))
-    assert largest <= bound.mu(radius) <= mu
-    assert largest >= 0.985 * mu  # float32 sums have up to a 64th of it
+    found = [moved(*pairs(rng, domain, radius, d, 40_000)) for d in (2, 3, 8)]
+    rows, products = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    for share in (0.05, 0.4, 0.95, 1.0):
+        bound = bound_of(radius, mu, rows=domain, share=share)
+        largest = joint(bound, rows, products)
+        assert largest <= bound.mu(radius) <= mu
+        assert largest >= 0.985 * mu  # float32 sums have up to a 64th of it
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -169,17 +165,12 @@ def test_label_changes_reach_mu_and_never_exceed_it(domain, radius):
     rows, products = moved(X, Z)
     changed = np.vecdot(X, X) + np.vecdot(Z, Z) + 2.0 * constant**2
     same = rows <= radius**2
-    joint = np.concatenate(
-        [
-            changed / bound.sigma[0] ** 2 + products / bound.sigma[1] ** 2,
-            rows[same] / bound.sigma[0] ** 2 + products[same] / bound.sigma[1] ** 2,
-        ]
-    )
-    assert math.sqrt(joint.max()) <= bound.mu(radius) <= mu
-    assert math.sqrt(joint.max()) >= 0.985 * mu
+    alike = joint(bound, rows[same], products[same])
+    largest = max(alike, joint(bound, changed, products))
+    assert largest <= bound.mu(radius) <= mu
+    assert largest >= 0.985 * mu
     # Asked about one label it answers for one label.
-    alike = rows[same] / bound.sigma[0] ** 2 + products[same] / bound.sigma[1] ** 2
-    assert math.sqrt(alike.max()) <= bound.mu(radius, "public") <= bound.mu(radius)
+    assert alike <= bound.mu(radius, "public") <= bound.mu(radius)
 
 
 @pytest.mark.parametrize("labels", ["public", "protected"])
@@ -190,10 +181,8 @@ def test_a_sum_of_all_rows_reaches_mu_and_never_exceeds_it(domain, radius, label
     rng, mu = np.random.default_rng(4), 0.6
     public = {"rows": domain, "labels": labels, "share": 1.0, "pooled": True}
     bound = bound_of(radius, mu, **public)
-    largest = 0.0
-    for d in (2, 3, 8):
-        X, Z = pairs(rng, domain, radius if labels == "public" else 2.0, d, 40_000)
-        largest = max(largest, np.linalg.norm(X - Z, axis=1).max() / bound.sigma[0])
+    reach = radius if labels == "public" else 2.0
+    largest = max(joint(bound, moved(*pairs(rng, domain, reach, d, 40_000))[0]) for d in (2, 3, 8))
     assert largest <= bound.mu(radius) <= mu
     assert largest >= 0.99 * mu
     assert (bound.n_sums, bound.n_values, len(bound.sigma)) == (1, 3, 1)
@@ -213,7 +202,7 @@ def test_other_radii():
     assert (np.diff(mus) > 0).all()
 
 
-@pytest.mark.parametrize("radius", [0.02, 0.065, 0.1, 0.3, 2.0])
+@pytest.mark.parametrize("radius", [0.02, 0.1, 2.0])
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_rounding_takes_a_small_share(domain, radius):
     """Rounding of sums in single precision is in the sensitivity."""
@@ -241,9 +230,8 @@ def test_shares_follow_the_budget():
     assert bound.n_values == 6 + 6
 
 
-@pytest.mark.parametrize(
-    ("wrong", "name"),
-    [
+def test_wrong_fields_are_refused():
+    for wrong, name in (
         ({"rows": "cube"}, "rows"),
         ({"share": 0.0}, "share"),
         ({"share": 1.5}, "share"),
@@ -251,33 +239,22 @@ def test_shares_follow_the_budget():
         ({"labels": "protected"}, "constant"),
         ({"pooled": True}, "share=0.4: a pooled sum is released alone"),
         ({"pooled": True, "share": 1.0, "count_constant": 0.5}, "constant"),
-    ],
-)
-def test_wrong_fields_are_refused(wrong, name):
-    with pytest.raises(ValueError, match=name):
-        bound_of(**wrong)
-    with pytest.raises(ValueError, match="epsilon is too small"):
-        bound_of(mu=1e-13)
-
-
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("share", [0.1, 0.4, 0.9])
-@pytest.mark.parametrize("t", [0.2, 0.7, 1.3, 1.5, 2.0])
-def test_at_every_radius_one_pair_comes_near_mu(domain, share, t):
-    """Both sums at once: no more than is stated at any radius, and nearly as much."""
-    rng = np.random.default_rng(3)
-    bound = bound_of(0.1, 0.3, rows=domain, share=share)
-    largest = 0.0
-    for d in (2, 3):
-        X, Z = pairs(rng, domain, t, d, 60_000)
-        rows, products = moved(X, Z)
-        joint = rows / bound.sigma[0] ** 2 + products / bound.sigma[1] ** 2
-        largest = max(largest, math.sqrt(joint.max()))
-    assert largest <= bound.mu(t)
-    assert largest >= 0.98 * bound.mu(t)
-
-
-def test_scales_are_as_many_as_there_are_sums():
+        ({"mu": 1e-13}, "epsilon is too small"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            bound_of(**wrong)
     for share, sigma in [(0.4, (1.0,)), (1.0, (1.0, 1.0)), (0.4, (1.0, -1.0)), (0.4, (0.0, 1.0))]:
         with pytest.raises(ValueError, match="sigma"):
             StatisticsBound(50, 3, 2, 1.0, "ball", share, 0.0, sigma=sigma)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("t", [0.2, 0.7, 1.3, 1.5, 2.0])
+def test_at_every_radius_one_pair_comes_near_mu(domain, t):
+    """Both sums at once: no more than is stated at any radius, and nearly as much."""
+    rng = np.random.default_rng(3)
+    found = [moved(*pairs(rng, domain, t, d, 60_000)) for d in (2, 3)]
+    rows, products = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    for share in (0.1, 0.4, 0.9):
+        bound = bound_of(0.1, 0.3, rows=domain, share=share)
+        assert 0.98 * bound.mu(t) <= joint(bound, rows, products) <= bound.mu(t)
