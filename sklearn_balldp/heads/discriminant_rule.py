@@ -33,22 +33,8 @@ def discriminant_rule(
 ) -> tuple[Array, Array]:
     """Weights and offsets of the scores, in the coordinates of the rows.
 
-    Parameters
-    ----------
-    statistics : Statistics
-        Noisy sums.
-    shrinkage : "auto" or float
-        How the covariance within classes is cleaned.
-    priors : None, "uniform" or array-like of shape (n_classes,)
-        Class probabilities; None for the shares of the classes.
-    class_embeddings : None or array-like of shape (n_classes, n_features)
-        Public vectors that class means are shrunk towards.
-
-    Returns
-    -------
-    coef : ndarray of shape (n_classes, n_features)
-    intercept : ndarray of shape (n_classes,)
-        Minus infinity for a class without records.
+    ``priors`` are None for the shares of the classes. Class means are shrunk towards the public
+    ``class_embeddings``. The offset of a class without records is minus infinity.
     """
     scale = statistics.norm_bound
     counts = likely_counts(statistics)

@@ -34,21 +34,7 @@ from .weighing import FitWeights
 
 @dataclass(frozen=True)
 class Input:
-    """What a fit was given, read and checked.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its public numbers; alpha is NaN where the mechanism chooses it.
-    radius : ChosenRadius
-        The radius as declared or chosen.
-    X : ndarray of shape (n_samples, n_features)
-        Rows as passes take them; None for a plan.
-    codes : ndarray of shape (n_samples,)
-        Positions of their labels among the classes; None for a plan.
-    row_weights : ndarray of shape (n_samples,) or None
-        Weight of each record in sums.
-    """
+    """What a fit was given, read and checked: ``alpha`` is NaN where the mechanism chooses it."""
 
     problem: Problem
     radius: ChosenRadius
@@ -61,18 +47,7 @@ class Input:
 class Pledge:
     """What a fit will release, and what it promises of that: public numbers alone.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-        What runs.
-    problem : Problem
-        Public numbers.
-    promise : Promise
-        Bound, sensitivity and noise scales.
-    noise : Noise
-        All randomness of the run.
-    release : Release
-        The record as it stands before the run.
+    The release is the record as it stands before the run.
     """
 
     mechanism: Mechanism

@@ -21,14 +21,8 @@ from .whitening import WhiteningMap, whitening_map
 class Initialisation:
     """Where the steps begin, and how they see the rows: a public function of the released sums.
 
-    Parameters
-    ----------
-    bound : TranscriptBound
-        Of the steps alone, for mapped rows.
-    map : WhiteningMap or None
-        How the steps see the rows; None where they stay as they are.
-    theta : ndarray of shape (n_scores, n_columns)
-        First iterate.
+    The bound is that of the steps alone, for mapped rows; ``map`` is None where rows stay as they
+    are; ``theta`` is the first iterate, of shape (n_scores, n_columns).
     """
 
     bound: TranscriptBound

@@ -37,33 +37,8 @@ _KEPT = 2**23
 class LinearObjective:
     """Regularised mean of a loss over projected rows, its gradient and curvature.
 
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record.
-    X : ndarray of shape (n_samples, n_features)
-        float16, float32 or float64 rows, brought into the domain on the fly.
-    codes : ndarray of shape (n_samples,)
-        Class codes 0..K-1.
-    n_classes : int
-        K.
-    alpha : float
-        Regularisation strength.
-    norm_bound : float
-        Radius of the admissible ball.
-    fit_intercept : bool
-        Whether rows are augmented by a constant 1.
-    domain : {"ball", "sphere"}, default="ball"
-        Whether rows are projected onto the ball, or scaled to its surface.
-    weights : ndarray of shape (n_samples,), optional
-        Weight of each record; 1 by default.
-    total : float, optional
-        What the sum of losses is divided by; the number of records by default.
-
-    Raises
-    ------
-    FloatingPointError
-        If a row holds NaN or infinity.
+    Rows are brought into the domain on the fly. ``total`` is what the sum of losses is divided by:
+    the number of records by default. A row that holds NaN or infinity raises a FloatingPointError.
     """
 
     def __init__(
@@ -144,19 +119,7 @@ class LinearObjective:
 
 @dataclass(frozen=True)
 class _ShardSums:
-    """What an objective computes from one shard.
-
-    Parameters
-    ----------
-    loss : Loss
-        Loss of one record.
-    norm_bound : float
-        Radius of the admissible ball.
-    fit_intercept : bool
-        Whether rows are augmented by a constant 1.
-    domain : {"ball", "sphere"}
-        Domain that rows are brought into.
-    """
+    """What an objective computes from one shard."""
 
     loss: Loss
     norm_bound: float
@@ -290,16 +253,7 @@ class _ShardSums:
 class ReplacedRecords:
     """A :class:`LinearObjective` in which some records are replaced, without a copy of the rows.
 
-    Parameters
-    ----------
-    objective : LinearObjective
-        Objective of all records.
-    left_out : ndarray of shape (n_changed,)
-        Positions of the records that are replaced.
-    rows : ndarray of shape (n_changed, n_features)
-        Rows that take their places, with their weights.
-    codes : ndarray of shape (n_changed,)
-        Their classes.
+    The rows and codes take the places ``left_out``, with their weights.
     """
 
     def __init__(

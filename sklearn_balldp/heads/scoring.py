@@ -69,12 +69,8 @@ def projected_scores(
 ) -> NDArray[Any]:
     """Scores of rows in the domain, in the rows' own precision where it can hold them.
 
-    With ``largest`` only the position of the largest score of each row, block by block.
-
-    Raises
-    ------
-    FloatingPointError
-        If a row holds NaN or infinity.
+    With ``largest`` only the position of the largest score of each row, block by block. A row that
+    holds NaN or infinity raises a FloatingPointError.
     """
     # Products of rows in the ball, and of few that are not yet, with such weights are finite.
     moderate = bool((np.abs(coef) < 1e18).all() and (intercept < 1e18).all())
