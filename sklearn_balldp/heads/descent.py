@@ -29,14 +29,7 @@ from .mechanism import (
     Problem,
     Promise,
 )
-from .settings import (
-    CLIP,
-    CONSTANT,
-    LEAST_REACH,
-    MOMENTUM,
-    default_learning_rate,
-    settings_of,
-)
+from .settings import CLIP, CONSTANT, LEAST_REACH, MOMENTUM, default_learning_rate, settings_of
 from .whitening import WhiteningMap
 
 #: What ``start=`` takes.

@@ -25,11 +25,7 @@ Array = NDArray[np.float64]
 
 
 def discriminant_rule(
-    statistics: Any,
-    *,
-    shrinkage: Any = "auto",
-    priors: Any = None,
-    class_embeddings: Any = None,
+    statistics: Any, *, shrinkage: Any = "auto", priors: Any = None, class_embeddings: Any = None
 ) -> tuple[Array, Array]:
     """Weights and offsets of the scores, in the coordinates of the rows.
 

@@ -72,10 +72,7 @@ def public_problem(
         **public,
         class_counts=None if protect_labels else class_counts,
         radius=euclidean_radius(
-            radius.value,
-            metric,
-            norm_bound=public["norm_bound"],
-            n_features=public["n_features"],
+            radius.value, metric, norm_bound=public["norm_bound"], n_features=public["n_features"]
         ),
         metric=metric,
         labels="protected" if protect_labels else "public",

@@ -147,10 +147,7 @@ def _log_odds(coef: Array, statistics: Statistics) -> float:
 
 
 def _as_margins(
-    coef: Array,
-    intercept: Array,
-    statistics: Statistics,
-    class_weights: tuple[float, ...] | None,
+    coef: Array, intercept: Array, statistics: Statistics, class_weights: tuple[float, ...] | None
 ) -> tuple[Array, Array]:
     """Scores to about 1 on their own class and -1 on the others, in the same order as before."""
     counts, means = _class_means(statistics)

@@ -249,11 +249,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _publish(self, parameters: Array, problem: Problem, bound: Bound) -> dict[str, Any]:
         statistics = statistics_of(parameters, bound, problem.classes, problem.public_counts)
         coef, intercept = self._rule(statistics)
-        fitted: dict[str, Any] = {
-            "statistics_": statistics,
-            "coef_": coef,
-            "intercept_": intercept,
-        }
+        fitted: dict[str, Any] = {"statistics_": statistics, "coef_": coef, "intercept_": intercept}
         if problem.class_counts is not None:
             fitted["class_counts_"] = np.array(problem.class_counts)
         return fitted
@@ -305,14 +301,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         copies = [(own.classes, self.classes_)]
         if not is_weighted(record.weights):
             copies += [(own.counts, getattr(self, "class_counts_", own.counts))]
-        numbers = (
-            "sigma_sums",
-            "sigma_moment",
-            "sigma_counts",
-            "domain",
-            "norm_bound",
-            "total",
-        )
+        numbers = ("sigma_sums", "sigma_moment", "sigma_counts", "domain", "norm_bound", "total")
         same = all(getattr(own, name) == getattr(again, name) for name in numbers)
         same = same and own.release == record
         same = same and np.allclose(own.counts, again.counts, rtol=1e-12, atol=0.0)

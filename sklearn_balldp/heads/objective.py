@@ -311,13 +311,7 @@ class ReplacedRecords:
 
 
 def gradient_rounding(
-    loss: str,
-    *,
-    n_samples: int,
-    n_features: int,
-    n_classes: int,
-    norm: float,
-    row_norm: float,
+    loss: str, *, n_samples: int, n_features: int, n_classes: int, norm: float, row_norm: float
 ) -> float:
     """Bound on the rounding error of a computed gradient, from public numbers.
 
