@@ -7,7 +7,7 @@ three know public numbers, and what was released.
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._validation import all_finite, caller_level
 from .._version import __version__
 from ..accounting import charged
-from ..adjacency import euclidean_radius, full_radius_in
+from ..adjacency import full_radius_in
 from ..privacy.bounds import Bound, as_float_or_tuple
 from ..privacy.digest import parameters_digest
 from ..privacy.gaussian import delta_from_mu
@@ -29,7 +29,6 @@ from ..privacy.weights import Weights, units_of
 from ..radius import ChosenRadius
 from .mechanism import Array, Budget, Codes, Mechanism, Outcome, Problem, Promise, Rows
 from .settings import RULE
-from .weighing import FitWeights
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,9 @@ class Input:
 
     problem: Problem
     radius: ChosenRadius
-    X: Rows | None = None
-    codes: Codes | None = None
-    row_weights: Array | None = None
+    X: Rows
+    codes: Codes
+    row_weights: Array | None
 
 
 @dataclass(frozen=True)
@@ -55,30 +54,6 @@ class Pledge:
     promise: Promise
     noise: Noise
     release: Release
-
-
-def public_problem(
-    make: Callable[..., Problem],
-    weighed: FitWeights,
-    radius: ChosenRadius,
-    *,
-    metric: str,
-    protect_labels: bool,
-    class_counts: tuple[int, ...] | None,
-    **public: Any,
-) -> Problem:
-    """Public numbers of a fit; class counts are left out where labels are protected."""
-    return make(
-        **public,
-        class_counts=None if protect_labels else class_counts,
-        radius=euclidean_radius(
-            radius.value, metric, norm_bound=public["norm_bound"], n_features=public["n_features"]
-        ),
-        metric=metric,
-        labels="protected" if protect_labels else "public",
-        sums_weights=weighed.sums,
-        loss_weights=weighed.loss,
-    )
 
 
 def promise(
@@ -129,7 +104,7 @@ def promise(
 
 def run(pledge: Pledge, given: Input) -> Outcome:
     """The noisy parameters: counted by every accountant, then made from the rows."""
-    problem = pledge.problem.with_rows(given.X, given.codes, given.row_weights)  # type: ignore[arg-type]
+    problem = pledge.problem.with_rows(given.X, given.codes, given.row_weights)
     # Neither warnings nor errors of arithmetic may depend on the rows.
     with charged(pledge.release), all_finite(), np.errstate(all="ignore"):
         outcome = pledge.mechanism.run(problem, pledge.promise, pledge.noise)

@@ -129,7 +129,8 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         shape = len(public["classes"]), public["n_features"]
         vectors = checked_class_embeddings(self.class_embeddings, *shape)
         intercept = bool(self.fit_intercept)
-        return Problem(**public, loss=loss, fit_intercept=intercept, class_embeddings=vectors)
+        own = {"loss": loss, "fit_intercept": intercept, "class_embeddings": vectors}
+        return super()._problem(**public, **own)
 
     def _publish(
         self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
@@ -145,8 +146,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         if problem.fit_intercept:
             fitted["coef_"] = parameters[:, :-1].copy()
             fitted["intercept_"] = parameters[:, -1].copy()
-        if problem.class_counts is not None:
-            fitted["class_counts_"] = np.array(problem.class_counts)
         return fitted
 
     def _released_values(self, record: Release) -> NDArray[np.float64]:

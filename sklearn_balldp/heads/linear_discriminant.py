@@ -13,7 +13,7 @@ from ..privacy.digest import parameters_digest
 from ..privacy.release import Release
 from ..privacy.statistics import StatisticsBound
 from ..privacy.weights import is_weighted
-from .base import BaseBallDPClassifier, class_sizes_of
+from .base import BaseBallDPClassifier
 from .descriptions import described
 from .discriminant_rule import discriminant_rule
 from .mechanism import Array, Mechanism, Problem
@@ -201,7 +201,8 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
                 "was released."
             )
         public = statistics.counts if release.labels == "public" else None
-        head._check_priors(release.n_classes, release.n_features, public)
+        checked_class_embeddings(class_embeddings, release.n_classes, release.n_features)
+        checked_priors(priors, release.n_classes, public)
         coef, intercept = head._rule(statistics)
         for name, value in {**fitted, "coef_": coef, "intercept_": intercept}.items():
             setattr(head, name, value)
@@ -228,18 +229,13 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _given_alpha(self) -> float:
         return 0.0
 
-    def _check_priors(self, n_classes: int, n_features: int, class_counts: Any) -> None:
-        """Raise a ValueError unless priors are of these shapes, and fit the public counts."""
-        checked_class_embeddings(self.class_embeddings, n_classes, n_features)
-        checked_priors(self.priors, n_classes, class_counts)
-
     def _mechanism(self) -> Mechanism:
         auto = isinstance(self.share, str)
         return StatisticsPerturbation(None if auto else self.share)
 
     def _problem(self, **public: Any) -> Problem:
-        masses = class_sizes_of(public)
-        self._check_priors(len(public["classes"]), public["n_features"], masses)
+        shape = len(public["classes"]), public["n_features"]
+        checked_class_embeddings(self.class_embeddings, *shape)
         return super()._problem(**public)
 
     def _completed(self, fitted: dict[str, Any], release: Release) -> dict[str, Any]:
@@ -249,10 +245,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _publish(self, parameters: Array, problem: Problem, bound: Bound) -> dict[str, Any]:
         statistics = statistics_of(parameters, bound, problem.classes, problem.public_counts)
         coef, intercept = self._rule(statistics)
-        fitted: dict[str, Any] = {"statistics_": statistics, "coef_": coef, "intercept_": intercept}
-        if problem.class_counts is not None:
-            fitted["class_counts_"] = np.array(problem.class_counts)
-        return fitted
+        return {"statistics_": statistics, "coef_": coef, "intercept_": intercept}
 
     def _rule(self, statistics: Statistics) -> tuple[Array, Array]:
         """Weights and offsets, one row for two classes."""

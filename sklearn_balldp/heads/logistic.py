@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from .._parameters import checked_priors
 from ..privacy.bounds import Bound
-from .base import class_sizes_of
 from .descriptions import described
 from .linear import BaseLinearClassifier
 from .mechanism import Problem
@@ -133,10 +132,6 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
                 f"priors={self.priors!r} with protect_labels=True: the shares that they replace "
                 "are private; use priors=None."
             )
-
-    def _problem(self, **public: Any) -> Problem:
-        checked_priors(self.priors, len(public["classes"]), class_sizes_of(public))
-        return super()._problem(**public)
 
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         coef, intercept = super()._linear_rule()

@@ -11,7 +11,7 @@ from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..privacy.sensitivity import COUNT_MODES
 from ..rows import Shard, ball_factors, block_rows, project_onto_ball, table_of
-from .base import BaseBallDPClassifier, class_sizes_of
+from .base import BaseBallDPClassifier
 from .descriptions import described
 from .mechanism import (
     Array,
@@ -156,10 +156,6 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
                 "priors=None."
             )
 
-    def _problem(self, **public: Any) -> Problem:
-        checked_priors(self.priors, len(public["classes"]), class_sizes_of(public))
-        return super()._problem(**public)
-
     def _would_be_gaussian(self) -> bool:
         """Whether the rule of a fit to come is the noise-aware one."""
         return self.decision == "gaussian" or (self.decision == "auto" and not self.protect_labels)
@@ -170,10 +166,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
     def _publish(
         self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
     ) -> dict[str, Any]:
-        fitted: dict[str, Any] = {"prototypes_": parameters}
-        if problem.class_counts is not None:
-            fitted["class_counts_"] = np.array(problem.class_counts)
-        return fitted
+        return {"prototypes_": parameters}
 
     def _released_values(self, record: Release) -> NDArray[np.float64]:
         return self.prototypes_
