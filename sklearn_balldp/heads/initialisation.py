@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
 from .discriminant_rule import discriminant_rule, likely_counts
 from .iterates import Iterates
@@ -73,17 +72,6 @@ def initialise(released: Array, problem: Problem, bound: TranscriptBound) -> Ini
     if bound.constant > 0.0:
         columns.append(intercept[:, None] / own.constant)
     return Initialisation(own, seen, np.hstack(columns))
-
-
-def start_bound(
-    problem: Problem, mu: float, share: float, sums: float | None, *, pooled: bool
-) -> StatisticsBound:
-    """Bound of the sums that a descent starts from, ``share`` of mu squared being left for it.
-
-    ``sums`` is the share of the class sums among them, None for what public numbers say;
-    ``pooled`` takes one sum of all rows instead.
-    """
-    return StatisticsPerturbation(sums).bound(problem, math.sqrt(1.0 - share) * mu, pooled=pooled)
 
 
 def start_values(problem: PrivateProblem, bound: TranscriptBound) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import check_share, checked_class_embeddings, checked_priors, is_real
+from .._parameters import checked_class_embeddings, checked_priors, is_auto, is_real
 from ..privacy.bounds import Bound
 from ..privacy.digest import parameters_digest
 from ..privacy.release import Release
@@ -216,12 +216,11 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not isinstance(self.shrinkage, str) or self.shrinkage != "auto":
-            check_share("shrinkage", self.shrinkage)
-        if not (isinstance(self.share, str) and self.share == "auto") and not (
-            is_real(self.share) and 0.0 < self.share <= 1.0
-        ):
-            raise ValueError(f"share must be 'auto' or a number in (0, 1]; got {self.share!r}.")
+        shrinkage, share = self.shrinkage, self.share
+        if not (is_auto(shrinkage) or (is_real(shrinkage) and 0.0 <= shrinkage <= 1.0)):
+            raise ValueError(f"shrinkage must lie in [0, 1], got {shrinkage!r}.")
+        if not (is_auto(share) or (is_real(share) and 0.0 < share <= 1.0)):
+            raise ValueError(f"share must be 'auto' or a number in (0, 1]; got {share!r}.")
 
     def _check_alpha(self, mechanism: Mechanism) -> None:
         """This head has no regulariser."""
@@ -230,8 +229,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         return 0.0
 
     def _mechanism(self) -> Mechanism:
-        auto = isinstance(self.share, str)
-        return StatisticsPerturbation(None if auto else self.share)
+        return StatisticsPerturbation(None if is_auto(self.share) else self.share)
 
     def _problem(self, **public: Any) -> Problem:
         shape = len(public["classes"]), public["n_features"]

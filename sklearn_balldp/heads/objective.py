@@ -61,26 +61,16 @@ class LinearObjective:
         self.norm_bound, self.fit_intercept = float(norm_bound), fit_intercept
         self.domain = domain
         self.shape = (self.loss.n_scores, X.shape[1] + int(fit_intercept))
+        #: Largest norm of an augmented row.
+        self.row_norm = math.hypot(self.norm_bound, float(fit_intercept))
+        #: Lipschitz constant of the gradient, and value at zero, for every dataset of the domain.
+        self.smoothness = self.loss.curvature * self.row_norm**2 + self.alpha
+        self.value_at_zero = self.loss.value_at_zero
         self._passes = _ShardSums(self.loss, self.norm_bound, fit_intercept, domain)
         table = table_of(X, codes=codes, weights=weights)
         self._table = table.with_columns(self._passes.factors)
         # The parameters of the last second derivatives, and these themselves if there are few.
         self._curvature: tuple[Array, Array | None] | None = None
-
-    @property
-    def row_norm(self) -> float:
-        """Largest norm of an augmented row."""
-        return math.hypot(self.norm_bound, float(self.fit_intercept))
-
-    @property
-    def smoothness(self) -> float:
-        """Lipschitz constant of the gradient over every dataset of the domain."""
-        return self.loss.curvature * self.row_norm**2 + self.alpha
-
-    @property
-    def value_at_zero(self) -> float:
-        """Objective at zero: the same for every dataset."""
-        return self.loss.value_at_zero
 
     def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
         """Objective and gradient at ``theta`` (shape ``self.shape``), in one pass.
