@@ -1,6 +1,5 @@
 """Where a descent starts: noisy sums, the whitening map that they tell, and the first iterate."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
