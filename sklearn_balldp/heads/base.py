@@ -44,6 +44,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     #: Where rows are brought: heads that can scale them take it as a parameter.
     domain: str = "ball"
+    #: Class probabilities that predictions assume, where the head takes them.
+    priors: Any = None
     #: Class probabilities that predictions assume, and weights of classes in the loss: as above.
     priors: Any = None
     class_weight: Any = None
@@ -67,9 +69,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _released_values(self, record: Release) -> NDArray[np.float64]:
         """The noisy parameters back from the fitted attributes, one row for each score."""
 
-    @abstractmethod
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
+        return self.coef_, self.intercept_
 
     def _problem(self, **public: Any) -> Problem:
         """The fit's public numbers, which priors must fit; linear heads add theirs."""

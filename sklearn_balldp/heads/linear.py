@@ -148,6 +148,3 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         if not self.fit_intercept:
             return self.coef_
         return np.hstack([self.coef_, self.intercept_[:, None]])
-
-    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self.coef_, self.intercept_

@@ -306,9 +306,6 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
             for a, b in zip(given, exact, strict=True)
         )
 
-    def _linear_rule(self) -> tuple[Array, Array]:
-        return self.coef_, self.intercept_
-
 
 def _largest(values: Array) -> float:
     return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))

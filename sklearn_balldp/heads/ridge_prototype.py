@@ -210,13 +210,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
 
 
 class PrototypePerturbation(Mechanism):
-    """Noise on ridge prototypes, a closed form of the class sums.
-
-    Parameters
-    ----------
-    counts : {"per_class", "min", "worst"}
-        How the noise uses public class counts.
-    """
+    """Noise on ridge prototypes, a closed form of the class sums; ``counts`` is the head's."""
 
     name = "output"
 

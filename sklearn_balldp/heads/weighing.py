@@ -180,13 +180,12 @@ def weights_of(
             if most == 1:
                 block_factor = 1.0
             largest_of = up * found
-    if codes is not None and largest_of is not None:
+    total = float(rows.sum())
+    if codes is not None:
         if totals is None:
             totals = np.bincount(codes, rows, n_classes).astype(np.float64)
         records = tuple(np.bincount(codes, minlength=n_classes).tolist())
         total = float(totals.sum())
-    else:
-        total = float(rows.sum())
     return Weights(
         unit="record" if owners is None else "person",
         n_units=n_units,
