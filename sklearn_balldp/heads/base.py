@@ -44,8 +44,6 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     #: Where rows are brought: heads that can scale them take it as a parameter.
     domain: str = "ball"
-    #: Class probabilities that predictions assume, where the head takes them.
-    priors: Any = None
     #: Class probabilities that predictions assume, and weights of classes in the loss: as above.
     priors: Any = None
     class_weight: Any = None
