@@ -39,8 +39,7 @@ class AutoMechanism(Mechanism):
         return self.chosen(problem, budget).promise(problem, budget)
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
-        kind = {kind.name: kind for kind in (OutputPerturbation, GradientPerturbation)}
-        return kind[promise.bound.mechanism]().run(problem, promise, noise)
+        return MECHANISMS[promise.bound.mechanism]().run(problem, promise, noise)
 
 
 #: What ``mechanism=`` takes by name.
@@ -138,11 +137,9 @@ class BaseLinearClassifier(BaseBallDPClassifier):
                 f"mechanism {self._mechanism().name}: parameters of shape {parameters.shape}, "
                 f"where this head needs {shape} (scores, features and intercept)."
             )
-        fitted: dict[str, Any] = {"coef_": parameters, "intercept_": np.zeros(len(parameters))}
-        if problem.fit_intercept:
-            fitted["coef_"] = parameters[:, :-1].copy()
-            fitted["intercept_"] = parameters[:, -1].copy()
-        return fitted
+        if not problem.fit_intercept:
+            return {"coef_": parameters, "intercept_": np.zeros(len(parameters))}
+        return {"coef_": parameters[:, :-1].copy(), "intercept_": parameters[:, -1].copy()}
 
     def _released_values(self, record: Release) -> NDArray[np.float64]:
         if not self.fit_intercept:

@@ -40,11 +40,8 @@ def plain_model(
     if len(classes) == 2 and len(coef) == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     model: Any = LogisticRegression() if probabilities else LinearSVC()
-    model.classes_, model.intercept_, model.n_iter_ = (
-        classes,
-        intercept,
-        np.zeros(1, dtype=np.int32),
-    )
+    model.classes_, model.intercept_ = classes, intercept
+    model.n_iter_ = np.zeros(1, dtype=np.int32)
     if norm_bound is None:
         if names is not None:
             model.feature_names_in_ = names
