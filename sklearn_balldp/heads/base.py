@@ -44,9 +44,6 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     #: Where rows are brought: heads that can scale them take it as a parameter.
     domain: str = "ball"
-    #: Class probabilities that predictions assume, and weights of classes in the loss: as above.
-    priors: Any = None
-    class_weight: Any = None
 
     #: Fitted attributes that are released parameters, or public counts of records.
     _parameters: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "class_counts_")
@@ -76,7 +73,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         weights = public["loss_weights"]
         totals = None if weights is None else weights.class_totals
         sizes = public["class_counts"] if totals is None else totals
-        checked_priors(self.priors, len(public["classes"]), sizes)
+        checked_priors(getattr(self, "priors", None), len(public["classes"]), sizes)
         return Problem(**public)
 
     def _noise(self) -> Noise:
@@ -86,6 +83,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _given_alpha(self) -> float:
         """Regularisation strength; NaN where the mechanism is to choose it."""
         return float(self.alpha)
+
+    def _class_weight(self) -> Any:
+        """Weights of classes in the loss, where the head has one."""
+        return None
 
     def _mechanism_named(self, name: str) -> Mechanism:
         """The mechanism, or the one of this name where it chooses among others."""
@@ -303,7 +304,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 "y=None: with public labels the noise follows the classes of each owner; pass y "
                 "with groups."
             )
-        if self.class_weight is not None:
+        if self._class_weight() is not None:
             codes = np.repeat(np.arange(len(counts)), counts)
         # Without weights of classes no record is looked at, and a plan of many takes no memory.
         return classes, codes, counts
@@ -358,7 +359,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             len(codes),
             classes,
             groups=groups,
-            class_weight=self.class_weight,
+            class_weight=self._class_weight(),
         )
         if weighed.sums is not None and weighed.sums.most_records > 1:
             policy, frozen = self._policy, isinstance(self.radius, FrozenEstimator)

@@ -54,6 +54,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     _loss: ClassVar[str]
     mechanism: Any
     class_embeddings: Any
+    class_weight: Any
 
     def _mechanism(self) -> Mechanism:
         if isinstance(self.mechanism, Mechanism):
@@ -114,6 +115,9 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     def _given_alpha(self) -> float:
         return math.nan if self.alpha is None else float(self.alpha)
+
+    def _class_weight(self) -> Any:
+        return self.class_weight
 
     def _loss_name(self, n_classes: int) -> str:
         """Loss of this many classes."""

@@ -202,7 +202,7 @@ class ReleasedModel:
 
     def class_weight_follows(self) -> bool:
         """Whether the record's weights of classes are those that the head asks for."""
-        weights, asked = self.record.weights, self.head.class_weight
+        weights, asked = self.record.weights, getattr(self.head, "class_weight", None)
         if asked is None or weights is None or weights.by_class is None:
             return asked is None and (weights is None or weights.by_class is None)
         return follow_class_weight(weights, asked, self.classes)
