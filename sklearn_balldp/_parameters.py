@@ -19,6 +19,11 @@ def is_real(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def is_auto(value: Any) -> bool:
+    """Whether ``value`` leaves a choice to public numbers."""
+    return isinstance(value, str) and value == "auto"
+
+
 def check_positive(name: str, value: Any, otherwise: str = "") -> None:
     """Raise a ValueError unless ``value`` is a number from :data:`LEAST` to :data:`MOST`."""
     number = math.nan
@@ -43,16 +48,6 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not (whole and int(value) >= least):
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-
-
-def check_share(name: str, value: Any, others: str = "", *, below_one: bool = False) -> None:
-    """Raise a ValueError unless ``value`` lies in [0, 1] or [0, 1).
-
-    ``others`` is text for the message that names the other values which the caller accepts.
-    """
-    if not (is_real(value) and 0.0 <= value <= 1.0 and not (below_one and value == 1.0)):
-        interval = "[0, 1)" if below_one else "[0, 1]"
-        raise ValueError(f"{name} must lie in {interval}{others}, got {value!r}.")
 
 
 def check_inside(name: str, value: Any) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,23 @@ _QUOTES_NOTHING = re.compile(
     r"Sparse data was passed|float\(\) argument must be|"
     r"Expected a 2-dimensional container|Input contains NaN$"
 )
+# What else its messages begin with, as a pattern, and what is said instead.
+_REMEDIES = {
+    "setting an array element with a sequence": (
+        "X holds lists in its cells, such as a column of embeddings: make rows of them "
+        "(numpy.stack(frame[COLUMN]); pyarrow, polars and Hugging Face columns by to_list() "
+        "first), or read them from the file (sklearn_balldp.rows.from_parquet)."
+    ),
+    "Expected 2D array": (
+        "Expected 2D array for X, got another shape. Reshape your data: one record per row."
+    ),
+    "Complex data not supported": "Complex data not supported; pass real rows.",
+    r"Can't call numpy\(\) on Tensor that requires grad": (
+        "X is a tensor that requires grad; pass X.detach()."
+    ),
+    "(?s:.*)unsupported ScalarType BFloat16": "X is a tensor of type bfloat16; pass X.float().",
+    "could not convert string": "X holds text; encode it into numbers first.",
+}
 
 
 def validated(
@@ -50,9 +67,12 @@ def validated(
     checked = _checked(estimator, X, y, reset)
     if domain is None:
         return checked
-    if isinstance(checked, tuple):
-        return squarable_input(checked[0], domain), checked[1]
-    return squarable_input(checked, domain)
+    return _with_rows(checked, lambda rows: squarable_input(rows, domain))
+
+
+def _with_rows(checked: Any, change: Callable[[Any], Any]) -> Any:
+    """Changed rows, and their labels if there are any."""
+    return (change(checked[0]), checked[1]) if isinstance(checked, tuple) else change(checked)
 
 
 def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
@@ -67,8 +87,7 @@ def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
         # A stand-in of this shape and type passes through every check that reads no numbers.
         stand_in = np.broadcast_to(np.zeros((), dtype=X.dtype), X.shape)
         checked = _checked(estimator, stand_in, y, reset)
-        X = X._for_one_fit()
-        return (X, checked[1]) if isinstance(checked, tuple) else X
+        return _with_rows(checked, lambda _: X._for_one_fit())
     if isinstance(X, np.ndarray) and X.dtype == np.longdouble and X.ndim == 2 and X.size:
         # Conversion to float64 would turn larger numbers into infinity.
         X = squarable(X, getattr(estimator, "domain", "ball"))
@@ -91,10 +110,7 @@ def validated_public(
 ) -> Any:
     """As :func:`validated`, but reads rows of a file into memory: public rows are few."""
     checked = validated(estimator, X, y, reset=reset)
-    rows = checked[0] if isinstance(checked, tuple) else checked
-    if isinstance(rows, Rows):
-        rows = np.asarray(rows)
-    return (rows, checked[1]) if isinstance(checked, tuple) else rows
+    return _with_rows(checked, lambda rows: np.asarray(rows) if isinstance(rows, Rows) else rows)
 
 
 def _check_kind(X: Any) -> None:
@@ -115,24 +131,9 @@ def _quoting_nothing(kind: type[Exception], text: str) -> Exception:
     """An error like scikit-learn's whose message quotes no cell."""
     if text.startswith("y holds None") or _QUOTES_NOTHING.match(text):
         return kind(text)
-    if text.startswith("setting an array element with a sequence"):
-        return ValueError(
-            "X holds lists in its cells, such as a column of embeddings: make rows of them "
-            "(numpy.stack(frame[COLUMN]); pyarrow, polars and Hugging Face columns by to_list() "
-            "first), or read them from the file (sklearn_balldp.rows.from_parquet)."
-        )
-    if text.startswith("Expected 2D array"):
-        return ValueError(
-            "Expected 2D array for X, got another shape. Reshape your data: one record per row."
-        )
-    if text.startswith("Complex data not supported"):
-        return ValueError("Complex data not supported; pass real rows.")
-    if text.startswith("Can't call numpy() on Tensor that requires grad"):
-        return ValueError("X is a tensor that requires grad; pass X.detach().")
-    if "unsupported ScalarType BFloat16" in text:
-        return ValueError("X is a tensor of type bfloat16; pass X.float().")
-    if text.startswith("could not convert string"):
-        return ValueError("X holds text; encode it into numbers first.")
+    for beginning, remedy in _REMEDIES.items():
+        if re.match(beginning, text):
+            return ValueError(remedy)
     return ValueError(
         f"X or y could not be read ({kind.__name__}): pass rows of real numbers, one record "
         "per row, and one label for each."

@@ -3,7 +3,7 @@
 import contextlib
 import numbers
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,17 +14,24 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from .._parameters import check_flag, check_inside, check_option, check_positive, check_whole
+from .._parameters import (
+    check_flag,
+    check_inside,
+    check_option,
+    check_positive,
+    check_whole,
+    checked_priors,
+)
 from .._validation import all_finite, all_or_nothing, validated, validated_public
 from ..accounting import CountedMixin
-from ..adjacency import DOMAINS, METRICS
+from ..adjacency import DOMAINS, METRICS, euclidean_radius
 from ..privacy.bounds import Bound
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.release import Release
 from ..progress import shown
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import computed, rows_in_domain
-from .fitting import Input, promise, public_problem, publish, run, warn_of_large_delta
+from .fitting import Input, promise, publish, run, warn_of_large_delta
 from .mechanism import Mechanism, Problem
 from .plan import Plan
 from .scoring import projected_scores
@@ -51,18 +58,22 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _publish(
         self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
     ) -> dict[str, Any]:
-        """Fitted attributes from the noisy parameters and public numbers."""
+        """Fitted attributes from the noisy parameters and public numbers, but public counts."""
 
     @abstractmethod
     def _released_values(self, record: Release) -> NDArray[np.float64]:
         """The noisy parameters back from the fitted attributes, one row for each score."""
 
-    @abstractmethod
     def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
+        return self.coef_, self.intercept_
 
     def _problem(self, **public: Any) -> Problem:
-        """The fit's public numbers; linear heads add theirs."""
+        """The fit's public numbers, which priors must fit; linear heads add theirs."""
+        weights = public["loss_weights"]
+        totals = None if weights is None else weights.class_totals
+        sizes = public["class_counts"] if totals is None else totals
+        checked_priors(getattr(self, "priors", None), len(public["classes"]), sizes)
         return Problem(**public)
 
     def _noise(self) -> Noise:
@@ -173,10 +184,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             given = self._read(X, y, X_public, y_public, groups)
             pledge = promise(self, self._mechanism(), given.problem, given.radius, self._noise())
             outcome = run(pledge, given)
-            fitted = {
-                "classes_": pledge.problem.classes,
-                **self._publish(outcome.parameters, pledge.problem, pledge.release.bound),
-            }
+            problem = pledge.problem
+            fitted = self._publish(outcome.parameters, problem, pledge.release.bound)
+            fitted["classes_"] = problem.classes
+            if problem.class_counts is not None:
+                fitted["class_counts_"] = np.array(problem.class_counts)
             fitted, release = publish(pledge, outcome, fitted, self._released(fitted))
             self.__dict__.update(self._completed(fitted, release))
         return self
@@ -195,14 +207,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         X, y = validated(self, X, y, domain=self.domain)
         classes, codes = self._encode(y)
         weighed = self._weighed(codes, classes, computed("groups", groups))
-        radius = choose_radius(
-            self.radius,
+        radius = self._chosen_radius(
             lambda policy: self._policy_rows(policy, X, y),
             lambda edits: self._public_rows(X_public, y_public, edits),
-            metric=self.metric,
-            norm_bound=float(self.norm_bound),
-            labels=self._labels,
-            domain=self.domain,
         )
         counts = tuple(np.bincount(codes, minlength=len(classes)).tolist())
         problem = self._public_problem(X.shape, classes, counts, radius, weighed)
@@ -249,15 +256,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             check_whole(name, value)
         classes, codes, counts = self._planned_labels(int(n_samples), class_counts, y, groups)
         weighed = self._weighed(codes, classes, groups)
-        radius = choose_radius(
-            self.radius,
-            _no_rows,
-            _no_rows,
-            metric=self.metric,
-            norm_bound=float(self.norm_bound),
-            labels=self._labels,
-            domain=self.domain,
-        )
+        radius = self._chosen_radius(_no_rows, _no_rows)
         shape = int(n_samples), int(n_features)
         problem = self._public_problem(shape, classes, counts, radius, weighed)
         pledge = promise(self, self._mechanism(), problem, radius, self._noise())
@@ -318,18 +317,36 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         radius: ChosenRadius,
         weighed: FitWeights,
     ) -> Problem:
-        return public_problem(
-            self._problem,
-            weighed,
-            radius,
-            metric=self.metric,
-            protect_labels=bool(self.protect_labels),
-            class_counts=class_counts,
+        """Public numbers of a fit; class counts are left out where labels are protected."""
+        n_features, norm_bound = shape[1], float(self.norm_bound)
+        return self._problem(
             n_samples=shape[0],
-            n_features=shape[1],
+            n_features=n_features,
             classes=classes,
+            class_counts=None if self.protect_labels else class_counts,
             alpha=self._given_alpha(),
+            norm_bound=norm_bound,
+            radius=euclidean_radius(
+                radius.value, self.metric, norm_bound=norm_bound, n_features=n_features
+            ),
+            metric=self.metric,
+            labels=self._labels,
+            domain=self.domain,
+            sums_weights=weighed.sums,
+            loss_weights=weighed.loss,
+        )
+
+    def _chosen_radius(
+        self, private_rows: Callable[..., Any], public_rows: Callable[..., Any]
+    ) -> ChosenRadius:
+        """The radius as declared, or as a policy chooses it from these rows."""
+        return choose_radius(
+            self.radius,
+            private_rows,
+            public_rows,
+            metric=self.metric,
             norm_bound=float(self.norm_bound),
+            labels=self._labels,
             domain=self.domain,
         )
 
@@ -547,13 +564,6 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         # Noise calibrated to a handful of records rightly drowns them.
         tags.classifier_tags.poor_score = True
         return tags
-
-
-def class_sizes_of(public: Mapping[str, Any]) -> Any:
-    """Weight of each class in the loss among a problem's public numbers, or its records."""
-    weights = public["loss_weights"]
-    totals = None if weights is None else weights.class_totals
-    return public["class_counts"] if totals is None else totals
 
 
 def _no_rows(*_: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import check_flag, check_option, check_positive, check_whole
+from .._parameters import check_flag, check_option, check_positive, check_whole, is_auto
 from ..adjacency import full_radius
 from ..privacy.gaussian import compose
 from ..privacy.noise import Noise, grid_slack
@@ -17,7 +17,7 @@ from ..privacy.weights import total_of
 from ..progress import bar
 from ..rows import SINGLE_BLAS_THREAD, n_threads
 from .gradients import MeanGradient
-from .initialisation import Initialisation, initialise, start_bound, start_values
+from .initialisation import Initialisation, initialise, start_values
 from .iterates import gains
 from .mechanism import (
     Array,
@@ -29,14 +29,8 @@ from .mechanism import (
     Problem,
     Promise,
 )
-from .settings import (
-    CLIP,
-    CONSTANT,
-    LEAST_REACH,
-    MOMENTUM,
-    default_learning_rate,
-    settings_of,
-)
+from .settings import CLIP, CONSTANT, LEAST_REACH, MOMENTUM, default_learning_rate, settings_of
+from .statistics import StatisticsPerturbation
 from .whitening import WhiteningMap
 
 #: What ``start=`` takes.
@@ -182,7 +176,7 @@ class GradientPerturbation(Mechanism):
         self.keep_transcript = keep_transcript
 
     def check(self) -> None:
-        if not _is_auto(self.n_steps):
+        if not is_auto(self.n_steps):
             check_whole("n_steps", self.n_steps, 1)
             if self.n_steps > MOST_STEPS:
                 raise ValueError(
@@ -190,7 +184,7 @@ class GradientPerturbation(Mechanism):
                 )
         if self.learning_rate is not None:
             check_positive("learning_rate", self.learning_rate, " or None")
-        if not (self.clip is None or _is_auto(self.clip)):
+        if not (self.clip is None or is_auto(self.clip)):
             check_positive("clip", self.clip, ", 'auto' or None")
         check_option("start", self.start, STARTS)
         check_flag("keep_transcript", self.keep_transcript)
@@ -202,7 +196,7 @@ class GradientPerturbation(Mechanism):
         }
         for name in ("n_steps", "learning_rate", "clip"):
             value = getattr(self, name)
-            open_to_choice = _is_auto(value) or (name == "learning_rate" and value is None)
+            open_to_choice = is_auto(value) or (name == "learning_rate" and value is None)
             if not open_to_choice:
                 found[name] = value, getattr(own, name)
         if self.start == "prototypes" and bound.start is not None:
@@ -227,15 +221,17 @@ class GradientPerturbation(Mechanism):
             problem,
             budget.mu,
             start=self.start,
-            n_steps=None if _is_auto(self.n_steps) else int(self.n_steps),
+            n_steps=None if is_auto(self.n_steps) else int(self.n_steps),
             learning_rate=self.learning_rate,
         )
         start = None
         if settings.start != "zero":
             sums = 1.0 if self.start == "prototypes" else None
             pooled = settings.start == "mean"
-            start = start_bound(problem, budget.mu, settings.share, sums, pooled=pooled)
-        clip = CLIP if _is_auto(self.clip) else self.clip
+            # What the share of the steps leaves of mu squared.
+            left = math.sqrt(1.0 - settings.share) * budget.mu
+            start = StatisticsPerturbation(sums).bound(problem, left, pooled=pooled)
+        clip = CLIP if is_auto(self.clip) else self.clip
         whitened = start is not None and problem.fit_intercept
         averaged = max(1, round((1.0 - MOMENTUM) * settings.n_steps))
         bound = TranscriptBound(
@@ -273,8 +269,9 @@ class GradientPerturbation(Mechanism):
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
         bound: Any = promise.bound
-        begun, started = _started(problem, bound, noise)
-        own, steps = begun.bound, _Steps(begun, started)
+        start = _empty() if bound.start is None else noise(*start_values(problem, bound))
+        begun = initialise(start, problem, bound)
+        own, steps = begun.bound, _Steps(begun, start)
         # The figure ex post is at the largest substitution of the domain.
         largest = full_radius(own.norm_bound)
         with ThreadPoolExecutor(n_threads(*problem.X.shape)) as pool, SINGLE_BLAS_THREAD:
@@ -320,21 +317,10 @@ class _Steps:
     def transcript(self) -> Transcript:
         seen, map_ = {}, self.begun.map
         if map_ is not None:
-            norms = np.array([map_.reach, map_.norm])
             seen = {"centre": map_.centre, "directions": map_.directions, "factors": map_.factors}
-            seen["norms"] = norms
+            seen["norms"] = np.array([map_.reach, map_.norm])
         gradients, iterates = np.array(self.gradients), np.array(self.iterates)
         return Transcript(gradients, iterates, np.array(self.sigma), self.start, **seen)
-
-
-def _started(
-    problem: PrivateProblem, bound: TranscriptBound, noise: Noise
-) -> tuple[Initialisation, Array]:
-    """Where the steps begin, and the noisy sums that tell it; none for a start from zero."""
-    released = _empty()
-    if bound.start is not None:
-        released = noise(*start_values(problem, bound))
-    return initialise(released, problem, bound), released
 
 
 def shares_of(n_steps: int, momentum: float, averaged: int) -> tuple[float, ...]:
@@ -357,10 +343,6 @@ def mu_ex_post(bound: TranscriptBound, spent: list[float]) -> float:
     if bound.start is None:
         return steps
     return compose([steps, bound.start.mu(full_radius(bound.norm_bound))])
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
 
 
 def mean_gradient(

@@ -25,30 +25,12 @@ Array = NDArray[np.float64]
 
 
 def discriminant_rule(
-    statistics: Any,
-    *,
-    shrinkage: Any = "auto",
-    priors: Any = None,
-    class_embeddings: Any = None,
+    statistics: Any, *, shrinkage: Any = "auto", priors: Any = None, class_embeddings: Any = None
 ) -> tuple[Array, Array]:
     """Weights and offsets of the scores, in the coordinates of the rows.
 
-    Parameters
-    ----------
-    statistics : Statistics
-        Noisy sums.
-    shrinkage : "auto" or float
-        How the covariance within classes is cleaned.
-    priors : None, "uniform" or array-like of shape (n_classes,)
-        Class probabilities; None for the shares of the classes.
-    class_embeddings : None or array-like of shape (n_classes, n_features)
-        Public vectors that class means are shrunk towards.
-
-    Returns
-    -------
-    coef : ndarray of shape (n_classes, n_features)
-    intercept : ndarray of shape (n_classes,)
-        Minus infinity for a class without records.
+    ``priors`` are None for the shares of the classes. Class means are shrunk towards the public
+    ``class_embeddings``. The offset of a class without records is minus infinity.
     """
     scale = statistics.norm_bound
     counts = likely_counts(statistics)

@@ -7,7 +7,7 @@ three know public numbers, and what was released.
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._validation import all_finite, caller_level
 from .._version import __version__
 from ..accounting import charged
-from ..adjacency import euclidean_radius, full_radius_in
+from ..adjacency import full_radius_in
 from ..privacy.bounds import Bound, as_float_or_tuple
 from ..privacy.digest import parameters_digest
 from ..privacy.gaussian import delta_from_mu
@@ -29,50 +29,24 @@ from ..privacy.weights import Weights, units_of
 from ..radius import ChosenRadius
 from .mechanism import Array, Budget, Codes, Mechanism, Outcome, Problem, Promise, Rows
 from .settings import RULE
-from .weighing import FitWeights
 
 
 @dataclass(frozen=True)
 class Input:
-    """What a fit was given, read and checked.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its public numbers; alpha is NaN where the mechanism chooses it.
-    radius : ChosenRadius
-        The radius as declared or chosen.
-    X : ndarray of shape (n_samples, n_features)
-        Rows as passes take them; None for a plan.
-    codes : ndarray of shape (n_samples,)
-        Positions of their labels among the classes; None for a plan.
-    row_weights : ndarray of shape (n_samples,) or None
-        Weight of each record in sums.
-    """
+    """What a fit was given, read and checked: ``alpha`` is NaN where the mechanism chooses it."""
 
     problem: Problem
     radius: ChosenRadius
-    X: Rows | None = None
-    codes: Codes | None = None
-    row_weights: Array | None = None
+    X: Rows
+    codes: Codes
+    row_weights: Array | None
 
 
 @dataclass(frozen=True)
 class Pledge:
     """What a fit will release, and what it promises of that: public numbers alone.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-        What runs.
-    problem : Problem
-        Public numbers.
-    promise : Promise
-        Bound, sensitivity and noise scales.
-    noise : Noise
-        All randomness of the run.
-    release : Release
-        The record as it stands before the run.
+    The release is the record as it stands before the run.
     """
 
     mechanism: Mechanism
@@ -80,33 +54,6 @@ class Pledge:
     promise: Promise
     noise: Noise
     release: Release
-
-
-def public_problem(
-    make: Callable[..., Problem],
-    weighed: FitWeights,
-    radius: ChosenRadius,
-    *,
-    metric: str,
-    protect_labels: bool,
-    class_counts: tuple[int, ...] | None,
-    **public: Any,
-) -> Problem:
-    """Public numbers of a fit; class counts are left out where labels are protected."""
-    return make(
-        **public,
-        class_counts=None if protect_labels else class_counts,
-        radius=euclidean_radius(
-            radius.value,
-            metric,
-            norm_bound=public["norm_bound"],
-            n_features=public["n_features"],
-        ),
-        metric=metric,
-        labels="protected" if protect_labels else "public",
-        sums_weights=weighed.sums,
-        loss_weights=weighed.loss,
-    )
 
 
 def promise(
@@ -157,7 +104,7 @@ def promise(
 
 def run(pledge: Pledge, given: Input) -> Outcome:
     """The noisy parameters: counted by every accountant, then made from the rows."""
-    problem = pledge.problem.with_rows(given.X, given.codes, given.row_weights)  # type: ignore[arg-type]
+    problem = pledge.problem.with_rows(given.X, given.codes, given.row_weights)
     # A mechanism of one's own may draw noise elsewhere.
     own = bool(pledge.promise.bound.mechanism)
     spent = charged(pledge.release, lambda: pledge.noise.used or not own)

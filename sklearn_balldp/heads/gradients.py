@@ -52,39 +52,14 @@ _MILD = 2.0**-20
 class MeanGradient:
     """Mean gradients over a fixed dataset, without the regulariser.
 
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record.
-    X : ndarray of shape (n_samples, n_features)
-        Rows, or a file of them.
-    codes : ndarray of shape (n_samples,)
-        Class codes.
-    n_classes : int
-        Number of classes.
-    norm_bound : float
-        Largest norm of the rows, as the parameters see them.
-    constant : float
-        Constant that rows are augmented by; 0 for no intercept.
-    clip : float or None
-        Norm to which the residual of each record, its derivative by the scores, is clipped.
-    domain : {"ball", "sphere"}, default="ball"
-        Whether rows are projected onto the ball at first, or scaled to its surface.
-    whitening : WhiteningMap, optional
-        How the parameters see the rows; as they are by default.
-    reach : float, optional
-        With a map: largest norm of the rows before it, at most ``norm_bound`` over its least reach.
-    weights : tuple of (Weights, ndarray of shape (n_samples,)), optional
-        Public numbers of the records' weights, and the weights; 1 by default.
-    total : float, optional
-        What sums are divided by; the number of records by default.
-    pool : Executor, optional
-        Threads for the passes, beside this one; none by default.
+    Rows are brought into the ``domain`` (of norm ``reach`` if there is a map) and then seen through
+    the map ``whitening``; ``norm_bound`` is their largest norm at last. They are augmented by
+    ``constant``, 0 for no intercept. The residual of a record, its derivative by the scores, is
+    clipped to norm ``clip``. ``weights`` holds public numbers of the records' weights, and these;
+    ``total`` is what sums are divided by (the number of records by default). Passes run on the
+    threads of ``pool`` beside this one.
 
-    Raises
-    ------
-    FloatingPointError
-        If a row holds NaN or infinity.
+    A row that holds NaN or infinity raises a FloatingPointError.
     """
 
     def __init__(
@@ -175,16 +150,8 @@ class MeanGradient:
 class _Placing:
     """How rows are scaled, moved and projected before they are computed with.
 
-    Parameters
-    ----------
-    norm_bound : float
-        Largest norm of the rows before they are mapped.
-    whitening : WhiteningMap or None
-        How the parameters see them, the centre in the precision of the rows.
-    dtype : dtype
-        Precision that they are computed in.
-    domain : {"ball", "sphere"}
-        Where they are brought at first.
+    ``norm_bound`` is their largest norm before they are mapped; the centre of ``whitening`` is in
+    the precision ``dtype`` that they are computed in.
     """
 
     norm_bound: float
@@ -297,19 +264,7 @@ def _split_factors(factors: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _GradientPass:
-    """Sum of the gradients of one shard's records.
-
-    Parameters
-    ----------
-    loss : Loss
-        Loss of one record.
-    clip : float or None
-        Norm to which residuals are clipped.
-    constant : float
-        Constant that rows are augmented by; 0 for no intercept.
-    placing : _Placing or None
-        How rows are placed; None where they have been.
-    """
+    """Sum of the gradients of one shard's records; ``placing`` is None where they are placed."""
 
     loss: Loss
     clip: float | None

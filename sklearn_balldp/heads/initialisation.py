@@ -1,13 +1,11 @@
 """Where a descent starts: noisy sums, the whitening map that they tell, and the first iterate."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..privacy.statistics import StatisticsBound
 from ..privacy.transcript import TranscriptBound
 from .discriminant_rule import discriminant_rule, likely_counts
 from .iterates import Iterates
@@ -21,14 +19,8 @@ from .whitening import WhiteningMap, whitening_map
 class Initialisation:
     """Where the steps begin, and how they see the rows: a public function of the released sums.
 
-    Parameters
-    ----------
-    bound : TranscriptBound
-        Of the steps alone, for mapped rows.
-    map : WhiteningMap or None
-        How the steps see the rows; None where they stay as they are.
-    theta : ndarray of shape (n_scores, n_columns)
-        First iterate.
+    The bound is that of the steps alone, for mapped rows; ``map`` is None where rows stay as they
+    are; ``theta`` is the first iterate, of shape (n_scores, n_columns).
     """
 
     bound: TranscriptBound
@@ -79,17 +71,6 @@ def initialise(released: Array, problem: Problem, bound: TranscriptBound) -> Ini
     if bound.constant > 0.0:
         columns.append(intercept[:, None] / own.constant)
     return Initialisation(own, seen, np.hstack(columns))
-
-
-def start_bound(
-    problem: Problem, mu: float, share: float, sums: float | None, *, pooled: bool
-) -> StatisticsBound:
-    """Bound of the sums that a descent starts from, ``share`` of mu squared being left for it.
-
-    ``sums`` is the share of the class sums among them, None for what public numbers say;
-    ``pooled`` takes one sum of all rows instead.
-    """
-    return StatisticsPerturbation(sums).bound(problem, math.sqrt(1.0 - share) * mu, pooled=pooled)
 
 
 def start_values(problem: PrivateProblem, bound: TranscriptBound) -> tuple[Array, Array]:
@@ -153,10 +134,7 @@ def _log_odds(coef: Array, statistics: Statistics) -> float:
 
 
 def _as_margins(
-    coef: Array,
-    intercept: Array,
-    statistics: Statistics,
-    class_weights: tuple[float, ...] | None,
+    coef: Array, intercept: Array, statistics: Statistics, class_weights: tuple[float, ...] | None
 ) -> tuple[Array, Array]:
     """Scores to about 1 on their own class and -1 on the others, in the same order as before."""
     counts, means = _class_means(statistics)

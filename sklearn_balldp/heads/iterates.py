@@ -14,20 +14,8 @@ _FARTHEST = 1e6
 class Iterates:
     """Parameters of one or more runs: heavy-ball steps and the mean of the last iterates.
 
-    Functions of released gradients and public numbers alone.
-
-    Parameters
-    ----------
-    n_runs : int
-        Independent runs.
-    bound : TranscriptBound
-        Shape, loss and settings.
-    alpha : float
-        Regularisation strength.
-    precision : dtype
-        Precision that iterates are rounded to, that of the rows.
-    start : ndarray of shape (n_runs, n_scores, n_columns), optional
-        First iterates; zero by default.
+    Functions of released gradients and public numbers alone. Iterates are rounded to ``precision``,
+    that of the rows. They begin at ``start``, of shape (n_runs, n_scores, n_columns), or at zero.
     """
 
     def __init__(

@@ -39,8 +39,7 @@ class AutoMechanism(Mechanism):
         return self.chosen(problem, budget).promise(problem, budget)
 
     def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
-        kind = {kind.name: kind for kind in (OutputPerturbation, GradientPerturbation)}
-        return kind[promise.bound.mechanism]().run(problem, promise, noise)
+        return MECHANISMS[promise.bound.mechanism]().run(problem, promise, noise)
 
 
 #: What ``mechanism=`` takes by name.
@@ -129,7 +128,8 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         shape = len(public["classes"]), public["n_features"]
         vectors = checked_class_embeddings(self.class_embeddings, *shape)
         intercept = bool(self.fit_intercept)
-        return Problem(**public, loss=loss, fit_intercept=intercept, class_embeddings=vectors)
+        own = {"loss": loss, "fit_intercept": intercept, "class_embeddings": vectors}
+        return super()._problem(**public, **own)
 
     def _publish(
         self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
@@ -141,18 +141,11 @@ class BaseLinearClassifier(BaseBallDPClassifier):
                 f"mechanism {self._mechanism().name}: parameters of shape {parameters.shape}, "
                 f"where this head needs {shape} (scores, features and intercept)."
             )
-        fitted: dict[str, Any] = {"coef_": parameters, "intercept_": np.zeros(len(parameters))}
-        if problem.fit_intercept:
-            fitted["coef_"] = parameters[:, :-1].copy()
-            fitted["intercept_"] = parameters[:, -1].copy()
-        if problem.class_counts is not None:
-            fitted["class_counts_"] = np.array(problem.class_counts)
-        return fitted
+        if not problem.fit_intercept:
+            return {"coef_": parameters, "intercept_": np.zeros(len(parameters))}
+        return {"coef_": parameters[:, :-1].copy(), "intercept_": parameters[:, -1].copy()}
 
     def _released_values(self, record: Release) -> NDArray[np.float64]:
         if not self.fit_intercept:
             return self.coef_
         return np.hstack([self.coef_, self.intercept_[:, None]])
-
-    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self.coef_, self.intercept_

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import check_share, checked_class_embeddings, checked_priors, is_real
+from .._parameters import checked_class_embeddings, checked_priors, is_auto, is_real
 from ..privacy.bounds import Bound
 from ..privacy.digest import parameters_digest
 from ..privacy.release import Release
 from ..privacy.statistics import StatisticsBound
 from ..privacy.weights import is_weighted
-from .base import BaseBallDPClassifier, class_sizes_of
+from .base import BaseBallDPClassifier
+from .descriptions import described
 from .discriminant_rule import discriminant_rule
 from .mechanism import Array, Mechanism, Problem
 from .scoring import ProbabilitiesMixin
@@ -21,6 +22,7 @@ from .settings import RULE
 from .statistics import Layout, Statistics, StatisticsPerturbation, statistics_of
 
 
+@described
 class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     r"""Ball-DP linear discriminant analysis on noisy sufficient statistics.
 
@@ -37,28 +39,11 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        How strongly a substitution is hidden: a smaller value hides more, and takes more noise.
-        Positive.
-    delta : float, default=1e-6
-        A small allowance beside ``epsilon``: a smaller value promises more, and takes a little more
-        noise. Strictly between 0 and 1. Choose it far below ``1 / n_samples``; ``fit`` warns if it
-        is not below.
-    radius : float, RadiusPolicy or None, default=None
-        Which substitutions are hidden: a larger radius hides larger changes, and takes more noise.
-        It is a distance in units of ``metric`` between rows as this head sees them; a
-        :class:`.RadiusPolicy` chooses it. None is the full radius ``2 * norm_bound``: every change
-        of a row is hidden, and labels and class counts stay public (with ``protect_labels=True``
-        this is standard bounded DP).
-    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        How the distance between two rows of one label is measured. "euclidean" wastes no noise. For
-        the others the noise is that of the smallest Euclidean ball that holds theirs; with
-        "chebyshev" its radius is up to ``sqrt(n_features)`` times as large.
-    domain : {"ball", "sphere"}, default="ball"
-        Choose "sphere" for rows of unit norm: for a small radius it takes up to 29 % off the noise
-        in the second moment. It scales every row to norm ``norm_bound`` by itself, and radii are
-        distances between scaled rows; zero rows stay zero. "ball" projects rows outside the ball of
-        radius ``norm_bound`` onto it.
+    $epsilon
+    $delta
+    $radius
+    $metric
+    $domain
     share : float or "auto", default="auto"
         How the budget is divided: what takes the larger share gets less noise. It is the share of
         mu squared that the class sums take, above 0 and at most 1; the second moment takes the
@@ -69,32 +54,18 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         can be tried: see :meth:`from_statistics`. "auto" uses the known distribution of the noise.
         A number between 0 and 1 mixes the covariance with a multiple of the identity, as
         scikit-learn's ``LinearDiscriminantAnalysis`` does.
-    priors : array-like of shape (n_classes,), "uniform" or None, default=None
-        Keeps rare classes in view without any noise: the class probabilities that scores assume.
-        "uniform" takes all classes to be equally common; None takes the shares of the classes.
-    class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
-        Helps where classes are many and the noise is large, at no cost in privacy: a public vector
-        for each class, such as the embedding of its name. Noisy class means are shrunk towards a
-        fitted multiple of it, instead of to their common mean.
+    $priors
+    $class_embeddings
+        Without it they are shrunk to their common mean.
     norm_bound : float, default=1.0
         The norm B of the rows, which the noise in the second moment grows with. Declare it; never
         read it off the rows.
-    protect_labels : bool, default=False
-        Hides a change of one record's label too, at any distance. The noise is then at least that
-        of such a change, so that a small radius saves little. Needs ``classes``.
-    classes : array-like or None, default=None
-        Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
-        that are absent from ``y``. None takes the labels seen in ``y`` (public labels only).
-    encoder : str or None, default=None
-        Keeps apart what must not be added up: a name for where the rows come from (encoder, scale),
-        which goes into the record. Releases that name different ones are not added up.
-    random_state : None, int, Generator or RandomState, default=None
-        Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
-        seed makes the release reproducible and therefore not private, which ``release_.private``
-        states.
-    verbose : bool, default=False
-        Long passes and descents of a fit show a bar on a terminal. True shows it in notebooks and
-        logs too.
+    $protect_labels
+        The noise is then at least that of such a change, so that a small radius saves little.
+    $classes
+    $encoder
+    $random_state
+    $verbose
 
     Attributes
     ----------
@@ -104,16 +75,11 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         Offsets; infinite for a class without records, which is never predicted.
     statistics_ : Statistics
         What was released: noisy sums, and the scales of their noise.
-    classes_ : ndarray of shape (n_classes,)
-        Labels.
-    class_counts_ : ndarray of shape (n_classes,)
-        Public class counts; absent with ``protect_labels=True``.
-    release_ : Release
-        Public record of the release: guarantee, sensitivities, noise, assumptions.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Feature names, when ``X`` has string column names.
+    $classes_
+    $class_counts_
+    $release_
+    $n_features_in_
+    $feature_names_in_
 
     See Also
     --------
@@ -235,7 +201,8 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
                 "was released."
             )
         public = statistics.counts if release.labels == "public" else None
-        head._check_priors(release.n_classes, release.n_features, public)
+        checked_class_embeddings(class_embeddings, release.n_classes, release.n_features)
+        checked_priors(priors, release.n_classes, public)
         coef, intercept = head._rule(statistics)
         for name, value in {**fitted, "coef_": coef, "intercept_": intercept}.items():
             setattr(head, name, value)
@@ -249,12 +216,11 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not isinstance(self.shrinkage, str) or self.shrinkage != "auto":
-            check_share("shrinkage", self.shrinkage)
-        if not (isinstance(self.share, str) and self.share == "auto") and not (
-            is_real(self.share) and 0.0 < self.share <= 1.0
-        ):
-            raise ValueError(f"share must be 'auto' or a number in (0, 1]; got {self.share!r}.")
+        shrinkage, share = self.shrinkage, self.share
+        if not (is_auto(shrinkage) or (is_real(shrinkage) and 0.0 <= shrinkage <= 1.0)):
+            raise ValueError(f"shrinkage must lie in [0, 1], got {shrinkage!r}.")
+        if not (is_auto(share) or (is_real(share) and 0.0 < share <= 1.0)):
+            raise ValueError(f"share must be 'auto' or a number in (0, 1]; got {share!r}.")
 
     def _check_alpha(self, mechanism: Mechanism) -> None:
         """This head has no regulariser."""
@@ -262,18 +228,12 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _given_alpha(self) -> float:
         return 0.0
 
-    def _check_priors(self, n_classes: int, n_features: int, class_counts: Any) -> None:
-        """Raise a ValueError unless priors are of these shapes, and fit the public counts."""
-        checked_class_embeddings(self.class_embeddings, n_classes, n_features)
-        checked_priors(self.priors, n_classes, class_counts)
-
     def _mechanism(self) -> Mechanism:
-        auto = isinstance(self.share, str)
-        return StatisticsPerturbation(None if auto else self.share)
+        return StatisticsPerturbation(None if is_auto(self.share) else self.share)
 
     def _problem(self, **public: Any) -> Problem:
-        masses = class_sizes_of(public)
-        self._check_priors(len(public["classes"]), public["n_features"], masses)
+        shape = len(public["classes"]), public["n_features"]
+        checked_class_embeddings(self.class_embeddings, *shape)
         return super()._problem(**public)
 
     def _completed(self, fitted: dict[str, Any], release: Release) -> dict[str, Any]:
@@ -283,14 +243,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
     def _publish(self, parameters: Array, problem: Problem, bound: Bound) -> dict[str, Any]:
         statistics = statistics_of(parameters, bound, problem.classes, problem.public_counts)
         coef, intercept = self._rule(statistics)
-        fitted: dict[str, Any] = {
-            "statistics_": statistics,
-            "coef_": coef,
-            "intercept_": intercept,
-        }
-        if problem.class_counts is not None:
-            fitted["class_counts_"] = np.array(problem.class_counts)
-        return fitted
+        return {"statistics_": statistics, "coef_": coef, "intercept_": intercept}
 
     def _rule(self, statistics: Statistics) -> tuple[Array, Array]:
         """Weights and offsets, one row for two classes."""
@@ -339,14 +292,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         copies = [(own.classes, self.classes_)]
         if not is_weighted(record.weights):
             copies += [(own.counts, getattr(self, "class_counts_", own.counts))]
-        numbers = (
-            "sigma_sums",
-            "sigma_moment",
-            "sigma_counts",
-            "domain",
-            "norm_bound",
-            "total",
-        )
+        numbers = ("sigma_sums", "sigma_moment", "sigma_counts", "domain", "norm_bound", "total")
         same = all(getattr(own, name) == getattr(again, name) for name in numbers)
         same = same and own.release == record
         same = same and np.allclose(own.counts, again.counts, rtol=1e-12, atol=0.0)
@@ -359,9 +305,6 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
             np.shape(a) == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-6 * _largest(b))
             for a, b in zip(given, exact, strict=True)
         )
-
-    def _linear_rule(self) -> tuple[Array, Array]:
-        return self.coef_, self.intercept_
 
 
 def _largest(values: Array) -> float:

@@ -139,7 +139,7 @@ class Problem:
     def with_rows(
         self, X: Rows, codes: Codes, row_weights: Array | None = None
     ) -> "PrivateProblem":
-        """The problem with its private records.
+        """The problem with its private records, for :meth:`Mechanism.run`.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class Problem:
         Returns
         -------
         PrivateProblem
-            For :meth:`Mechanism.run`.
+            Of as many records as there are rows.
         """
         public = {item.name: getattr(self, item.name) for item in fields(Problem)}
         public["n_samples"] = len(X)
@@ -314,17 +314,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Noiseless values of datasets next to one, for audits.
+    """Noiseless values of datasets next to one, for audits, and their noise scales.
 
-    Attributes
-    ----------
-    models : callable
-        Takes the position of the record to leave out, and the rows and codes of the records each of
-        which takes its place in turn; gives one array of released values before noise for each.
-        For several records of one person positions are an array of shape (n_changed,), rows have
-        shape (n_candidates, n_changed, n_features), codes (n_candidates, n_changed).
-    sigma : array-like
-        Their noise scales, broadcast against one of them.
+    ``models`` takes the position of the record to leave out, and the rows and codes of the records
+    each of which takes its place in turn; it gives one array of released values before noise for
+    each. For several records of one person positions have shape (n_changed,), rows
+    (n_candidates, n_changed, n_features), codes (n_candidates, n_changed). ``sigma`` is broadcast
+    against one of the arrays.
     """
 
     models: Callable[[Any, Rows, Codes], Array]
@@ -332,19 +328,9 @@ class Neighbours:
 
 
 def as_sets(left_out: Any, rows: Rows, codes: Codes) -> tuple[Codes, Rows, Codes]:
-    """Positions, rows and codes of :class:`Neighbours`, one record being a set of one.
+    """Positions, rows and codes as :class:`Neighbours` takes them for several records.
 
-    Parameters
-    ----------
-    left_out : int or ndarray of shape (n_changed,)
-        Positions of the records that leave.
-    rows, codes : ndarray
-        Of each candidate, with or without an axis for the records that change.
-
-    Returns
-    -------
-    tuple of ndarray
-        Of shapes (n_changed,), (n_candidates, n_changed, n_features), (n_candidates, n_changed).
+    One record is a set of one: its rows and codes get an axis for the records that change.
     """
     places = np.atleast_1d(np.asarray(left_out, dtype=np.intp))
     shape = len(rows), len(places)
@@ -380,10 +366,9 @@ class Mechanism(BaseEstimator, ABC):
 
         Parameters
         ----------
-        problem : Problem
-            Public numbers of the fit; ``alpha`` is NaN where it was left to the mechanism.
-        budget : Budget
-            What may be spent.
+        problem, budget : Problem, Budget
+            Public numbers of the fit (``alpha`` is NaN where it was left to the mechanism), and
+            what may be spent.
 
         Returns
         -------
@@ -397,10 +382,8 @@ class Mechanism(BaseEstimator, ABC):
 
         Parameters
         ----------
-        problem : Problem
-            Public numbers of the fit.
-        budget : Budget
-            What may be spent.
+        problem, budget : Problem, Budget
+            Public numbers of the fit, and what may be spent.
 
         Returns
         -------
@@ -415,10 +398,8 @@ class Mechanism(BaseEstimator, ABC):
 
         Parameters
         ----------
-        problem : Problem
-            Public numbers of the fit.
-        budget : Budget
-            What may be spent at the problem's radius.
+        problem, budget : Problem, Budget
+            Public numbers of the fit, and what may be spent at the problem's radius.
 
         Returns
         -------
@@ -467,10 +448,8 @@ class Mechanism(BaseEstimator, ABC):
 
         Parameters
         ----------
-        problem : PrivateProblem
-            Records.
-        promise : Promise
-            Promise of the release.
+        problem, promise : PrivateProblem, Promise
+            Records, and the promise of the release.
 
         Returns
         -------
@@ -499,17 +478,14 @@ class Mechanism(BaseEstimator, ABC):
 
         Parameters
         ----------
-        problem : PrivateProblem
-            Records of the audit.
-        promise : Promise
-            Promise of the audited release.
+        problem, promise : PrivateProblem, Promise
+            Records of the audit, and the promise of the audited release.
 
         Returns
         -------
         Neighbours
             Values in one row, in the order in which they were released.
         """
-
         first = _Recorder()
         outcome = self.run(problem, promise, first)
         if not first.calls:

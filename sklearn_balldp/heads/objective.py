@@ -37,33 +37,8 @@ _KEPT = 2**23
 class LinearObjective:
     """Regularised mean of a loss over projected rows, its gradient and curvature.
 
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record.
-    X : ndarray of shape (n_samples, n_features)
-        float16, float32 or float64 rows, brought into the domain on the fly.
-    codes : ndarray of shape (n_samples,)
-        Class codes 0..K-1.
-    n_classes : int
-        K.
-    alpha : float
-        Regularisation strength.
-    norm_bound : float
-        Radius of the admissible ball.
-    fit_intercept : bool
-        Whether rows are augmented by a constant 1.
-    domain : {"ball", "sphere"}, default="ball"
-        Whether rows are projected onto the ball, or scaled to its surface.
-    weights : ndarray of shape (n_samples,), optional
-        Weight of each record; 1 by default.
-    total : float, optional
-        What the sum of losses is divided by; the number of records by default.
-
-    Raises
-    ------
-    FloatingPointError
-        If a row holds NaN or infinity.
+    Rows are brought into the domain on the fly. ``total`` is what the sum of losses is divided by:
+    the number of records by default. A row that holds NaN or infinity raises a FloatingPointError.
     """
 
     def __init__(
@@ -86,26 +61,16 @@ class LinearObjective:
         self.norm_bound, self.fit_intercept = float(norm_bound), fit_intercept
         self.domain = domain
         self.shape = (self.loss.n_scores, X.shape[1] + int(fit_intercept))
+        #: Largest norm of an augmented row.
+        self.row_norm = math.hypot(self.norm_bound, float(fit_intercept))
+        #: Lipschitz constant of the gradient, and value at zero, for every dataset of the domain.
+        self.smoothness = self.loss.curvature * self.row_norm**2 + self.alpha
+        self.value_at_zero = self.loss.value_at_zero
         self._passes = _ShardSums(self.loss, self.norm_bound, fit_intercept, domain)
         table = table_of(X, codes=codes, weights=weights)
         self._table = table.with_columns(self._passes.factors)
         # The parameters of the last second derivatives, and these themselves if there are few.
         self._curvature: tuple[Array, Array | None] | None = None
-
-    @property
-    def row_norm(self) -> float:
-        """Largest norm of an augmented row."""
-        return math.hypot(self.norm_bound, float(self.fit_intercept))
-
-    @property
-    def smoothness(self) -> float:
-        """Lipschitz constant of the gradient over every dataset of the domain."""
-        return self.loss.curvature * self.row_norm**2 + self.alpha
-
-    @property
-    def value_at_zero(self) -> float:
-        """Objective at zero: the same for every dataset."""
-        return self.loss.value_at_zero
 
     def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
         """Objective and gradient at ``theta`` (shape ``self.shape``), in one pass.
@@ -144,19 +109,7 @@ class LinearObjective:
 
 @dataclass(frozen=True)
 class _ShardSums:
-    """What an objective computes from one shard.
-
-    Parameters
-    ----------
-    loss : Loss
-        Loss of one record.
-    norm_bound : float
-        Radius of the admissible ball.
-    fit_intercept : bool
-        Whether rows are augmented by a constant 1.
-    domain : {"ball", "sphere"}
-        Domain that rows are brought into.
-    """
+    """What an objective computes from one shard."""
 
     loss: Loss
     norm_bound: float
@@ -290,16 +243,7 @@ class _ShardSums:
 class ReplacedRecords:
     """A :class:`LinearObjective` in which some records are replaced, without a copy of the rows.
 
-    Parameters
-    ----------
-    objective : LinearObjective
-        Objective of all records.
-    left_out : ndarray of shape (n_changed,)
-        Positions of the records that are replaced.
-    rows : ndarray of shape (n_changed, n_features)
-        Rows that take their places, with their weights.
-    codes : ndarray of shape (n_changed,)
-        Their classes.
+    The rows and codes take the places ``left_out``, with their weights.
     """
 
     def __init__(
@@ -357,13 +301,7 @@ class ReplacedRecords:
 
 
 def gradient_rounding(
-    loss: str,
-    *,
-    n_samples: int,
-    n_features: int,
-    n_classes: int,
-    norm: float,
-    row_norm: float,
+    loss: str, *, n_samples: int, n_features: int, n_classes: int, norm: float, row_norm: float
 ) -> float:
     """Bound on the rounding error of a computed gradient, from public numbers.
 

@@ -90,10 +90,8 @@ class OutputPerturbation(Mechanism):
 
         Parameters
         ----------
-        problem : Problem
-            Public numbers of the fit.
-        budget : Budget
-            What may be spent.
+        problem, budget : Problem, Budget
+            Public numbers of the fit, and what may be spent.
 
         Returns
         -------
@@ -118,10 +116,8 @@ class OutputPerturbation(Mechanism):
 
         Parameters
         ----------
-        problem : Problem
-            Public numbers of the fit; ``alpha`` is NaN where it was not given.
-        budget : Budget
-            What may be spent.
+        problem, budget : Problem, Budget
+            Public numbers of the fit, and what may be spent.
 
         Returns
         -------

@@ -21,16 +21,9 @@ from .weighing import FitWeights, fit_weights, follow_class_weight
 
 
 class ReleasedModel:
-    """A fitted head beside a record: all that audits and checks ask of either.
+    """A fitted head beside a record (its own by default): all that audits and checks ask of either.
 
     What was released counts, not what the head's parameters say by now.
-
-    Parameters
-    ----------
-    head : estimator
-        Fitted head.
-    record : Release, optional
-        Its record; the head's own by default.
     """
 
     def __init__(self, head: BaseBallDPClassifier, record: Release | None = None) -> None:

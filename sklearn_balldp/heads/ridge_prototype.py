@@ -11,7 +11,8 @@ from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..privacy.sensitivity import COUNT_MODES
 from ..rows import Shard, ball_factors, block_rows, project_onto_ball, table_of
-from .base import BaseBallDPClassifier, class_sizes_of
+from .base import BaseBallDPClassifier
+from .descriptions import described
 from .mechanism import (
     Array,
     Budget,
@@ -29,6 +30,7 @@ from .prototype_rule import gaussian_rule, shift_of_priors
 from .scoring import ProbabilitiesMixin
 
 
+@described
 class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
     r"""Ball-DP classifier by noisy class means (ridge prototypes).
 
@@ -42,23 +44,10 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        How strongly a substitution is hidden: a smaller value hides more, and takes more noise.
-        Positive.
-    delta : float, default=1e-6
-        A small allowance beside ``epsilon``: a smaller value promises more, and takes a little more
-        noise. Strictly between 0 and 1. Choose it far below ``1 / n_samples``; ``fit`` warns if it
-        is not below.
-    radius : float, RadiusPolicy or None, default=None
-        Which substitutions are hidden: a larger radius hides larger changes, and takes more noise.
-        It is a distance in units of ``metric`` between rows as this head sees them; a
-        :class:`.RadiusPolicy` chooses it. None is the full radius ``2 * norm_bound``: every change
-        of a row is hidden, and labels and class counts stay public (with ``protect_labels=True``
-        this is standard bounded DP).
-    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-        How the distance between two rows of one label is measured. "euclidean" wastes no noise. For
-        the others the noise is that of the smallest Euclidean ball that holds theirs; with
-        "chebyshev" its radius is up to ``sqrt(n_features)`` times as large.
+    $epsilon
+    $delta
+    $radius
+    $metric
     alpha : float, default=0.01
         How far prototypes are shrunk towards zero. With ``counts="per_class"`` the noise shrinks as
         much, so it hardly matters. With ``counts="worst"`` or protected labels a larger alpha takes
@@ -79,42 +68,25 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
         knows how much of a prototype is noise, uses class priors and offers ``predict_proba``; it
         needs public labels. "nearest" takes the closest noisy prototype, as the paper does. "auto"
         is "gaussian" where labels are public, else "nearest".
-    priors : array-like of shape (n_classes,), "uniform" or None, default=None
-        Keeps rare classes in view without any noise: the class probabilities that the "gaussian"
-        rule assumes. "uniform" takes all classes to be equally common; None takes the shares of the
-        classes. It can be changed after the fit, at no cost in privacy.
-    protect_labels : bool, default=False
-        Hides a change of one record's label too, at any distance. That takes far more noise:
-        at epsilon 2 it costs 5 to 18 points of accuracy where classes have thousands of records,
-        and more where they have fewer. Needs ``classes``.
-    classes : array-like or None, default=None
-        Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
-        that are absent from ``y``. None takes the labels seen in ``y`` (public labels only).
-    encoder : str or None, default=None
-        Keeps apart what must not be added up: a name for where the rows come from (encoder, scale),
-        which goes into the record. Releases that name different ones are not added up.
-    random_state : None, int, Generator or RandomState, default=None
-        Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
-        seed makes the release reproducible and therefore not private, which ``release_.private``
-        states.
-    verbose : bool, default=False
-        Long passes and descents of a fit show a bar on a terminal. True shows it in notebooks and
-        logs too.
+    $priors
+        The "gaussian" rule takes them; they can be changed after the fit, at no cost in privacy.
+    $protect_labels
+        That takes far more noise: at epsilon 2 it costs 5 to 18 points of accuracy where classes
+        have thousands of records, and more where they have fewer.
+    $classes
+    $encoder
+    $random_state
+    $verbose
 
     Attributes
     ----------
     prototypes_ : ndarray of shape (n_classes, n_features)
         Noisy prototypes.
-    classes_ : ndarray of shape (n_classes,)
-        Labels.
-    class_counts_ : ndarray of shape (n_classes,)
-        Public class counts; absent with ``protect_labels=True``.
-    release_ : Release
-        Public record of the release: guarantee, sensitivity, noise, assumptions.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Feature names, when ``X`` has string column names.
+    $classes_
+    $class_counts_
+    $release_
+    $n_features_in_
+    $feature_names_in_
 
     References
     ----------
@@ -184,10 +156,6 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
                 "priors=None."
             )
 
-    def _problem(self, **public: Any) -> Problem:
-        checked_priors(self.priors, len(public["classes"]), class_sizes_of(public))
-        return super()._problem(**public)
-
     def _would_be_gaussian(self) -> bool:
         """Whether the rule of a fit to come is the noise-aware one."""
         return self.decision == "gaussian" or (self.decision == "auto" and not self.protect_labels)
@@ -198,10 +166,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
     def _publish(
         self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
     ) -> dict[str, Any]:
-        fitted: dict[str, Any] = {"prototypes_": parameters}
-        if problem.class_counts is not None:
-            fitted["class_counts_"] = np.array(problem.class_counts)
-        return fitted
+        return {"prototypes_": parameters}
 
     def _released_values(self, record: Release) -> NDArray[np.float64]:
         return self.prototypes_
@@ -245,13 +210,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
 
 
 class PrototypePerturbation(Mechanism):
-    """Noise on ridge prototypes, a closed form of the class sums.
-
-    Parameters
-    ----------
-    counts : {"per_class", "min", "worst"}
-        How the noise uses public class counts.
-    """
+    """Noise on ridge prototypes, a closed form of the class sums; ``counts`` is the head's."""
 
     name = "output"
 

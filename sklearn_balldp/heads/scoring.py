@@ -39,7 +39,9 @@ class ProbabilitiesMixin:
         scores = self._scores(X)
         if scores.shape[1] == 1:
             scores = np.hstack([np.zeros_like(scores), scores])
-        return log_probabilities(scores)
+        logs = log_softmax(scores, axis=1)
+        # Minus infinity where the probability itself underflows to zero.
+        return np.where(np.exp(logs) > 0.0, logs, -np.inf)
 
     @available_if(lambda self: self._has_probabilities())
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -69,12 +71,8 @@ def projected_scores(
 ) -> NDArray[Any]:
     """Scores of rows in the domain, in the rows' own precision where it can hold them.
 
-    With ``largest`` only the position of the largest score of each row, block by block.
-
-    Raises
-    ------
-    FloatingPointError
-        If a row holds NaN or infinity.
+    With ``largest`` only the position of the largest score of each row, block by block. A row that
+    holds NaN or infinity raises a FloatingPointError.
     """
     # Products of rows in the ball, and of few that are not yet, with such weights are finite.
     moderate = bool((np.abs(coef) < 1e18).all() and (intercept < 1e18).all())
@@ -138,9 +136,3 @@ def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:
     if scores.shape[1] == 2:
         return xp.astype(scores[:, 1] - scores[:, 0] > 0.0, xp.int64)
     return xp.argmax(scores, axis=1)
-
-
-def log_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log-softmax of scores, minus infinity where the probability itself underflows to zero."""
-    logs = log_softmax(scores, axis=1)
-    return np.where(np.exp(logs) > 0.0, logs, -np.inf)

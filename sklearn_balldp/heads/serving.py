@@ -26,29 +26,11 @@ def plain_model(
     probabilities: bool,
     names: NDArray[Any] | None = None,
 ) -> Any:
-    """Linear scores as a scikit-learn estimator.
+    """Linear scores as a scikit-learn estimator, behind steps that project where asked to.
 
-    Parameters
-    ----------
-    coef : ndarray of shape (n_scores, n_features)
-        Weights.
-    intercept : ndarray of shape (n_scores,)
-        Offsets; infinite where a class is never predicted.
-    classes : ndarray of shape (n_classes,)
-        Labels.
-    norm_bound : float or None
-        Radius of the ball that rows are projected onto; None if they are in it already.
-    domain : {"ball", "sphere"}
-        Whether rows are projected onto the ball, or scaled to its surface.
-    probabilities : bool
-        Whether scores are log-probabilities up to a constant.
-    names : ndarray of str, optional
-        Names of the features, where the head knows them.
-
-    Returns
-    -------
-    estimator
-        ``LogisticRegression`` or ``LinearSVC``, behind steps that project where asked to.
+    It is a ``LogisticRegression`` where scores are log-probabilities up to a constant, else a
+    ``LinearSVC``. ``norm_bound`` is None if rows are in the domain already. An infinite offset
+    means that a class is never predicted.
     """
     known = np.isfinite(intercept)
     # No score of a row in the ball exceeds this, so a thousand times it is out of reach.
@@ -58,11 +40,8 @@ def plain_model(
     if len(classes) == 2 and len(coef) == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     model: Any = LogisticRegression() if probabilities else LinearSVC()
-    model.classes_, model.intercept_, model.n_iter_ = (
-        classes,
-        intercept,
-        np.zeros(1, dtype=np.int32),
-    )
+    model.classes_, model.intercept_ = classes, intercept
+    model.n_iter_ = np.zeros(1, dtype=np.int32)
     if norm_bound is None:
         if names is not None:
             model.feature_names_in_ = names

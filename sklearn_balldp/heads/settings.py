@@ -89,16 +89,9 @@ def _rule() -> str:
 class DescentSettings:
     """Settings of a descent that public numbers decide.
 
-    Parameters
-    ----------
-    start : {"zero", "mean", "sums"}
-        Whether sums are released before the steps: none, one of all rows, or one of each class.
-    share : float
-        Share of mu squared for the steps.
-    aim : float
-        Noise in a parameter that the step size aims at, in units of 1 / B.
-    n_steps : int
-        Number of steps.
+    ``start`` tells which sums are released before the steps: none ("zero"), one of all rows
+    ("mean"), or one of each class ("sums"). The share is that of the steps in mu squared. The step
+    size aims at noise of ``aim`` / B in a parameter.
     """
 
     start: str

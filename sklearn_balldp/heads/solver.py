@@ -64,11 +64,7 @@ def descent_steps(smoothness: float, alpha: float, first_value: float, tol: floa
 
 
 def minimise(
-    objective: Objective,
-    *,
-    tol: float,
-    start: Array | None = None,
-    factor: Array | None = None,
+    objective: Objective, *, tol: float, start: Array | None = None, factor: Array | None = None
 ) -> Array:
     """Parameters whose computed gradient norm is at most ``tol``."""
     watched = _StopAtTolerance(objective, tol)

@@ -211,14 +211,12 @@ class StatisticsPerturbation(Mechanism):
         return Promise(self.bound(problem, budget.mu))
 
     def bound(self, problem: Problem, mu: float, *, pooled: bool = False) -> StatisticsBound:
-        """The bound of a release that spends mu at the problem's radius.
+        """The bound of a release that spends ``mu`` at the problem's radius.
 
         Parameters
         ----------
-        problem : Problem
-            Public numbers of the fit.
-        mu : float
-            Gaussian differential privacy to spend there.
+        problem, mu : Problem, float
+            Public numbers of the fit, and Gaussian differential privacy to spend.
         pooled : bool, default=False
             Whether one sum of all rows takes the place of all others.
 

@@ -20,14 +20,9 @@ Codes = NDArray[np.intp]
 class FitWeights:
     """Weights of a fit; each part is None where it has nothing to say.
 
-    Attributes
-    ----------
-    rows : ndarray of shape (n_samples,) or None
-        Weight of each record in sums, without that of its class; None where all are 1.
-    sums : Weights or None
-        Public numbers of these.
-    loss : Weights or None
-        Public numbers of the weights in the loss: those of the records times those of their class.
+    ``rows`` are the weights of the records in sums, without those of their classes, and ``sums``
+    public numbers of these; ``loss`` has public numbers of the weights in the loss, where those of
+    the classes join them.
     """
 
     rows: Array | None = None
@@ -43,30 +38,11 @@ def fit_weights(
     groups: ArrayLike | None = None,
     class_weight: Any = None,
 ) -> FitWeights:
-    """Weights of records from public things alone.
+    """Weights of records from public things alone; ``codes`` are None where labels are protected.
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n_samples,) or None
-        Public class codes; None where labels are protected.
-    n_samples : int
-        Number of records.
-    classes : ndarray of shape (n_classes,)
-        Labels.
-    groups : array-like of shape (n_samples,), optional
-        Owner of each record. A record counts for one over the records of its owner.
-    class_weight : None, "balanced" or mapping
-        Weight of each class in the loss.
-
-    Returns
-    -------
-    FitWeights
-        Empty parts where nothing was given.
-
-    Raises
-    ------
-    ValueError
-        If anything given is invalid; no message quotes an owner, a label of a record or a weight.
+    ``groups`` names the owner of each record, which then counts for one over the records of its
+    owner. Anything invalid raises a ValueError; no message quotes an owner, a label of a record or
+    a weight.
     """
     rows, owners, sums, k = None, None, None, len(classes)
     if groups is not None:
@@ -167,27 +143,11 @@ def weights_of(
     by_class: tuple[float, ...] | None = None,
     totals: Array | None = None,
 ) -> Weights:
-    """Public numbers of weights.
+    """Public numbers of weights; sums of a unit are rounded up.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_samples,)
-        Weight of each record.
-    codes : ndarray of shape (n_samples,) or None
-        Public class codes; None where labels are protected.
-    n_classes : int
-        Number of classes.
-    owners : ndarray of shape (n_samples,), optional
-        Owners as whole numbers from 0; each record its own by default.
-    by_class : tuple of float, optional
-        Factor of each class that is in the weights already.
-    totals : ndarray of shape (n_classes,), optional
-        Total weight of each class; summed up here by default.
-
-    Returns
-    -------
-    Weights
-        Sums of a unit are rounded up.
+    ``owners`` are whole numbers from 0; by default each record has its own. ``by_class`` holds the
+    factors of the classes that are in the weights already. ``totals`` of the classes are summed up
+    here by default.
     """
     n = len(rows)
     largest_of = records = None
@@ -220,13 +180,12 @@ def weights_of(
             if most == 1:
                 block_factor = 1.0
             largest_of = up * found
-    if codes is not None and largest_of is not None:
+    total = float(rows.sum())
+    if codes is not None:
         if totals is None:
             totals = np.bincount(codes, rows, n_classes).astype(np.float64)
         records = tuple(np.bincount(codes, minlength=n_classes).tolist())
         total = float(totals.sum())
-    else:
-        total = float(rows.sum())
     return Weights(
         unit="record" if owners is None else "person",
         n_units=n_units,

@@ -25,18 +25,9 @@ from .statistics import Statistics
 class WhiteningMap:
     """A public map of rows that moves no two of them further apart.
 
-    Parameters
-    ----------
-    centre : ndarray of shape (n_features,)
-        What rows are moved by.
-    directions : ndarray of shape (n_features, n_directions)
-        Orthonormal directions along which rows are shortened.
-    factors : ndarray of shape (n_directions,)
-        Factors, in (0, 1], by which they are.
-    reach : float
-        Norm rho that moved rows have at most; no less than ``norm``.
-    norm : float
-        Norm tau that rows end up with, at most.
+    Rows are moved by ``centre`` and projected to norm ``reach`` (rho); shortened by ``factors`` in
+    (0, 1] along the orthonormal ``directions``, of shape (n_features, n_directions); and projected
+    to ``norm`` (tau), which is at most ``reach``.
     """
 
     centre: Array
@@ -51,20 +42,7 @@ class WhiteningMap:
         return len(self.factors) > 0
 
     def fault(self, norm_bound: float, least_reach: float) -> str | None:
-        """Why this is no map of rows of norm B that keeps the stated reach; None if it is.
-
-        Parameters
-        ----------
-        norm_bound : float
-            Norm B of the rows.
-        least_reach : float
-            Norm that it must leave for them, in units of B.
-
-        Returns
-        -------
-        str or None
-            In words.
-        """
+        """Why this is no map of rows of norm B that keeps ``least_reach`` of it; None if it is."""
         n_directions = len(self.factors)
         if self.directions.shape != (len(self.centre), n_directions):
             return "its directions and factors are not of one length"
