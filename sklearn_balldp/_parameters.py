@@ -50,6 +50,16 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
 
+def check_share(name: str, value: Any, others: str = "", *, below_one: bool = False) -> None:
+    """Raise a ValueError unless ``value`` lies in [0, 1] or [0, 1).
+
+    ``others`` is text for the message that names the other values which the caller accepts.
+    """
+    if not (is_real(value) and 0.0 <= value <= 1.0 and not (below_one and value == 1.0)):
+        interval = "[0, 1)" if below_one else "[0, 1]"
+        raise ValueError(f"{name} must lie in {interval}{others}, got {value!r}.")
+
+
 def check_inside(name: str, value: Any) -> None:
     """Raise a ValueError unless ``value`` lies strictly between 0 and 1."""
     if not (is_real(value) and 0.0 < float(value) < 1.0):

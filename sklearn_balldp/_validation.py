@@ -79,6 +79,7 @@ def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
     _check_kind(X)
     X, y = as_rows(X), computed("y", y)
     if isinstance(X, Rows):
+        X = X._for_one_fit()
         if X.dtype not in DTYPES:
             raise ValueError(
                 f"X: rows of type {X.dtype} are not read from a source; give it the type float16, "

@@ -224,10 +224,7 @@ class StatisticsBound(ParameterBound):
         record, several, factors = 1.0, 1, 4.0
         if is_weighted(self.weights):
             record, several, factors = self.weights.record, self.weights.most_records, 8.0
-        # Sums in float64, whichever machines make them. The factor of a row errs with the squares
-        # in its norm; products and weights add a few roundoffs.
-        n, d = self.n_samples, self.n_features
-        folds = 1.01 * (additions(n, d) + d + 32.0) * n * UNIT_ROUNDOFF
+        folds = self._folds()
         sums = several * _group_error(CHUNK, UNIT_ROUNDOFF, factors) + folds
         roundoff = _SINGLE_ROUNDOFF if self.summed else UNIT_ROUNDOFF
         # Rows and their factors are rounded before the outer products are computed.
@@ -235,6 +232,15 @@ class StatisticsBound(ParameterBound):
         moment = several * group + folds + several * 4.0 * roundoff
         longest = math.hypot(b, self.count_constant)
         return 2.0 * record * sums * longest, 2.0 * record * moment * b**2
+
+    def _folds(self) -> float:
+        """Error of sums in float64, whichever machines make them, in units of the largest term.
+
+        The factor of a row errs with the squares in its norm; products and weights add a few
+        roundoffs.
+        """
+        n, d = self.n_samples, self.n_features
+        return 1.01 * (additions(n, d) + d + 32.0) * n * UNIT_ROUNDOFF
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         if self.pooled:

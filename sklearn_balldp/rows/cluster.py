@@ -134,6 +134,7 @@ class ClusterRows(Rows):
                 f"X: rows are of type {X.dtype}; convert them to float16, float32 or float64 "
                 "(X.astype)."
             )
+        X = X._for_one_fit() if isinstance(X, Rows) else X
         self._rows, self._client, self._domain = X, client, domain
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
         self._portions: list[tuple[Any, tuple[int, int]]] = []
@@ -197,9 +198,19 @@ class ClusterRows(Rows):
 
         if isinstance(self._rows, Rows):
             return self._rows
+        sizes = self._rows.chunks[0]
+        cuts = list(pieces(np.cumsum([0, *sizes]).tolist(), start, stop))
+        first, last = cuts[0][0], cuts[-1][0]
         # Dask's other method, "p2p", would write rows to disk.
-        part = self._rows[start:stop].rechunk({1: self.shape[1]}, method="tasks")
-        chunks = part.to_delayed().ravel().tolist()
+        whole = self._rows.blocks[first : last + 1].rechunk({1: self.shape[1]}, method="tasks")
+        chunks = whole.to_delayed().ravel().tolist()
+        for place, own in cuts:
+            if own != slice(0, sizes[place]):
+                # A slice of Dask's would hide that a chunk is longer than it states.
+                cut_rows = dask.delayed(_CutRows(own, sizes[place]), pure=False)
+                chunks[place - first] = cut_rows(
+                    chunks[place - first], dask_key_name=_random_key("cut")
+                )
         if futures_of(self._rows):
             # Workers hold what the rows are made of: Dask takes the task there.
             return _result("X", lambda: self._client.compute(chunks))
@@ -342,6 +353,23 @@ class _Task(ABC):
 
 
 @dataclass(frozen=True, repr=False)
+class _CutRows(_Task):
+    """Cut some rows out of a chunk of so many, on the worker that holds it."""
+
+    rows: slice
+    n_rows: int
+
+    def of(self, chunk: Any) -> NDArray[Any]:
+        if len(chunk) != self.n_rows:
+            raise ValueError(
+                f"rows: chunks of the array hold {len(chunk)} rows, where it states {self.n_rows}; "
+                "give dask.array the right chunks."
+            )
+        # A view would keep the whole chunk in memory.
+        return np.asarray(chunk)[self.rows].copy()
+
+
+@dataclass(frozen=True, repr=False)
 class _Load(_Task):
     """Load the rows of some shards, from a source or from chunks of an array.
 
@@ -355,7 +383,7 @@ class _Load(_Task):
     n_features: int
     domain: str | None
 
-    def of(self, rows: Any) -> _Portion:
+    def of(self, rows: Any) -> "_Portion | _Failure":
         if isinstance(rows, Rows):
             source = rows if self.domain is None else rows._squarable(self.domain)
             parts = [Shard(source, a, b, a, {}, True) for a, b in self.shards]
@@ -364,6 +392,8 @@ class _Load(_Task):
                 import dask
 
                 rows = dask.compute(*rows.chunks, scheduler="synchronous")
+                if failed := [chunk for chunk in rows if isinstance(chunk, _Failure)]:
+                    return failed[0]
             parts = self._cut([np.asarray(chunk) for chunk in rows])
         return _Portion(self.place, parts)
 

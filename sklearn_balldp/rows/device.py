@@ -60,6 +60,8 @@ def on_device(X: Any) -> Rows:
 class DeviceRows(Rows):
     """Rows in an array of another library; see :func:`on_device`."""
 
+    _steady = True
+
     def __init__(self, X: Any) -> None:
         try:
             namespace(X)

@@ -5,18 +5,20 @@ reading. A source keeps a path, and each process opens the file for itself, so t
 sent to another process.
 """
 
+import contextlib
 import os
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from mmap import mmap
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .._parameters import check_flag
 from ..arrays import namespace
 
 #: Precisions that rows may have.
@@ -49,15 +51,20 @@ class Rows(ABC):
     # Number of values read at once.
     _read_values = 2**21
 
+    # Whether shape and type are fixed, and nobody changes what was read.
+    _steady = False
+
     def _part(self, start: int, stop: int) -> NDArray[np.floating]:
-        """As :meth:`read`, with a check of shape and type."""
+        """As :meth:`read`, with a check of kind, shape and type."""
         rows = self.read(start, stop)
-        shape = stop - start, self.shape[1]
-        if not (isinstance(rows, np.ndarray) and rows.shape == shape and rows.dtype == self.dtype):
-            kind = getattr(rows, "dtype", type(rows).__name__)
+        shape, kind = (stop - start, self.shape[1]), type(rows)
+        # A masked array would lose its mask.
+        plain = kind is np.ndarray or kind is np.memmap
+        if not (plain and rows.shape == shape and rows.dtype == self.dtype):
             raise ValueError(
-                f"rows: reading {start} to {stop} gave an array of shape {np.shape(rows)} and type "
-                f"{kind}, where the source states {shape} and {self.dtype}; has the file changed?"
+                f"rows: reading {start} to {stop} gave a {kind.__name__} of shape "
+                f"{np.shape(rows)} and type {getattr(rows, 'dtype', 'unknown')}, where the source "
+                f"states an ndarray of {shape} and {self.dtype}; has the file changed?"
             )
         return rows
 
@@ -77,8 +84,8 @@ class Rows(ABC):
         """
 
     def _for_one_fit(self) -> "Rows":
-        """The same rows for one fit, without what workers hold for an earlier one."""
-        return self
+        """The same rows for one fit: what was checked of them is what is used."""
+        return self if self._steady else _SteadyRows(self)
 
     def _squarable(self, domain: str) -> "Rows":
         """The same rows, changed as :func:`squarable` does."""
@@ -175,8 +182,31 @@ def squarable(rows: Any, domain: str | None) -> Any:
     return np.ascontiguousarray(found) if xp is np else found
 
 
+class _SteadyRows(Rows):
+    """Rows of somebody's own source: shape and type are asked once, and every part is copied."""
+
+    _steady = True
+
+    def __init__(self, source: Rows) -> None:
+        self.source, shape = source, source.shape
+        self.shape, self.dtype = (int(shape[0]), int(shape[1])), np.dtype(source.dtype)
+        self._read_values = source._read_values
+
+    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+        rows = self.source.read(start, stop)
+        now = tuple(self.source.shape), np.dtype(self.source.dtype)
+        if now != (self.shape, self.dtype):
+            raise ValueError(
+                f"rows: reading {start} to {stop}, the source states shape and type {now}, where "
+                f"it stated {(self.shape, self.dtype)} before; fix them when it is made."
+            )
+        return rows.copy() if type(rows) is np.ndarray else rows
+
+
 class SquarableRows(Rows):
     """Rows of a file, changed as :func:`squarable` does."""
+
+    _steady = True
 
     def __init__(self, source: Rows, domain: str) -> None:
         self.source, self._domain = source, domain
@@ -189,6 +219,8 @@ class SquarableRows(Rows):
 class _File(Rows):
     """Rows of a file that each process opens once, by its path."""
 
+    _steady = True
+
     def __init__(self, path: str | Path) -> None:
         self.path = _absolute(path)
         self._lock, self._opened = threading.Lock(), None  # type: tuple[Any, Any]
@@ -198,14 +230,26 @@ class _File(Rows):
         """Open the file, and return what rows are read from."""
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        return np.asarray(self._handle[start:stop])
+        with _readable(self.path, f"rows {start} to {stop}"):
+            return np.asarray(self._handle[start:stop])
 
     @property
     def _handle(self) -> Any:
         with self._lock:
             if self._opened is None:
-                self._opened = self._open()
+                opened = self._open()
+                self._check(opened)
+                self._opened = opened
             return self._opened
+
+    def _check(self, opened: Any) -> None:
+        """Raise a ValueError if another process finds another file than the first one did."""
+        if hasattr(self, "shape") and (opened.shape, opened.dtype) != (self.shape, self.dtype):
+            raise ValueError(
+                f"path={self.path!r} holds an array of shape {opened.shape} and type "
+                f"{opened.dtype}, where it held {self.shape} and {self.dtype}: the file has "
+                "changed; keep it as it is during a fit."
+            )
 
     def _declare(self, shape: Sequence[int], dtype: Any) -> None:
         """Set shape and precision; a ValueError if they are not those of rows."""
@@ -232,10 +276,42 @@ def pieces(edges: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, s
 
 
 def is_mapped(X: Any) -> bool:
-    """Whether an array is a view of a mapped file, which other processes may write to."""
-    while X is not None and not isinstance(X, mmap):
-        X = getattr(X, "base", None)
-    return X is not None
+    """Whether an array lies in memory that is not NumPy's: others may write to that meanwhile.
+
+    Mapped files, buffers of Arrow, shared memory and tensors are such.
+    """
+    if not isinstance(X, np.ndarray):
+        return False  # on a device
+    base: Any = X
+    while isinstance(base, np.ndarray) and base.base is not None:
+        base = base.base
+    own = base.flags.owndata if isinstance(base, np.ndarray) else isinstance(base, bytes)
+    return not own
+
+
+# Of errors of this file.
+_QUOTES_NOTHING = ("path=", "column=", "dataset=")
+
+
+@contextlib.contextmanager
+def _readable(path: str, part: str = "it") -> Iterator[None]:
+    """Errors of the libraries that read files, by the file and the remedy; they may quote rows."""
+    kind = ""
+    try:
+        yield
+    except ImportError:
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith(
+            ("path=", "column=", "dataset=")
+        ):
+            raise
+        kind = type(error).__name__
+    if kind:
+        raise ValueError(
+            f"path={path!r}: {part} cannot be read ({kind}); the file is missing, damaged or being "
+            "written: restore it, or name another."
+        )
 
 
 def _absolute(path: str | Path) -> str:
@@ -253,9 +329,15 @@ class ZarrRows(_File):
     def _open(self) -> Any:
         import zarr
 
-        array = zarr.open(self.path, mode="r")
+        array: Any = zarr.open(self.path, mode="r")
         if not hasattr(array, "dtype"):
             raise ValueError(f"path={self.path!r} is a Zarr group; name the path of its array.")
+        if array.nchunks_initialized < array.nchunks:
+            raise ValueError(
+                f"path={self.path!r} lacks {array.nchunks - array.nchunks_initialized} of "
+                f"{array.nchunks} chunks, in whose place Zarr reads {array.fill_value!r}; restore "
+                "them (rows of zeros are kept by write_empty_chunks=True)."
+            )
         return array
 
 
@@ -300,32 +382,30 @@ class HDF5Rows(_File):
 class ParquetRows(_File):
     """Rows of a column of lists in Parquet files; see :func:`from_parquet`."""
 
-    def __init__(self, paths: Sequence[str | Path], column: str) -> None:
+    def __init__(self, paths: Sequence[str | Path], column: str, checksums: bool) -> None:
         super().__init__(", ".join(map(str, paths)))
         self.paths, self.column = [_absolute(path) for path in paths], column
+        self._checksums = checksums
         self._groups: dict[int, NDArray[np.floating]] = {}
-        # Non-empty row groups: the number of their file, and their position in it.
-        self._places, sizes = [], []
-        for number, file in enumerate(self._handle):
-            for group in range(file.metadata.num_row_groups):
-                n_rows = file.metadata.row_group(group).num_rows
-                if n_rows:
-                    self._places.append((number, group))
-                    sizes.append(n_rows)
-        if not sizes:
+        self._places = _places(self._handle)
+        self._starts = np.cumsum([0, *(n_rows for *_, n_rows in self._places)]).tolist()
+        if not self._starts[-1]:
             raise ValueError(f"path={self.path!r} holds no rows; name files that do.")
-        self._starts = np.cumsum([0, *sizes]).tolist()
         first = self._decoded(0)
         self._declare((self._starts[-1], first.shape[1]), first.dtype)
 
     def _open(self) -> Any:
         from pyarrow import parquet
 
-        files = [parquet.ParquetFile(path) for path in self.paths]
+        files = []
+        for path in self.paths:
+            with _readable(path):
+                files.append(parquet.ParquetFile(path, page_checksum_verification=self._checksums))
         for path, file in zip(self.paths, files, strict=True):
-            if self.column not in file.schema_arrow.names:
-                names = ", ".join(file.schema_arrow.names)
-                raise ValueError(f"column={self.column!r} is none of {path!r}: {names}.")
+            names = file.schema_arrow.names
+            if names.count(self.column) != 1:
+                many = "is none" if self.column not in names else "is more than one"
+                raise ValueError(f"column={self.column!r} {many} of {path!r}: {', '.join(names)}.")
         kinds = {str(file.schema_arrow.field(self.column).type) for file in files}
         if len(kinds) > 1:
             raise ValueError(
@@ -334,15 +414,32 @@ class ParquetRows(_File):
             )
         return files
 
+    def _check(self, opened: Any) -> None:
+        if hasattr(self, "_places"):
+            for old, new in zip_longest(self._places, _places(opened)):
+                if old != new:
+                    self._changed(old or new)
+
+    def _changed(self, place: tuple[int, int, int]) -> NoReturn:
+        number, inside, n_rows = place
+        raise ValueError(
+            f"path={self.paths[number]!r}: row group {inside} does not hold the {n_rows} rows of "
+            f"type {getattr(self, 'dtype', '')} that it held: the file has changed; keep it as it "
+            "is during a fit."
+        )
+
     def _decoded(self, group: int) -> NDArray[np.floating]:
         """Rows of one row group."""
-        files, (number, inside) = self._handle, self._places[group]
+        files, (number, inside, n_rows) = self._handle, self._places[group]
         with self._lock:
             if group not in self._groups:
-                column = files[number].read_row_group(inside, columns=[self.column]).column(0)
-                rows = _lists(column.combine_chunks(), self.column)
+                with _readable(self.paths[number], f"row group {inside}"):
+                    column = files[number].read_row_group(inside, columns=[self.column]).column(0)
+                    rows = _lists(column.combine_chunks(), self.column)
                 if hasattr(self, "shape") and rows.shape[1:] != self.shape[1:]:
                     raise ValueError(f"column={self.column!r}: its lists differ in length.")
+                if len(rows) != n_rows or rows.dtype != getattr(self, "dtype", rows.dtype):
+                    self._changed(self._places[group])
                 while len(self._groups) >= _KEPT_GROUPS:
                     self._groups.pop(next(iter(self._groups)))
                 self._groups[group] = rows
@@ -355,6 +452,16 @@ class ParquetRows(_File):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_groups": {}}
+
+
+def _places(files: Sequence[Any]) -> list[tuple[int, int, int]]:
+    """Non-empty row groups: the number of their file, their place in it, and their rows."""
+    return [
+        (number, group, n_rows)
+        for number, file in enumerate(files)
+        for group in range(file.metadata.num_row_groups)
+        if (n_rows := file.metadata.row_group(group).num_rows)
+    ]
 
 
 def _lists(column: Any, name: str) -> NDArray[np.floating]:
@@ -402,7 +509,7 @@ def from_zarr(path: str | Path) -> Rows:
     ImportError
         If zarr is missing: ``pip install 'sklearn_balldp[files]'``.
     """
-    return _found(lambda: ZarrRows(path), "zarr")
+    return _found(lambda: ZarrRows(path), path, "zarr")
 
 
 def from_hdf5(path: str | Path, dataset: str) -> Rows:
@@ -427,10 +534,12 @@ def from_hdf5(path: str | Path, dataset: str) -> Rows:
     ImportError
         If h5py is missing: ``pip install 'sklearn_balldp[files]'``.
     """
-    return _found(lambda: HDF5Rows(path, dataset), "h5py")
+    return _found(lambda: HDF5Rows(path, dataset), path, "h5py")
 
 
-def from_parquet(path: str | Path | Sequence[str | Path], column: str) -> Rows:
+def from_parquet(
+    path: str | Path | Sequence[str | Path], column: str, *, verify_checksums: bool = False
+) -> Rows:
     """Rows of a column of lists, in one Parquet file or several.
 
     Row groups are read whole: write them small (tens of megabytes).
@@ -441,6 +550,8 @@ def from_parquet(path: str | Path | Sequence[str | Path], column: str) -> Rows:
         The file, or files in the order of the labels.
     column : str
         Name of the column: lists of one length, of halffloat, float or double.
+    verify_checksums : bool, default=False
+        Finds damaged pages, where the files were written with checksums; reading takes longer.
 
     Returns
     -------
@@ -454,13 +565,17 @@ def from_parquet(path: str | Path | Sequence[str | Path], column: str) -> Rows:
     ImportError
         If pyarrow is missing: ``pip install 'sklearn_balldp[files]'``.
     """
+    check_flag("verify_checksums", verify_checksums)
     paths = [path] if isinstance(path, (str, Path)) else list(path)
-    return _found(lambda: ParquetRows(paths, column), "pyarrow")
+    if not paths:
+        raise ValueError("path=[] names no file; pass the files that hold the rows.")
+    return _found(lambda: ParquetRows(paths, column, bool(verify_checksums)), path, "pyarrow")
 
 
-def _found(open_rows: Callable[[], Rows], package: str) -> Rows:
+def _found(open_rows: Callable[[], Rows], path: Any, package: str) -> Rows:
     try:
-        return open_rows()
+        with _readable(str(path)):
+            return open_rows()
     except ImportError as error:
         raise ImportError(
             f"these rows need {package}; pip install 'sklearn_balldp[files]'."

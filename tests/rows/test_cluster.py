@@ -257,12 +257,12 @@ def test_logs_keys_and_errors_hold_no_row(client, good, capfd):
     for rows in (da.from_array(bad), on_cluster(Talkative(bad, N))):
         with pytest.raises(ValueError, match="NaN or infinity"):
             head.fit(rows, y)
-    # A block that is not what the array states.
-    lying = da.from_array(X).map_blocks(
-        lambda block: block[:-1], dtype=X.dtype, chunks=((N,), (D,))
-    )
-    with pytest.raises(ValueError, match="right meta"):
-        head.fit(lying, y)
+    # Blocks that are not what the array states, whole or cut.
+    for lie in (lambda block: block[:-1], lambda block: np.vstack([block, block[:3]])):
+        lying = da.from_array(X).map_blocks(lie, dtype=X.dtype, chunks=((N,), (D,)))
+        for given in (lying, lying.persist()):
+            with pytest.raises(ValueError, match=r"give dask\.array the right"):
+                head.fit(given, y)
     head.fit(da.from_array(X), y)
     said = [str(client.get_worker_logs()), str(client.get_scheduler_logs())]
     said += client.run_on_scheduler(_traces)

@@ -1,8 +1,12 @@
 """Rows in files: the same models, bit for bit, in little memory; and what is refused."""
 
+import contextlib
+import ctypes
 import itertools
+import mmap
 import pickle
 import tracemalloc
+from multiprocessing import shared_memory
 
 import h5py
 import joblib
@@ -41,6 +45,7 @@ from sklearn_balldp.rows import (
     project_onto_ball,
     shards_of,
 )
+from sklearn_balldp.rows.sources import is_mapped
 
 N, D = 3000, 16
 FORMATS = ("memmap", "zarr", "hdf5", "parquet", "two parquet files")
@@ -467,7 +472,7 @@ def test_files_that_hold_no_rows(tmp_path):
     uneven = pa.array([[1.0, 2.0], [3.0]])
     gaps = pa.array([[1.0, 2.0], None, [3.0, 4.0]])
     words = pa.array(["a", "b"])
-    with pytest.raises(ValueError, match="no rows"):
+    with pytest.raises(ValueError, match=r"path=\[\] names no file"):
         from_parquet([], "e")
     for column, message in ((uneven, "differ in length"), (gaps, "gaps"), (words, "type string")):
         parquet.write_table(pa.table({"e": column}), tmp_path / "x.parquet")
@@ -537,6 +542,7 @@ class Broken(Computed):
         lambda X, a, b: X[a:b, :1],
         lambda X, a, b: X[a:b].astype(np.float64),
         lambda X, a, b: X[a:b].tolist(),
+        lambda X, a, b: np.ma.masked_array(X[a:b], X[a:b] > 0.5),
     ],
 )
 @pytest.mark.parametrize("name", HEADS)
@@ -806,3 +812,157 @@ def test_a_block_of_a_file_reads_the_same_twice(tmp_path):
         before = block.copy()
         rows[:] = 7.0
         np.testing.assert_array_equal(block, before)
+
+
+# What was checked is what is used ----------------------------------------------------------------
+
+
+def columns(X, kind=None):
+    return pa.table({"e": pa.array(X.tolist(), pa.list_(kind or pa.float32()))})
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes", "kind", "named"),
+    [
+        (20, 1, pa.float32(), "group 0"),  # a group of length one was broadcast
+        (20, 20, pa.float32(), "group 0"),
+        (20, 5, pa.float64(), "group 0"),
+        (24, 5, pa.float32(), "group 4"),
+        (15, 5, pa.float32(), "group 3"),
+    ],
+)
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_file_that_was_rewritten_is_named(rows, sizes, kind, named, opened, tmp_path):
+    """Between its naming and its reading in another process, or within one."""
+    X, y = records(n=24)
+    path = tmp_path / "x.parquet"
+    parquet.write_table(columns(X[:20]), path, row_group_size=5)
+    source = from_parquet(path, "e")
+    source.read(0, 5)
+    sent = source if opened else pickle.loads(pickle.dumps(source))
+    parquet.write_table(columns(X[:rows], kind), path, row_group_size=sizes)
+    if opened:
+        sent._opened = None
+        sent._groups.clear()
+    head = BallDPRidgePrototype(delta=1e-4, radius=0.5)
+    with pytest.raises(
+        ValueError, match=rf"x\.parquet': row group .*{named[-1]}|{named}"
+    ) as caught:
+        head.fit(sent, y[:20])
+    assert "changed" in str(caught.value) or "cannot be read" in str(caught.value)
+    assert not hasattr(head, "release_")
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        *itertools.product(["zarr", "hdf5", "parquet"], ["cut", "gone"]),
+        ("hdf5", "noise"),
+        ("parquet", "noise"),
+    ],
+)
+def test_damaged_files_are_named(kind, damage, tmp_path):
+    X, y = records(n=400)
+    if kind == "zarr":
+        zarr.save(str(tmp_path / "x"), X)
+        path = next(p for p in (tmp_path / "x").rglob("*") if p.is_file() and p.name != "zarr.json")
+        source = from_zarr(tmp_path / "x")
+    elif kind == "hdf5":
+        path = tmp_path / "x"
+        with h5py.File(path, "w") as file:
+            file.create_dataset("e", data=X, chunks=(50, D), compression="gzip")
+        source = from_hdf5(path, "e")
+    else:
+        path = tmp_path / "x"
+        parquet.write_table(columns(X), path, row_group_size=50, write_page_checksum=True)
+        source = from_parquet(path, "e", verify_checksums=True)
+    source = pickle.loads(pickle.dumps(source))
+    body = bytearray(path.read_bytes())
+    middle = slice(len(body) // 3, len(body) // 3 + 40)
+    body[middle] = bytes(b ^ 0xA5 for b in body[middle])
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(body[: len(body) // 2] if damage == "cut" else body)
+    head = BallDPRidgePrototype(delta=1e-4, radius=0.5)
+    with pytest.raises(ValueError, match=rf"path='{tmp_path}/x'.*(restore|lacks)"):
+        head.fit(source, y)
+    assert not hasattr(head, "release_")
+
+
+def test_missing_chunks_and_names_that_are_there_twice(tmp_path):
+    X, _ = records(n=100)
+    array = zarr.open(str(tmp_path / "x"), mode="w", shape=X.shape, chunks=(10, D), dtype=X.dtype)
+    array[:50] = X[:50]
+    with pytest.raises(ValueError, match="lacks 5 of 10 chunks, in whose place Zarr reads"):
+        from_zarr(tmp_path / "x")
+    array[50:] = X[50:]
+    assert from_zarr(tmp_path / "x").shape == X.shape
+    twice = pa.table([columns(X)["e"], columns(X)["e"]], names=["e", "e"])
+    parquet.write_table(twice, tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="'e' is more than one of"):
+        from_parquet(tmp_path / "x.parquet", "e")
+
+
+@pytest.mark.parametrize("made", ["frombuffer", "arrow", "ctypes", "shared"])
+def test_memory_that_others_may_write_to_counts_as_mapped(made, tmp_path):
+    X, _ = records(n=40)
+    with contextlib.ExitStack() as held:
+        if made == "frombuffer":
+            (tmp_path / "x").write_bytes(X.tobytes())
+            file = held.enter_context(open(tmp_path / "x", "r+b"))
+            rows = np.frombuffer(mmap.mmap(file.fileno(), 0), X.dtype)
+        elif made == "arrow":
+            with pa.OSFile(str(tmp_path / "x"), "wb") as sink:
+                sink.write(X.tobytes())
+            rows = np.frombuffer(pa.memory_map(str(tmp_path / "x")).read_buffer(), X.dtype)
+        elif made == "ctypes":
+            rows = np.frombuffer((ctypes.c_char * X.nbytes)(*X.tobytes()), X.dtype)
+        else:
+            block = shared_memory.SharedMemory(create=True, size=X.nbytes)
+            held.callback(block.unlink)
+            rows = np.ndarray(X.shape, X.dtype, block.buf)
+            rows[:] = X
+        rows = rows.reshape(X.shape)
+        assert is_mapped(rows)
+        assert is_mapped(rows[3:, :2])
+        for _, part in passes.row_blocks(rows, dtype=X.dtype.type):
+            assert not np.shares_memory(part, rows)
+            np.testing.assert_array_equal(part, X)
+        del rows, part
+    for own in (X, X[2:], X.T, np.frombuffer(X.tobytes(), X.dtype), pd.DataFrame(X).to_numpy()):
+        assert not is_mapped(own)
+
+
+class Alive(Rows):
+    """A source whose shape grows once it was asked, and that keeps what it gave."""
+
+    def __init__(self, X, grown):
+        self.X, self.dtype, self.grown, self.asked = X, X.dtype, grown, 0
+
+    @property
+    def shape(self):
+        self.asked += 1
+        more = self.grown if self.asked > 1 else 0
+        return len(self.X) + more, self.X.shape[1]
+
+    def read(self, start, stop):
+        return self.X[start:stop]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_shape_that_changes_during_a_fit_ends_it(name):
+    X, y = records()
+    head = clone(HEADS[name]).set_params(delta=1e-4, radius=0.3, random_state=0)
+    with pytest.raises(ValueError, match="the source states shape and type"):
+        head.fit(Alive(X, 5), y)
+    assert not hasattr(head, "release_")
+    assert head.fit(Alive(X, 0), y).release_.digest == clone(head).fit(X, y).release_.digest
+
+
+def test_parts_of_a_source_of_ones_own_are_copied():
+    X, _ = records(n=50)
+    rows = Alive(X.copy(), 0)._for_one_fit()
+    part = rows._part(0, 10)
+    rows.source.X[:] = 7e12
+    np.testing.assert_array_equal(part, X[:10])
