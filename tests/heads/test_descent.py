@@ -51,7 +51,7 @@ def gradient_head(Head, **params):
 def test_minimiser_without_noise(noise_free, n_classes):
     """A long unclipped descent ends at scikit-learn's minimiser of the same objective."""
     X, y = data(400, n_classes)
-    own = {"n_steps": 200, "clip": None, "learning_rate": 1.0}
+    own = {"n_steps": 150, "clip": None, "learning_rate": 1.0}
     head = gradient_head(BallDPLogisticRegression, alpha=0.05, **own).fit(X, y)
     augmented = np.hstack([X, np.full((len(X), 1), CONSTANT)])
     reference = LogisticRegression(
