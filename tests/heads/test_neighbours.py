@@ -10,7 +10,7 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     OutputPerturbation,
 )
-from sklearn_balldp.heads import Mechanism, Promise, ReleasedModel, output
+from sklearn_balldp.heads import Mechanism, Promise, ReleasedModel
 from sklearn_balldp.heads.objective import LinearObjective, ReplacedRecords
 from sklearn_balldp.heads.solver import hessian_factor, minimise, newton_step
 from sklearn_balldp.privacy import Noise
@@ -63,8 +63,13 @@ def records(n_classes, dtype=np.float64, n=300, d=8):
     return X.astype(dtype), rng.integers(n_classes, size=n)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("head", "n_classes"), HEADS)
+@pytest.mark.parametrize(
+    ("head", "n_classes", "dtype"),
+    [
+        *((head, k, np.float64) for head, k in HEADS),
+        *((*HEADS[i], np.float32) for i in (2, 3, 5)),
+    ],
+)
 def test_neighbours_equal_fits_from_scratch(head, n_classes, dtype):
     X, y = records(n_classes, dtype)
     head.fit(X, y)
@@ -84,7 +89,7 @@ def test_neighbours_equal_fits_from_scratch(head, n_classes, dtype):
     assert not any("neighbour" in name for name in vars(head))
 
 
-@pytest.mark.parametrize(("head", "n_classes"), HEADS)
+@pytest.mark.parametrize(("head", "n_classes"), [HEADS[i] for i in (0, 2, 7, 9)])
 def test_the_record_itself_gives_the_fitted_model(head, n_classes, noise_free):
     X, y = records(n_classes)
     head.fit(X, y)
@@ -199,12 +204,3 @@ def test_a_useless_hessian_does_no_harm():
     for factor in (1e-3 * np.eye(9), 1e3 * np.eye(9)):
         theta = minimise(objective, tol=1e-10, start=np.ones((1, 9)), factor=factor)
         assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= 1e-10
-
-
-def test_very_many_features_go_without_a_factor(monkeypatch):
-    monkeypatch.setattr(output, "hessian_factor", lambda objective, theta: None)
-    X, y = records(2)
-    head = BallDPLogisticRegression(mechanism="output").fit(X, y)
-    problem = ReleasedModel(head).on(X, y)
-    model = neighbours(head, problem)(0, X[1:2], problem.codes[1:2])
-    assert np.isfinite(model).all()
