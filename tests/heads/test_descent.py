@@ -119,11 +119,11 @@ def test_gains_are_what_a_step_adds_to_the_model(alpha):
 )
 def test_noise_is_calibrated_at_every_iterate(Head, protect_labels, clip, dtype):
     """Scale, law and independence of the noise, from the transcript and the exact gradients."""
-    X, y = data(dtype=dtype)
+    X, y = data(d=11, dtype=dtype)
     own = {"keep_transcript": True, "clip": clip, "learning_rate": 0.5}
     head = gradient_head(Head, protect_labels=protect_labels, classes=[0, 1, 2], **own)
     mu, noises = mu_from_budget(2.0, 1e-6), []
-    for _ in range(40):
+    for _ in range(20):
         transcript, release = head.fit(X, y).transcript_, head.release_
         mean = gradients_of(ReleasedModel(head).on(X, y), release.bound)
         exact = np.array([mean(theta[None])[0] for theta in transcript.iterates])
