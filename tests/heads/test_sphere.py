@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
@@ -56,8 +57,9 @@ HEADS = {
     ),
     "minimiser": with_mechanism(BallDPLogisticRegression, EXACT, alpha=0.01),
     "SVC minimiser": with_mechanism(BallDPSquaredHingeSVC, EXACT, alpha=0.01),
+    "discriminant": BallDPLinearDiscriminant(8.0, 1e-4, share=0.5),
 }
-DESCENTS = [name for name in HEADS if "minimiser" not in name]
+DESCENTS = [name for name in HEADS if "minimiser" not in name and name != "discriminant"]
 
 
 def directions(k=K, n=N, seed=0):
@@ -93,12 +95,13 @@ def scaled(X):
     ("name", "dtype", "k", "kept"),
     [
         *itertools.product(
-            ("descent", "from zero", "mean", "minimiser", "SVC minimiser"),
+            ("descent", "from zero", "mean", "minimiser", "SVC minimiser", "discriminant"),
             (np.float16, np.float64),
             (K,),
             (True,),
         ),
         ("descent", np.float32, 2, False),
+        ("discriminant", np.float32, 2, True),
         ("unclipped", np.float64, K, False),
     ],
 )
@@ -129,6 +132,7 @@ def test_lengths_of_rows_do_not_matter(name, dtype, k, kept, monkeypatch, recwar
         ("descent", np.float16, np.nan),
         ("minimiser", np.float64, np.inf),
         ("mean", np.float32, np.nan),
+        ("discriminant", np.float32, np.nan),
     ],
 )
 @pytest.mark.parametrize("domain", ["ball", "sphere"])
