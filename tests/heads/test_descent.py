@@ -83,8 +83,10 @@ def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha):
         velocity = descent.momentum * velocity + gradient - gradient.mean(axis=0) * centred
         at = (at - descent.learning_rate * velocity) / (1.0 + pull)
         kept.append(at)
-    coef = np.mean(kept[-descent.averaged :], axis=0)[:, :-1]
-    np.testing.assert_allclose(head.coef_, coef - coef.mean(axis=0) * centred, atol=1e-9)
+    theta = np.mean(kept[-descent.averaged :], axis=0)
+    theta -= theta.mean(axis=0) * centred
+    np.testing.assert_allclose(head.coef_, theta[:, :-1], atol=1e-9)
+    np.testing.assert_allclose(head.intercept_, theta[:, -1] * CONSTANT, atol=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])

@@ -348,12 +348,17 @@ def _stored(mean):
 
 
 def test_rows_are_scaled_to_the_bound_in_every_precision():
+    """However long or short; a zero row stays zero, and what is no number is refused."""
     X, _ = directions()
     for dtype in (np.float16, np.float32, np.float64):
         rows = of_any_length(X, dtype).astype(np.float64)
+        rows[5] = 0.0
         found = rows_in_domain(rows, 2.0, "sphere")
-        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 2.0, rtol=1e-14)
+        norms = np.where(np.arange(N) == 5, 0.0, 2.0)
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), norms, rtol=1e-14)
         np.testing.assert_allclose(found, 2.0 * scaled(rows), rtol=1e-12, atol=1e-300)
+    with pytest.raises(FloatingPointError, match="NaN or infinity"):
+        rows_in_domain(np.array([[np.nan, 1.0]]), 1.0, "sphere")
 
 
 @pytest.mark.parametrize("domain", ["ball", "sphere"])
