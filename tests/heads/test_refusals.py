@@ -12,6 +12,7 @@ from sklearn_balldp import (
     GradientPerturbation,
 )
 
+RANGE = "must be a positive number between 1e-30 and"
 VECTORS = np.zeros((3, 6))
 PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
 BAD = {
@@ -25,9 +26,9 @@ BAD = {
         ({"delta": 1.0}, "delta"),
         ({"radius": 0.0}, "radius"),
         ({"radius": "auto"}, "radius"),
-        ({"radius": 1e-31}, "radius must be a positive number between 1e-30 and"),
+        ({"radius": 1e-31}, f"radius {RANGE}"),
         ({"alpha": 0.0}, "alpha"),
-        ({"alpha": 1e31}, "alpha must be a positive number between 1e-30 and"),
+        ({"alpha": 1e31}, f"alpha {RANGE}"),
         ({"norm_bound": 1e160}, "norm_bound"),
         ({"protect_labels": [True]}, "protect_labels"),
         ({"protect_labels": True}, "classes=None.*pass classes"),
@@ -84,7 +85,8 @@ BAD = {
         ({"mechanism__n_steps": 2.5}, "n_steps"),
         ({"mechanism__learning_rate": 0.0}, "learning_rate"),
         ({"mechanism__clip": 0.0}, "clip"),
-        ({"mechanism__clip": 1e-85}, "clip must be a positive number between 1e-30 and"),
+        ({"mechanism__clip": 1e-85}, f"clip {RANGE}"),
+        ({"norm_bound": 1e-80, "mechanism__clip": 1e-85}, f"norm_bound {RANGE}"),
         ({"mechanism__keep_transcript": "yes"}, "keep_transcript"),
         ({"mechanism__start": "warm"}, "one of auto, statistics, prototypes, mean, zero"),
         ({"mechanism__start": "mean", "fit_intercept": False}, "fit_intercept=False rules out"),
@@ -97,13 +99,10 @@ BAD = {
     BallDPSquaredHingeSVC(fit_intercept=False): [
         ({"domain": "cube"}, "domain must be one of ball, sphere; got 'cube'"),
         ({"mechanism": "output", "class_embeddings": VECTORS}, "mechanism='gradient'"),
-        (
-            {"norm_bound": 1e100, "mechanism": "gradient"},
-            "norm_bound must be a positive number between 1e-30 and",
-        ),
+        ({"norm_bound": 1e100, "mechanism": "gradient"}, f"norm_bound {RANGE}"),
         (
             {"norm_bound": 1e-100, "mechanism": GradientPerturbation(clip=None)},
-            "norm_bound must be a positive number between 1e-30 and",
+            f"norm_bound {RANGE}",
         ),
     ],
 }
