@@ -10,7 +10,7 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     OutputPerturbation,
 )
-from sklearn_balldp.heads import Mechanism, Promise, ReleasedModel
+from sklearn_balldp.heads import Mechanism, Promise, ReleasedModel, output
 from sklearn_balldp.heads.objective import LinearObjective, ReplacedRecords
 from sklearn_balldp.heads.solver import hessian_factor, minimise, newton_step
 from sklearn_balldp.privacy import Noise
@@ -182,3 +182,11 @@ def test_a_useless_hessian_does_no_harm():
     for factor in (1e-3 * np.eye(9), 1e3 * np.eye(9)):
         theta = minimise(objective, tol=1e-10, start=np.ones((1, 9)), factor=factor)
         assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= 1e-10
+
+
+def test_very_many_features_go_without_a_factor(monkeypatch):
+    monkeypatch.setattr(output, "hessian_factor", lambda objective, theta: None)
+    X, y = records(2)
+    head = BallDPLogisticRegression(mechanism="output").fit(X, y)
+    problem = ReleasedModel(head).on(X, y)
+    assert np.isfinite(neighbours(head, problem)(0, X[1:2], problem.codes[1:2])).all()
