@@ -157,9 +157,10 @@ def test_audits_hold_with_a_start(noise, rows):
     assert auditor.success_rate_ > 2 * auditor.baseline_
 
 
-def test_the_sums_are_part_of_the_attack(exact_log_posterior):
+@pytest.mark.parametrize("rows", [data, with_long_mean])
+def test_the_sums_are_part_of_the_attack(rows, exact_log_posterior):
     """Nearly all of the budget is in the start at a small radius: without it nothing is seen."""
-    X, y = with_long_mean(n=400)
+    X, y = rows(n=400)
     # Seeded: other noise would now and then hide the record.
     head = BallDPLogisticRegression(200.0, radius=0.1, mechanism=started(**KEPT), random_state=0)
     head.fit(X, y)
