@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
@@ -54,20 +53,16 @@ def problem(**given):
     return Problem(**{**public, **given})
 
 
-@pytest.mark.parametrize("Head", HEADS)
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize(("Head", "k"), [(HEADS[0], 3), (HEADS[1], 2)])
 def test_little_noise_ends_at_the_minimiser(Head, k):
     X, y = data(k=k)
     chosen = [Head(epsilon, radius=0.1).fit(X, y).release_ for epsilon in (1.0, 1e8)]
     assert [release.mechanism for release in chosen] == ["gradient", "output"]
-    assert chosen[0].alpha == 0.0
-    assert chosen[1].alpha == LEAST_ALPHA / len(X)
+    assert [release.alpha for release in chosen] == [0.0, LEAST_ALPHA / len(X)]
     heads = [Head(1e8, radius=0.1).fit(X, y) for _ in range(16)]
     peer = LogisticRegression if Head is BallDPLogisticRegression else LinearSVC
-    options = {} if Head is BallDPLogisticRegression else {"dual": False}
-    exact = peer(C=1.0 / LEAST_ALPHA, fit_intercept=False, tol=1e-10, max_iter=5000, **options)
-    rows = np.hstack([X, np.ones((len(X), 1))])
-    exact.fit(rows, y)
+    exact = peer(C=1.0 / LEAST_ALPHA, fit_intercept=False, tol=1e-10, max_iter=5000)
+    exact.fit(np.hstack([X, np.ones((len(X), 1))]), y)
     released = np.mean([np.hstack([h.coef_, h.intercept_[:, None]]) for h in heads], axis=0)
     # Six standard deviations of a mean of 16.
     atol = 1.5 * np.max(heads[0].release_.sigma)
@@ -75,8 +70,9 @@ def test_little_noise_ends_at_the_minimiser(Head, k):
     np.testing.assert_allclose(released, exact.coef_, rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("loss", ["softmax", "squared_hinge"])
-@pytest.mark.parametrize("labels", ["public", "protected"])
+@pytest.mark.parametrize(
+    ("loss", "labels"), [("softmax", "public"), ("squared_hinge", "protected")]
+)
 def test_default_alpha_keeps_the_noise_small(loss, labels):
     mechanism, alphas = OutputPerturbation(), []
     precise = PRECISE * make_loss(loss, 6).score_unit
@@ -111,8 +107,7 @@ def test_scale_of_the_rows_changes_nothing():
         assert settings_of(scaled, 0.4, **given) == settings_of(no_intercept, 0.4, **given)
 
 
-@pytest.mark.parametrize("Head", HEADS)
-@pytest.mark.parametrize("epsilon", [2.0, 1e8])
+@pytest.mark.parametrize(("Head", "epsilon"), [(HEADS[0], 2.0), (HEADS[1], 1e8)])
 def test_what_was_chosen_is_recorded_planned_audited_and_verified(Head, epsilon):
     X, y = data()
     head = Head(epsilon, radius=0.3)
@@ -120,11 +115,8 @@ def test_what_was_chosen_is_recorded_planned_audited_and_verified(Head, epsilon)
     with PrivacyAccountant():
         head.fit(X, y)
     release = head.release_
-    assert (planned.mechanism, planned.alpha, planned.bound) == (
-        release.mechanism,
-        release.alpha,
-        release.bound,
-    )
+    for name in ("mechanism", "alpha", "bound"):
+        assert getattr(planned, name) == getattr(release, name)
     assert Release.from_dict(release.to_dict()) == release
     assert pickle.loads(pickle.dumps(head)).release_ == release
     assert head.mechanism == "auto"
@@ -146,21 +138,9 @@ def test_an_alpha_that_is_given_is_kept():
     assert head.fit(X, y).release_.mechanism == "gradient"
 
 
-def test_settings_of_a_mechanism_need_its_name():
-    head = BallDPLogisticRegression(mechanism="gradient").set_params(mechanism__n_steps=5)
-    assert isinstance(head.mechanism, GradientPerturbation)
-    with pytest.raises(ValueError, match="n_steps"):
-        BallDPLogisticRegression().set_params(mechanism__n_steps=5)
-    search = GridSearchCV(
-        BallDPLogisticRegression(20.0, radius=0.1),
-        {"mechanism": ["auto", "output", GradientPerturbation(n_steps=5)]},
-        cv=2,
-    ).fit(*data())
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-
-
-@pytest.mark.parametrize("Head", HEADS)
-@pytest.mark.parametrize(("epsilon", "radius"), [(5.0, 1e-3), (100.0, 1e-5)])
+@pytest.mark.parametrize(
+    ("Head", "epsilon", "radius"), [(HEADS[0], 5.0, 1e-3), (HEADS[1], 100.0, 1e-5)]
+)
 def test_a_single_step_leaves_the_discriminant_as_it_is(Head, epsilon, radius):
     """However little noise there is, it does not leap."""
     rng = np.random.default_rng(0)
@@ -175,8 +155,7 @@ def test_a_single_step_leaves_the_discriminant_as_it_is(Head, epsilon, radius):
     assert head.set_params(mechanism=tuned).fit(X, y).release_.bound.descent.n_steps > 1
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 1e4])
-@pytest.mark.parametrize("radius", [1e-30, 1e-6, 2.0])
+@pytest.mark.parametrize(("epsilon", "radius"), [(1e-3, 2.0), (1e4, 1e-30), (1e4, 2.0)])
 def test_extreme_budgets_and_radii(epsilon, radius):
     X, y = data()
     for Head in HEADS:

@@ -1,9 +1,7 @@
 """Noise on gradients: contract, calibration of every step, what is published and what is not."""
 
-import dataclasses
 import json
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     GradientPerturbation,
     OutputPerturbation,
-    PrivacyAccountant,
 )
 from sklearn_balldp.heads import ReleasedModel
 from sklearn_balldp.heads.descent import mean_gradient
@@ -27,7 +24,7 @@ from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.heads.iterates import Iterates
 from sklearn_balldp.heads.settings import CONSTANT
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu, mu_from_budget
-from sklearn_balldp.privacy.noise import Noise, grid_slack
+from sklearn_balldp.privacy.noise import grid_slack
 from sklearn_balldp.privacy.release import Release
 
 HEADS = [BallDPLogisticRegression, BallDPSquaredHingeSVC]
@@ -50,23 +47,12 @@ def gradient_head(Head, **params):
     return Head(**{"epsilon": 2.0, "radius": 0.6, **given, **params})
 
 
-@pytest.fixture
-def silent(monkeypatch):
-    """Gradients without noise, to see the descent itself."""
-    monkeypatch.setattr(Noise, "__call__", lambda self, values, sigma: values)
-
-
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_minimiser_without_noise(silent, n_classes):
+def test_minimiser_without_noise(noise_free, n_classes):
     """A long unclipped descent ends at scikit-learn's minimiser of the same objective."""
     X, y = data(400, n_classes)
-    head = gradient_head(
-        BallDPLogisticRegression,
-        n_steps=500,
-        clip=None,
-        alpha=0.05,
-        learning_rate=1.0,
-    ).fit(X, y)
+    own = {"n_steps": 150, "clip": None, "learning_rate": 1.0}
+    head = gradient_head(BallDPLogisticRegression, alpha=0.05, **own).fit(X, y)
     augmented = np.hstack([X, np.full((len(X), 1), CONSTANT)])
     reference = LogisticRegression(
         C=1 / (0.05 * len(X)), fit_intercept=False, tol=1e-10, max_iter=2000
@@ -81,42 +67,26 @@ def gradients_of(problem, bound):
     return mean_gradient(problem, initialise(np.empty(0), problem, bound))
 
 
-def replay(head, transcript):
-    """The model from released numbers alone."""
-    release = head.release_
-    iterates = Iterates(1, release.bound, release.alpha, np.float64)
-    for theta, gradient in zip(transcript.iterates, transcript.gradients, strict=True):
-        np.testing.assert_allclose(iterates.thetas[0], theta, atol=1e-12)
-        iterates.advance(gradient[None])
-    return iterates.released()[0]
-
-
-@pytest.mark.parametrize("Head", HEADS)
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("alpha", [None, 0.01])
+@pytest.mark.parametrize(
+    ("Head", "n_classes", "alpha"), [(HEADS[0], 3, 0.01), (HEADS[0], 2, None), (HEADS[1], 3, 0.01)]
+)
 def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha):
+    """By hand: heavy ball on released gradients, the regulariser, mean of the last iterates."""
     X, y = data(n_classes=n_classes)
-    kept = {"keep_transcript": True, "clip": 0.2}
-    head = gradient_head(Head, fit_intercept=True, alpha=alpha, **kept).fit(X, y)
-    theta = replay(head, head.transcript_)
-    coef = theta[:, :-1]
-    if Head is BallDPLogisticRegression and n_classes > 2:
-        coef = coef - coef.mean(axis=0)
-    np.testing.assert_allclose(head.coef_, coef, atol=1e-12)
-    # By hand: heavy ball on released gradients, then the regulariser, mean of the last iterates.
+    head = gradient_head(Head, alpha=alpha, keep_transcript=True, clip=0.2).fit(X, y)
+    centred = Head is BallDPLogisticRegression and n_classes > 2
     descent, released = head.release_.bound.descent, head.transcript_
-    at, velocity, kept = np.zeros(theta.shape), np.zeros(theta.shape), []
-    for gradient in released.gradients:
-        if Head is BallDPLogisticRegression and n_classes > 2:
-            gradient = gradient - gradient.mean(axis=0)
-        velocity = descent.momentum * velocity + gradient
-        moved = at - descent.learning_rate * velocity
-        pull = descent.learning_rate / (1.0 - descent.momentum) * head.release_.alpha
-        at = moved / (1.0 + pull)
+    at, velocity, kept = 0.0, 0.0, []
+    pull = descent.learning_rate / (1.0 - descent.momentum) * head.release_.alpha
+    for theta, gradient in zip(released.iterates, released.gradients, strict=True):
+        np.testing.assert_allclose(theta, at, rtol=1e-9, atol=1e-9)
+        velocity = descent.momentum * velocity + gradient - gradient.mean(axis=0) * centred
+        at = (at - descent.learning_rate * velocity) / (1.0 + pull)
         kept.append(at)
-    np.testing.assert_allclose(
-        theta, np.mean(kept[-descent.averaged :], axis=0), rtol=1e-9, atol=1e-9
-    )
+    theta = np.mean(kept[-descent.averaged :], axis=0)
+    theta -= theta.mean(axis=0) * centred
+    np.testing.assert_allclose(head.coef_, theta[:, :-1], atol=1e-9)
+    np.testing.assert_allclose(head.intercept_, theta[:, -1] * CONSTANT, atol=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -140,65 +110,52 @@ def test_gains_are_what_a_step_adds_to_the_model(alpha):
         np.testing.assert_allclose(released(gradients) - released(more), gain, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("clip", [None, 0.2])
-@pytest.mark.parametrize("protect_labels", [False, True])
-@pytest.mark.parametrize("Head", HEADS)
+@pytest.mark.parametrize(
+    ("Head", "protect_labels", "clip", "dtype"),
+    [
+        (BallDPLogisticRegression, False, 0.2, np.float64),
+        (BallDPLogisticRegression, True, None, np.float32),
+        (BallDPSquaredHingeSVC, False, None, np.float64),
+        (BallDPSquaredHingeSVC, True, 0.2, np.float32),
+    ],
+)
 def test_noise_is_calibrated_at_every_iterate(Head, protect_labels, clip, dtype):
     """Scale, law and independence of the noise, from the transcript and the exact gradients."""
-    X, y = data(dtype=dtype)
-    head = gradient_head(
-        Head,
-        keep_transcript=True,
-        clip=clip,
-        protect_labels=protect_labels,
-        classes=[0, 1, 2],
-        learning_rate=0.5,
-    )
-    mu = mu_from_budget(2.0, 1e-6)
-    noises = []
-    for _ in range(40):
-        head.fit(X, y)
-        transcript, bound = head.transcript_, head.release_.bound
-        mean = gradients_of(ReleasedModel(head).on(X, y), bound)
-        for theta, gradient, sigma in zip(
-            transcript.iterates, transcript.gradients, transcript.sigma, strict=True
-        ):
-            noises.append((gradient - mean(theta[None])[0]) / sigma)
-        shares = [
-            s / t for s, t in zip(head.release_.sensitivity, head.release_.sigma, strict=True)
-        ]
-        assert math.hypot(*shares) <= mu
-        assert math.hypot(*shares) >= mu * (1 - 1e-6)
+    X, y = data(d=11, dtype=dtype)
+    own = {"keep_transcript": True, "clip": clip, "learning_rate": 0.5}
+    head = gradient_head(Head, protect_labels=protect_labels, classes=[0, 1, 2], **own)
+    mu, noises = mu_from_budget(2.0, 1e-6), []
+    for _ in range(20):
+        transcript, release = head.fit(X, y).transcript_, head.release_
+        mean = gradients_of(ReleasedModel(head).on(X, y), release.bound)
+        exact = np.array([mean(theta[None])[0] for theta in transcript.iterates])
+        noises.append((transcript.gradients - exact) / transcript.sigma[:, None, None])
+        assert mu * (1 - 1e-6) <= math.hypot(*np.divide(release.sensitivity, release.sigma)) <= mu
         # The stated sensitivity is that of the iterate, rounding included.
-        again = [
-            bound.sensitivity(theta, 0.6, mean.rounding(theta)) for theta in transcript.iterates
-        ]
-        np.testing.assert_allclose(again, head.release_.sensitivity)
-        np.testing.assert_array_equal(transcript.sigma, head.release_.sigma)
+        again = [release.bound.sensitivity(t, 0.6, mean.rounding(t)) for t in transcript.iterates]
+        np.testing.assert_allclose(again, release.sensitivity)
+        np.testing.assert_array_equal(transcript.sigma, release.sigma)
     noises = np.array(noises)
     assert stats.kstest(noises.ravel(), "norm").pvalue > 1e-9
-    energy = np.sum(noises**2)
-    tail = stats.chi2(noises.size)
+    energy, tail = np.sum(noises**2), stats.chi2(noises.size)
     assert min(tail.cdf(energy), tail.sf(energy)) > 1e-10
-    steps = noises.reshape(40, 8, -1)
-    lagged = np.mean(steps[:, 1:] * steps[:, :-1])
-    assert abs(lagged) < 6.5 / math.sqrt(steps[:, 1:].size)
+    lagged = np.mean(noises[:, 1:] * noises[:, :-1])
+    assert abs(lagged) < 6.5 / math.sqrt(noises[:, 1:].size)
 
 
 def test_seeded_steps_draw_noise_of_their_own():
     """One seed serves the whole descent: its noise must not repeat from step to step."""
     X, y = data()
-    head = gradient_head(
+    seeded = gradient_head(
         BallDPLogisticRegression, keep_transcript=True, random_state=3, learning_rate=1e-9
-    ).fit(X, y)
+    )
+    head, again = clone(seeded).fit(X, y), clone(seeded).fit(X, y)
     mean = gradients_of(ReleasedModel(head).on(X, y), head.release_.bound)
     sigma = head.transcript_.sigma[:, None, None]
     noise = (head.transcript_.gradients - mean(head.transcript_.iterates)) / sigma
     between = np.corrcoef(noise.reshape(8, -1))[np.triu_indices(8, 1)]
     assert np.abs(between).max() < 0.99
     assert np.abs(np.diff(noise, axis=0)).std() > 0.5
-    again = gradient_head(BallDPLogisticRegression, random_state=3, learning_rate=1e-9).fit(X, y)
     np.testing.assert_array_equal(again.coef_, head.coef_)
     assert head.release_.private is False
     other = gradient_head(BallDPLogisticRegression).fit(X, y)
@@ -206,29 +163,27 @@ def test_seeded_steps_draw_noise_of_their_own():
     assert "exact" in other.release_.sampler
 
 
-@pytest.mark.parametrize("Head", HEADS)
-def test_release(Head):
+def test_release():
     X, y = data()
-    head = gradient_head(Head, fit_intercept=True).fit(X, y)
-    release = head.release_
+    head = gradient_head(BallDPLogisticRegression).fit(X, y)
+    release, text = head.release_, str(head.release_)
     assert release.mechanism == "gradient"
     assert release.mu == mu_from_budget(2.0, 1e-6)
     assert len(release.sigma) == len(release.sensitivity) == 8
     assert release.guarantee().epsilon == pytest.approx(2.0, rel=1e-6)
-    assert release.guarantee(0.2).mu == release.mu
-    assert release.guarantee(1.0).mu > release.mu
+    assert release.guarantee(0.2).mu == release.mu < release.guarantee(1.0).mu
     assert release.guarantee(1.0).epsilon <= release.epsilon_full_radius
     assert release.certificate(0.1, radius=0.3) == release.certificate(0.1)
-    assert release.tol == 0.0
-    assert release.alpha == 0.0
-    text = str(release)
-    assert "over 8 steps" in text
-    assert "clipped at 0.2" in text
-    assert "noise on the gradients" in text
-    record = json.loads(json.dumps(release.to_dict()))
-    assert Release.from_dict(record) == release
-    assert Release.from_dict(record).guarantee(0.9) == release.guarantee(0.9)
+    assert release.tol == release.alpha == 0.0
+    for part in ("over 8 steps", "clipped at 0.2", "noise on the gradients"):
+        assert part in text
+    again = Release.from_dict(json.loads(json.dumps(release.to_dict())))
+    assert again == release
+    assert again.guarantee(0.9) == release.guarantee(0.9)
     assert not hasattr(head, "transcript_")
+    # The grid's slack is part of every step.
+    slack = grid_slack(release.bound.step_values)
+    assert math.hypot(*(np.divide(release.sensitivity, release.sigma) + slack)) <= release.mu
 
 
 def test_ex_post_figure_is_apart_from_the_guarantee():
@@ -246,75 +201,22 @@ def test_ex_post_figure_is_apart_from_the_guarantee():
 
 def test_ex_post_figure_from_the_transcript():
     X, y = data()
-    release = gradient_head(BallDPLogisticRegression, keep_transcript=True).fit(X, y)
-    bound, transcript = release.release_.bound, release.transcript_
-    mean = gradients_of(ReleasedModel(release).on(X, y), bound)
-    spent = [
-        bound.sensitivity(theta, 2.0, mean.rounding(theta)) / sigma
-        for theta, sigma in zip(transcript.iterates, transcript.sigma, strict=True)
-    ]
-    mu = math.hypot(*spent)
-    stated = mu_from_budget(release.release_.epsilon_full_radius_ex_post, 1e-6)
-    assert stated == pytest.approx(mu, rel=1e-6)
-    slack = math.sqrt(bound.descent.n_steps) * grid_slack(bound.step_values)
-    exact = epsilon_from_mu(mu + slack, 1e-6)
-    assert release.release_.epsilon_full_radius_ex_post == pytest.approx(exact, rel=1e-13)
-
-
-@pytest.mark.parametrize("metric", ["manhattan", "chebyshev"])
-def test_other_metrics(metric):
-    X, y = data()
-    release = gradient_head(BallDPLogisticRegression, metric=metric, radius=0.2).fit(X, y).release_
-    factor = math.sqrt(5) if metric == "chebyshev" else 1.0
-    assert release.bound.promised_radius == pytest.approx(0.2 * factor)
-    assert release.guarantee(0.2).epsilon == pytest.approx(2.0, rel=1e-6)
-
-
-def test_everything_but_released_numbers_is_the_same_for_neighbours():
-    """With one sensitivity at zero and one step, only noisy values depend on the rows."""
-    X, y = data()
-    other = np.random.default_rng(5).permutation(X[::-1])
-    fits = []
-    for rows in (X, other):
-        head = gradient_head(BallDPLogisticRegression, n_steps=1).fit(rows, y)
-        state = {k: v for k, v in vars(head).items() if k not in ("coef_", "intercept_")}
-        state["release_"] = dataclasses.replace(head.release_, digest="")
-        fits.append(pickle.dumps(state))
-    assert fits[0] == fits[1]
-
-
-def walk(obj, seen=None):
-    """Every array and number that an object reaches."""
-    seen = set() if seen is None else seen
-    if id(obj) in seen:
-        return
-    seen.add(id(obj))
-    if isinstance(obj, np.ndarray):
-        yield from obj.ravel().tolist()
-    elif isinstance(obj, float):
-        yield obj
-    elif isinstance(obj, (list, tuple, set)):
-        for item in obj:
-            yield from walk(item, seen)
-    elif isinstance(obj, dict):
-        yield from walk(list(obj.values()), seen)
-    elif hasattr(obj, "__dict__"):
-        yield from walk(vars(obj), seen)
-
-
-@pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("Head", HEADS)
-def test_nothing_private_stays(Head, keep):
-    X, y = data()
-    head = gradient_head(Head, keep_transcript=keep, learning_rate=0.1).fit(X, y)
-    bound = head.release_.bound
+    head = gradient_head(BallDPLogisticRegression, keep_transcript=True).fit(X, y)
+    bound, transcript = head.release_.bound, head.transcript_
     mean = gradients_of(ReleasedModel(head).on(X, y), bound)
-    private = set(X.ravel().tolist()) | set(mean(np.zeros((1, *mean.shape))).ravel().tolist())
-    if keep:
-        private |= set(mean(head.transcript_.iterates).ravel().tolist())
-    private -= {0.0}
-    for copy in (head, pickle.loads(pickle.dumps(head))):
-        assert private.isdisjoint(walk(copy))
+    spent = [bound.sensitivity(theta, 2.0, mean.rounding(theta)) for theta in transcript.iterates]
+    mu, stated = math.hypot(*(spent / transcript.sigma)), head.release_.epsilon_full_radius_ex_post
+    assert mu_from_budget(stated, 1e-6) == pytest.approx(mu, rel=1e-6)
+    slack = math.sqrt(bound.descent.n_steps) * grid_slack(bound.step_values)
+    assert stated == pytest.approx(epsilon_from_mu(mu + slack, 1e-6), rel=1e-13)
+
+
+def test_other_metrics():
+    X, y = data()
+    for metric, factor in (("manhattan", 1.0), ("chebyshev", math.sqrt(5))):
+        head = gradient_head(BallDPLogisticRegression, metric=metric, radius=0.2).fit(X, y)
+        assert head.release_.bound.promised_radius == pytest.approx(0.2 * factor)
+        assert head.release_.guarantee(0.2).epsilon == pytest.approx(2.0, rel=1e-6)
 
 
 def test_diverging_steps_stay_finite():
@@ -326,8 +228,7 @@ def test_diverging_steps_stay_finite():
             assert np.isfinite(head.release_.sigma).all()
 
 
-@pytest.mark.parametrize("n_classes", [2, 5])
-@pytest.mark.parametrize("Head", HEADS)
+@pytest.mark.parametrize(("Head", "n_classes"), [(HEADS[0], 5), (HEADS[1], 2)])
 def test_defaults_fit_without_tuning(Head, n_classes):
     """Near the noiseless head at a moderate budget, from 2000 rows on."""
     X, y = data(4000, n_classes, d=20, dtype=np.float32)
@@ -337,13 +238,12 @@ def test_defaults_fit_without_tuning(Head, n_classes):
     assert head.score(X[test], y[test]) > reference - 0.05
 
 
-@pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize("clip", [None, 0.2])
+@pytest.mark.parametrize("alpha", [0.1, 10.0])
 @pytest.mark.parametrize("Head", HEADS)
-def test_default_step_size_is_stable_under_regularisation(Head, clip, alpha):
+def test_default_step_size_is_stable_under_regularisation(Head, alpha):
     """Iterates stay where the objective's minimiser can be, not at the farthest norm allowed."""
     X, y = data(2000)
-    mechanism = GradientPerturbation(clip=clip, keep_transcript=True, start="zero", n_steps=100)
+    mechanism = GradientPerturbation(clip=None, keep_transcript=True, start="zero", n_steps=100)
     head = Head(8.0, radius=0.5, mechanism=mechanism, alpha=alpha).fit(X, y)
     assert np.linalg.norm(head.transcript_.iterates[-1]) < 100.0
 
@@ -372,43 +272,31 @@ def test_iterates_have_the_precision_of_the_rows():
 def test_default_step_size_uses_public_numbers_alone():
     """Same shape, other rows: the same settings; with little noise a limit takes over."""
     X, y = data()
-    rates = {
-        gradient_head(BallDPLogisticRegression).fit(rows, y).release_.bound.descent.learning_rate
-        for rows in (X, -X)
-    }
-    assert len(rates) == 1
-    rate = [
-        gradient_head(BallDPLogisticRegression, epsilon=e)
-        .fit(X, y)
-        .release_.bound.descent.learning_rate
-        for e in (0.5, 1e3, 1e4)
-    ]
-    assert rate[0] < rate[1] < rate[2]
+
+    def rate(rows, **params):
+        head = gradient_head(BallDPLogisticRegression, **params).fit(rows, y)
+        return head.release_.bound.descent.learning_rate
+
+    assert rate(X) == rate(-X)
+    assert rate(X, epsilon=0.5) < rate(X, epsilon=1e3) < rate(X, epsilon=1e4)
 
 
 def test_grid_search_over_the_mechanism():
     """By name, as objects, and over their parameters: also of one that was given by name."""
-    X, y = data()
-    head = BallDPLogisticRegression(radius=0.6, mechanism="output")
-    grid = {"mechanism": ["output", GradientPerturbation(n_steps=5)], "epsilon": [1.0, 4.0]}
-    search = GridSearchCV(head, grid, cv=3).fit(X, y)
-    assert {r for r in map(str, search.cv_results_["param_mechanism"])} == {
-        "output",
-        "GradientPerturbation(n_steps=5)",
-    }
-    for mechanism in ("gradient", GradientPerturbation(n_steps=5)):
-        head = BallDPLogisticRegression(radius=0.6, mechanism=mechanism)
-        search = GridSearchCV(head, {"mechanism__n_steps": [2, 7]}, cv=3).fit(X, y)
-        steps = search.best_params_["mechanism__n_steps"]
-        assert search.best_estimator_.release_.bound.descent.n_steps == steps
     grid = [
+        {"mechanism": ["auto", "output", GradientPerturbation(n_steps=5)], "epsilon": [1.0, 4.0]},
         {"mechanism": [OutputPerturbation()], "mechanism__sensitivity": ["tight", "paper"]},
         {"mechanism": ["gradient"], "mechanism__n_steps": [2, 3]},
     ]
-    search = GridSearchCV(BallDPLogisticRegression(radius=0.6, mechanism="output"), grid, cv=3).fit(
-        X, y
-    )
-    assert len(search.cv_results_["params"]) == 4
+    head = BallDPLogisticRegression(radius=0.6, mechanism="output")
+    search = GridSearchCV(head, grid, cv=3).fit(*data())
+    assert len(search.cv_results_["params"]) == 10
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    for mechanism in ("gradient", GradientPerturbation(n_steps=5)):
+        head = BallDPLogisticRegression(radius=0.6, mechanism=mechanism)
+        search = GridSearchCV(head, {"mechanism__n_steps": [2, 7]}, cv=3).fit(*data())
+        steps = search.best_params_["mechanism__n_steps"]
+        assert search.best_estimator_.release_.bound.descent.n_steps == steps
 
 
 def test_mechanisms_are_estimators():
@@ -424,46 +312,3 @@ def test_mechanisms_are_estimators():
     head.set_params(mechanism="output")
     with pytest.raises(ValueError, match="released by 'gradient'"):
         _ = ReleasedModel(head).mechanism
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [
-        ({"mechanism": "objective"}, "mechanism"),
-        ({"n_steps": 0}, "n_steps"),
-        ({"n_steps": 10**5 + 1}, "n_steps"),
-        ({"n_steps": 2.5}, "n_steps"),
-        ({"learning_rate": 0.0}, "learning_rate"),
-        ({"clip": 0.0}, "clip"),
-        ({"alpha": -1.0}, "alpha"),
-        ({"mechanism": OutputPerturbation(), "alpha": 0.0}, "alpha"),
-        ({"mechanism": GradientPerturbation}, "mechanism"),
-        ({"keep_transcript": "yes"}, "keep_transcript"),
-        ({"epsilon": 1e-14, "delta": 1e-14, "n_steps": 1000}, "epsilon"),
-    ],
-)
-def test_bad_parameters(params, match):
-    X, y = data()
-    head = gradient_head(BallDPLogisticRegression, **params)
-    with pytest.raises(ValueError, match=match):
-        head.fit(X, y)
-    assert not hasattr(head, "coef_")
-
-
-def test_bad_rows_release_nothing():
-    X, y = data()
-    X[7, 2] = np.nan
-    head = gradient_head(BallDPLogisticRegression)
-    with PrivacyAccountant() as accountant:
-        with pytest.raises(ValueError, match="NaN"):
-            head.fit(X, y)
-        assert accountant.total(0.6).n_releases == 0
-    assert not hasattr(head, "release_")
-
-
-def test_grid_slack_is_part_of_every_step():
-    X, y = data()
-    release = gradient_head(BallDPLogisticRegression).fit(X, y).release_
-    slack = grid_slack(release.bound.step_values)
-    shares = [s / t + slack for s, t in zip(release.sensitivity, release.sigma, strict=True)]
-    assert math.hypot(*shares) <= release.mu

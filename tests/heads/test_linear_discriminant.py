@@ -2,17 +2,14 @@
 
 import copy
 import dataclasses
-import io
 import pickle
 
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
-from sklearn.preprocessing import normalize
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -25,27 +22,16 @@ from sklearn_balldp import (
 from sklearn_balldp.audit.residuals import _narrowed
 from sklearn_balldp.heads import Promise, ReleasedModel
 from sklearn_balldp.heads.discriminant_rule import (
-    discriminant_rule,
     likely_counts,
-    shrunk_towards,
     spectrum_of_mean,
 )
 from sklearn_balldp.heads.statistics import Statistics
 from sklearn_balldp.privacy import Noise, Release
 
-LABELS = list(range(5))
-
-
-def digits(n_train=1200):
-    X, y = load_digits(return_X_y=True)
-    X = normalize(X)
-    return (X[:n_train], y[:n_train]), (X[n_train:], y[n_train:])
-
-
 # The rule -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shrinkage", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("shrinkage", [0.1, 1.0])
 def test_without_noise_it_is_the_discriminant_of_scikit_learn(noise_free, shrinkage):
     """The same directions; the slope is measured, so labels agree but near the borders."""
     rng = np.random.default_rng(0)
@@ -60,8 +46,8 @@ def test_without_noise_it_is_the_discriminant_of_scikit_learn(noise_free, shrink
     assert np.mean(head.predict(X) == peer.predict(X)) > 0.99
 
 
-def test_small_radii_are_nearly_noiseless():
-    (X, y), (Xt, yt) = digits()
+def test_small_radii_are_nearly_noiseless(digits):
+    (X, y), (Xt, yt) = digits
     head = BallDPLinearDiscriminant(1.0, radius=0.01, domain="sphere").fit(X, y)
     peer = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(X, y)
     assert head.score(Xt, yt) > peer.score(Xt, yt) - 0.02
@@ -70,10 +56,9 @@ def test_small_radii_are_nearly_noiseless():
     assert head.score(Xt, yt) > prototypes.score(Xt, yt) + 0.02
 
 
-@pytest.mark.parametrize("radius", [0.02, 0.3, 2.0])
-@pytest.mark.parametrize("epsilon", [0.25, 8.0])
-def test_never_much_worse_than_prototypes(epsilon, radius):
-    (X, y), (Xt, yt) = digits()
+@pytest.mark.parametrize(("epsilon", "radius"), [(0.25, 2.0), (1.0, 0.3), (8.0, 0.02)])
+def test_never_much_worse_than_prototypes(epsilon, radius, digits):
+    (X, y), (Xt, yt) = digits
 
     def accuracy(head):
         scores = [
@@ -87,11 +72,10 @@ def test_never_much_worse_than_prototypes(epsilon, radius):
     assert ours >= theirs - 0.005 - 4.0 * np.hypot(own_error, error)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
-@pytest.mark.parametrize("radius", [0.05, 0.5])
-def test_probabilities_are_calibrated(epsilon, radius):
+@pytest.mark.parametrize(("epsilon", "radius"), [(0.5, 0.05), (2.0, 0.5)])
+def test_probabilities_are_calibrated(epsilon, radius, digits):
     """Another temperature gains little: half or twice the scores are no better."""
-    (X, y), (Xt, yt) = digits()
+    (X, y), (Xt, yt) = digits
     rng = np.random.default_rng(0)
     losses = np.zeros(3)
     for _ in range(6):
@@ -104,8 +88,8 @@ def test_probabilities_are_calibrated(epsilon, radius):
     np.testing.assert_allclose(head.predict_proba(Xt).sum(axis=1), 1.0)
 
 
-def test_two_classes():
-    (X, y), (Xt, yt) = digits()
+def test_two_classes(digits):
+    (X, y), (Xt, yt) = digits
     head = BallDPLinearDiscriminant(2.0, radius=0.2).fit(X, y % 2)
     assert head.coef_.shape == (1, 64)
     assert head.intercept_.shape == (1,)
@@ -118,9 +102,9 @@ def test_two_classes():
     assert (absent.to_sklearn().predict(Xt) == 0).all()
 
 
-@pytest.mark.parametrize("share", ["auto", 0.5, 1.0])
-def test_absent_classes_are_never_predicted(share):
-    (X, y), _ = digits()
+@pytest.mark.parametrize("share", ["auto", 1.0])
+def test_absent_classes_are_never_predicted(share, digits):
+    (X, y), _ = digits
     head = BallDPLinearDiscriminant(2.0, radius=0.2, classes=range(12), share=share).fit(X, y)
     assert set(head.predict(X)) <= set(range(10))
     useless = np.r_[np.zeros(10), 0.5, 0.5]
@@ -132,8 +116,8 @@ def test_absent_classes_are_never_predicted(share):
     assert (head.predict_proba(X)[:, 10:] == 0).all()
 
 
-def test_priors():
-    (X, y), (Xt, yt) = digits()
+def test_priors(digits):
+    (X, y), (Xt, yt) = digits
     rare = (y != 3) | (np.cumsum(y == 3) <= 8)
     head = BallDPLinearDiscriminant(4.0, radius=0.2).fit(X[rare], y[rare])
     uniform = BallDPLinearDiscriminant.from_statistics(head.statistics_, priors="uniform")
@@ -146,63 +130,28 @@ def test_priors():
     np.testing.assert_allclose(as_counted.intercept_, head.intercept_)
 
 
-@pytest.mark.parametrize("share", [0.5, 1.0])
-def test_public_vectors_help_where_noise_is_large(share):
-    (X, y), (Xt, yt) = digits()
+def test_public_vectors_help_where_noise_is_large(digits):
+    (X, y), (Xt, yt) = digits
     vectors = np.array([Xt[yt == c].mean(axis=0) for c in range(10)])
+
+    def refitted(head, vectors):
+        return BallDPLinearDiscriminant.from_statistics(head.statistics_, class_embeddings=vectors)
+
     gain = []
     for seed in range(8):
-        head = BallDPLinearDiscriminant(0.25, share=share, random_state=seed).fit(X, y)
-        better = BallDPLinearDiscriminant.from_statistics(
-            head.statistics_, class_embeddings=vectors
-        )
-        gain.append(better.score(Xt, yt) - head.score(Xt, yt))
+        head = BallDPLinearDiscriminant(0.25, share=0.5, random_state=seed).fit(X, y)
+        gain.append(refitted(head, vectors).score(Xt, yt) - head.score(Xt, yt))
     assert np.mean(gain) > 0.05
     # Vectors that say nothing cost little, and a constant changes no fit.
-    head = BallDPLinearDiscriminant(8.0, radius=0.2, share=share, random_state=0).fit(X, y)
-    noise = np.random.default_rng(0).standard_normal((10, 64))
-    useless = BallDPLinearDiscriminant.from_statistics(head.statistics_, class_embeddings=noise)
+    head = BallDPLinearDiscriminant(8.0, radius=0.2, share=0.5, random_state=0).fit(X, y)
+    useless = refitted(head, np.random.default_rng(0).standard_normal((10, 64)))
     assert useless.score(Xt, yt) > head.score(Xt, yt) - 0.02
-    shifted = BallDPLinearDiscriminant.from_statistics(
-        head.statistics_, class_embeddings=vectors + 3.0
-    )
-    plain = BallDPLinearDiscriminant.from_statistics(head.statistics_, class_embeddings=vectors)
-    np.testing.assert_allclose(shifted.coef_, plain.coef_, atol=1e-6 * np.abs(plain.coef_).max())
+    plain, shifted = refitted(head, vectors).coef_, refitted(head, vectors + 3.0).coef_
+    np.testing.assert_allclose(shifted, plain, atol=1e-6 * np.abs(plain).max())
 
 
-def test_shrinking_towards_public_vectors():
-    rng = np.random.default_rng(0)
-    aims = rng.standard_normal((5, 40)) * 0.2
-    shares, noise = np.full(5, 0.2), np.full(5, 0.03)
-    means = 2.0 * aims + np.sqrt(noise)[:, None] * rng.standard_normal((5, 40))
-    found, left = shrunk_towards(aims, means, noise, shares)
-    exact = 2.0 * (aims - aims.mean(axis=0))
-    assert np.linalg.norm(found - found.mean(axis=0) - exact) < 0.6 * np.linalg.norm(
-        means - means.mean(axis=0) - exact
-    )
-    assert (left < noise).all()
-    same, kept = shrunk_towards(aims, means, np.full(5, 1e-12), shares)
-    np.testing.assert_allclose(same, means, atol=1e-6)
-    np.testing.assert_allclose(kept, 1e-12, rtol=1e-3)
-
-
-def test_spectra_of_noise_alone():
-    """An eigenvalue so large that the mean of all is lost beside it."""
-    for size in (1e16, 1e30, 1e300):
-        for values in ([0.0, 1.0, size], [-size, 0.0, size], [size, size, -size]):
-            found = spectrum_of_mean(np.array(values), 1.0, 0.1)
-            assert np.isfinite(found).all()
-            assert found.min() >= 0.1
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((6, 12)), np.arange(6) % 2
-    head = BallDPLinearDiscriminant(epsilon=1e-8, delta=1e-12, radius=1.0, share=0.5)
-    for seed in range(40):
-        assert np.isfinite(head.set_params(random_state=seed).fit(X, y).coef_).all()
-
-
-@pytest.mark.parametrize("floor", [0.0, 0.1, 0.9])
-def test_spectra_are_projected_onto_those_of_their_mean(floor):
-    rng = np.random.default_rng(0)
+def test_spectra_are_projected_onto_those_of_their_mean():
+    rng, floor = np.random.default_rng(0), 0.1
     values = rng.standard_normal(50) + 0.3
     found = spectrum_of_mean(values, 1.0, floor)
     assert found.mean() == pytest.approx(1.0)
@@ -213,44 +162,40 @@ def test_spectra_are_projected_onto_those_of_their_mean(floor):
         other += 1.0 - other.mean()
         if other.min() >= floor:
             assert np.linalg.norm(other - values) >= np.linalg.norm(found - values) - 1e-9
+    # Of noise alone: an eigenvalue so large that the mean of all is lost beside it.
+    for size in (1e16, 1e30, 1e300):
+        for values in ([0.0, 1.0, size], [-size, 0.0, size], [size, size, -size]):
+            found = spectrum_of_mean(np.array(values), 1.0, floor)
+            assert np.isfinite(found).all()
+            assert found.min() >= floor
 
 
 def test_the_share_is_a_function_of_public_numbers():
-    def share(n=20_000, d=384, k=6, r=0.1):
-        head = BallDPLinearDiscriminant(0.5, radius=r, domain="sphere")
-        return head.plan(n // k * k, d, np.full(k, n // k)).release.bound.share
+    """Larger radii leave less to the second moment, and nothing where its noise is not worth it."""
 
-    shares = [share(r=r) for r in (0.02, 0.05, 0.1, 0.2, 0.3)]
+    def bound(radius, n, d):
+        head = BallDPLinearDiscriminant(0.5, radius=radius, domain="sphere")
+        return head.plan(n, d, [n // 2, n // 2]).release.bound
+
+    shares = [bound(radius, 20_000, 384).share for radius in (0.02, 0.05, 0.1, 0.2, 0.3)]
     assert (np.diff(shares) >= 0).all()
     assert 0 < shares[0] < 0.5
-    # Many classes, few records, every distance: the second moment is not worth its noise.
-    assert share(n=1000, r=2.0) == share(n=9000, k=77, r=2.0) == share(n=300) == 1.0
-    given = BallDPLinearDiscriminant(0.5, radius=0.1, domain="sphere")
-    assert given.plan(20_000, 384, [10_000, 10_000]).release.bound.share < 1.0
-    alone = BallDPLinearDiscriminant(0.5).plan(1000, 384, [500, 500]).release.bound
+    alone = bound(2.0, 1000, 384)
     assert alone.share == 1.0
     assert not alone.moment
 
 
 def noisy_counts(true, sigma, rng):
     """What a release tells of class counts, and little else."""
+    sums = np.asarray(true)[:, None] * np.eye(len(true), 50)
     noisy = np.asarray(true) + sigma * rng.standard_normal(len(true))
-    return Statistics(
-        classes=np.arange(len(true)),
-        counts=noisy,
-        class_sums=np.asarray(true)[:, None] * np.eye(len(true), 50),
-        second_moment=None,
-        sigma_sums=1.0,
-        sigma_moment=None,
-        sigma_counts=sigma,
-        domain="ball",
-        norm_bound=1.0,
-        total=float(np.sum(true)),
-    )
+    noise = {"sigma_sums": 1.0, "sigma_moment": None, "sigma_counts": sigma}
+    domain = {"domain": "ball", "norm_bound": 1.0, "total": float(np.sum(true))}
+    return Statistics(np.arange(len(true)), noisy, sums, None, **noise, **domain)
 
 
-@pytest.mark.parametrize("sigma", [1e-3, 5.0, 60.0, 1e4])
-@pytest.mark.parametrize("spread", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("sigma", [5.0, 1e4])
+@pytest.mark.parametrize("spread", [0.0, 2.0])
 def test_noisy_counts_are_believed_as_far_as_their_spread_exceeds_the_noise(spread, sigma):
     rng = np.random.default_rng(0)
     shares = np.exp(spread * rng.standard_normal(80))
@@ -270,38 +215,12 @@ def test_noisy_counts_are_believed_as_far_as_their_spread_exceeds_the_noise(spre
     np.testing.assert_array_equal(likely_counts(known), known.counts)
 
 
-def test_no_class_is_predicted_more_often_because_its_count_came_out_small():
-    rng = np.random.default_rng(1)
-    true = np.full(40, 100.0)
-    statistics = noisy_counts(true, 60.0, rng)
-    exact = dataclasses.replace(statistics, counts=true, sigma_counts=0.0)
-    (coef, offsets), (known, at_known) = map(discriminant_rule, (statistics, exact))
-    assert np.ptp(np.linalg.norm(coef, axis=1)) < 0.35 * np.linalg.norm(known, axis=1).mean()
-    assert np.ptp(offsets) < np.ptp(at_known) + 0.5
-
-
-def test_protected_labels_share_is_no_function_of_counts(recwarn):
-    (X, y), _ = digits()
-    params = {"protect_labels": True, "classes": range(10)}
-    records = []
-    for labels in (y, np.zeros_like(y), np.where(np.arange(len(y)) == 5, 1, 0)):
-        head = BallDPLinearDiscriminant(4.0, radius=0.5, **params).fit(X, labels)
-        assert not hasattr(head, "class_counts_")
-        assert np.isfinite(head.decision_function(X)).all()
-        records.append({**head.release_.to_dict(), "digest": "", "checksum": ""})
-    assert records[0] == records[1] == records[2]
-    assert not recwarn.list
-    # Counts are noisy, and enter as priors.
-    head = BallDPLinearDiscriminant(50.0, **params).fit(X, np.where(y == 0, 0, 1))
-    assert abs(head.statistics_.counts[1] - np.sum(y != 0)) < 8 * head.statistics_.sigma_counts
-
-
 # Statistics, and what may be made of them --------------------------------------------------------
 
 
-@pytest.mark.parametrize("params", [{}, {"share": 1.0}, {"domain": "sphere", "norm_bound": 2.0}])
-def test_from_statistics_spends_nothing(params):
-    (X, y), (Xt, _) = digits()
+@pytest.mark.parametrize("params", [{"share": 1.0}, {"domain": "sphere", "norm_bound": 2.0}])
+def test_from_statistics_spends_nothing(params, digits):
+    (X, y), (Xt, _) = digits
     with PrivacyAccountant(radius=0.2) as accountant:
         head = BallDPLinearDiscriminant(2.0, radius=0.2, **params).fit(X, y)
         same = BallDPLinearDiscriminant.from_statistics(head.statistics_)
@@ -319,61 +238,53 @@ def test_from_statistics_spends_nothing(params):
     np.testing.assert_array_equal(again.predict(Xt), other.predict(Xt))
 
 
-def test_from_statistics_keeps_any_labels():
-    (X, y), _ = digits(300)
-    for labels in (
-        np.array(["a", "b"])[y % 2],
-        np.array(["2026-01-01", "2026-01-02"], "M8[ns]")[y % 2],
-    ):
-        head = BallDPLinearDiscriminant(2.0, 1e-4, radius=0.2).fit(X, labels)
+def test_from_statistics_keeps_any_labels(digits):
+    X, y = digits[0][0][:300], digits[0][1][:300] % 2
+    for names in (["a", "b"], np.array(["2026-01-01", "2026-01-02"], "M8[ns]")):
+        head = BallDPLinearDiscriminant(2.0, 1e-4, radius=0.2).fit(X, np.asarray(names)[y])
         same = BallDPLinearDiscriminant.from_statistics(head.statistics_)
         np.testing.assert_array_equal(same.predict(X), head.predict(X))
 
 
-def test_what_hides_on_the_statistics_is_found():
-    (X, y), _ = digits(300)
-    head = BallDPLinearDiscriminant(2.0, 1e-4, radius=0.2).fit(X, y)
+def test_what_hides_on_the_statistics_is_found(digits):
+    X, y = digits[0][0][:300], digits[0][1][:300]
+    head, other = (BallDPLinearDiscriminant(e, 1e-4, radius=0.2).fit(X, y) for e in (2.0, 0.5))
     object.__setattr__(head.statistics_, "rows_", X)
     assert not head.release_.matches(head)
     verdict = verify(head)
     assert "statistics_.rows_" in str(verdict)
     assert verdict.failed
-    other = BallDPLinearDiscriminant(0.5, 1e-4, radius=0.2).fit(X, y)
     object.__setattr__(other.statistics_, "release", head.release_)
     assert verify(other).failed
 
 
-def test_from_statistics_refuses_what_was_not_released():
-    (X, y), _ = digits()
+def test_from_statistics_refuses_what_was_not_released(digits):
+    X, y = digits[0]
     statistics = BallDPLinearDiscriminant(2.0, radius=0.2).fit(X, y).statistics_
+
+    def refused(statistics, match, **params):
+        with pytest.raises(ValueError, match=match):
+            BallDPLinearDiscriminant.from_statistics(statistics, **params)
+
     for name in ("class_sums", "second_moment", "counts"):
         other = copy.deepcopy(statistics)
         getattr(other, name)[0] += 1
-        with pytest.raises(ValueError, match="not those of their record"):
-            BallDPLinearDiscriminant.from_statistics(other)
+        refused(other, "not those of their record")
     for name in ("sigma_sums", "sigma_moment", "norm_bound", "total"):
         other = copy.deepcopy(statistics)
         object.__setattr__(other, name, 2 * getattr(other, name))
-        with pytest.raises(ValueError, match="not those of its record"):
-            BallDPLinearDiscriminant.from_statistics(other)
+        refused(other, "not those of its record")
     prototypes = BallDPRidgePrototype(2.0, radius=0.2).fit(X, y).release_
     object.__setattr__(other, "release", prototypes)
-    with pytest.raises(ValueError, match="name no release of class sums"):
-        BallDPLinearDiscriminant.from_statistics(other)
-    for wrong, match in [
-        ({"shrinkage": 2.0}, "shrinkage"),
-        ({"priors": [0.5, 0.5]}, "priors"),
-        (
-            {"class_embeddings": np.zeros((3, 3))},
-            "class_embeddings must be None or finite vectors of shape",
-        ),
-    ]:
-        with pytest.raises(ValueError, match=match):
-            BallDPLinearDiscriminant.from_statistics(statistics, **wrong)
+    refused(other, "name no release of class sums")
+    refused(statistics, "shrinkage", shrinkage=2.0)
+    refused(statistics, "priors", priors=[0.5, 0.5])
+    shape = "class_embeddings must be None or finite vectors of shape"
+    refused(statistics, shape, class_embeddings=np.zeros((3, 3)))
 
 
-def test_the_record_in_json_and_the_card():
-    (X, y), _ = digits()
+def test_the_record_in_json_and_the_card(digits):
+    (X, y), _ = digits
     head = BallDPLinearDiscriminant(2.0, radius=0.2, domain="sphere").fit(X, y)
     release = head.release_
     assert Release.from_dict(release.to_dict()) == release
@@ -383,46 +294,6 @@ def test_the_record_in_json_and_the_card():
     assert "embeddings scaled to norm 1" in head.release_.card(head).to_markdown()
     assert release.guarantee(0.4).epsilon > release.guarantee(0.2).epsilon
     assert release.epsilon_full_radius == release.guarantee(2.0).epsilon
-
-
-# The sphere ---------------------------------------------------------------------------------------
-
-
-def test_on_the_sphere_lengths_of_rows_do_not_matter(noise_free):
-    (X, y), (Xt, _) = digits()
-    rng = np.random.default_rng(0)
-    head = BallDPLinearDiscriminant(2.0, radius=0.2, domain="sphere", norm_bound=3.0)
-    one = clone(head).fit(X, y)
-    two = clone(head).fit(X * rng.uniform(0.01, 100, len(X))[:, None], y)
-    np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-6, atol=1e-12)
-    scaled = Xt * rng.uniform(1e-3, 1e3, len(Xt))[:, None]
-    np.testing.assert_allclose(one.decision_function(Xt), one.decision_function(scaled), atol=1e-9)
-    np.testing.assert_allclose(one.decision_function(Xt), 3 * Xt @ one.coef_.T + one.intercept_)
-    np.testing.assert_allclose(
-        one.decision_function(scaled.astype(np.float32)), one.decision_function(Xt), atol=1e-3
-    )
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_zero_and_extreme_rows_on_the_sphere(dtype, recwarn):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((90, 4)).astype(dtype)
-    X[3] = 0
-    X[4] *= 1e-38 if dtype == np.float32 else 1e-200
-    X[5] *= 1e37 if dtype == np.float32 else 1e200
-    y = np.arange(90) % 3
-    head = BallDPLinearDiscriminant(2.0, 1e-3, radius=0.2, domain="sphere").fit(X, y)
-    scores = head.decision_function(X)
-    assert np.isfinite(scores).all()
-    np.testing.assert_allclose(scores[3], head.intercept_, rtol=1e-5)
-    unit = X[5] / np.abs(X[5]).max()
-    unit /= np.linalg.norm(unit)
-    np.testing.assert_allclose(scores[5], head.coef_ @ unit + head.intercept_, rtol=1e-4)
-    assert not recwarn.list
-    X[7, 0] = np.nan
-    for method in (head.predict, lambda X: clone(head).fit(X, y)):
-        with pytest.raises(ValueError, match="NaN or infinity"):
-            method(X)
 
 
 def test_wide_rows_are_scaled_not_turned():
@@ -443,19 +314,14 @@ def test_honest_releases_of_repeated_rows_pass(noise_free):
         head = BallDPLinearDiscriminant(32.0, 1e-7, radius=0.2, domain=domain, share=0.5)
         sums = ReleasedModel(head.fit(X, y)).parameters()
         for rows in (X, X.astype(np.float64)):
-            exact = _noiseless_of(head, rows, y)
+            problem = ReleasedModel(head).on(rows, y)
+            own = _narrowed(problem) or problem
+            exact = head._mechanism().noiseless(own, Promise(head.release_.bound))[0]
             assert np.abs(exact - sums).max() < 1e-6 * np.abs(sums).max()
 
 
-def _noiseless_of(head, X, y):
-    problem = ReleasedModel(head).on(X, y)
-    promise = Promise(head.release_.bound)
-    narrow = _narrowed(problem)
-    return head._mechanism().noiseless(narrow or problem, promise)[0]
-
-
-def test_policies_and_audits_measure_between_scaled_rows():
-    (X, y), (Xt, yt) = digits()
+def test_policies_and_audits_measure_between_scaled_rows(digits):
+    (X, y), (Xt, yt) = digits
     rng = np.random.default_rng(0)
     long, long_test = (rows * rng.uniform(0.1, 9, len(rows))[:, None] for rows in (X, Xt))
     policy = RadiusPolicy(0.3)
@@ -479,22 +345,22 @@ def test_policies_and_audits_measure_between_scaled_rows():
 # Audits -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
-@pytest.mark.parametrize("domain", ["ball", "sphere"])
-def test_audits_hold_and_come_near_the_certificate(domain, noise):
-    (X, y), (Xt, yt) = digits()
+@pytest.mark.parametrize(("domain", "noise"), [("ball", "simulated"), ("sphere", "mechanism")])
+def test_audits_hold_and_come_near_the_certificate(domain, noise, digits):
+    (X, y), public = digits
     head = BallDPLinearDiscriminant(16.0, radius=0.6, domain=domain)
+    n_draws = 30 if noise == "simulated" else 2
     auditor = ReconstructionAuditor(
-        head, n_draws=30 if noise == "simulated" else 2, n_supports=4, noise=noise, random_state=0
-    ).fit(X, y, Xt, yt)
+        head, n_draws=n_draws, n_supports=4, noise=noise, random_state=0
+    ).fit(X, y, *public)
     assert auditor.guarantee_holds_, auditor.failures_
     assert auditor.success_rate_ > 2 * auditor.baseline_
     assert auditor.success_rate_ <= auditor.certificate_["direct"] + 0.1
     assert auditor.certificate_["support"] <= auditor.certificate_["direct"] + 1e-9
 
 
-def test_audits_with_labels_protected():
-    (X, y), (Xt, yt) = digits()
+def test_audits_with_labels_protected(digits):
+    (X, y), (Xt, yt) = digits
     head = BallDPLinearDiscriminant(8.0, protect_labels=True, classes=range(10))
     auditor = ReconstructionAuditor(head, candidate_labels="any", n_draws=10, random_state=0)
     auditor.fit(X, y, Xt, yt)
@@ -502,9 +368,9 @@ def test_audits_with_labels_protected():
     assert set(auditor.supports_["distance"] <= auditor.supports_["mu"]) == {True}
 
 
-def test_an_audit_finds_half_of_the_noise(monkeypatch):
+def test_an_audit_finds_half_of_the_noise(monkeypatch, digits):
     """Noise of half the scale: the audit of the released weights convicts."""
-    (X, y), (Xt, yt) = digits()
+    (X, y), (Xt, yt) = digits
     real = Noise.__call__
 
     def halved(self, values, sigma):
@@ -516,60 +382,3 @@ def test_an_audit_finds_half_of_the_noise(monkeypatch):
     with pytest.warns(UserWarning, match="FAILED GUARANTEE"):
         auditor = ReconstructionAuditor(FrozenEstimator(head)).fit(X, y, Xt, yt)
     assert not auditor.guarantee_holds_
-
-
-# What it composes with ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("protect", [False, True])
-def test_nothing_noiseless_on_the_object(protect):
-    rng = np.random.default_rng(4)
-    X = rng.uniform(0.05, 0.4, size=(60, 5))
-    y = np.repeat([0, 1, 2], [31, 17, 12])
-    params = {"protect_labels": True, "classes": [0, 1, 2]} if protect else {}
-    head = BallDPLinearDiscriminant(0.3, radius=0.3, share=0.5, **params).fit(X, y)
-    head.predict(X)
-    sums = np.array([X[y == c].sum(0) for c in range(3)])
-    secrets = [sums, sums / np.bincount(y)[:, None], X.T @ X, X, X.sum(0), np.cov(X.T)]
-    secrets += [np.linalg.norm(X, axis=1), np.linalg.eigvalsh(X.T @ X)]
-    secrets += [np.array([31.0, 17.0, 12.0])] if protect else []
-    buffer = io.BytesIO()
-    pickle.dump(head, buffer)
-    state = buffer.getvalue()
-    found = [np.ravel(v) for v in vars(head.statistics_).values() if isinstance(v, np.ndarray)]
-    found += [head.coef_.ravel(), head.intercept_, np.ravel(head.release_.sigma)]
-    found = np.concatenate(found).astype(float)
-    for number in np.concatenate([np.ravel(secret) for secret in secrets]):
-        assert not np.any(np.abs(found - number) < 1e-12 * abs(number))
-        assert np.float64(number).tobytes() not in state
-        assert repr(float(number)) not in repr(head.release_) or number in (31, 17, 12)
-    assert repr(float(X[0, 0])) not in repr(head) + repr(head.statistics_)
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [
-        ({"domain": "cube"}, "domain .*ball, sphere"),
-        ({"share": 0.0}, "share must be 'auto' or a number in"),
-        ({"share": "half"}, "share"),
-        ({"shrinkage": -0.1}, "shrinkage"),
-        ({"shrinkage": "best"}, "shrinkage"),
-        ({"priors": [0.5, 0.6, -0.1]}, "priors must be None, 'uniform', or 3 probabilities"),
-        ({"priors": [0.5, 0.5]}, "priors"),
-        ({"priors": "flat"}, "priors"),
-        (
-            {"class_embeddings": [[1.0, 2.0]]},
-            r"class_embeddings must be None or finite vectors of shape \(3, 6\)",
-        ),
-        ({"class_embeddings": np.full((3, 6), np.nan)}, "class_embeddings"),
-        ({"norm_bound": -1.0}, "norm_bound"),
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"protect_labels": True}, "classes=None"),
-    ],
-)
-def test_bad_parameters_release_nothing(ball_rows, params, match):
-    head = BallDPLinearDiscriminant().fit(*ball_rows).set_params(**params)
-    with PrivacyAccountant() as accountant, pytest.raises(ValueError, match=match):
-        head.fit(*ball_rows)
-    assert not accountant.records
-    assert not [name for name in vars(head) if name.endswith("_")]

@@ -15,17 +15,23 @@ CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge"
 def make(loss, n_classes, *, n=300, d=5, dtype=np.float64, scale=1.0, **params):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d)) * scale / np.sqrt(d)
-    codes = rng.integers(n_classes, size=n)
+    return of_rows(loss, X.astype(dtype), rng.integers(n_classes, size=n), n_classes, **params)
+
+
+def of_rows(loss, X, codes, n_classes, **params):
     params = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True, **params}
-    return LinearObjective(loss, X.astype(dtype), codes, n_classes, **params)
+    return LinearObjective(loss, X, codes, n_classes, **params)
 
 
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+@pytest.mark.parametrize(
+    ("loss", "n_classes", "fit_intercept"),
+    [*((*case, True) for case in CASES), ("softmax", 4, False)],
+)
 def test_gradient_and_curvature_match_finite_differences(loss, n_classes, fit_intercept):
     objective = make(loss, n_classes, fit_intercept=fit_intercept)
-    rng = np.random.default_rng(1)
-    theta, direction = rng.standard_normal((2, *objective.shape))
+    theta, direction = np.random.default_rng(1).standard_normal((2, *objective.shape))
+    with pytest.raises(RuntimeError, match="curvature=True"):
+        objective.curvature_product(direction)
     step = 1e-6
     _, gradient = objective.value_and_gradient(theta, curvature=True)
     product = objective.curvature_product(direction)
@@ -35,8 +41,10 @@ def test_gradient_and_curvature_match_finite_differences(loss, n_classes, fit_in
     np.testing.assert_allclose(product, (gradient_up - gradient_down) / (2 * step), atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize(("fit_intercept", "scale"), [(False, 0.3), (True, 2.0)])
+@pytest.mark.parametrize(
+    ("dtype", "fit_intercept", "scale"),
+    [(np.float16, True, 2.0), (np.float32, False, 0.3), (np.float64, True, 2.0)],
+)
 def test_second_moment_is_that_of_rows_in_the_ball(fit_intercept, scale, dtype):
     """Over several panels, blocks and shards; rows are every third."""
     n, d = 30_000, 205
@@ -59,28 +67,26 @@ def test_value_is_the_definition(loss, n_classes):
     for row, code in zip(scores, objective.codes, strict=True):
         if loss == "softmax":
             total += mpmath.log(sum(mpmath.exp(s) for s in row)) - row[code]
-        else:
-            sign = [1.0 if c == code else -1.0 for c in range(n_classes)]
-            sign = [sign[1]] if n_classes == 2 else sign
-            for y, s in zip(sign, row, strict=True):
-                margin = mpmath.mpf(y * s)
-                total += (
-                    mpmath.log1p(mpmath.exp(-margin))
-                    if loss == "logistic"
-                    else max(0, 1 - margin) ** 2
-                )
+            continue
+        for y, s in zip(signs(code, len(row)), row, strict=True):
+            margin = mpmath.mpf(y * s)
+            hinge = max(0, 1 - margin) ** 2
+            total += mpmath.log1p(mpmath.exp(-margin)) if loss == "logistic" else hinge
     expected = float(total / len(X)) + 0.05 * float(np.sum(theta**2))
     assert objective.value_and_gradient(theta)[0] == pytest.approx(expected, rel=1e-12)
     assert objective.value_and_gradient(0 * theta)[0] == pytest.approx(objective.value_at_zero)
 
 
+def signs(code, n_scores):
+    """Of the margins: one versus the rest, or the second class of two."""
+    return [1 if k == code else -1 for k in range(n_scores)] if n_scores > 1 else [2 * code - 1]
+
+
 @pytest.mark.parametrize("loss", list(LOSSES))
-@pytest.mark.parametrize("margin", [1e3, 1e6])
-def test_stable_for_huge_margins(loss, margin):
-    kind = make_loss(loss, 3 if loss == "softmax" else 2)
+def test_stable_for_huge_margins(loss):
+    kind, margin = make_loss(loss, 3 if loss == "softmax" else 2), 1e6
     scores = margin * np.array([[1.0, -1.0, 0.5], [-1.0, 1.0, 1.0]])[:, : kind.n_scores]
-    codes = np.array([1, 1])
-    value, residuals, curvature = kind.evaluate(scores.copy(), codes)
+    value, residuals, curvature = kind.evaluate(scores.copy(), np.array([1, 1]))
     direction = kind.apply_curvature(curvature, np.ones_like(scores))
     assert all(np.isfinite(part).all() for part in (value, residuals, curvature, direction))
     if loss == "logistic":
@@ -90,61 +96,45 @@ def test_stable_for_huge_margins(loss, margin):
         assert value.sum() == pytest.approx(2 * margin + np.log(2))
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+@pytest.mark.parametrize(
+    ("loss", "n_classes", "dtype"),
+    [*((*case, np.float32) for case in CASES), ("softmax", 4, np.float16), (*CASES[1], np.float64)],
+)
 def test_projection_blocks_and_dtypes(loss, n_classes, dtype):
     objective = make(loss, n_classes, n=5000, dtype=dtype, scale=3.0)
     X = objective.X.astype(np.float64)
     X = X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
-    plain = LinearObjective(
-        loss, X, objective.codes, n_classes, alpha=0.1, norm_bound=1.1, fit_intercept=True
-    )
+    plain = of_rows(loss, X, objective.codes, n_classes, norm_bound=1.1)
     theta = np.random.default_rng(1).standard_normal(objective.shape)
-    for mine, reference in zip(
-        objective.value_and_gradient(theta, True),
-        plain.value_and_gradient(theta, True),
-        strict=True,
-    ):
-        np.testing.assert_allclose(mine, reference, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(
-        objective.curvature_product(theta), plain.curvature_product(theta), atol=1e-12
+    found, expected = (
+        [*own.value_and_gradient(theta, True), own.curvature_product(theta)]
+        for own in (objective, plain)
     )
+    for mine, reference in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, reference, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_gradient_rounding_bounds_the_error(loss, n_classes):
     objective = make(loss, n_classes, n=40, d=3)
     theta = 30 * np.random.default_rng(1).standard_normal(objective.shape)
-    bound = gradient_rounding(
-        loss,
-        n_samples=40,
-        n_features=3,
-        n_classes=n_classes,
-        norm=float(np.linalg.norm(theta)),
-        row_norm=objective.row_norm,
-    )
-    exact = _mpmath_gradient(objective, theta)
-    error = np.linalg.norm(objective.value_and_gradient(theta)[1] - exact)
-    assert error <= bound
+    own = {"norm": float(np.linalg.norm(theta)), "row_norm": objective.row_norm}
+    bound = gradient_rounding(loss, n_samples=40, n_features=3, n_classes=n_classes, **own)
+    error = objective.value_and_gradient(theta)[1] - _mpmath_gradient(objective, theta)
+    assert np.linalg.norm(error) <= bound
 
 
 def test_gradient_rounding_covers_the_projection_of_long_rows():
     d = 300_000
-    X = np.vstack([np.full(d, 0.3), np.full(d, 0.11)])
-    objective = LinearObjective(
-        "logistic", X, np.array([1, 0]), 2, alpha=1e3, norm_bound=1.0, fit_intercept=False
-    )
-    gradient = objective.value_and_gradient(np.zeros(objective.shape))[1]
-    # At zero the two residuals are -1/2 and 1/2 and both rows project to 1/sqrt(d): they cancel.
-    error = np.linalg.norm(gradient)
+    X, codes = np.vstack([np.full(d, 0.3), np.full(d, 0.11)]), np.array([1, 0])
+    given = {"alpha": 1e3, "fit_intercept": False}
+    both, one = (of_rows("logistic", X[:n], codes[:n], 2, **given) for n in (2, 1))
+    gradient, single = (own.value_and_gradient(np.zeros(own.shape))[1] for own in (both, one))
     bound = gradient_rounding(
         "logistic", n_samples=2, n_features=d, n_classes=2, norm=1.0 / 1e3, row_norm=1.0
     )
-    assert error <= bound
-    one = LinearObjective(
-        "logistic", X[:1], np.array([1]), 2, alpha=1e3, norm_bound=1.0, fit_intercept=False
-    )
-    single = one.value_and_gradient(np.zeros(one.shape))[1]
+    # At zero the two residuals are -1/2 and 1/2 and both rows project to 1/sqrt(d): they cancel.
+    assert np.linalg.norm(gradient) <= bound
     with mpmath.workdps(40):
         exact = -mpmath.mpf(1) / 2 / mpmath.sqrt(d)
         error = float(abs(mpmath.mpf(float(single[0, 0])) - exact) * mpmath.sqrt(d))
@@ -179,16 +169,14 @@ def _mpmath_gradient(objective, theta):
             norm = mpmath.sqrt(sum(v * v for v in x))
             x = [v / max(1, norm) for v in x] + [mpmath.mpf(1)]
             s = [sum(weights[k, j] * x[j] for j in range(len(x))) for k in range(len(theta))]
+            sign = signs(int(code), len(s))
             if isinstance(objective.loss, LOSSES["softmax"]):
                 top = sum(mpmath.exp(v) for v in s)
                 residual = [mpmath.exp(v) / top - (k == code) for k, v in enumerate(s)]
+            elif isinstance(objective.loss, LOSSES["logistic"]):
+                residual = [-sign[0] / (1 + mpmath.exp(sign[0] * s[0]))]
             else:
-                sign = [1 if k == code else -1 for k in range(len(s))]
-                sign = [2 * int(code) - 1] if len(s) == 1 else sign
-                if isinstance(objective.loss, LOSSES["logistic"]):
-                    residual = [-sign[0] / (1 + mpmath.exp(sign[0] * s[0]))]
-                else:
-                    residual = [-2 * y * max(0, 1 - y * v) for y, v in zip(sign, s, strict=True)]
+                residual = [-2 * y * max(0, 1 - y * v) for y, v in zip(sign, s, strict=True)]
             for k, value in enumerate(residual):
                 for j, v in enumerate(x):
                     total[k, j] += value * v
@@ -207,20 +195,6 @@ def test_no_float64_copy_of_the_rows():
     assert peak < 0.5 * objective.X.nbytes
 
 
-def test_curvature_needs_an_evaluation():
-    objective = make("logistic", 2)
-    with pytest.raises(RuntimeError, match="curvature=True"):
-        objective.curvature_product(np.zeros(objective.shape))
-
-
 def test_non_finite_rows():
     with pytest.raises(FloatingPointError):
-        LinearObjective(
-            "logistic",
-            np.full((3, 2), np.nan),
-            np.array([0, 1, 0]),
-            2,
-            alpha=1.0,
-            norm_bound=1.0,
-            fit_intercept=True,
-        )
+        of_rows("logistic", np.full((3, 2), np.nan), np.array([0, 1, 0]), 2)

@@ -54,8 +54,10 @@ def wild(n_rows=80):
     )
 
 
-@pytest.mark.parametrize("head", HEADS, ids=repr)
-@pytest.mark.parametrize(("n_classes", "declared"), [(2, 0), (4, 1)])
+@pytest.mark.parametrize(
+    ("head", "n_classes", "declared"),
+    [*((head, 4, 1) for head in HEADS), *((HEADS[i], 2, 0) for i in (0, 1, 4, 8))],
+)
 def test_plain_models_predict_alike(head, n_classes, declared):
     params = head.get_params()
     classes = range(n_classes + declared) if declared or params["protect_labels"] else None
@@ -90,8 +92,7 @@ def test_labels_frames_and_single_precision():
     y = np.array(["no", "perhaps", "yes"])[codes]
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(D)])
     head = BallDPLogisticRegression(50.0, norm_bound=0.5, mechanism="output").fit(frame, y)
-    plain = head.to_sklearn()
-    np.testing.assert_array_equal(plain.predict(frame), head.predict(frame))
+    np.testing.assert_array_equal(head.to_sklearn().predict(frame), head.predict(frame))
     single = X.astype(np.float32)
     bare = BallDPLogisticRegression(50.0, mechanism="output").fit(X, y)
     close = np.abs(bare.to_sklearn().predict_proba(single) - bare.predict_proba(single))
@@ -130,8 +131,10 @@ def test_a_process_without_this_package(tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "shares.npy"), head.predict_proba(X), atol=1e-12)
 
 
-@pytest.mark.parametrize("head", HEADS, ids=repr)
-@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize(
+    ("head", "n_classes"),
+    [*((HEADS[i], 4) for i in (1, 3, 4, 6, 8)), (HEADS[1], 2), (HEADS[6], 2)],
+)
 def test_onnx(head, n_classes):
     params = head.get_params()
     classes = range(n_classes) if params["protect_labels"] else None

@@ -26,22 +26,27 @@ def hostile():
     yield "separable", direction[y], y
     yield "all zero", np.zeros((60, 8)), y
     yield "duplicated", np.tile(unit(RNG.standard_normal((1, 8))), (60, 1)), y
-    yield (
-        "one record in a class",
-        unit(RNG.standard_normal((60, 8))),
-        np.r_[1, 2, np.zeros(58, int)],
-    )
+    rare = np.r_[1, 2, np.zeros(58, int)]
+    yield "one record in a class", unit(RNG.standard_normal((60, 8))), rare
     yield "a class is absent", unit(RNG.standard_normal((60, 8))), np.zeros(60, int)
     yield "more features than records", unit(RNG.standard_normal((6, 200))), np.arange(6) % 3
     yield "one record", unit(RNG.standard_normal((1, 8))), np.zeros(1, int)
     yield "opposed duplicates", np.repeat(unit(RNG.standard_normal((30, 8))), 2, axis=0), y
     yield "tiny rows", 1e-12 * RNG.standard_normal((60, 8)), y
     yield "huge rows", 1e12 * RNG.standard_normal((60, 8)), y
-    yield (
-        "columns of all sizes",
-        RNG.standard_normal((500, 20)) * np.logspace(0, -8, 20),
-        (np.arange(500) % 3),
+    columns = RNG.standard_normal((500, 20)) * np.logspace(0, -8, 20)
+    yield "columns of all sizes", columns, np.arange(500) % 3
+
+
+def objective_of(loss, X, y, n_classes, alpha, fit_intercept=True):
+    return LinearObjective(
+        loss, X, y, n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=fit_intercept
     )
+
+
+def assert_converges(objective, tol):
+    theta = minimise(objective, tol=tol)
+    assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= tol
 
 
 HOSTILE = list(hostile())
@@ -54,43 +59,26 @@ def test_hostile_datasets(loss, n_classes, case, alpha):
     _, X, y = case
     y = np.minimum(y, n_classes - 1)
     for fit_intercept in (False, True):
-        bound = MinimizerBound(
-            loss, *X.shape, n_classes, alpha, 1.0, fit_intercept, "tight", "public", 0.0
-        )
-        reachable, _ = _rounding(bound)
-        objective = LinearObjective(
-            loss, X, y, n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=fit_intercept
-        )
+        shape = (*X.shape, n_classes, alpha, 1.0, fit_intercept)
+        reachable, _ = _rounding(MinimizerBound(loss, *shape, "tight", "public", 0.0))
+        objective = objective_of(loss, X, y, n_classes, alpha, fit_intercept)
         for tol in (1e-6, reachable):
-            theta = minimise(objective, tol=tol)
-            assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= tol
+            assert_converges(objective, tol)
 
 
 @pytest.mark.parametrize("broken", [("_lbfgs",), ("_lbfgs", "_newton")])
-@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+@pytest.mark.parametrize(("loss", "n_classes"), [("softmax", 3), ("squared_hinge", 2)])
 def test_each_fallback_converges_alone(monkeypatch, loss, n_classes, broken):
     for name in broken:
         monkeypatch.setattr(solver, name, lambda watched, theta, factor: theta)
     for _, X, y in HOSTILE:
-        objective = LinearObjective(
-            loss,
-            X,
-            np.minimum(y, n_classes - 1),
-            n_classes,
-            alpha=1e-2,
-            norm_bound=1.0,
-            fit_intercept=True,
-        )
-        theta = minimise(objective, tol=1e-9)
-        assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= 1e-9
+        assert_converges(objective_of(loss, X, np.minimum(y, n_classes - 1), n_classes, 1e-2), 1e-9)
 
 
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_within_the_promised_distance_of_the_minimiser(loss, n_classes):
     X, y = unit(RNG.standard_normal((200, 6))), RNG.integers(n_classes, size=200)
-    objective = LinearObjective(
-        loss, X, y, n_classes, alpha=0.05, norm_bound=1.0, fit_intercept=True
-    )
+    objective = objective_of(loss, X, y, n_classes, 0.05)
     exact = minimise(objective, tol=1e-12)
     for tol in (1e-2, 1e-4, 1e-6):
         distance = np.linalg.norm(minimise(objective, tol=tol) - exact)
@@ -99,9 +87,8 @@ def test_within_the_promised_distance_of_the_minimiser(loss, n_classes):
 
 def test_unreachable_tolerance_raises_without_data():
     X, y = unit(RNG.standard_normal((20, 3))), np.arange(20) % 2
-    objective = LinearObjective("logistic", X, y, 2, alpha=1.0, norm_bound=1.0, fit_intercept=True)
     with pytest.raises(ConvergenceError) as error:
-        minimise(objective, tol=-1.0)  # a computed gradient may be zero
+        minimise(objective_of("logistic", X, y, 2, 1.0), tol=-1.0)  # a gradient may be zero
     assert not any(character.isdigit() for character in str(error.value))
     assert error.value.__context__ is None
 
@@ -110,11 +97,7 @@ def test_many_equal_rows_do_not_drift():
     """Sequential sums of equal terms move in steps that would keep the gradient off zero."""
     n = 262_144
     codes = (np.arange(n) < 0.63 * n).astype(int)
-    objective = LinearObjective(
-        "softmax", np.full((n, 1), 0.7), codes, 3, alpha=1.0, norm_bound=1.0, fit_intercept=True
-    )
-    theta = minimise(objective, tol=3e-13)
-    assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= 3e-13
+    assert_converges(objective_of("softmax", np.full((n, 1), 0.7), codes, 3, 1.0), 3e-13)
 
 
 def test_steps_of_the_last_stage_are_public_and_finite():
@@ -128,21 +111,17 @@ def test_stated_tolerance_covers_acceptance_and_rounding(tol, monkeypatch):
     """The solver accepts less than the release accounts for, by at least the rounding."""
     X, y = unit(RNG.standard_normal((60, 5))), np.arange(60) % 2
     accepted = []
-    monkeypatch.setattr(
-        output,
-        "minimise",
-        lambda objective, tol: accepted.append(tol) or minimise(objective, tol=tol),
-    )
+
+    def spy(objective, tol):
+        accepted.append(tol)
+        return minimise(objective, tol=tol)
+
+    monkeypatch.setattr(output, "minimise", spy)
     head = BallDPLogisticRegression(alpha=0.01, mechanism=OutputPerturbation(tol=tol))
     release = head.fit(X, y).release_
-    rounding = gradient_rounding(
-        "logistic",
-        n_samples=60,
-        n_features=5,
-        n_classes=2,
-        norm=minimizer_norm_bound("logistic", alpha=0.01, norm_bound=1.0, fit_intercept=True),
-        row_norm=np.sqrt(2),
-    )
+    longest = minimizer_norm_bound("logistic", alpha=0.01, norm_bound=1.0, fit_intercept=True)
+    shape = {"n_samples": 60, "n_features": 5, "n_classes": 2}
+    rounding = gradient_rounding("logistic", **shape, norm=longest, row_norm=np.sqrt(2))
     assert release.tol == release.bound.tol >= (tol or 0.0)
     assert accepted[0] + rounding <= release.tol * (1 + 1e-12)
     assert accepted[0] <= 0.9 * release.tol
@@ -155,9 +134,7 @@ def test_overlapping_solves_restore_the_blas_threads_once():
     """Another solve that ends first must not lift this one's limit, nor fix it for good."""
 
     def threads():
-        return [
-            library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
-        ]
+        return [own["num_threads"] for own in threadpool_info() if own["user_api"] == "blas"]
 
     with threadpool_limits(2, user_api="blas"):
         before = threads()

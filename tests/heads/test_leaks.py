@@ -1,0 +1,161 @@
+"""What a fitted head holds: nothing of the rows and private labels but what noise was added to."""
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+)
+from sklearn_balldp.privacy import Noise
+
+COUNTS = [31, 17, 12]
+PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
+KEPT = GradientPerturbation(n_steps=8, start="zero", learning_rate=0.1, keep_transcript=True)
+HEADS = {
+    "prototypes": BallDPRidgePrototype(),
+    "protected prototypes": BallDPRidgePrototype(**PROTECTED),
+    "discriminant": BallDPLinearDiscriminant(share=0.5),
+    "protected discriminant": BallDPLinearDiscriminant(share=0.5, **PROTECTED),
+    "logistic, minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01),
+    "SVC, minimiser": BallDPSquaredHingeSVC(mechanism="output", alpha=0.01),
+    "protected minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01, **PROTECTED),
+    "protected SVC": BallDPSquaredHingeSVC(mechanism="output", alpha=0.01, **PROTECTED),
+    "logistic, descent": BallDPLogisticRegression(mechanism=KEPT),
+    "SVC, descent": BallDPSquaredHingeSVC(
+        mechanism=clone(KEPT).set_params(keep_transcript=False), fit_intercept=False
+    ),
+    "descent from sums": BallDPLogisticRegression(
+        mechanism=GradientPerturbation(n_steps=5, start="statistics")
+    ),
+    "protected descent": BallDPSquaredHingeSVC(
+        mechanism=GradientPerturbation(n_steps=5, start="mean", keep_transcript=True), **PROTECTED
+    ),
+}
+
+
+def records():
+    return np.random.default_rng(4).uniform(0.05, 0.4, (60, 5)), np.repeat([0, 1, 2], COUNTS)
+
+
+def leaves(value, seen):
+    """Every number and array that hangs on ``value``."""
+    if id(value) in seen:
+        return
+    seen[id(value)] = value
+    if isinstance(value, dict):
+        yield from leaves([*value.keys(), *value.values()], seen)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            yield from leaves(item, seen)
+    elif isinstance(value, np.ndarray) or np.isscalar(value):
+        if np.issubdtype(np.asarray(value).dtype, np.number):
+            yield np.ravel(value).astype(float)
+    elif hasattr(value, "__dict__"):
+        yield from leaves(vars(value), seen)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_nothing_noiseless_on_the_object(name, monkeypatch):
+    """Neither rows, nor sums, counts, minimisers and gradients, nor what else they tell."""
+    X, y = records()
+    given, real = [], Noise.__call__
+
+    def call(self, values, sigma):
+        given.append(np.array(values, dtype=float)[np.broadcast_to(sigma, values.shape) > 0])
+        return real(self, values, sigma)
+
+    monkeypatch.setattr(Noise, "__call__", call)
+    head = clone(HEADS[name]).set_params(epsilon=0.3, radius=0.3).fit(X, y)
+    monkeypatch.undo()
+    assert given
+    head.decision_function(X)
+    assert hasattr(head, "transcript_") == ("descent" in name and head.mechanism.keep_transcript)
+    sums, distances = np.array([X[y == c].sum(0) for c in range(3)]), X[:, None] - X
+    distances = np.linalg.norm(distances, axis=2)
+    secrets = [*given, X, sums, sums / np.array(COUNTS)[:, None], X.sum(0), X.T @ X, np.cov(X.T)]
+    secrets += [np.linalg.norm(X, axis=1), np.linalg.eigvalsh(X.T @ X)]
+    secrets += [np.quantile(distances[distances > 0], [0.5, 0.8, 0.95])]
+    secrets = np.concatenate([np.ravel(secret) for secret in secrets])
+    secrets = secrets[secrets != 0.0]
+    found = np.concatenate(list(leaves(vars(head), {})))
+    assert len(found) > 20
+    private = [*secrets, *COUNTS] if "protected" in name else secrets
+    for number in private:
+        assert not np.any(np.abs(found - number) < 1e-12 * abs(number))
+    state = pickle.dumps(head)
+    text = repr(head) + head._repr_html_() + repr(head.release_)
+    text += repr(getattr(head, "statistics_", ""))
+    for number in secrets:
+        assert np.float64(number).tobytes() not in state
+        # Numbers of a few digits occur in other ones.
+        assert len(repr(float(number))) < 10 or repr(float(number)) not in text
+
+
+def test_the_leak_test_can_fail():
+    X, y = records()
+    head = BallDPRidgePrototype().fit(X, y)
+    head.sums_ = {"a": [X.sum(0)]}
+    assert np.isin(X.sum(0), np.concatenate(list(leaves(vars(head), {})))).all()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        *HEADS.values(),
+        BallDPRidgePrototype(counts="min", radius=0.3),
+        BallDPRidgePrototype(counts="worst", radius=0.3),
+        BallDPRidgePrototype(metric="chebyshev", radius=0.1),
+    ],
+    ids=repr,
+)
+def test_only_the_released_parameters_depend_on_the_rows(head):
+    """Of a descent with one step, whose sensitivity is that at zero."""
+    X, y = records()
+    head = clone(head)
+    if hasattr(head, "mechanism") and head.mechanism != "output":
+        head.set_params(
+            mechanism__n_steps=1, mechanism__start="zero", mechanism__keep_transcript=False
+        )
+    released, states = {"prototypes_", "coef_", "intercept_", "statistics_"}, []
+    for rows in (X, X[::-1] * np.where(np.arange(60) % 3, 1.0, 9.0)[:, None]):
+        head = clone(head).fit(rows, y)
+        head.predict(rows)
+        kept = {key: value for key, value in vars(head).items() if key not in released}
+        kept["release_"] = dataclasses.replace(head.release_, digest="")
+        states.append(pickle.dumps(kept))
+    assert states[0] == states[1]
+
+
+@pytest.mark.parametrize("name", [name for name in HEADS if "protected" in name])
+def test_protected_labels_say_nothing_about_counts(name, recwarn):
+    """Rare, absent and single classes fit in silence, with the same record."""
+    X, records_ = records()[0], []
+    head = clone(HEADS[name])
+    if "discriminant" in name:
+        head.set_params(share="auto")
+    elif "descent" in name:
+        head.set_params(mechanism__n_steps=1, mechanism__start="zero")
+    for y in (np.zeros(60, int), np.arange(60) % 3, np.r_[1, np.zeros(59, int)]):
+        head.fit(X, y)
+        assert not hasattr(head, "class_counts_")
+        assert np.isfinite(head.decision_function(X)).all()
+        records_.append(dataclasses.replace(head.release_, digest=""))
+    assert records_[0] == records_[1] == records_[2]
+    assert not recwarn.list
+
+
+def test_counts_do_not_move_the_worst_noise():
+    X, y = records()
+    one, other = (
+        BallDPRidgePrototype(counts="worst").fit(X, c).release_ for c in (y, np.arange(60) % 3)
+    )
+    assert one.sigma == other.sigma
+    assert isinstance(one.sigma, float)

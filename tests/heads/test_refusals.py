@@ -1,0 +1,117 @@
+"""Parameters that are refused by name, before anything is released."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+)
+
+RANGE = "must be a positive number between 1e-30 and"
+VECTORS = np.zeros((3, 6))
+PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
+BAD = {
+    BallDPRidgePrototype(): [
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": np.nan}, "epsilon"),
+        ({"epsilon": "1"}, "epsilon"),
+        ({"epsilon": 1e16}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"radius": 0.0}, "radius"),
+        ({"radius": "auto"}, "radius"),
+        ({"radius": 1e-31}, f"radius {RANGE}"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": 1e31}, f"alpha {RANGE}"),
+        ({"norm_bound": 1e160}, "norm_bound"),
+        ({"protect_labels": [True]}, "protect_labels"),
+        ({"protect_labels": True}, "classes=None.*pass classes"),
+        ({**PROTECTED, "decision": "gaussian"}, "decision='gaussian'"),
+        ({"metric": np.array(["euclidean"])}, "metric"),
+        ({"metric": "cosine"}, "metric .*euclidean"),
+        ({"classes": [[0, 1, 2]]}, "classes"),
+        ({"classes": [0, "a", None]}, "classes"),
+        ({"classes": [0]}, "classes"),
+        ({"classes": [0, 1]}, "outside the declared classes"),
+        ({"classes": ["a", "b"]}, "outside the declared classes"),
+        ({"counts": "mean"}, "counts .*per_class"),
+        ({"decision": "far"}, "decision .*nearest"),
+        ({"random_state": "x"}, "random_state"),
+        ({"priors": [0.5, 0.5]}, "priors"),
+        ({"priors": [1.0, 1.0, -1.0]}, "priors"),
+        ({"priors": "equal"}, "priors"),
+        ({"priors": "uniform", "decision": "nearest"}, "gaussian"),
+    ],
+    BallDPLinearDiscriminant(): [
+        ({"domain": "cube"}, "domain .*ball, sphere"),
+        ({"share": 0.0}, "share must be 'auto' or a number in"),
+        ({"share": "half"}, "share"),
+        ({"shrinkage": -0.1}, "shrinkage"),
+        ({"shrinkage": "best"}, "shrinkage"),
+        ({"priors": [0.5, 0.6, -0.1]}, "priors must be None, 'uniform', or 3 probabilities"),
+        ({"priors": [0.5, 0.5]}, "priors"),
+        ({"priors": "flat"}, "priors"),
+        ({"class_embeddings": [[1.0, 2.0]]}, r"must be None or finite vectors of shape \(3, 6\)"),
+        ({"class_embeddings": np.full((3, 6), np.nan)}, "class_embeddings"),
+        ({"protect_labels": True}, "classes=None"),
+    ],
+    BallDPLogisticRegression(mechanism="output", alpha=0.01): [
+        ({"alpha": 1e-30}, "alpha=1e-30 is too small"),
+        ({"alpha": -1}, "alpha"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"mechanism__sensitivity": "best"}, "sensitivity .*tight"),
+        ({"mechanism__tol": 0.0}, "tol"),
+        ({"mechanism__tol": -1e-3}, "tol"),
+        ({"fit_intercept": "yes"}, "fit_intercept"),
+        ({"domain": "cube"}, "domain must be one of ball, sphere; got 'cube'"),
+        ({"class_weight": "balance"}, "class_weight must be"),
+        ({"class_weight": {0: -1.0}}, "class_weight must be"),
+        ({"class_weight": {7: 1.0}}, "names the label 7"),
+        ({"class_weight": {0: 0.0, 1: 0.0, 2: 0.0}}, "leaves no record"),
+        ({"class_weight": {0: 2.0}, **PROTECTED}, "would show"),
+        ({"priors": "uniform", **PROTECTED}, "priors"),
+    ],
+    BallDPLogisticRegression(mechanism="gradient"): [
+        ({"mechanism": "objective"}, "mechanism"),
+        ({"mechanism": GradientPerturbation}, "mechanism must be one of auto, output, gradient"),
+        ({"mechanism__n_steps": 0}, "n_steps"),
+        ({"mechanism__n_steps": 10**5 + 1}, "n_steps"),
+        ({"mechanism__n_steps": 2.5}, "n_steps"),
+        ({"mechanism__learning_rate": 0.0}, "learning_rate"),
+        ({"mechanism__clip": 0.0}, "clip"),
+        ({"mechanism__clip": 1e-85}, f"clip {RANGE}"),
+        ({"norm_bound": 1e-80, "mechanism__clip": 1e-85}, f"norm_bound {RANGE}"),
+        ({"mechanism__keep_transcript": "yes"}, "keep_transcript"),
+        ({"mechanism__start": "warm"}, "one of auto, statistics, prototypes, mean, zero"),
+        ({"mechanism__start": "mean", "fit_intercept": False}, "fit_intercept=False rules out"),
+        ({"mechanism__start": "mean", "class_embeddings": VECTORS}, "'mean' has no class means"),
+        ({"mechanism__start": "zero", "class_embeddings": VECTORS}, "a descent from start='zero'"),
+        ({"class_embeddings": VECTORS.T}, r"must be None or finite vectors of shape \(3, 6\)"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"epsilon": 1e-14, "delta": 1e-14, "mechanism__n_steps": 1000}, "epsilon"),
+    ],
+    BallDPSquaredHingeSVC(fit_intercept=False): [
+        ({"domain": "cube"}, "domain must be one of ball, sphere; got 'cube'"),
+        ({"mechanism": "output", "class_embeddings": VECTORS}, "mechanism='gradient'"),
+        ({"norm_bound": 1e100, "mechanism": "gradient"}, f"norm_bound {RANGE}"),
+        (
+            {"norm_bound": 1e-100, "mechanism": GradientPerturbation(clip=None)},
+            f"norm_bound {RANGE}",
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("head", "params", "match"),
+    [(head, *row) for head, rows in BAD.items() for row in rows],
+    ids=lambda value: str(value)[:60],
+)
+def test_bad_parameters(ball_rows, refused, head, params, match):
+    refused(clone(head).fit(*ball_rows).set_params(**params), *ball_rows, match)
