@@ -1,6 +1,5 @@
 """Checks of parameters, whose errors name the value and the remedy."""
 
-import contextlib
 import math
 import numbers
 from collections.abc import Collection
@@ -15,8 +14,20 @@ LEAST, MOST = 1e-30, 1e30
 
 
 def is_real(value: Any) -> bool:
-    """Whether ``value`` is a number and no truth value."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    """Whether ``value`` is a number that a float can hold, and no truth value."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
+
+
+def check_no_mask(name: str, values: Any) -> None:
+    """Raise a ValueError for a masked array: what it masks would be read."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name} has a mask, which would be ignored; drop what it masks.")
 
 
 def is_auto(value: Any) -> bool:
@@ -26,10 +37,7 @@ def is_auto(value: Any) -> bool:
 
 def check_positive(name: str, value: Any, otherwise: str = "") -> None:
     """Raise a ValueError unless ``value`` is a number from :data:`LEAST` to :data:`MOST`."""
-    number = math.nan
-    # Integers may be too large for float64.
-    with contextlib.suppress(OverflowError):
-        number = float(value) if is_real(value) else math.nan
+    number = float(value) if is_real(value) else math.nan
     if not LEAST <= number <= MOST:
         raise ValueError(
             f"{name} must be a positive number between {LEAST:g} and {MOST:g}{otherwise}, got "
@@ -46,7 +54,7 @@ def check_option(name: str, value: Any, options: Collection[str]) -> None:
 def check_whole(name: str, value: Any, least: int = 1) -> None:
     """Raise a ValueError unless ``value`` is a whole number of at least ``least``."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not (whole and int(value) >= least):
+    if not (whole and least <= int(value) < 2**63):
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
 
@@ -80,6 +88,7 @@ def checked_priors(priors: Any, n_classes: int, class_sizes: Any) -> Any:
     """
     if priors is None or (isinstance(priors, str) and priors == "uniform"):
         return priors
+    check_no_mask("priors", priors)
     given = np.asarray(priors)
     fits = given.shape == (n_classes,) and given.dtype.kind in "iuf"
     if not (fits and (given >= 0.0).all() and abs(given.sum() - 1.0) < 1e-6):
@@ -102,6 +111,7 @@ def checked_class_embeddings(
     """Public vectors of the classes as float64; None where there are none."""
     if vectors is None:
         return None
+    check_no_mask("class_embeddings", vectors)
     found = np.asarray(vectors)
     fits = found.shape == (n_classes, n_features) and found.dtype.kind in "iuf"
     if not (fits and np.isfinite(found).all()):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from ._parameters import check_no_mask
 from .rows import Rows, as_rows, computed, squarable_input
 from .rows.sources import squarable
 
@@ -77,6 +78,8 @@ def _with_rows(checked: Any, change: Callable[[Any], Any]) -> Any:
 
 def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
     _check_kind(X)
+    check_no_mask("X", X)
+    check_no_mask("y", y)
     X, y = as_rows(X), computed("y", y)
     if isinstance(X, Rows):
         X = X._for_one_fit()
@@ -126,6 +129,12 @@ def _check_kind(X: Any) -> None:
             f"X is a {module} {type(X).__name__}, which would be read into memory as a whole: "
             f"{remedy}."
         )
+    types = getattr(X, "dtypes", None)
+    for dtype in [getattr(X, "dtype", None)] if types is None else list(types):
+        if str(dtype).lower().startswith(("date", "timedelta", "duration", "time")):
+            raise ValueError(
+                "X holds dates or durations; encode them into numbers of one scale first."
+            )
 
 
 def _quoting_nothing(kind: type[Exception], text: str) -> Exception:

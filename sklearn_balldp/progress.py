@@ -4,12 +4,14 @@ A bar counts shards, threads, steps, supports or records, whose number is public
 may depend on the private rows, so only the person who fits should see them.
 """
 
+import numbers
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 #: Seconds after which a bar is shown.
@@ -28,9 +30,10 @@ def bar(steps: Iterable[Any] | None, what: str, unit: str, total: int | None = N
 
 
 @contextmanager
-def shown(verbose: bool) -> Iterator[None]:
+def shown(verbose: Any) -> Iterator[None]:
     """Inside this context, ``verbose`` shows bars even if the output is not a terminal."""
-    before = _requested.set(bool(verbose))
+    # What is no truth value is refused later, by name.
+    before = _requested.set(isinstance(verbose, numbers.Integral | np.bool_) and bool(verbose))
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import checked_class_embeddings, checked_priors, is_auto, is_real
+from .._parameters import LEAST, checked_class_embeddings, checked_priors, is_auto, is_real
 from ..privacy.bounds import Bound
 from ..privacy.digest import parameters_digest
 from ..privacy.release import Release
@@ -219,7 +219,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         shrinkage, share = self.shrinkage, self.share
         if not (is_auto(shrinkage) or (is_real(shrinkage) and 0.0 <= shrinkage <= 1.0)):
             raise ValueError(f"shrinkage must lie in [0, 1], got {shrinkage!r}.")
-        if not (is_auto(share) or (is_real(share) and 0.0 < share <= 1.0)):
+        if not (is_auto(share) or (is_real(share) and LEAST <= share <= 1.0)):
             raise ValueError(f"share must be 'auto' or a number in (0, 1]; got {share!r}.")
 
     def _check_alpha(self, mechanism: Mechanism) -> None:

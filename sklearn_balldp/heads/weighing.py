@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._parameters import LEAST, MOST, is_real
+from .._parameters import LEAST, MOST, check_no_mask, is_real
 from ..privacy.weights import Weights
 from .settings import MOST_BALANCED
 
@@ -70,6 +70,7 @@ def fit_weights(
 def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
     """Owners as whole numbers from 0, for numbers or texts of one type."""
     found = None
+    check_no_mask("groups", groups)
     try:
         given = np.asarray(groups)
         if given.shape == (n_samples,) and _is_ordered(given):

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, expit, log_ndtr, ndtr, ndtri
 
-from .._parameters import check_inside
+from .._parameters import check_inside, is_real
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
@@ -41,7 +41,7 @@ LARGEST_EPSILON = 1e10
 
 
 def _check_epsilon(epsilon: float, most: float = sys.float_info.max) -> float:
-    epsilon = float(epsilon)
+    epsilon = float(epsilon) if is_real(epsilon) else math.nan
     if not 0.0 <= epsilon <= most:
         raise ValueError(f"epsilon must lie between 0 and {most:g}, got {epsilon!r}.")
     return epsilon
@@ -247,7 +247,7 @@ def gaussian_power(level: float, mu: float) -> float:
     blind guess succeeds with probability :math:`\kappa`, the level, succeeds with at most
     :math:`\Phi(\Phi^{-1}(\kappa) + \mu)` after the release.
     """
-    level, mu = float(level), _check_mu(mu)
+    level, mu = float(level) if is_real(level) else math.nan, _check_mu(mu)
     if not 0.0 <= level <= 1.0:
         raise ValueError(
             "the success of a blind guess must lie in [0, 1] (1/10 for ten candidates), got "

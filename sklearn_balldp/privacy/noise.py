@@ -48,7 +48,8 @@ def check_random_state(
         random_state, (np.random.Generator, np.random.RandomState)
     ):
         return random_state
-    if isinstance(random_state, numbers.Integral) and random_state >= 0:
+    whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
+    if whole and random_state >= 0:  # type: ignore[operator]
         return np.random.default_rng(int(random_state))
     raise ValueError(
         "random_state must be None (exact noise from the operating system), a non-negative "

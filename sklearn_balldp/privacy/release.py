@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from .._parameters import MOST, check_inside, check_option, check_whole
+from .._parameters import MOST, check_inside, check_option, check_whole, is_real
 from .._version import __version__
 from ..adjacency import DOMAINS, LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
 from ..pipelines import parts_of
@@ -61,6 +61,8 @@ _LOSSES = {
     "BallDPRidgePrototype": ("prototypes",),
     "BallDPSquaredHingeSVC": ("squared_hinge",),
 }
+#: Longer texts are no names.
+_LONGEST_TEXT = 500
 #: More classes than these are no record.
 _MOST_CLASSES = 10**9
 #: Of more records than these the proved rounding of a sum exceeds what one record moves.
@@ -189,8 +191,8 @@ class Release:
             "rule",
         ):
             value = getattr(self, name)
-            if value is not None and not value.isprintable():
-                raise ValueError(f"record: {name}={value!r} must be one line of text.")
+            if value is not None and not (value.isprintable() and len(value) <= _LONGEST_TEXT):
+                raise ValueError(f"record: {name}={value[:99]!r} must be one short line of text.")
         if not (self.head.isidentifier() and self.mechanism and _DIGEST.fullmatch(self.digest)):
             raise ValueError(
                 f"record: head={self.head!r} must be the name of a class, mechanism="
@@ -512,6 +514,8 @@ class Release:
                 "protect_labels=True to hide label changes."
             )
         check_whole("records", records)
+        if not (radius is None or is_real(radius)):
+            raise ValueError(f"radius must be a positive number, or None; got {radius!r}.")
         radius = self.radius if radius is None else float(radius)
         mu, pure = self.bound.mu(self._euclidean(radius), labels), self.radius_epsilon
         if records > 1:

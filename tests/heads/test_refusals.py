@@ -1,5 +1,7 @@
 """Parameters that are refused by name, before anything is released."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -43,6 +45,13 @@ BAD = {
         ({"counts": "mean"}, "counts .*per_class"),
         ({"decision": "far"}, "decision .*nearest"),
         ({"random_state": "x"}, "random_state"),
+        ({"random_state": True}, "random_state"),
+        ({"epsilon": 10**400}, "epsilon"),
+        ({"delta": Fraction(10**400, 3)}, "delta"),
+        ({"radius": 10**400}, "radius"),
+        ({"verbose": np.array([1, 0])}, "verbose must be True or False"),
+        ({"priors": np.ma.masked_array([0.2, 0.3, 0.5], [0, 1, 0])}, "priors has a mask"),
+        ({"priors": [1j, 0.5, 0.5]}, "priors"),
         ({"priors": [0.5, 0.5]}, "priors"),
         ({"priors": [1.0, 1.0, -1.0]}, "priors"),
         ({"priors": "equal"}, "priors"),
@@ -52,6 +61,7 @@ BAD = {
         ({"domain": "cube"}, "domain .*ball, sphere"),
         ({"share": 0.0}, "share must be 'auto' or a number in"),
         ({"share": "half"}, "share"),
+        ({"share": 5e-324}, "share"),
         ({"shrinkage": -0.1}, "shrinkage"),
         ({"shrinkage": "best"}, "shrinkage"),
         ({"priors": [0.5, 0.6, -0.1]}, "priors must be None, 'uniform', or 3 probabilities"),
@@ -73,6 +83,8 @@ BAD = {
         ({"class_weight": "balance"}, "class_weight must be"),
         ({"class_weight": {0: -1.0}}, "class_weight must be"),
         ({"class_weight": {7: 1.0}}, "names the label 7"),
+        ({"class_weight": {0: 1j}}, "class_weight must be"),
+        ({"alpha": 10**400}, "alpha"),
         ({"class_weight": {0: 0.0, 1: 0.0, 2: 0.0}}, "leaves no record"),
         ({"class_weight": {0: 2.0}, **PROTECTED}, "would show"),
         ({"priors": "uniform", **PROTECTED}, "priors"),
@@ -115,3 +127,24 @@ BAD = {
 )
 def test_bad_parameters(ball_rows, refused, head, params, match):
     refused(clone(head).fit(*ball_rows).set_params(**params), *ball_rows, match)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda X, y: (np.ma.masked_array(X, X > 0.5), y, None), "X has a mask"),
+        (lambda X, y: (X, np.ma.masked_array(y, y == 1), None), "y has a mask"),
+        (lambda X, y: (X, y, np.ma.masked_array(y, y == 1)), "groups has a mask"),
+        (
+            lambda X, y: (np.full(X.shape, "2026-01-01", dtype="M8[s]"), y, None),
+            "dates or durations",
+        ),
+        (lambda X, y: (np.ones(X.shape, dtype="m8[s]"), y, None), "dates or durations"),
+    ],
+)
+def test_odd_rows_labels_and_owners(ball_rows, change, match):
+    X, y, groups = change(*ball_rows)
+    head = BallDPRidgePrototype(radius=0.5)
+    with pytest.raises(ValueError, match=match):
+        head.fit(X, y, groups=groups)
+    assert not hasattr(head, "release_")
