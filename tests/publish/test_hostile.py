@@ -30,7 +30,9 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.__main__ import main
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.digest import record_digest
+from sklearn_balldp.publish import load
 
 #: Files of one run of the generators; the long run takes 10,000.
 N_FILES = int(os.environ.get("BALLDP_HOSTILE_FILES", "300"))
@@ -373,6 +375,38 @@ def written(path, record):
     path.write_text(json.dumps(record))
 
 
+def test_texts_of_a_record_are_shown_escaped(folder):
+    record = json.loads((folder / "minimiser.json").read_text())
+    for text, refused in (("<b>|`*_[x](y)", False), ("a\nPASS", True), ("x" * 501, True)):
+        own = {**record, "encoder": text}
+        own["checksum"] = record_digest({k: v for k, v in own.items() if k != "checksum"})
+        if refused:
+            with pytest.raises(ValueError, match="one short line of text"):
+                Release.from_dict(own)
+            continue
+        release = Release.from_dict(own)
+        for page in (release.card().to_html(), release._repr_html_()):
+            assert "<b>" not in page
+            assert "&lt;b&gt;" in page
+        assert r"\<b\>\|\`\*\_\[x\](y)" in release.card().to_markdown()
+
+
+def test_a_model_that_is_loaded_predicts_as_it_did(folder, tmp_path):
+    X, _ = data()
+    for kind in KINDS:
+        model = load(folder / f"{kind}.skops")
+        honest = skops.io.load(
+            folder / f"{kind}.skops",
+            trusted=skops.io.get_untrusted_types(file=folder / f"{kind}.skops"),
+        )
+        np.testing.assert_array_equal(model.predict(X), honest.predict(X))
+        assert type(model) is type(honest)
+    head = prototypes()
+    head.rows = X
+    with pytest.raises(ValueError, match="holds rows, which no head releases"):
+        load(saved(tmp_path, head))
+
+
 # Generators -------------------------------------------------------------------------------------
 
 
@@ -448,6 +482,9 @@ def test_any_description_ends_in_a_report(folder, tmp_path_factory, kind, seed, 
     edited(folder / f"{kind}.skops", path, change)
     arguments = [path] if cut else [path, folder / f"{kind}.json"]
     check_end(*run(*arguments), begin)
+    # Another door to the same reader.
+    with contextlib.suppress(ValueError):
+        load(path)
 
 
 @FUZZ
@@ -461,6 +498,8 @@ def test_any_record_ends_in_a_report(folder, tmp_path_factory, kind, seed, value
     path.write_text(json.dumps(record))
     begin = time.monotonic()
     check_end(*run(folder / f"{kind}.skops", path), begin)
+    with contextlib.suppress(ValueError):
+        str(Release.from_dict(record).card())
 
 
 @FUZZ
