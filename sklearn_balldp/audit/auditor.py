@@ -85,7 +85,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         records are drawn from. None makes all equally likely.
     eta : float, default=0.0
         How close a guess must come: within this distance of the hidden record, in the release's
-        metric, it counts as a success.
+        metric, it counts as a success. The guess may then be any point, also one between the
+        candidates.
     confidence : float, default=0.95
         Coverage of the intervals: a higher one makes them wider.
     n_draws : int, default=1
@@ -485,7 +486,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         frames = []
         for i, (result, share) in enumerate(zip(self._supports_, shares, strict=True)):
             target = hidden_records(weights, uniform, int(share), rng)
-            trials = simulated_trials(result.points, target, weights, result.near, rng)
+            trials = simulated_trials(result.points, target, weights, result.hits, rng)
             frames.append(_placed(trials, int(self.supports_["repeat"].iloc[i]), i))
         return pd.concat(frames, ignore_index=True)
 
@@ -500,9 +501,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         low, high = self.success_interval_["clopper_pearson"]
         n_trials, least = len(self.report_), self.refutation_threshold_
+        limit = "" if self.supports_["kappa_is_exact"].all() else "at most "
         lines = [
             f"attack: success {self.success_rate_:.3f} ({low:.3f} to {high:.3f}) in {n_trials} "
-            f"trials; blind guess {self.baseline_:.3f}, certificate "
+            f"trials; blind guess {limit}{self.baseline_:.3f}, certificate "
             f"{self.certificate_['direct']:.3f}"
         ]
         if least > 1.0:

@@ -50,25 +50,6 @@ def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
     return weights
 
 
-def baseline(prior: ArrayLike, *, distances: ArrayLike | None = None, eta: float = 0.0) -> float:
-    """Success probability kappa of the best blind guess among the candidates.
-
-    A guess within ``eta`` of the truth succeeds; for ``eta > 0`` the square table of distances
-    between the candidates is needed.
-    """
-    weights = check_prior(prior, np.size(prior))
-    if not eta >= 0.0:
-        raise ValueError(f"eta must be non-negative, got {eta!r}.")
-    if eta == 0.0:
-        return float(weights.max())
-    if distances is None:
-        raise ValueError("distances between the candidates are needed for eta > 0.")
-    table = np.asarray(distances, dtype=np.float64)
-    if table.shape != (len(weights), len(weights)):
-        raise ValueError(f"distances must be square with one row per candidate, got {table.shape}.")
-    return min(1.0, float(((table <= eta) @ weights).max()))
-
-
 def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
     """Largest probability that any attack names the true record, from epsilon and delta.
 
@@ -350,7 +331,7 @@ def bayes_success(
     n_draws: int = 100_000,
     confidence: float = 0.95,
     random_state: int | np.random.Generator | None = None,
-    near: ArrayLike | None = None,
+    hits: ArrayLike | None = None,
 ) -> Estimate:
     """Success probability of the best possible attack, by simulation.
 
@@ -371,9 +352,9 @@ def bayes_success(
         Coverage of the interval (Hoeffding: the posterior lies in [0, 1]), at least.
     random_state : int, Generator or None
         Stream of the simulation; never the one of a release.
-    near : array-like of shape (n_candidates, n_candidates), optional
-        Where true, guessing one candidate is a success for the other: distances at most eta. By
-        default the guess must be right.
+    hits : array-like of shape (n_answers, n_candidates), optional
+        For an attacker who may err: which candidates each of his answers is near enough to. By
+        default he names one candidate.
 
     Returns
     -------
@@ -404,7 +385,7 @@ def bayes_success(
         scores = released @ points.T - half_squares + log_prior
         top = scores.max(axis=1)
         masses = np.exp(scores - top[:, None])
-        best = 1.0 if near is None else (masses @ np.asarray(near, dtype=np.float64)).max(axis=1)
+        best = 1.0 if hits is None else (masses @ np.asarray(hits, dtype=np.float64).T).max(axis=1)
         total += float(np.sum(best / masses.sum(axis=1)))
     value = total / n_draws
     margin = math.sqrt(math.log(2.0 / (1.0 - confidence)) / (2.0 * n_draws))

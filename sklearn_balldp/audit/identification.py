@@ -63,16 +63,13 @@ def log_posterior(
     return (scores - total).reshape(*leading, len(flat))
 
 
-def decode(
-    log_posteriors: ArrayLike, distances: ArrayLike | None = None, eta: float = 0.0
-) -> NDArray[np.intp]:
-    """Best guess among the candidates: the one with most posterior mass within ``eta``."""
+def decode(log_posteriors: ArrayLike, hits: ArrayLike | None = None) -> NDArray[np.intp]:
+    """Best answer for each release: the one that hits the most posterior mass.
+
+    ``hits`` says which candidates each answer hits, of shape (n_answers, n_candidates); by default
+    an answer names one candidate.
+    """
     logs = np.asarray(log_posteriors, dtype=np.float64)
-    if not eta >= 0.0:
-        raise ValueError(f"eta must be non-negative, got {eta!r}.")
-    if eta == 0.0:
+    if hits is None:
         return np.argmax(logs, axis=-1)
-    table = np.asarray(distances, dtype=np.float64)
-    if table.shape != (logs.shape[-1], logs.shape[-1]):
-        raise ValueError("eta > 0 needs the square table of distances between the candidates.")
-    return np.argmax(np.exp(logs) @ (table <= eta), axis=-1)
+    return np.argmax(np.exp(logs) @ np.asarray(hits, dtype=np.float64).T, axis=-1)

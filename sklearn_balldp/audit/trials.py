@@ -12,7 +12,6 @@ from ..heads import Neighbours, PrivateProblem, ReleasedModel
 from ..privacy.gaussian import gaussian_power
 from ..privacy.guarantee import Guarantee
 from .certificates import (
-    baseline,
     bayes_success,
     enclosing_ball,
     rero_bound,
@@ -23,6 +22,7 @@ from .certificates import (
 )
 from .identification import decode, log_posterior
 from .supports import Support, candidate_distances
+from .tolerance import guesses_within
 from .transcripts import TranscriptTrials
 
 Array = NDArray[np.float64]
@@ -67,45 +67,47 @@ class SupportAudit:
     trials: pd.DataFrame
     #: Candidate models in units of the noise, in coordinates of their span; None for transcripts.
     points: Array | None
-    #: Which guesses succeed for which hidden records, for ``eta > 0``.
-    near: NDArray[np.bool_] | None
+    #: Which candidates each answer hits, for ``eta > 0``.
+    hits: NDArray[np.bool_] | None
 
 
 def audit_support(
     setting: AuditSetting, support: Support, rng: np.random.Generator
 ) -> SupportAudit:
     """Solve the candidate models of one support, bound and attack them."""
-    near = gaps = None
+    hits, kappa, exact = None, float(setting.weights.max()), True
     if setting.eta > 0.0:
-        gaps = candidate_distances(support, setting.model.record.metric)
-        near = gaps <= setting.eta
-    kappa = baseline(setting.weights, distances=gaps, eta=setting.eta)
+        metric = setting.model.record.metric
+        gaps = candidate_distances(support, metric)
+        found = guesses_within(support.rows, gaps, setting.weights, setting.eta, metric)
+        hits, kappa, exact = found.hits, found.kappa, found.exact
     n_trials = len(support.codes) * setting.n_draws
     target = hidden_records(setting.weights, setting.uniform, n_trials, rng)
     points = None
     if setting.neighbours is None:
-        trials, found = _audit_transcripts(setting, support, target, near, rng)
+        trials, bounds = _audit_transcripts(setting, support, target, hits, rng)
     else:
-        trials, found, points = _audit_models(
-            setting, setting.neighbours, support, target, near, rng
+        trials, bounds, points = _audit_models(
+            setting, setting.neighbours, support, target, hits, rng
         )
     guarantee = setting.guarantee
     summary = {
         "n_in_ball": support.n_in_ball,
         "kappa": kappa,
+        "kappa_is_exact": exact,
         "success_rate": float(trials["success"].mean()),
-        "distance": found["distance"],
+        "distance": bounds["distance"],
         "mu": guarantee.mu,
         "dp_bound": rero_bound_dp(kappa, guarantee.epsilon, guarantee.delta),
         "rdp_bound": rero_bound(kappa, guarantee.mu_total, method="rdp"),
         "direct_bound": guarantee.certificate(kappa),
         # Distances of noisy gradients depend on the path, so they bound nothing beforehand.
-        "anchor_bound": math.nan if points is None else gaussian_power(kappa, found["distance"]),
-        "ball_bound": math.nan if points is None else gaussian_power(kappa, found["ball"]),
-        "support_bound": math.nan if points is None else found["support"],
-        "bayes_bound": found["bayes"],
+        "anchor_bound": math.nan if points is None else gaussian_power(kappa, bounds["distance"]),
+        "ball_bound": math.nan if points is None else gaussian_power(kappa, bounds["ball"]),
+        "support_bound": math.nan if points is None else bounds["support"],
+        "bayes_bound": bounds["bayes"],
     }
-    return SupportAudit(summary, trials, points, near)
+    return SupportAudit(summary, trials, points, hits)
 
 
 def _candidates(setting: AuditSetting, support: Support) -> tuple[Any, Array, Positions]:
@@ -127,7 +129,7 @@ def _audit_models(
     neighbours: Neighbours,
     support: Support,
     target: Positions,
-    near: NDArray[np.bool_] | None,
+    hits: NDArray[np.bool_] | None,
     rng: np.random.Generator,
 ) -> tuple[pd.DataFrame, dict[str, float], Array]:
     """Trials, distances and bounds of noise on parameters; candidate models."""
@@ -140,14 +142,14 @@ def _audit_models(
         # The ball comes from an iteration, so the anchor may be a better centre.
         centre, ball = anchor, distance
     bayes = bayes_success(
-        points, 1.0, setting.weights, n_draws=BAYES_DRAWS, random_state=rng, near=near
+        points, 1.0, setting.weights, n_draws=BAYES_DRAWS, random_state=rng, hits=hits
     )
     # The shares of the support bound add up to one for exact identification only.
-    exact = math.nan if near is not None else support_bound(points, 1.0, setting.weights, centre)
+    exact = math.nan if hits is not None else support_bound(points, 1.0, setting.weights, centre)
     if setting.mechanism:
-        trials = released_trials(setting, models[1:], sigma, target, near)
+        trials = released_trials(setting, models[1:], sigma, target, hits)
     else:
-        trials = simulated_trials(points, target, setting.weights, near, rng)
+        trials = simulated_trials(points, target, setting.weights, hits, rng)
     found = {"distance": distance, "ball": ball, "support": exact, "bayes": bayes.value}
     return trials, found, points
 
@@ -156,7 +158,7 @@ def _audit_transcripts(
     setting: AuditSetting,
     support: Support,
     target: Positions,
-    near: NDArray[np.bool_] | None,
+    hits: NDArray[np.bool_] | None,
     rng: np.random.Generator,
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     """Trials, largest distance and Bayes value of noisy gradients.
@@ -165,12 +167,12 @@ def _audit_transcripts(
     """
     runs = TranscriptTrials(setting.model, setting.problem, *_candidates(setting, support))
     found = runs.run(target, setting.weights, rng, setting.mechanism)
-    trials = _judge(found["map"], target, near)
+    trials = _judge(found["map"], target, hits)
     for name in ("last_iterate", "replay"):
         if name in found:
-            trials[name] = _judge(found[name], target, near)["success"].astype(float)
+            trials[name] = _judge(found[name], target, hits)["success"].astype(float)
     posterior = np.exp(found["map"])
-    best = posterior.max(axis=1) if near is None else (posterior @ near).max(axis=1)
+    best = posterior.max(axis=1) if hits is None else (posterior @ hits.T).max(axis=1)
     return trials, {"distance": float(found["distance"].max()), "bayes": float(best.mean())}
 
 
@@ -189,7 +191,7 @@ def simulated_trials(
     points: Array,
     target: Positions,
     weights: Array,
-    near: NDArray[np.bool_] | None,
+    hits: NDArray[np.bool_] | None,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Attacks on independent unit noise in the span of the candidate models.
@@ -197,7 +199,7 @@ def simulated_trials(
     Noise outside the span is independent of the hidden record, so nothing is lost.
     """
     released = points[target] + rng.standard_normal((len(target), points.shape[1]))
-    return _judge(log_posterior(released, points, 1.0, weights), target, near)
+    return _judge(log_posterior(released, points, 1.0, weights), target, hits)
 
 
 def released_trials(
@@ -205,7 +207,7 @@ def released_trials(
     models: Array,
     sigma: ArrayLike,
     target: Positions,
-    near: NDArray[np.bool_] | None,
+    hits: NDArray[np.bool_] | None,
 ) -> pd.DataFrame:
     """Attacks on releases by the head's own sampler, one per trial.
 
@@ -235,23 +237,25 @@ def released_trials(
                 used[name].append(trial)
         # Each release is used once, so that the replays are independent.
         previous = noise if previous is None else None
-    trials = _judge(np.array(logs["map"]), target, near)
+    trials = _judge(np.array(logs["map"]), target, hits)
     for name in ("replay", "transfer"):
         if logs[name]:
-            hits = _judge(np.array(logs[name]), target[used[name]], near)["success"]
+            judged = _judge(np.array(logs[name]), target[used[name]], hits)["success"]
             trials[name] = np.nan
-            trials.loc[used[name], name] = hits.to_numpy(dtype=float)
+            trials.loc[used[name], name] = judged.to_numpy(dtype=float)
     return trials
 
 
-def _judge(logs: Array, target: Positions, near: NDArray[np.bool_] | None) -> pd.DataFrame:
-    """Guesses from log-posteriors, and whether they succeed."""
-    if near is None:
-        guess = decode(logs)
-        success = guess == target
-    else:
-        guess = decode(logs, np.where(near, 0.0, 1.0), 0.5)
-        success = near[target, guess]
+def _judge(logs: Array, target: Positions, hits: NDArray[np.bool_] | None) -> pd.DataFrame:
+    """Answers from log-posteriors, and whether they succeed.
+
+    An answer that may err is shown by the likeliest candidate that it hits.
+    """
+    guess = answer = decode(logs, hits)
+    success = guess == target
+    if hits is not None:
+        guess = np.where(hits[answer], logs, -np.inf).argmax(axis=1)
+        success = hits[answer, target]
     posterior = np.exp(logs[np.arange(len(target)), target])
     return pd.DataFrame(
         {"target": target, "guess": guess, "success": success, "posterior": posterior}
