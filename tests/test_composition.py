@@ -1,6 +1,5 @@
 """Heads among scikit-learn's other parts: frames, persistence, wrappers and what they release."""
 
-import io
 import pickle
 
 import joblib
@@ -63,27 +62,20 @@ def test_set_output(kind):
     assert head.feature_names_in_.tolist() == NAMES
 
 
-def _skops(model):
+def again(model, way, path):
+    if way == "pickle":
+        return pickle.loads(pickle.dumps(model))
+    if way == "joblib":
+        return joblib.load(joblib.dump(model, path)[0])
     raw = skops.io.dumps(model)
     return skops.io.loads(raw, trusted=skops.io.get_untrusted_types(data=raw))
 
 
-def _joblib(model):
-    buffer = io.BytesIO()
-    joblib.dump(model, buffer)
-    buffer.seek(0)
-    return joblib.load(buffer)
-
-
 @by_name
-@pytest.mark.parametrize(
-    "again",
-    [lambda m: pickle.loads(pickle.dumps(m)), _joblib, _skops],
-    ids=["pickle", "joblib", "skops"],
-)
-def test_persistence(head, again):
+@pytest.mark.parametrize("way", ["pickle", "joblib", "skops"])
+def test_persistence(head, way, tmp_path):
     model = make_pipeline(Normalizer(), clone(head)).fit(X, Y)
-    found = again(model)
+    found = again(model, way, tmp_path / "model")
     np.testing.assert_array_equal(found.decision_function(X), model.decision_function(X))
     assert found[-1].release_ == model[-1].release_
     assert found[-1].release_.guarantee(0.2) == model[-1].release_.guarantee(0.2)

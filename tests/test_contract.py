@@ -27,7 +27,8 @@ OWN_LABELS = {
         BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=5)),
         BallDPLogisticRegression(mechanism="output"),
         BallDPSquaredHingeSVC(mechanism=GradientPerturbation(n_steps=5, keep_transcript=True)),
-        BallDPSquaredHingeSVC(mechanism="output", fit_intercept=False),
+        # A radius above the norm bound takes a search in each fit.
+        BallDPSquaredHingeSVC(radius=0.5, mechanism="output", fit_intercept=False),
         ReconstructionAuditor(
             BallDPRidgePrototype(norm_bound=1000.0, random_state=0),
             n_candidates=2,

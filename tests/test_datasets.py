@@ -92,40 +92,34 @@ BODIES = {
     },
 }
 
+# Texts and codes of both splits, and the names of the classes.
 EXPECTED = {
     "ag_news": (
-        ['Wall St. Bears Short-sellers, "again".', "Talks They met."],
-        [2, 0],
-        ["Cup final A late goal."],
-        [1],
+        (['Wall St. Bears Short-sellers, "again".', "Talks They met."], [2, 0]),
+        (["Cup final A late goal."], [1]),
         ["World", "Sports", "Business", "Sci/Tech"],
     ),
     "banking77": (
-        ["Where is it?", "Why?", "Card, please", "Now?"],
-        [2, 3, 0, 1],
-        ["Hello?"],
-        [0],
+        (["Where is it?", "Why?", "Card, please", "Now?"], [2, 3, 0, 1]),
+        (["Hello?"], [0]),
         ["activate_my_card", "receiving_money", "Refund_not_showing_up", "request_refund"],
     ),
     "emotion": (
-        ["i didnt feel humiliated", "i feel strong; alive"],
-        [0, 1],
-        ["im feeling rather rotten"],
-        [0],
+        (["i didnt feel humiliated", "i feel strong; alive"], [0, 1]),
+        (["im feeling rather rotten"], [0]),
         ["sadness", "joy", "love", "anger", "fear", "surprise"],
     ),
     "imdb": (
-        ["Dull.", "Superb, très bon.", "Great.<br />Really."],
-        [0, 1, 1],
-        ["Bad."],
-        [0],
+        (["Dull.", "Superb, très bon.", "Great.<br />Really."], [0, 1, 1]),
+        (["Bad."], [0]),
         ["neg", "pos"],
     ),
     "trec6": (
-        ["How did serfdom develop ?", "What films featured it ?", "When was Nabokové born ?"],
-        [2, 1, 5],
-        ["Where is it ?"],
-        [4],
+        (
+            ["How did serfdom develop ?", "What films featured it ?", "When was Nabokové born ?"],
+            [2, 1, 5],
+        ),
+        (["Where is it ?"], [4]),
         ["ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM"],
     ),
 }
@@ -136,10 +130,11 @@ class Quiet(SimpleHTTPRequestHandler):
         self.server.requests.append(self.path)
 
 
-def register(monkeypatch, tmp_path, entries):
-    """Let the package take these files, hashes and addresses for the released ones."""
+def register(monkeypatch, tmp_path, change):
+    """Let the package take other hashes and addresses than those of the released files."""
     path = tmp_path / "registry.txt"
-    path.write_text("".join(f"{name} {known} {url}\n" for name, known, url in entries))
+    entries = [change(*entry) for entry in known_files()]
+    path.write_text("".join(f"{' '.join(entry)}\n" for entry in entries))
     monkeypatch.setattr(datasets, "REGISTRY", path)
 
 
@@ -155,16 +150,17 @@ def server(tmp_path, monkeypatch):
     root = tmp_path / "server"
     here = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(root)))
     here.requests = []
-    threading.Thread(target=here.serve_forever, daemon=True).start()
-    entries = []
+    threading.Thread(target=here.serve_forever, args=(0.01,), daemon=True).start()
     for dataset, bodies in BODIES.items():
+        (root / dataset).mkdir(parents=True)
         for key, body in bodies.items():
-            name = f"{dataset}/{datasets.FILES[dataset][key]}"
-            (root / dataset).mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(body)
-            known = "sha256:" + hashlib.sha256(body).hexdigest()
-            entries.append((name, known, f"http://127.0.0.1:{here.server_port}/{name}"))
-    register(monkeypatch, tmp_path, entries)
+            (root / dataset / datasets.FILES[dataset][key]).write_bytes(body)
+
+    def local(name, known, url):
+        digest = hashlib.sha256((root / name).read_bytes()).hexdigest()
+        return name, f"sha256:{digest}", f"http://127.0.0.1:{here.server_port}/{name}"
+
+    register(monkeypatch, tmp_path, local)
     yield here
     here.shutdown()
     here.server_close()
@@ -172,40 +168,29 @@ def server(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", list(EXPECTED))
 def test_texts(name, server, tmp_path):
-    train, train_codes, test, test_codes, names = EXPECTED[name]
+    (train, train_codes), (test, test_codes), names = EXPECTED[name]
     found = FETCH[name](data_home=tmp_path)
-    assert found.data == train
-    assert found.target.tolist() == train_codes
-    assert found.target_names == names
+    assert (found.data, found.target.tolist(), found.target_names) == (train, train_codes, names)
     assert found.DESCR
     data, target = FETCH[name](subset="test", data_home=tmp_path, return_X_y=True)
     assert (data, target.tolist()) == (test, test_codes)
     both = FETCH[name](subset="all", data_home=tmp_path)
-    assert both.data == train + test
-    assert both.target.tolist() == train_codes + test_codes
+    assert (both.data, both.target.tolist()) == (train + test, train_codes + test_codes)
 
 
-def test_cifar10(server, tmp_path):
+def test_images(server, tmp_path):
     train = FETCH["cifar10"](data_home=tmp_path)
     assert train.data.shape == (10, 32, 32, 3)
     assert train.target.tolist() == list(range(10))
     assert train.target_names == NAMES
     # Red, then green, then blue, each row by row.
-    assert train.data[3, 0, 1].tolist() == [
-        CIFAR[3, 2],
-        CIFAR[3, 1 + 1024 + 1],
-        CIFAR[3, 1 + 2048 + 1],
-    ]
+    assert train.data[3, 0, 1].tolist() == CIFAR[3, [2, 1 + 1024 + 1, 1 + 2048 + 1]].tolist()
     assert FETCH["cifar10"](subset="all", data_home=tmp_path).target.tolist() == [*range(10), 0, 1]
-
-
-def test_mnist(server, tmp_path):
     both = FETCH["mnist"](subset="all", data_home=tmp_path)
     np.testing.assert_array_equal(both.data, DIGITS)
     assert both.target.tolist() == [5, 0, 4, 1, 7, 2]
-    np.testing.assert_array_equal(
-        FETCH["mnist"](subset="test", data_home=tmp_path).data, DIGITS[4:]
-    )
+    test = FETCH["mnist"](subset="test", data_home=tmp_path)
+    np.testing.assert_array_equal(test.data, DIGITS[4:])
 
 
 @pytest.mark.parametrize("name", list(FETCH))
@@ -225,8 +210,8 @@ def test_the_cache_is_used_and_checked(name, server, tmp_path):
 def test_without_a_network(name, server, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="download_if_missing=False"):
         FETCH[name](data_home=tmp_path, download_if_missing=False)
-    closed = [(file, known, "http://127.0.0.1:9/closed") for file, known, _ in known_files()]
-    register(monkeypatch, tmp_path, closed)
+    closed = "http://127.0.0.1:9/closed"
+    register(monkeypatch, tmp_path, lambda file, known, url: (file, known, closed))
     with pytest.raises(OSError, match=r"could not download .*put the file at"):
         FETCH[name](data_home=tmp_path)
     assert not list(tmp_path.glob("balldp/*/*"))
@@ -237,8 +222,7 @@ def test_without_a_network(name, server, tmp_path, monkeypatch):
 
 
 def test_a_tampered_download_is_refused(server, tmp_path, monkeypatch):
-    bad = [(file, "sha256:" + "0" * 64, url) for file, _, url in known_files()]
-    register(monkeypatch, tmp_path, bad)
+    register(monkeypatch, tmp_path, lambda file, known, url: (file, f"sha256:{'0' * 64}", url))
     with pytest.raises(OSError, match="could not download"):
         FETCH["trec6"](data_home=tmp_path)
     assert not list(tmp_path.glob("balldp/*/*"))
@@ -254,24 +238,19 @@ def test_released_files_have_checksums():
         assert url.startswith("https://")
 
 
-def test_embeddings_with_labels_that_are_objects(tmp_path):
-    rows, labels = np.eye(3), np.array(["a", "b", "c"], dtype=object)
-    path = tmp_path / "rows.npz"
-    np.savez(path, X_train=rows, y_train=labels, X_test=rows, y_test=labels)
-    with pytest.raises(ValueError, match=r"holds Python objects.*y.astype\(str\)"):
-        load_embeddings(path)
-
-
 def test_load_embeddings(tmp_path):
     rows = RNG.standard_normal((5, 3)).astype(np.float16)
     rows[0] = 0
-    path = tmp_path / "small.npz"
-    np.savez(path, X_train=rows, y_train=[0, 1, 0, 1, 1], X_test=rows[:2], y_test=[1, 0])
+    path, y = tmp_path / "small.npz", np.array([0, 1, 0, 1, 1])
+    np.savez(path, X_train=rows, y_train=y, X_test=rows[:2], y_test=[1, 0])
     found = load_embeddings(path)
     assert found.X_train.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(found.X_train, axis=1), [0, 1, 1, 1, 1], rtol=1e-6)
     np.testing.assert_array_equal(load_embeddings(path, normalize=False).X_test, rows[:2])
-    np.savez(path, X_train=rows, y_train=[0, 1, 0, 1, 1])
+    np.savez(path, X_train=rows, y_train=y.astype(object), X_test=rows, y_test=y)
+    with pytest.raises(ValueError, match=r"holds Python objects.*y.astype\(str\)"):
+        load_embeddings(path)
+    np.savez(path, X_train=rows, y_train=y)
     with pytest.raises(ValueError, match=r"lacks the array\(s\) X_test, y_test"):
         load_embeddings(path)
     with pytest.raises(OSError, match="nothing"):

@@ -43,10 +43,9 @@ def test_one_place_is_changed_into_another_of_its_kind(kind):
     for before, after in zip(pairs.before, pairs.after, strict=True):
         assert before in TEXTS
         assert before != after
-        start = next(i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b)
-        tail = next(
-            i for i, (a, b) in enumerate(zip(before[::-1], after[::-1], strict=False)) if a != b
-        )
+        same = [a == b for a, b in zip(before, after, strict=False)]
+        same_at_end = [a == b for a, b in zip(before[::-1], after[::-1], strict=False)]
+        start, tail = same.index(False), same_at_end.index(False)
         changed = after[start : len(after) - tail]
         if kind == "number":
             assert len(before) == len(after)
@@ -116,11 +115,20 @@ def test_errors(texts, options, message):
 
 
 def edited(n=400, seed=0):
+    """Unit rows, and what edits made of them, within the unit ball."""
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, 6))
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    X = unit(rng.standard_normal((n, 6)))
     after = X + rng.exponential(0.1, n)[:, None] * rng.standard_normal((n, 6)) / np.sqrt(6)
     return X, after / np.maximum(np.linalg.norm(after, axis=1, keepdims=True), 1.0)
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def private():
+    return edited(300, 1)[0], np.arange(300) % 3
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "chebyshev"])
@@ -135,9 +143,9 @@ def test_the_radius_covers_that_share_and_no_smaller_one_does(quantile, metric):
     assert np.mean(distances < radius - 1e-12) < max(quantile, 1e-12) + 1e-12
 
 
-def test_the_release_says_what_it_hides():
+def test_the_release_says_what_it_hides(private):
     before, after = edited()
-    X, y = edited(300, 1)[0], np.arange(300) % 3
+    X, y = private
     policy = RadiusPolicy(0.951, source="edits")
     head = BallDPLinearDiscriminant(4.0, radius=policy)
     release = head.fit(X, y, X_public=before, y_public=after).release_
@@ -157,31 +165,29 @@ def test_the_release_says_what_it_hides():
     assert protected.fit(X, y, X_public=before, y_public=after).release_.radius == release.radius
 
 
-def test_on_the_sphere_edits_are_measured_between_scaled_rows():
+def test_on_the_sphere_edits_are_measured_between_scaled_rows(private):
     before, after = edited()
-    X, y = edited(300, 1)[0], np.arange(300) % 3
     head = BallDPLinearDiscriminant(
         4.0, radius=RadiusPolicy(1.0, source="edits"), domain="sphere", norm_bound=2.0
     )
-    radius = head.fit(X, y, X_public=0.5 * before, y_public=7 * after).release_.radius
-    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (before, after)]
-    assert radius == pytest.approx(2 * np.linalg.norm(unit[0] - unit[1], axis=1).max())
+    radius = head.fit(*private, X_public=0.5 * before, y_public=7 * after).release_.radius
+    assert radius == pytest.approx(2 * np.linalg.norm(unit(before) - unit(after), axis=1).max())
 
 
-def test_frozen_policies_claim_what_they_measured():
+def test_frozen_policies_claim_what_they_measured(private):
     """Edits measured in another ball, or of rows that the head would scale, are not those."""
     before, after = edited()
-    X, y = edited(300, 1)[0], np.arange(300) % 3
     short = RadiusPolicy(0.95, source="edits").fit(0.3 * before, 0.3 * after)
     sphere = BallDPLinearDiscriminant(4.0, radius=FrozenEstimator(short), domain="sphere")
     with pytest.raises(ValueError, match="normalise the rows before its fit"):
-        sphere.fit(X, y)
-    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (before, after)]
-    fine = RadiusPolicy(0.95, source="edits").fit(*unit)
-    assert sphere.set_params(radius=FrozenEstimator(fine)).fit(X, y).release_.radius_hides >= 0.95
+        sphere.fit(*private)
+    fine = RadiusPolicy(0.95, source="edits").fit(unit(before), unit(after))
+    assert (
+        sphere.set_params(radius=FrozenEstimator(fine)).fit(*private).release_.radius_hides >= 0.95
+    )
     small = RadiusPolicy(0.95, source="edits", norm_bound=0.1).fit(before, after)
     with pytest.raises(ValueError, match=r"norm_bound=0.1, the head has norm_bound=1"):
-        BallDPRidgePrototype(4.0, radius=FrozenEstimator(small)).fit(X, y)
+        BallDPRidgePrototype(4.0, radius=FrozenEstimator(small)).fit(*private)
 
 
 def test_through_the_encoder_of_a_pipeline():
@@ -200,22 +206,18 @@ def test_through_the_encoder_of_a_pipeline():
     assert model[-1].release_.radius == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("given", ["labels", "one", "lengths", "nothing"])
-def test_what_is_no_pair_is_refused(given):
+def test_what_is_no_pair_is_refused(private):
     before, after = edited(20)
-    X, y = edited(30, 1)[0], np.arange(30) % 3
-    wrong = {
-        "labels": (before, np.arange(20)),
-        "one": (before, None),
-        "lengths": (before, after[:10]),
-        "nothing": (None, None),
-    }[given]
     policy = RadiusPolicy(0.9, source="edits")
-    with pytest.raises(ValueError, match="edits"):
-        policy.fit(*wrong)
     head = BallDPRidgePrototype(4.0, 1e-3, radius=policy)
-    with pytest.raises(ValueError, match=r"edits|go together"):
-        head.fit(X, y, X_public=wrong[0], y_public=wrong[1])
+    for wrong in (np.arange(20), None, after[:10]):
+        with pytest.raises(ValueError, match="edits"):
+            policy.fit(before, wrong)
+        with pytest.raises(ValueError, match=r"edits|go together"):
+            head.fit(*private, X_public=before, y_public=wrong)
+    for fit in (policy.fit, lambda: head.fit(*private)):
+        with pytest.raises(ValueError, match="edits"):
+            fit()
     assert not hasattr(head, "release_")
     assert not hasattr(policy, "radius_")
 

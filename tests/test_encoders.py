@@ -164,15 +164,15 @@ def test_pipeline_of_encoder_policy_and_head(tmp_path):
 @quiet
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_an_image_is_embedded_on_its_own(dimension, tmp_path):
-    X = images(9)
+    X = images(5)
     if dimension == 3:
         X = np.stack([X, X[::-1], 255 - X], axis=-1)
-    encoder = ImageEncoder(weights=None, batch_size=4, cache_dir=tmp_path)
+    encoder = ImageEncoder(weights=None, batch_size=2, cache_dir=tmp_path)
     rows = encoder.fit_transform(X)
-    assert rows.shape == (9, 512)
+    assert rows.shape == (5, 512)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
     alone = ImageEncoder(weights=None, batch_size=4)
-    for i in range(9):
+    for i in range(5):
         np.testing.assert_array_equal(alone.transform(X[i : i + 1])[0], rows[i])
     np.testing.assert_array_equal(encoder.transform(X[::-1]), rows[::-1])
     assert encoder.get_feature_names_out()[-1] == "imageencoder511"
@@ -194,9 +194,9 @@ def test_weights_from_a_file(tmp_path):
     path = tmp_path / "weights.pt"
     torch.save(network.state_dict(), path)
     X = images(3)
-    encoder = ImageEncoder(weights=path, cache_dir=tmp_path / "cache")
+    encoder = ImageEncoder(weights=path, batch_size=3, cache_dir=tmp_path / "cache")
     rows = encoder.fit_transform(X)
-    assert np.abs(rows - ImageEncoder(weights=None).transform(X)).max() > 1e-3
+    assert np.abs(rows - ImageEncoder(weights=None, batch_size=3).transform(X)).max() > 1e-3
     # Against the network itself.
     prepare = torchvision.models.ResNet18_Weights.DEFAULT.transforms()
     network.fc = torch.nn.Identity()
@@ -217,12 +217,12 @@ def test_weights_from_a_file(tmp_path):
 @quiet
 def test_images_in_a_pipeline(tmp_path):
     rng = np.random.default_rng(0)
-    y = np.arange(120) % 2
-    X = images(120)
-    X[y == 1, :10] = rng.integers(40, size=(60, 10, 24))
+    y = np.arange(40) % 2
+    X = images(40)
+    X[y == 1, :10] = rng.integers(40, size=(20, 10, 24))
     encoder = ImageEncoder(weights=None, cache_dir=tmp_path)
     pipeline = make_pipeline(encoder, BallDPRidgePrototype(32.0, 1e-4, radius=0.5))
-    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.8
+    assert cross_val_score(pipeline, X, y, cv=2).mean() > 0.8
 
 
 @pytest.mark.parametrize(

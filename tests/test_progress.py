@@ -1,6 +1,7 @@
 """Bars of long work: where they are shown, and what they say."""
 
 import io
+import itertools
 import re
 import sys
 
@@ -75,17 +76,14 @@ def test_a_failed_fit_leaves_later_ones_quiet(capfd):
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("verbose", [False, True])
-@pytest.mark.parametrize("stream", [None, "closed"])
-def test_a_service_without_output_fits(stream, verbose, monkeypatch):
+def test_a_service_without_output_fits(monkeypatch):
     X, y = records()
-    own = None
-    if stream == "closed":
-        own = io.StringIO()
-        own.close()
-    monkeypatch.setattr(sys, "stderr", own)
-    head = BallDPRidgePrototype(delta=1e-4, radius=0.5, verbose=verbose)
-    assert len(head.fit(X, y).predict(X)) == len(X)
+    closed = io.StringIO()
+    closed.close()
+    for stream, verbose in itertools.product((None, closed), (False, True)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        head = BallDPRidgePrototype(delta=1e-4, radius=0.5, verbose=verbose)
+        assert len(head.fit(X, y).predict(X)) == len(X)
 
 
 def test_verbose_is_a_flag_or_a_whole_number(capsys):

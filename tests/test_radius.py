@@ -31,6 +31,7 @@ from sklearn_balldp import (
     distances,
 )
 from sklearn_balldp.adjacency import METRICS
+from sklearn_balldp.audit.certificates import rero_bound
 from sklearn_balldp.distances import private_quantile, same_label_quantile
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget, mu_from_pure
 from sklearn_balldp.privacy.release import Release
@@ -38,35 +39,28 @@ from sklearn_balldp.privacy.release import Release
 CDIST = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_quantile_of_all_pairs(ball_rows, metric):
-    X, y = ball_rows
-    expected = []
-    for label in range(3):
-        rows = X[y == label]
-        distances = cdist(rows, rows, CDIST[metric])[np.triu_indices(len(rows), 1)]
-        expected.append(np.quantile(distances, 0.8))
-    assert same_label_quantile(X, y, 0.8, metric=metric) == pytest.approx(max(expected))
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return normalize(X), y
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_sampled_pairs_estimate_the_same_quantile(ball_rows, metric, monkeypatch):
+def test_quantiles_of_pairs_of_one_label(ball_rows, metric, monkeypatch):
+    """The largest of all classes, or of all pairs together; and of pairs that are drawn."""
     X, y = ball_rows
-    exact = same_label_quantile(X, y, metric=metric)
-    monkeypatch.setattr(distances, "ALL_PAIRS", 10)
-    assert same_label_quantile(X, y, metric=metric) == pytest.approx(exact, rel=0.02)
-
-
-def test_errors(ball_rows):
-    X, y = ball_rows
-    with pytest.raises(ValueError, match="quantile"):
-        same_label_quantile(X, y, 1.5)
-    with pytest.raises(ValueError, match="metric"):
-        same_label_quantile(X, y, metric="cosine")
-    with pytest.raises(ValueError, match="two reference rows"):
-        same_label_quantile(X[:2], [0, 1])
-    with pytest.raises(ValueError, match="aggregate"):
-        same_label_quantile(X, y, aggregate="mean")
+    parts = [cdist(X[y == c], X[y == c], CDIST[metric]) for c in range(3)]
+    parts = [part[np.triu_indices(len(part), 1)] for part in parts]
+    exact = {
+        "max": [max(np.quantile(part, q) for part in parts) for q in (0.5, 0.8)],
+        "pooled": np.quantile(np.concatenate(parts), [0.5, 0.8]),
+    }
+    for rel in (1e-9, 0.02):
+        for aggregate, expected in exact.items():
+            options = {"metric": metric, "aggregate": aggregate}
+            found = [same_label_quantile(X, y, q, **options) for q in (0.5, 0.8)]
+            assert found == pytest.approx(list(expected), rel=rel)
+        monkeypatch.setattr(distances, "ALL_PAIRS", 10)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -80,19 +74,15 @@ def test_diameter_is_exact(ball_rows, metric, monkeypatch):
             assert found == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_pooled_quantile(ball_rows, metric, monkeypatch):
+def test_errors(ball_rows):
     X, y = ball_rows
-    parts = [
-        cdist(X[y == c], X[y == c], CDIST[metric])[np.triu_indices(sum(y == c), 1)]
-        for c in range(3)
-    ]
-    expected = np.quantile(np.concatenate(parts), 0.7)
-    pooled = same_label_quantile(X, y, 0.7, metric=metric, aggregate="pooled")
-    assert pooled == pytest.approx(expected)
-    monkeypatch.setattr(distances, "ALL_PAIRS", 10)
-    sampled = same_label_quantile(X, y, 0.7, metric=metric, aggregate="pooled")
-    assert sampled == pytest.approx(expected, rel=0.02)
+    for wrong in ({"quantile": 1.5}, {"metric": "cosine"}, {"aggregate": "mean"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            same_label_quantile(X, y, **wrong)
+    with pytest.raises(ValueError, match="two reference rows"):
+        same_label_quantile(X[:2], [0, 1])
+    with pytest.raises(ValueError, match="two records"):
+        private_quantile(X[:2], y[[0, -1]], epsilon=1.0)
 
 
 # The private quantile ---------------------------------------------------------------------------
@@ -214,26 +204,14 @@ def test_private_quantile_likelihood_ratio_in_draws(monkeypatch):
     assert binom.sf(high - 1, high + low, share) > 1e-9
 
 
-def test_private_quantile_is_near_the_quantile(ball_rows):
-    X = np.vstack([ball_rows[0]] * 40)
-    y = np.tile(ball_rows[1], 40)
-    rng = np.random.default_rng(0)
-    X = X[rng.permutation(len(X))]
-    exact = same_label_quantile(X, np.zeros(len(X)), 0.5)
-    found = private_quantile(X, np.zeros(len(X)), 0.5, epsilon=1.0)
-    assert found == pytest.approx(exact, abs=0.1)
-    with pytest.raises(ValueError, match="two records"):
-        private_quantile(X[:2], y[[0, -1]], epsilon=1.0)
-
-
 # What the choice costs --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("spent", [0.1, 0.5, 2.0])
 @pytest.mark.parametrize("mu", [0.2, 1.0])
-def test_total_covers_the_exact_composition(spent, mu, digits_release):
+def test_total_covers_the_exact_composition(spent, mu, digits):
     """Randomised response is the worst pure release; beside a Gaussian its profile is known."""
-    guarantee = digits_release.guarantee()
+    guarantee = BallDPRidgePrototype(2.0, radius=0.6).fit(*digits).release_.guarantee()
     guarantee = type(guarantee)(**{**vars(guarantee), "mu": mu, "radius_epsilon": spent})
 
     def gaussian(epsilon):
@@ -258,17 +236,6 @@ def test_total_covers_the_exact_composition(spent, mu, digits_release):
         threshold = brentq(lambda t: level(t, 0) - kappa, -50, 50)  # noqa: B023
         assert level(threshold, 1) <= guarantee.certificate(kappa) * (1 + 1e-9)
         assert guarantee.certificate(kappa) <= level(threshold, 1) * 2
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return normalize(X), y
-
-
-@pytest.fixture(scope="module")
-def digits_release(digits):
-    return BallDPRidgePrototype(2.0, radius=0.6).fit(*digits).release_
 
 
 def test_pure_privacy_as_gaussian():
@@ -304,17 +271,11 @@ def test_a_private_radius_joins_the_total(digits):
     assert guarantee.delta_at(guarantee.epsilon) <= 1e-6
     assert guarantee.mu_total == pytest.approx(math.hypot(guarantee.mu, mu_from_pure(0.5)))
     assert release.epsilon_full_radius == pytest.approx(release.guarantee(2.0).epsilon)
-    assert release.certificate(0.1) > gaussian_certificate(guarantee.mu)
+    assert release.certificate(0.1) > rero_bound(0.1, guarantee.mu)
     assert "epsilon=2.5" in str(release)
     assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
     seeded = BallDPRidgePrototype(2.0, radius=clone(policy).set_params(random_state=0)).fit(*digits)
     assert seeded.release_.private is False
-
-
-def gaussian_certificate(mu):
-    from sklearn_balldp.audit.certificates import rero_bound
-
-    return rero_bound(0.1, mu)
 
 
 # Policies in heads and pipelines ----------------------------------------------------------------

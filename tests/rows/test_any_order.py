@@ -27,16 +27,27 @@ from sklearn_balldp.privacy.statistics import StatisticsBound
 from sklearn_balldp.rows import block_rows, on_device, passes, shards_of
 from sklearn_balldp.rows.table import Sums, sum_of
 
-SHAPES = [
-    (100, 3),
-    (8192, 16),
-    (30_000, 1),
-    (10**6, 384),
-    (10**7, 64),
-    (10**5, 4096),
-    (10**9, 8),
-    (10**6, 300_000),
-]
+SHAPES = [(100, 3), (8192, 16), (30_000, 1), (10**6, 384), (10**7, 64), (10**5, 4096)]
+SHAPES += [(10**9, 8), (10**6, 300_000)]
+
+
+def apart(values):
+    """The largest distance of two of these."""
+    return max(np.linalg.norm(a - b) for a, b in itertools.combinations(values, 2))
+
+
+def rounding_of_mean(loss, theta, n, d, constant=0.0, clip=0.2, **options):
+    n_classes = max(2, len(theta))
+    return mean_rounding(
+        make_loss(loss, n_classes),
+        theta,
+        n_samples=n,
+        n_features=d,
+        norm_bound=1.0,
+        constant=constant,
+        clip=clip,
+        **options,
+    )
 
 
 @pytest.mark.parametrize(("n", "d"), SHAPES)
@@ -111,8 +122,7 @@ def test_gradients_in_any_order(loss, monkeypatch):
             theta = rng.standard_normal(mean.shape)
             stated = mean.rounding(theta)
         found.append(mean(theta[None])[0])
-    apart = max(np.linalg.norm(one - other) for one, other in itertools.combinations(found, 2))
-    assert 0.0 < apart <= 2.0 * stated
+    assert 0.0 < apart(found) <= 2.0 * stated
     assert stated < 1e-12
 
 
@@ -131,8 +141,7 @@ def test_sums_in_any_order(monkeypatch):
         models.append(2.0 * class_sums(rows, labels, 3, 1.0) / shrink[:, None])
     stated = [*bound._roundings(), None]
     for values, most in zip((sums, moments), stated[:2], strict=True):
-        apart = max(np.linalg.norm(a - b) for a, b in itertools.combinations(values, 2))
-        assert 0.0 < apart <= most
+        assert 0.0 < apart(values) <= most
     stated = prototypes.release_.bound._roundings()
     for a, b in itertools.combinations(models, 2):
         assert np.all(np.linalg.norm(a - b, axis=1) <= stated)
@@ -187,16 +196,7 @@ def test_double_precision_by_hand():
     """Every term of the bound: scores, rows, residuals, and additions."""
     n, d, constant, n_classes = 10**7, 30, 3.0, 4
     theta = 5.0 * np.random.default_rng(0).standard_normal((n_classes, d + 1))
-    found = mean_rounding(
-        make_loss("softmax", n_classes),
-        theta,
-        n_samples=n,
-        n_features=d,
-        norm_bound=1.0,
-        constant=constant,
-        clip=0.2,
-        dtype=np.float64,
-    )
+    found = rounding_of_mean("softmax", theta, n, d, constant, dtype=np.float64)
     u, augmented = 2.0**-52, np.hypot(1.0, constant)
     reach = np.linalg.norm(theta[:, :-1]) + constant * np.linalg.norm(theta[:, -1])
     row = 3.5 * (d + 12) * u / 2
@@ -296,16 +296,12 @@ def test_persons_and_weights_in_statistics_by_hand(summed):
 
 def test_rounding_with_weights_by_hand():
     """The weight of a record and its product with the gradient err too, by 4 u of its length."""
-    common = {"n_features": 30, "norm_bound": 1.0, "constant": 0.0, "clip": 0.2}
-    theta, u = np.zeros((4, 30)), 2.0**-52
-    n = 100
+    theta, n = np.zeros((4, 30)), 100
     heavy = weights_of(np.linspace(0.5, 1.0, n), None, 4)
-    for dtype, eps in ((np.float64, u), (np.float32, 2.0**-23)):
+    for dtype, eps in ((np.float64, 2.0**-52), (np.float32, 2.0**-23)):
         plain, weighted = (
-            mean_rounding(
-                make_loss("softmax", 4), theta, n_samples=n, dtype=dtype, weights=w, **common
-            )
-            for w in (None, heavy)
+            rounding_of_mean("softmax", theta, n, 30, dtype=dtype, weights=own)
+            for own in (None, heavy)
         )
         mass = 1.0 if dtype == np.float64 else heavy.effective_size
         scale = 1.0 if dtype == np.float64 else n / heavy.effective_size
@@ -314,17 +310,7 @@ def test_rounding_with_weights_by_hand():
 
 def test_rows_may_be_stored_outside_of_the_ball():
     """A rounded row of norm B may be longer by a few roundoffs of single precision."""
-    found = mean_rounding(
-        make_loss("logistic", 2),
-        np.zeros((1, 5)),
-        n_samples=1,
-        n_features=5,
-        norm_bound=1.0,
-        constant=0.0,
-        clip=1e-15,
-        dtype=np.float64,
-    )
+    found = rounding_of_mean("logistic", np.zeros((1, 5)), 1, 5, clip=1e-15, dtype=np.float64)
     # Only the rounding of the residual is left, times the length of a row.
     residual = 21.0 * 2.0**-52
-    assert found >= residual * (1.0 + 5.0 * 2.0**-23)
-    assert found <= residual * (1.0 + 1e-5)
+    assert residual * (1.0 + 5.0 * 2.0**-23) <= found <= residual * (1.0 + 1e-5)

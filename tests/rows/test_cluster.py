@@ -4,7 +4,6 @@ import gc
 import os
 import pickle
 import signal
-import threading
 import time
 import uuid
 import warnings
@@ -22,82 +21,57 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_score
 
 import sklearn_balldp
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
-    GradientPerturbation,
-    RadiusPolicy,
-    verify,
+from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy, verify
+from sklearn_balldp.rows import Rows, cluster, from_zarr, on_cluster, shards_of
+from tests.rows.conftest import (
+    HEADS,
+    KINDS,
+    D,
+    assert_same,
+    extreme_records,
+    fitted,
+    records,
 )
-from sklearn_balldp.rows import Rows, cluster, from_zarr, on_cluster, passes, shards_of
 
-N, D = 6000, 16
+N = 6000
+# Nothing is written to disks.
 STAYS_IN_MEMORY = {
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
 }
-HEADS = {
-    "prototypes": BallDPRidgePrototype(),
-    "discriminant": BallDPLinearDiscriminant(),
-    "discriminant, sphere": BallDPLinearDiscriminant(domain="sphere"),
-    "descent": BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=10)),
-    "SVC": BallDPSquaredHingeSVC(mechanism=GradientPerturbation(start="zero", n_steps=10)),
-    "minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01),
-    "descent, sphere": BallDPLogisticRegression(
-        domain="sphere", mechanism=GradientPerturbation(n_steps=5)
-    ),
-    "minimiser, sphere": BallDPLogisticRegression(domain="sphere", mechanism="output", alpha=0.01),
-}
-
-
-def records(dtype=np.float64, n=N):
-    """Rows around a long mean, some of them outside of the ball."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, n)
-    X = 0.3 * rng.standard_normal((n, D)) + 0.4 * np.eye(3, D)[y] + 0.2
-    return X.astype(dtype), y
 
 
 @pytest.fixture(scope="module")
 def client():
     with (
         dask.config.set(STAYS_IN_MEMORY),
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as local,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local,
         Client(local) as connected,
     ):
         yield connected
 
 
-@pytest.fixture
-def many_shards(monkeypatch):
-    """Shards as of many more rows; blocks stay as workers have them."""
-    monkeypatch.setattr(passes, "SMALL", 8000)
-    monkeypatch.setattr(passes, "SHARD_ROWS", 512)
-
-
-def fitted(head, X, y, **sides):
-    return clone(head).set_params(delta=1e-5, radius=0.3, random_state=0).fit(X, y, **sides)
-
-
-def assert_same(head, other):
-    assert other.release_.sigma == head.release_.sigma
-    for key, values in head.released_parameters().items():
-        np.testing.assert_array_equal(other.released_parameters()[key], values, key)
+@pytest.fixture(scope="module")
+def single():
+    """A cluster of one worker, in this process."""
+    # The worker would pause for ever, were the tests before it large enough.
+    one = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "memory_limit": None}
+    with (
+        LocalCluster(**one, dashboard_address=":0") as local,
+        Client(local, set_as_default=False) as connected,
+    ):
+        yield connected
 
 
 @pytest.mark.usefixtures("many_shards")
 def test_many_chunks_take_no_more_calls(client, monkeypatch):
-    X, y = records()
+    X, y = records(n=N)
     found, calls = [], []
     compute = client.compute
     monkeypatch.setattr(client, "compute", lambda *a, **k: calls.append(a) or compute(*a, **k))
     for size in (1500, 20):
         calls.clear()
-        found.append(fitted(HEADS["prototypes"], da.from_array(X, chunks=(size, 9)), y))
+        found.append(fitted("prototypes", da.from_array(X, chunks=(size, 9)), y))
         # All chunks of a portion at once, and the first and last, where it cuts them.
         assert len(calls) <= 3 * sum(client.nthreads().values())
     assert_same(*found)
@@ -112,7 +86,7 @@ def sent_rows(dask_worker):
 
 @pytest.mark.usefixtures("many_shards")
 def test_rows_are_computed_where_they_are_held(client):
-    (X, y), addresses = records(), list(client.nthreads())
+    (X, y), addresses = records(n=N), list(client.nthreads())
     for number, order in enumerate((addresses, addresses[::-1])):
         # As a persisted array has them: each half on a worker of its own.
         name, held = f"rows{number}", {}
@@ -121,7 +95,7 @@ def test_rows_are_computed_where_they_are_held(client):
             held |= client.scatter({(name, place, 0): half}, workers=[address])
         rows = da.Array(held, name, chunks=((N // 2, N // 2), (D,)), dtype=X.dtype)
         client.run(sent_rows)
-        assert_same(fitted(HEADS["prototypes"], X, y), fitted(HEADS["prototypes"], rows, y))
+        assert_same(fitted("prototypes", X, y), fitted("prototypes", rows, y))
         # Shards are whole: one of them may lie in both halves, and its rows in one are sent.
         assert sum(client.run(sent_rows).values()) < 2 * 512 * D
 
@@ -129,12 +103,12 @@ def test_rows_are_computed_where_they_are_held(client):
 @pytest.mark.usefixtures("client", "many_shards")
 @pytest.mark.parametrize("name", HEADS)
 def test_a_cluster_gives_the_model_of_one_process(name, tmp_path):
-    X, y = records()
+    X, y = records(n=N)
     assert len(shards_of(*X.shape)) > 10
-    head = fitted(HEADS[name], X, y)
+    head = fitted(name, X, y)
     # Chunks of the array are not the shards, and may cut features.
     given = da.from_array(X, chunks=(1234, 9))
-    other = fitted(HEADS[name], given, da.from_array(y))
+    other = fitted(name, given, da.from_array(y))
     assert_same(head, other)
     assert other.n_features_in_ == D
     np.testing.assert_array_equal(other.predict(given), head.predict(X))
@@ -143,33 +117,23 @@ def test_a_cluster_gives_the_model_of_one_process(name, tmp_path):
     # A file that every worker sees, of which none is held.
     zarr.save(str(tmp_path / "rows"), X)
     source = on_cluster(from_zarr(tmp_path / "rows"))
-    assert_same(head, fitted(HEADS[name], source, y))
+    assert_same(head, fitted(name, source, y))
     np.testing.assert_array_equal(other.predict(source), head.predict(X))
 
 
 @pytest.mark.usefixtures("many_shards")
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-@pytest.mark.parametrize("name", HEADS)
-def test_the_number_of_workers_decides_no_bit(client, name, dtype):
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(n, np.float32) for n in HEADS] + [(n, np.float16) for n in KINDS]
+)
+def test_the_number_of_workers_decides_no_bit(client, single, name, dtype):
     """Rows of less precision are computed with in double precision, as machines may differ."""
-    X, y = records(dtype)
+    X, y = records(dtype, N)
     given = da.from_array(X, chunks=(700, D))
-    found = [fitted(HEADS[name], given, y) for _ in range(2)]
-    with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=False,
-            memory_limit=None,
-            dashboard_address=":0",
-        ) as local,
-        Client(local, set_as_default=False) as single,
-    ):
-        found.append(fitted(HEADS[name], on_cluster(given, single), y))
+    found = [fitted(name, rows, y) for rows in (given, given, on_cluster(given, single))]
     for other in found[1:]:
         assert_same(found[0], other)
     if name not in ("prototypes", "minimiser"):
-        wide = fitted(HEADS[name], X.astype(np.float64), y)
+        wide = fitted(name, X.astype(np.float64), y)
         if hasattr(wide, "statistics_"):
             for key in ("class_sums", "second_moment"):
                 sums, exact = (getattr(h.statistics_, key) for h in (found[0], wide))
@@ -178,14 +142,13 @@ def test_the_number_of_workers_decides_no_bit(client, name, dtype):
 
 
 @pytest.mark.usefixtures("client", "many_shards")
-@pytest.mark.parametrize("name", ["prototypes", "discriminant", "descent", "minimiser"])
+@pytest.mark.parametrize("name", KINDS)
 def test_persons_on_a_cluster(name):
-    X, y = records()
-    rng = np.random.default_rng(1)
-    sides, head = {"groups": rng.integers(0, 3000, N)}, clone(HEADS[name])
-    given = {key: da.from_array(values) for key, values in sides.items()}
-    other = fitted(head, da.from_array(X, chunks=(900, D)), y, **given)
-    assert_same(fitted(head, X, y, **sides), other)
+    X, y = records(n=N)
+    owners = np.random.default_rng(1).integers(0, N // 2, N)
+    given = da.from_array(X, chunks=(900, D))
+    other = fitted(name, given, y, groups=da.from_array(owners))
+    assert_same(fitted(name, X, y, groups=owners), other)
     assert other.release_.unit == "person"
 
 
@@ -211,7 +174,7 @@ def test_workers_draw_no_noise(client, name):
     X, y = records(n=2000)
     client.run(forbid_noise)
     try:
-        head = fitted(HEADS[name], da.from_array(X), y)
+        head = fitted(name, da.from_array(X), y)
     finally:
         client.run(allow_noise)
     assert head.release_.sampler
@@ -241,7 +204,7 @@ def _traces(dask_scheduler):
 @pytest.mark.usefixtures("many_shards")
 @pytest.mark.parametrize("good", [0, 3000])
 def test_logs_keys_and_errors_hold_no_row(client, good, capfd):
-    X, y = records()
+    X, y = records(n=N)
     X[4000:] = SECRET
     digits = str(SECRET)[2:8]
     head = clone(HEADS["descent"]).set_params(delta=1e-5, radius=0.3)
@@ -282,118 +245,28 @@ def test_keys_of_tasks_are_drawn_by_chance(client):
     rows, seen = da.from_array(X), []
     for _ in range(2):
         before = keys()
-        fitted(HEADS["prototypes"], rows, y)
+        fitted("prototypes", rows, y)
         seen.append(keys() - before)
     assert min(map(len, seen)) >= 2
     assert not seen[0] & seen[1]
 
 
-def after_results(patch, number):
-    """An event that is set once so many results of passes have come."""
-    begun, waited, seen = threading.Event(), cluster._waited, []
-
-    def counting(*args):
-        result = waited(*args)
-        seen.append(None)
-        if len(seen) == number:
-            begun.set()
-        return result
-
-    patch.setattr(cluster, "_waited", counting)
-    return begun
-
-
-@pytest.mark.parametrize(
-    ("kind", "n_workers", "lost"),
-    [("array", 2, "one"), ("file", 2, "all"), ("array", 1, "all"), ("array", 2, "scaled")],
-)
-def test_workers_that_are_lost_change_nothing(kind, n_workers, lost, tmp_path):
-    """Their shards are loaded again by others, or by themselves once they are back."""
-    X, y = records(n=20_000)
-    head = BallDPLogisticRegression(
-        mechanism=GradientPerturbation(n_steps={"array": 100, "file": 30}[kind]),
-        delta=1e-6,
-        radius=0.3,
-        random_state=0,
-    )
-    zarr.save(str(tmp_path / "rows"), X)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        dask.config.set(STAYS_IN_MEMORY),
-        LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as local,
-        Client(local) as connected,
-    ):
-        patch.setattr(passes, "SMALL", 8000)
-        patch.setattr(passes, "SHARD_ROWS", 2048)
-        expected = clone(head).fit(X, y)
-        given = da.from_zarr(str(tmp_path / "rows"))
-        given = given if kind == "array" else on_cluster(from_zarr(tmp_path / "rows"))
-        before = connected.run(os.getpid)
-        begun = after_results(patch, 5)
-        running = threading.Thread(target=head.fit, args=(given, y))
-        running.start()
-        assert begun.wait(60)
-        if lost == "scaled":
-            local.scale(0)
-            time.sleep(1.0)
-            local.scale(1)
-        else:
-            # A nanny starts another worker for each that dies.
-            for process in list(before.values())[: None if lost == "all" else 1]:
-                os.kill(process, signal.SIGKILL)
-        running.join(60)
-        assert not running.is_alive()
-        assert set(connected.run(os.getpid).values()) != set(before.values())
-    assert_same(expected, head)
-
-
-def test_a_cluster_that_has_lost_its_workers_for_good_ends_the_fit(monkeypatch, tmp_path):
-    X, y = records(n=20_000)
-    zarr.save(str(tmp_path / "rows"), X)
-    monkeypatch.setattr(cluster, "_PATIENCE", 1.0)
-    steps = GradientPerturbation(n_steps=100)
-    head = BallDPLogisticRegression(mechanism=steps, delta=1e-6, radius=0.3)
-    found = []
-
-    def fit():
-        with pytest.raises(RuntimeError, match=r"\(NoWorkersError\); nothing was released"):
-            head.fit(on_cluster(from_zarr(tmp_path / "rows"), connected), y)
-        found.append("refused")
-
-    with (
-        dask.config.set(STAYS_IN_MEMORY),
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as local,
-        Client(local) as connected,
-    ):
-        monkeypatch.setattr(passes, "SMALL", 8000)
-        begun = after_results(monkeypatch, 3)
-        running = threading.Thread(target=fit)
-        running.start()
-        assert begun.wait(60)
-        local.scale(0)
-        running.join(60)
-    assert found == ["refused"]
-    assert not hasattr(head, "coef_")
-
-
 def test_what_a_cluster_cannot_take_is_refused(client, monkeypatch):
     X, y = records(n=500)
     head, given = BallDPRidgePrototype(delta=1e-4), da.from_array(X, chunks=(100, D))
-    with pytest.raises(ValueError, match=r"compute_chunk_sizes"):
-        head.fit(given[given[:, 0] > 0], y)
-    with pytest.raises(ValueError, match=r"X\.astype"):
-        head.fit(given.astype(int), y)
-    with pytest.raises(ValueError, match="n_samples, n_features"):
-        head.fit(given[:, 0], y)
+    for rows, message in (
+        (given[given[:, 0] > 0], "compute_chunk_sizes"),
+        (given.astype(int), r"X\.astype"),
+        (given[:, 0], "n_samples, n_features"),
+        (given[:-1], "inconsistent numbers of samples"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            head.fit(rows, y)
     with pytest.raises(TypeError, match="to_dask_array"):
         head.fit(dd.from_pandas(pd.DataFrame(X), npartitions=2), y)
     for rows in (X, on_cluster(given)):
         with pytest.raises(TypeError, match="cannot go to a cluster"):
             on_cluster(rows)
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        head.fit(given, y[:-1])
     with pytest.raises(TypeError, match="belong to this process"):
         on_cluster(given).__getstate__()
     chosen = clone(head).set_params(radius=RadiusPolicy(source="declared"))
@@ -438,11 +311,11 @@ def test_rows_that_may_be_written_to_disks_are_warned_of():
         Client(local),
     ):
         with pytest.warns(UserWarning, match=r"memory\.target and \.spill to False"):
-            fitted(HEADS["prototypes"], da.from_array(X), y)
+            fitted("prototypes", da.from_array(X), y)
         # Of a file workers hold nothing.
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            fitted(HEADS["prototypes"], on_cluster(Talkative(X, N)), y)
+            fitted("prototypes", on_cluster(Talkative(X, N)), y)
 
 
 def test_a_failing_task_of_the_array_is_told_without_its_words(client):
@@ -478,33 +351,21 @@ def test_folds_audits_and_checks_of_a_dask_array():
     np.testing.assert_array_equal(np.asarray(source), X)
 
 
-def test_no_row_is_written_to_a_disk(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("many_shards")
+def test_no_row_is_written_to_a_disk(client):
     """Columns in several chunks are put together in memory, whatever Dask would do by itself."""
-    X, y = records()
-    with (
-        dask.config.set(STAYS_IN_MEMORY),
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            local_directory=str(tmp_path),
-        ) as local,
-        Client(local) as connected,
-    ):
-        monkeypatch.setattr(passes, "SMALL", 8000)
-        monkeypatch.setattr(passes, "SHARD_ROWS", 512)
-        for chunks in ((N, 4), (100, D), (777, 3)):
-            given = da.from_array(X, chunks=chunks)
-            for rows in (given, given.persist()):
-                fitted(HEADS["minimiser"], rows, y)
+    X, y = records(n=N)
+    for chunks in ((N, 4), (100, D), (777, 3)):
+        client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_log.clear())
+        fitted("prototypes", da.from_array(X, chunks=chunks).persist(), y)
+        *log, events = client.run_on_scheduler(_traces)
+        assert chunks[1] == D or any("rechunk" in entry for entry in log)
         # Dask's other way to put chunks together goes by disks.
-        log = connected.run_on_scheduler(_traces)
-        assert any("rechunk" in entry for entry in log)
-        assert not any("p2p" in entry for entry in log)
+        assert not any("p2p" in entry for entry in [*log, events])
 
 
 def test_an_array_is_loaded_once_in_a_fit(client, tmp_path):
-    X, y = records()
+    X, y = records(n=N)
 
     def counted(block, path=str(tmp_path)):
         if len(block) > 1:
@@ -514,13 +375,13 @@ def test_an_array_is_loaded_once_in_a_fit(client, tmp_path):
 
     given = da.from_array(X, chunks=(1000, D)).map_blocks(counted, dtype=X.dtype, meta=X[:0])
     # Sums, and then steps.
-    fitted(HEADS["descent"], given, y)
+    fitted("descent", given, y)
     assert 6 <= len(list(tmp_path.iterdir())) <= 6 + 1  # one chunk is cut between two workers
 
 
 def test_no_rows_come_here_but_those_that_a_policy_reads(client, monkeypatch):
     monkeypatch.setattr("sklearn_balldp.radius.MAX_ROWS_READ", 500)
-    X, y = records()
+    X, y = records(n=N)
     policy = RadiusPolicy(source="declared")
     expected = clone(policy).fit(X, y).radius_
     # Ranges of rows would hold others too.
@@ -531,7 +392,7 @@ def test_no_rows_come_here_but_those_that_a_policy_reads(client, monkeypatch):
 @pytest.mark.parametrize("domain", ["ball", "sphere"])
 @pytest.mark.parametrize("source", ["edits", "reference"])
 def test_public_rows_may_be_on_the_cluster(client, source, domain):
-    X, y = records()
+    X, y = records(n=N)
     public = (X[:200], X[:200] + 0.01 if source == "edits" else y[:200])
     on_workers = tuple(da.from_array(part, chunks=(60, *part.shape[1:])) for part in public)
     policy = RadiusPolicy(source=source)
@@ -546,9 +407,9 @@ def test_public_rows_may_be_on_the_cluster(client, source, domain):
 
 
 def test_nothing_is_held_after_a_fit(client):
-    X, y = records(np.float32)
+    X, y = records(np.float32, N)
     for rows in (da.from_array(X), on_cluster(da.from_array(X))):
-        fitted(HEADS["descent"], rows, y).predict(rows)
+        fitted("descent", rows, y).predict(rows)
         deadline = time.monotonic() + 60.0
         held = {"": 1}
         while any(held.values()) and time.monotonic() < deadline:
@@ -576,7 +437,7 @@ def test_workers_need_the_same_version(client):
     client.run(another_version, workers=[one])
     try:
         with pytest.raises(ValueError, match=r"workers need sklearn_balldp .*'0\.0'"):
-            fitted(HEADS["prototypes"], da.from_array(X), y)
+            fitted("prototypes", da.from_array(X), y)
     finally:
         client.run(the_version, workers=[one])
     # A worker without the package could not load a reference to it.
@@ -628,17 +489,81 @@ def test_errors_of_any_kind_end_a_fit(client):
 
 
 @pytest.mark.usefixtures("client")
-def test_extreme_rows_are_tamed_on_workers():
-    X, y = records()
-    X[7, 3], X[8], X[9], X[10] = 1e200, -1e300, 0.0, 1e-220
-    for name in HEADS:
-        assert_same(fitted(HEADS[name], X, y), fitted(HEADS[name], da.from_array(X), y))
+@pytest.mark.parametrize("name", HEADS)
+def test_extreme_rows_are_tamed_on_workers(name):
+    X, y = extreme_records()
+    assert_same(fitted(name, X, y), fitted(name, da.from_array(X), y))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_a_worker_holds_is_counted(dtype):
     """Dask decides by it how much fits into memory."""
-    X, _ = records(dtype)
+    X, _ = records(dtype, N)
     domain = "ball" if dtype == np.float64 else None
     load = cluster._Load(0, [(0, 4000), (4000, N)], np.dtype(dtype), D, domain)
     assert load([X[:1000], X[1000:]]).__sizeof__() == X.nbytes
+
+
+def in_the_middle(monkeypatch, lose, after=9):
+    """Lose workers once so many passes were sent."""
+    submitted, sent = cluster._submitted, []
+
+    def losing(*args):
+        futures = submitted(*args)
+        sent.append(futures)
+        if len(sent) == after:
+            lose()
+        return futures
+
+    monkeypatch.setattr(cluster, "_submitted", losing)
+    return sent
+
+
+def killed(processes):
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+
+
+def away_and_back(client):
+    client.cluster.scale(0)
+    while client.nthreads():
+        time.sleep(0.05)
+    client.cluster.scale(2)
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("kind", ["array", "file"])
+@pytest.mark.parametrize("lost", ["one", "all", "scaled"])
+def test_workers_that_are_lost_change_nothing(client, kind, lost, tmp_path, monkeypatch):
+    """Shards are loaded again, by others or by those that come back, and the pass is made again."""
+    X, y = records(n=N)
+    zarr.save(str(tmp_path / "rows"), X)
+    rows = da.from_zarr(str(tmp_path / "rows"))
+    rows = rows if kind == "array" else on_cluster(from_zarr(tmp_path / "rows"))
+    client.wait_for_workers(2)
+    before = set(client.run(os.getpid).values())
+    lose = {
+        # A nanny starts another worker for each that dies.
+        "one": lambda: killed([min(before)]),
+        "all": lambda: killed(before),
+        "scaled": lambda: away_and_back(client),
+    }[lost]
+    sent = in_the_middle(monkeypatch, lose)
+    assert_same(fitted("descent", X, y), fitted("descent", rows, y))
+    assert len(sent) > 9
+    client.wait_for_workers(2)
+    assert set(client.run(os.getpid).values()) != before
+
+
+@pytest.mark.usefixtures("many_shards")
+def test_a_cluster_without_workers_ends_the_fit(client, tmp_path, monkeypatch):
+    X, y = records(n=N)
+    zarr.save(str(tmp_path / "rows"), X)
+    monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
+    in_the_middle(monkeypatch, lambda: client.cluster.scale(0))
+    try:
+        with pytest.raises(RuntimeError, match=r"\(NoWorkersError\); nothing was released"):
+            fitted("descent", on_cluster(from_zarr(tmp_path / "rows")), y)
+    finally:
+        client.cluster.scale(2)
+        client.wait_for_workers(2)

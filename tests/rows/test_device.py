@@ -5,32 +5,22 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
-    GradientPerturbation,
-    ReconstructionAuditor,
-    verify,
-)
+from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor, verify
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.objective import LinearObjective
-from sklearn_balldp.rows import device, on_device, passes, table_of
+from sklearn_balldp.rows import device, on_device, table_of
+from tests.rows.conftest import (
+    HEADS,
+    KINDS,
+    D,
+    assert_refused,
+    assert_same,
+    extreme_records,
+    fitted,
+    records,
+)
 
-N, D = 6000, 16
-HEADS = {
-    "prototypes": BallDPRidgePrototype(),
-    "discriminant": BallDPLinearDiscriminant(),
-    "discriminant, sphere": BallDPLinearDiscriminant(domain="sphere"),
-    "descent": BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=10)),
-    "SVC": BallDPSquaredHingeSVC(mechanism=GradientPerturbation(start="zero", n_steps=10)),
-    "minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01),
-    "descent, sphere": BallDPLogisticRegression(
-        domain="sphere", mechanism=GradientPerturbation(n_steps=5)
-    ),
-    "minimiser, sphere": BallDPLogisticRegression(domain="sphere", mechanism="output", alpha=0.01),
-}
+N = 3000
 
 
 def strict(X):
@@ -44,56 +34,34 @@ def tensor(X):
 LIBRARIES = {"strict": strict, "torch": tensor}
 
 
-def records(dtype=np.float64, n=N, n_classes=3):
-    """Rows around a long mean, some of them outside of the ball."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, n_classes, n)
-    X = 0.3 * rng.standard_normal((n, D)) + 0.4 * np.eye(n_classes, D)[y] + 0.2
-    return X.astype(dtype), y
-
-
 @pytest.fixture
-def many_shards(monkeypatch):
-    monkeypatch.setattr(passes, "SMALL", 8000)
-    monkeypatch.setattr(passes, "SHARD_ROWS", 512)
+def small_portions(many_shards, monkeypatch):
     monkeypatch.setattr(device, "SHARD_ROWS", 200)
 
 
-def fitted(head, X, y, **sides):
-    return clone(head).set_params(delta=1e-5, radius=0.3, random_state=0).fit(X, y, **sides)
-
-
-@pytest.mark.usefixtures("many_shards")
+@pytest.mark.usefixtures("small_portions")
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("name", HEADS)
 def test_a_device_gives_the_model_of_numpy(name, n_classes, library):
     X, y = records(n_classes=n_classes)
     given = on_device(LIBRARIES[library](X))
-    head, other = fitted(HEADS[name], X, y), fitted(HEADS[name], given, y)
-    np.testing.assert_allclose(other.release_.sigma, head.release_.sigma, rtol=1e-9)
-    for key, values in head.released_parameters().items():
-        found = other.released_parameters()[key]
-        if values.dtype.kind == "f":
-            # Rounded to a grid of 2^-40 noise scales; a minimiser to its tolerance.
-            np.testing.assert_allclose(found, values, rtol=1e-5, atol=1e-6 * np.abs(values).max())
-        else:
-            np.testing.assert_array_equal(found, values)
+    head, other = fitted(name, X, y), fitted(name, given, y)
+    # Rounded to a grid of 2^-40 noise scales; a minimiser to its tolerance.
+    assert_same(head, other, rtol=1e-5, atol=1e-7)
     np.testing.assert_array_equal(head.predict(given), head.predict(X))
     np.testing.assert_allclose(
         head.decision_function(given), head.decision_function(X), rtol=1e-9, atol=1e-9
     )
 
 
-@pytest.mark.usefixtures("many_shards")
-@pytest.mark.parametrize("name", ["prototypes", "discriminant", "descent", "minimiser"])
+@pytest.mark.usefixtures("small_portions")
+@pytest.mark.parametrize("name", KINDS)
 def test_persons_on_a_device(name):
     X, y = records()
-    rng = np.random.default_rng(1)
-    sides, head = {"groups": rng.integers(0, 3000, N)}, clone(HEADS[name])
-    expected, found = (fitted(head, rows, y, **sides) for rows in (X, on_device(strict(X))))
-    for key, values in expected.released_parameters().items():
-        np.testing.assert_allclose(found.released_parameters()[key], values, rtol=1e-5, atol=1e-7)
+    owners = np.random.default_rng(1).integers(0, N // 2, N)
+    head, other = (fitted(name, rows, y, groups=owners) for rows in (X, on_device(strict(X))))
+    assert_same(head, other, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -134,8 +102,8 @@ def test_passes_on_a_device_are_those_of_numpy(loss, moved, library, whitening):
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_less_precise_tensors_are_computed_with_in_double(dtype):
     X, y = records(np.dtype(dtype))
-    head = fitted(HEADS["descent"], on_device(tensor(X)), y)
-    wide = fitted(HEADS["descent"], X.astype(np.float64), y)
+    head = fitted("descent", on_device(tensor(X)), y)
+    wide = fitted("descent", X.astype(np.float64), y)
     np.testing.assert_allclose(head.coef_, wide.coef_, rtol=1e-4, atol=1e-6)
     (part,) = table_of(on_device(tensor(X)))._parts.values()
     assert {str(block.dtype) for _, block in part.blocks()} == {"torch.float64"}
@@ -144,38 +112,29 @@ def test_less_precise_tensors_are_computed_with_in_double(dtype):
 def test_rows_stay_on_the_device(monkeypatch):
     """Only sums and predictions come to the host."""
     X, y = records()
-    rows = on_device(strict(X))
-    moved = []
-    kept = device.on_host
+    rows, moved, kept = on_device(strict(X)), [], device.on_host
     monkeypatch.setattr(
         device, "on_host", lambda array: moved.append(np.size(kept(array))) or kept(array)
     )
-    for name, head in HEADS.items():
-        fitted(head, rows, y).predict(rows)
+    for name in HEADS:
+        fitted(name, rows, y).predict(rows)
         assert max(moved) <= max(N, 3 * D * D), name
     assert moved.count(N) == len(HEADS)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("name", HEADS)
-def test_rows_that_are_not_finite_are_refused(name, bad):
-    X, y = records()
-    X[2500, 3] = bad
-    head = clone(HEADS[name]).set_params(delta=1e-4, radius=0.3)
-    with pytest.raises(ValueError, match=r"NaN or infinity"):
-        head.fit(on_device(strict(X)), y)
-    assert not hasattr(head, "release_")
+def test_rows_that_are_not_finite_are_refused(name):
+    for bad in (np.nan, np.inf):
+        X, y = records()
+        X[2500, 3] = bad
+        assert_refused(name, on_device(strict(X)), y, "NaN or infinity")
 
 
 def test_huge_and_tiny_rows():
-    X, y = records()
-    X[7, 3], X[8], X[9], X[10] = 1e200, -1e300, 0.0, 1e-220
+    X, y = extreme_records()
     for name in HEADS:
-        expected, found = (fitted(HEADS[name], rows, y) for rows in (X, on_device(strict(X))))
-        for key, values in expected.released_parameters().items():
-            np.testing.assert_allclose(
-                found.released_parameters()[key], values, rtol=1e-5, atol=1e-6
-            )
+        head, other = (fitted(name, rows, y) for rows in (X, on_device(strict(X))))
+        assert_same(head, other, rtol=1e-5, atol=1e-6)
 
 
 def test_arrays_that_are_no_rows_are_refused(monkeypatch):
@@ -203,8 +162,8 @@ def test_arrays_that_are_no_rows_are_refused(monkeypatch):
 def test_a_tensor_with_a_derivative_is_detached():
     X, y = records()
     rows = tensor(X).requires_grad_()
-    head = fitted(HEADS["prototypes"], on_device(rows), y)
-    np.testing.assert_allclose(head.prototypes_, fitted(HEADS["prototypes"], X, y).prototypes_)
+    head = fitted("prototypes", on_device(rows), y)
+    np.testing.assert_allclose(head.prototypes_, fitted("prototypes", X, y).prototypes_)
 
 
 def test_audits_and_checks_copy_rows_to_the_host():
@@ -224,8 +183,7 @@ def test_rows_and_labels_on_a_gpu(name):
         pytest.skip("no GPU")
     X, y = records(np.float32)
     given = torch.from_numpy(X).cuda()
-    head = fitted(HEADS[name], given, torch.from_numpy(y).cuda())
-    host = fitted(HEADS[name], X.astype(np.float64), y)
-    for key, values in host.released_parameters().items():
-        np.testing.assert_allclose(head.released_parameters()[key], values, rtol=1e-4, atol=1e-6)
+    head = fitted(name, given, torch.from_numpy(y).cuda())
+    host = fitted(name, X.astype(np.float64), y)
+    assert_same(host, head, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(head.predict(given), head.predict(X))
