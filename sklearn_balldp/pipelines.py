@@ -83,6 +83,24 @@ def parts_of(model: Any) -> ModelParts:
             return ModelParts(model, tuple(steps), frozen, wrapper)
 
 
+def heads_of(model: Any) -> list[Any] | None:
+    """Fitted Ball-DP heads that a model's predictions are made of; None if they take anything else.
+
+    Pipelines, searches, votes and one-versus-rest are looked through. Steps before a head are not
+    looked at.
+    """
+    head = parts_of(getattr(model, "best_estimator_", model)).head
+    if hasattr(head, "release_"):
+        return [head]
+    several = list(getattr(head, "estimators_", []))
+    if hasattr(head, "final_estimator_"):
+        several.append(head.final_estimator_)
+    found = [heads_of(own) for own in several]
+    if not found or None in found or hasattr(head, "calibrated_classifiers_"):
+        return None
+    return [own for heads in found for own in heads or []]
+
+
 def learns(step: Any) -> bool:
     """Whether the fit of a step reads the rows."""
     if isinstance(step, (str, type(None), FrozenEstimator, *_SHAPE_ONLY)):

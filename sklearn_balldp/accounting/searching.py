@@ -17,7 +17,7 @@ from sklearn.model_selection import (
 )
 
 from .._parameters import is_real
-from ..pipelines import parts_of
+from ..pipelines import heads_of, parts_of
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
 from ..privacy.release import Release
@@ -38,8 +38,9 @@ class PrivateAccuracy(CountedMixin):
     """Scorer: accuracy on private rows, with noise that hides any one of them.
 
     Pass it as ``scoring=``: the scores of a search, and the choice of the best candidate, are then
-    private too. If one row is replaced, its label too, the accuracy of a fixed model moves by at
-    most ``1 / n_rows``.
+    private too. If one scored row is replaced, its label too, the accuracy of a *given* model moves
+    by at most ``1 / n_rows``. What a training row moves, the model's own release hides: models that
+    are not made of Ball-DP heads are refused.
 
     Parameters
     ----------
@@ -70,6 +71,12 @@ class PrivateAccuracy(CountedMixin):
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         """Noisy accuracy, charged to every active accountant before the rows are looked at."""
         self._check_reachable()
+        if heads_of(estimator) is None:
+            raise ValueError(
+                f"PrivateAccuracy: a {type(estimator).__name__} was fitted without a release, so "
+                "one training record may move its score by any amount; score a Ball-DP head, or "
+                "what is made of such heads alone."
+            )
         n_rows = len(np.asarray(y))
         noise = Noise(self.random_state)
         spent = OtherRelease(_SCORE, mu=self.mu, private=noise.private, unit="record")

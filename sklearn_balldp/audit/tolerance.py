@@ -6,6 +6,7 @@ ball that encloses them, in the metric of the release. Kappa, the success of the
 is the largest prior mass of such a set.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -48,10 +49,15 @@ def guesses_within(rows: Array, gaps: Array, weights: Array, eta: float, metric:
     around = gaps <= eta * _UP
     if search.left >= 0:
         hits = np.array(found)
-        return Guesses(hits, min(1.0, float((hits @ weights).max())), True)
+        return Guesses(hits, _largest_mass(hits, weights), True)
     # A ball of radius eta that holds a candidate lies within 2 eta of it.
-    most = float(((gaps <= 2.0 * eta * _UP) @ weights).max())
-    return Guesses(np.array([*around, *found]), min(1.0, most), False)
+    most = _largest_mass(gaps <= 2.0 * eta * _UP, weights)
+    return Guesses(np.array([*around, *found]), most, False)
+
+
+def _largest_mass(hits: NDArray[np.bool_], weights: Array) -> float:
+    # Ten tenths are one.
+    return min(1.0, max(math.fsum(weights[own]) for own in hits))
 
 
 class _Search:

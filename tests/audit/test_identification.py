@@ -50,18 +50,13 @@ def test_parameters_without_noise_identify():
         log_posterior(models[0] + 1.0, models, sigma)
 
 
-def test_decoder_takes_the_most_mass_within_eta():
-    line = np.abs(np.subtract.outer([0.0, 1.0, 2.0, 9.0], [0.0, 1.0, 2.0, 9.0]))
+def test_decoder_takes_the_answer_that_hits_most():
     logs = np.log([0.28, 0.1, 0.28, 0.34])
+    hits = np.array([[True, True, False, False], [False, True, True, False], [False] * 3 + [True]])
     assert decode(logs) == 3
-    assert decode(logs, line, 0.0) == 3
-    assert decode(logs, line, 1.0) == 1
-    assert decode(np.stack([logs, logs[::-1]]), line, 0.5).tolist() == [3, 0]
-    # No other rule catches more mass.
-    for eta in (0.5, 1.0, 7.0, 9.0):
-        best = max(np.exp(logs)[line[a] <= eta].sum() for a in range(4))
-        chosen = decode(logs, line, eta)
-        assert np.exp(logs)[line[chosen] <= eta].sum() == pytest.approx(best)
+    assert decode(logs, np.eye(4)) == 3
+    assert decode(logs, hits) == 0
+    assert decode(np.stack([logs, logs[::-1]]), hits).tolist() == [0, 0]
 
 
 def test_map_beats_other_rules_with_priors_and_blocks(success_interval):
@@ -89,8 +84,6 @@ def test_errors():
         (lambda: log_posterior(np.zeros(3), np.eye(2), 1.0), "released"),
         (lambda: log_posterior(np.zeros(2), np.eye(2), -1.0), "sigma"),
         (lambda: log_posterior(np.zeros(2), np.eye(2), 1.0, [1.0, 1.0]), "prior"),
-        (lambda: decode(np.zeros(3), None, -1.0), "eta"),
-        (lambda: decode(np.zeros(3), np.eye(2), 1.0), "distances"),
     ):
         with pytest.raises(ValueError, match=match):
             call()

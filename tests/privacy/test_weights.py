@@ -290,7 +290,7 @@ def test_units_are_not_added_up():
         with pytest.raises(ValueError, match="differ in unit"):
             head.fit(X, y)
         with pytest.raises(ValueError, match="hides one record"):
-            PrivateAccuracy(epsilon=1.0)(head, X, y)
+            PrivateAccuracy(epsilon=1.0)(fitted, X, y)
         accountant.spend(mu=0.1, what="by hand")
     assert len(accountant.records) == 2
     fitted = BallDPRidgePrototype(delta=1e-3).fit(X, y)
