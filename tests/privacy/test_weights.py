@@ -285,6 +285,7 @@ def test_units_are_not_added_up():
     total = compose_releases([all_of, all_of])
     assert total.unit == "person"
     assert "one person's substitution" in str(total)
+    fitted = BallDPRidgePrototype(delta=1e-3).fit(X, y)
     with PrivacyAccountant() as accountant:
         head.fit(X, y, groups=groups)
         with pytest.raises(ValueError, match="differ in unit"):
@@ -293,7 +294,6 @@ def test_units_are_not_added_up():
             PrivateAccuracy(epsilon=1.0)(fitted, X, y)
         accountant.spend(mu=0.1, what="by hand")
     assert len(accountant.records) == 2
-    fitted = BallDPRidgePrototype(delta=1e-3).fit(X, y)
     with PrivacyAccountant() as accountant:
         PrivateAccuracy(epsilon=1.0)(fitted, X, y)
         with pytest.raises(ValueError, match="hides one record"):
