@@ -4,12 +4,15 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler, SkewedChi2Sampler
 from sklearn.pipeline import Pipeline
-from sklearn.random_projection import BaseRandomProjection
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.random_projection import BaseRandomProjection, GaussianRandomProjection
 from sklearn.utils import get_tags
 
 # The fit of these reads at most the shape of the rows; older hashers lack the tag that says so.
@@ -99,6 +102,29 @@ def heads_of(model: Any) -> list[Any] | None:
     if not found or None in found or hasattr(head, "calibrated_classifiers_"):
         return None
     return [own for heads in found for own in heads or []]
+
+
+def stretch_of(step: Any) -> float | None:
+    """How many times as far apart a step moves two rows, at most; None where that is not known.
+
+    Of steps of scikit-learn that multiply rows by known numbers, in the Euclidean distance.
+    """
+    step = step.estimator if isinstance(step, FrozenEstimator) else step
+    if step is None or isinstance(step, str):
+        return 1.0
+    kind = type(step)
+    if kind is StandardScaler and getattr(step, "scale_", None) is not None:
+        return float(1.0 / np.min(step.scale_))
+    if kind is StandardScaler and hasattr(step, "n_features_in_"):
+        return 1.0
+    if kind is MaxAbsScaler and hasattr(step, "scale_"):
+        return float(1.0 / np.min(step.scale_))
+    if kind is MinMaxScaler and hasattr(step, "scale_"):
+        return float(np.max(step.scale_))
+    plain = kind in (TruncatedSVD, GaussianRandomProjection) or (kind is PCA and not step.whiten)
+    if plain and hasattr(step, "components_"):
+        return float(np.linalg.norm(step.components_, 2)) * (1.0 + 1e-9)
+    return None
 
 
 def learns(step: Any) -> bool:

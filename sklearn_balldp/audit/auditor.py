@@ -413,6 +413,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             placeholder=prepared.placeholder,
             neighbours=model.neighbours(problem),
             guarantee=release.guarantee(self.radius, labels),
+            stated=release.guarantee_of_candidates(self.radius, labels),
             weights=check_prior(self.attacker_prior, self.n_candidates),
             uniform=self.attacker_prior is None,
             eta=float(self.eta),

@@ -45,6 +45,8 @@ class AuditSetting:
     neighbours: Neighbours | None
     #: What the release states at the distance of the candidates.
     guarantee: Guarantee
+    #: What it states for candidates within that distance of one possible record.
+    stated: Guarantee
     #: The adversary's prior, of shape (n_candidates,).
     weights: Array
     #: Take every candidate equally often, instead of drawing from the prior.
@@ -90,17 +92,17 @@ def audit_support(
         trials, bounds, points = _audit_models(
             setting, setting.neighbours, support, target, hits, rng
         )
-    guarantee = setting.guarantee
+    stated = setting.stated
     summary = {
         "n_in_ball": support.n_in_ball,
         "kappa": kappa,
         "kappa_is_exact": exact,
         "success_rate": float(trials["success"].mean()),
         "distance": bounds["distance"],
-        "mu": guarantee.mu,
-        "dp_bound": rero_bound_dp(kappa, guarantee.epsilon, guarantee.delta),
-        "rdp_bound": rero_bound(kappa, guarantee.mu_total, method="rdp"),
-        "direct_bound": guarantee.certificate(kappa),
+        "mu": setting.guarantee.mu,
+        "dp_bound": rero_bound_dp(kappa, stated.epsilon, stated.delta),
+        "rdp_bound": rero_bound(kappa, stated.mu_total, method="rdp"),
+        "direct_bound": stated.certificate(kappa),
         # Distances of noisy gradients depend on the path, so they bound nothing beforehand.
         "anchor_bound": math.nan if points is None else gaussian_power(kappa, bounds["distance"]),
         "ball_bound": math.nan if points is None else gaussian_power(kappa, bounds["ball"]),

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..pipelines import parts_of, stretch_of
+from ..text import one_line
+
 #: Numbers of candidates that certificates are stated for.
 CANDIDATES = (2, 10, 100)
 #: False-positive rates that an attacker's true-positive rate is stated at.
@@ -165,7 +168,12 @@ _STYLE = (
 
 def card_of(release: Any, model: Any = None, audit: Any = None) -> Card:
     """The card of a release; see :meth:`.Release.card`."""
-    sections = [_promise(release), _guarantee(release), _not_covered(release), _others(release)]
+    sections = [
+        _promise(release, model),
+        _guarantee(release),
+        _not_covered(release),
+        _others(release),
+    ]
     if audit is not None:
         sections.append(_measured(audit))
     sections.append(_origin(release, model))
@@ -183,7 +191,7 @@ def _near(release: Any) -> str:
     """Which replacements of a record the guarantee covers."""
     scaled = f" {_where(release)}" if release.domain == "sphere" else ""
     edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
-    distance = f"{release.metric} distance between embeddings{scaled}{edits}"
+    distance = f"{release.metric} distance between rows as the head sees them{scaled}{edits}"
     return f"within {_exact(release.radius)} ({distance})"
 
 
@@ -214,7 +222,36 @@ def _trained_on(release: Any) -> str:
     return f"{release.n_samples} private records"
 
 
-def _promise(release: Any) -> Section:
+def _before(release: Any, model: Any) -> tuple[str, ...]:
+    """What the distance is before the steps of a pipeline, as far as that is known."""
+    steps = parts_of(model).steps
+    if not steps:
+        return ()
+    names = ", ".join(one_line(name, 60) for name, _ in steps)
+    stretches = [stretch_of(step) for _, step in steps]
+    unknown = [one_line(n, 60) for (n, _), s in zip(steps, stretches, strict=True) if s is None]
+    if unknown or release.metric != "euclidean":
+        which = ", ".join(unknown or [names])
+        return (
+            f"The head sees rows after {names}. How far apart they are before is not known: "
+            f"{which} may move two rows further apart, even rows that are all but equal.",
+        )
+    factor = math.prod(stretch for stretch in stretches if stretch is not None)
+    least = release.radius / factor * (1.0 - 1e-9)
+    return (
+        f"The head sees rows after {names}. Two rows within {_down(least)} of each other before "
+        f"these steps lie within {_exact(release.radius)} after them.",
+    )
+
+
+def _tells(advantage: float) -> str:
+    """What an attacker of this advantage can do."""
+    if advantage < 0.1:
+        return "can hardly tell"
+    return "cannot be sure" if advantage < 0.5 else "may well be able to tell"
+
+
+def _promise(release: Any, model: Any = None) -> Section:
     if release.private is False:
         seeded = (
             "The radius was computed from private records with noise from a seed. Whoever knows "
@@ -229,20 +266,21 @@ def _promise(release: Any) -> Section:
         )
     condition = "This holds on one condition: the radius, read off the records, may be public."
     conditions = (condition,) if release.private == "conditional" else ()
+    person = release.unit == "person"
     same = "" if release.labels == "protected" else "of one label "
+    same = "with the same labels " if person and same else same
+    others = "the records of everybody else" if person else "all other records"
     return Section(
         "What is promised",
         (
             f"This model was trained on {_trained_on(release)}.",
             "It limits what anyone can learn about one person among them."
-            if release.unit == "person"
+            if person
             else "It limits what anyone can learn about one of them.",
             f"Suppose {_subject(release)} {_change(release)}.",
-            "Whoever sees the model can hardly tell which of the two was used, even if he knows "
-            "the records of everybody else, the method and its settings."
-            if release.unit == "person"
-            else "Whoever sees the model can hardly tell which of the two was used, even if he "
-            "knows all other records, the method and its settings.",
+            *_before(release, model),
+            f"Whoever sees the model {_tells(release.guarantee().advantage)} which of the two was "
+            f"used, even if he knows {others}, the method and its settings.",
             f"His advantage over guessing is at most {_percent(release.guarantee().advantage)} "
             "(0 % is guessing, 100 % is certainty).",
             f"Now suppose ten {_versions(release)} {same}lie that close to one possible record, "
@@ -268,13 +306,15 @@ def _radii(release: Any) -> list[tuple[str, float | None]]:
 
 
 def _guarantee(release: Any) -> Section:
-    columns = [release.guarantee(radius) for _, radius in _radii(release)]
+    radii = [radius for _, radius in _radii(release)]
+    columns = [release.guarantee(radius) for radius in radii]
+    candidates = [release.guarantee_of_candidates(radius) for radius in radii]
     rows = [
         ("epsilon", [_up(g.epsilon) for g in columns]),
         ("delta", [_up(g.delta) for g in columns]),
         ("mu (Gaussian DP)", [_up(g.mu_total) for g in columns]),
         ("rho (zero-concentrated DP)", [_up(0.5 * g.mu_total**2) for g in columns]),
-        ("advantage of an attacker", [_percent(g.advantage) for g in columns]),
+        ("advantage in telling two records apart", [_percent(g.advantage) for g in columns]),
         *(
             (
                 f"true positives at {100.0 * fpr:g} % false positives",
@@ -285,7 +325,7 @@ def _guarantee(release: Any) -> Section:
         *(
             (
                 f"names the right one of {m} candidates",
-                [_percent(g.certificate(1.0 / m)) for g in columns],
+                [_percent(g.certificate(1.0 / m)) for g in candidates],
             )
             for m in CANDIDATES
         ),
@@ -298,10 +338,12 @@ def _guarantee(release: Any) -> Section:
         (
             f"Each column holds for replacements up to the distance in its header{same}; the first "
             "is the one promised. All numbers are upper bounds.",
+            "The two records that are told apart lie within that distance of each other; the "
+            "candidates lie within it of one possible record, and may be twice as far apart.",
             "True positives: how often an attacker recognises one version of a record. False "
             "positives: how often he names that version when it was the other.",
-            "The bounds hold for re-identification, attribute inference and reconstruction, as "
-            f"long as the attacker chooses among records within the column's distance{same} "
+            "The bounds hold for re-identification, attribute inference and reconstruction among "
+            f"such records{same} "
             f"(Kulynych et al., 2025, arXiv:2507.06969).{label}",
         ),
         table=(head, *((name, *cells) for name, cells in rows)),
@@ -481,6 +523,12 @@ def _percent(share: float) -> str:
     digits = 3 if share < 0.001 else 2 if share < 0.01 else 1
     scale = 10.0**digits
     return f"{min(100.0, math.ceil(share * 100.0 * scale) / scale):.{digits}f} %"
+
+
+def _down(value: float) -> str:
+    """A number with four digits, rounded down."""
+    digits = 3 - math.floor(math.log10(value))
+    return f"{math.floor(value * 10.0**digits) / 10.0**digits:.4g}"
 
 
 def _exact(value: float) -> str:

@@ -542,17 +542,25 @@ class Release:
         labels: str | None = None,
         records: int = 1,
     ) -> float:
-        """Largest probability with which any attacker names the true record among candidates.
+        """Upper bound on the probability that any attacker names the true record.
+
+        He knows all other records, and holds a list of candidates that lie within ``radius`` of one
+        possible record (not of each other).
 
         Parameters
         ----------
         kappa : float
-            Success probability of the best blind guess (``1 / m`` for m equally likely
-            candidates within ``radius`` of one admissible record).
+            Success probability of the best blind guess: ``1 / m`` for m equally likely candidates.
+            If a guess that is near enough counts, it is the largest probability of any ball of that
+            radius: ``(eta / r) ** d`` for a record that is uniform in a ball of radius r in d
+            dimensions.
         radius : float, optional
-            Radius in the units of ``metric``; the declared one by default.
+            Distance of the candidates from one possible record, in the units of ``metric``; the
+            declared radius by default. In the ball of rows none is further than ``norm_bound`` from
+            the zero record, so a larger Euclidean radius changes nothing.
         labels : {"public", "protected"}, optional
-            As in :meth:`guarantee`; "public" suffices for candidates of one label.
+            "public" for candidates of one label. "protected", the default where labels are, for
+            those of any label.
         records : int, default=1
             As in :meth:`guarantee`: records that are hidden together.
 
@@ -565,8 +573,43 @@ class Release:
         ------
         ValueError
             If ``kappa`` is not a probability.
+
+        References
+        ----------
+        Margaryan & Gupta, Ball-ReRo; the choice of the possible record is proved on the page
+        "Certificates and audits".
         """
-        return self.guarantee(radius, labels, records).certificate(kappa)
+        return self.guarantee_of_candidates(radius, labels, records).certificate(kappa)
+
+    def guarantee_of_candidates(
+        self, radius: float | None = None, labels: str | None = None, records: int = 1
+    ) -> Guarantee:
+        """Guarantee for candidates that lie within a radius of one possible record.
+
+        It is :meth:`guarantee` at the distance of the possible record that suits them best.
+
+        Parameters
+        ----------
+        radius, labels, records
+            As in :meth:`certificate`.
+
+        Returns
+        -------
+        Guarantee
+            Stated for ``radius``.
+        """
+        asked = self.guarantee(radius, labels, records)
+        distance = asked.radius
+        if self.domain == "ball":
+            # No row is further from the zero record. One step more covers the rounding of the unit.
+            modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
+            distance = min(distance, math.nextafter(self.norm_bound / modulus, math.inf))
+        found = [self.guarantee(distance, labels, records)]
+        if asked.labels == "public" and self.labels == "protected":
+            # A record of another label is next to all candidates of one label, however far.
+            found.append(self.guarantee(min(distance, self.radius), "protected", records))
+        best = min(found, key=lambda guarantee: guarantee.mu_total)
+        return replace(best, radius=asked.radius, labels=asked.labels)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types.

@@ -10,6 +10,11 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+)
 from sklearn_balldp.audit.certificates import (
     bayes_success,
     enclosing_ball,
@@ -20,6 +25,7 @@ from sklearn_balldp.audit.certificates import (
     scaled_models,
     support_bound,
 )
+from sklearn_balldp.heads import ReleasedModel
 from sklearn_balldp.privacy.gaussian import gaussian_power, mu_from_budget
 
 SURE = 1 - 1e-10
@@ -241,3 +247,92 @@ def test_errors():
     ):
         with pytest.raises(ValueError, match=match):
             call()
+
+
+# Where candidates lie ---------------------------------------------------------------------------
+
+
+def attack_on(head, X, y, rows, codes):
+    """Success of the best attack on candidates in the place of the first record."""
+    model = ReleasedModel(head.fit(X, y))
+    problem = model.on(X, y)
+    found = model.neighbours(problem)
+    models = found.models(0, rows, codes)
+    return bayes_success(models, found.sigma, random_state=0, n_draws=400_000).value
+
+
+def a_record_among_others():
+    rng = np.random.default_rng(0)
+    X = 0.1 * rng.standard_normal((40, 6))
+    return X, np.arange(40) % 2
+
+
+@pytest.mark.parametrize("n", [2, 6, 12])
+def test_no_candidate_is_further_than_b_from_the_zero_record(n):
+    """Opposite candidates come near the certificate at B; the one at 2 B would say far more."""
+    X, y = a_record_among_others()
+    rows = np.vstack([np.eye(6), -np.eye(6)])[[0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11]][:n]
+    head = BallDPRidgePrototype(8.0, 1e-5, radius=0.5, counts="min")
+    best = attack_on(head, X, y, rows, np.zeros(n, dtype=int))
+    stated = head.release_.certificate(1 / n, 2.0)
+    assert stated == head.release_.certificate(1 / n, 1.0)
+    assert best <= stated + 0.003
+    assert best >= (0.99 if n == 2 else 0.6) * stated
+    assert stated < gaussian_power(1 / n, head.release_.guarantee(2.0).mu)
+    # On the sphere the zero record is none.
+    other = BallDPLinearDiscriminant(2.0, 1e-5, radius=0.5, domain="sphere").fit(X, y).release_
+    assert other.certificate(1 / n, 2.0) == gaussian_power(1 / n, other.guarantee(2.0).mu)
+
+
+def test_other_units_of_the_radius():
+    X, y = a_record_among_others()
+    for metric, far in (("manhattan", 2.4), ("chebyshev", 0.9)):
+        head = BallDPRidgePrototype(2.0, 1e-5, radius=0.2, metric=metric).fit(X, y)
+        euclidean = BallDPRidgePrototype(2.0, 1e-5, radius=0.2).fit(X, y).release_
+        own = head.release_
+        scale = euclidean.sigma[0] / own.sigma[0]
+        at_b = euclidean.guarantee(1.0).mu * scale
+        assert own.guarantee_of_candidates(far).mu == pytest.approx(at_b, rel=1e-6)
+        assert own.guarantee_of_candidates(0.1).mu == own.guarantee(0.1).mu
+
+
+def test_a_record_of_another_label_is_next_to_all_of_one_label():
+    """With labels protected the certificate for candidates of one label holds at any distance."""
+    X, y = a_record_among_others()
+    options = {"protect_labels": True, "classes": [0, 1], "radius": 0.5}
+    for head in (
+        BallDPRidgePrototype(8.0, 1e-5, **options),
+        BallDPLinearDiscriminant(8.0, 1e-5, **options),
+        BallDPLogisticRegression(8.0, 1e-5, mechanism="output", alpha=0.1, **options),
+        BallDPLogisticRegression(8.0, 1e-5, **options),
+    ):
+        release = head.fit(X, y).release_
+        declared = release.certificate(0.1)
+        for radius in (0.5, 1.0, 2.0):
+            assert release.certificate(0.1, radius, "public") <= declared
+            assert release.certificate(0.1, radius) <= release.guarantee(radius).certificate(0.1)
+    head = BallDPRidgePrototype(8.0, 1e-5, **options)
+    rows = np.array([np.eye(6)[0], -np.eye(6)[0]])
+    best = attack_on(head, X, y, rows, np.array([0, 0]))
+    assert best <= head.release_.certificate(0.5, 2.0, "public") + 0.003
+    # Two labels, the same row: a label change itself, which the certificate reaches.
+    best = attack_on(head, X, y, rows[[0, 0]], np.array([0, 1]))
+    assert 0.45 < best <= head.release_.certificate(0.5, 2.0) + 0.003
+
+
+def test_a_tolerance_around_a_uniform_record():
+    """Kappa of a record that is uniform in a ball is the share of a ball of radius eta."""
+    rng = np.random.default_rng(0)
+    r, eta = 0.5, 0.3
+    for d in (1, 2, 3):
+        points = rng.standard_normal((200_000, d))
+        points *= (
+            r
+            * (rng.uniform(size=(len(points), 1)) ** (1 / d))
+            / np.linalg.norm(points, axis=1, keepdims=True)
+        )
+        kappa = (eta / r) ** d
+        hit = (np.linalg.norm(points, axis=1) <= eta).mean()
+        assert hit == pytest.approx(kappa, abs=0.005)
+        for guess in rng.uniform(-0.3, 0.3, (20, d)):
+            assert (np.linalg.norm(points - guess, axis=1) <= eta).mean() <= kappa + 0.005

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 import yaml
 from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
 from sklearn_balldp import (
     BallDPLogisticRegression,
@@ -55,12 +59,15 @@ def test_numbers_of_the_table_are_upper_bounds(name):
     for i, radius in enumerate(radii):
         guarantee = release.guarantee(radius)
         assert float(table["epsilon"][i]) == pytest.approx(guarantee.epsilon, rel=1e-3)
-        shares = {"advantage of an attacker": 2 * norm.cdf(guarantee.mu_total / 2) - 1}
+        shares = {
+            "advantage in telling two records apart": 2 * norm.cdf(guarantee.mu_total / 2) - 1
+        }
         for fpr in FALSE_POSITIVE_RATES:
             name = f"true positives at {100 * fpr:g} % false positives"
             shares[name] = guarantee.tpr(fpr)
         for m in CANDIDATES:
-            shares[f"names the right one of {m} candidates"] = guarantee.certificate(1 / m)
+            name = f"names the right one of {m} candidates"
+            shares[name] = release.certificate(1 / m, radius)
         for what, share in shares.items():
             shown = float(table[what][i].removesuffix(" %")) / 100
             assert share <= shown + 1e-12
@@ -239,3 +246,48 @@ def test_model_hubs_read_it():
     card = hub.ModelCard(fitted("prototypes").release_.card().to_markdown())
     assert card.data.library_name == "sklearn_balldp"
     assert json.dumps(card.data.to_dict())
+
+
+def test_words_follow_the_advantage():
+    for epsilon, said in ((0.5, "can hardly tell"), (4.0, "cannot be sure"), (40.0, "may well be")):
+        X, y = data()
+        release = BallDPRidgePrototype(epsilon, radius=0.5).fit(X, y).release_
+        assert said in release.card().to_markdown()
+    assert release.guarantee().advantage > 0.5
+
+
+def test_the_distance_is_that_of_rows_as_the_head_sees_them():
+    """Steps before it may move rows together, or further apart."""
+    X, y = data()
+    head = BallDPRidgePrototype(1.0, radius=0.5)
+    plain = head.fit(X, y)
+    said = "distance between rows as the head sees them"
+    assert said in plain.release_.card(plain).to_markdown()
+    assert "The head sees rows after" not in plain.release_.card(plain).to_markdown()
+    unit = make_pipeline(Normalizer(), clone(head)).fit(X, y)
+    text = unit[-1].release_.card(unit).to_markdown()
+    assert "after normalizer. How far apart they are before is not known: normalizer may" in text
+    for step in (StandardScaler(), MaxAbsScaler(), MinMaxScaler(), PCA(3), TruncatedSVD(3)):
+        model = make_pipeline(step, clone(head)).fit(X, y)
+        text = model[-1].release_.card(model).to_markdown()
+        before = float(re.search(r"Two rows within ([0-9.e-]+) of each other", text)[1])
+        # Pairs in every direction, as far apart as the card says, are at most the radius apart.
+        rng = np.random.default_rng(0)
+        moves = rng.standard_normal((500, X.shape[1]))
+        moves = np.vstack([moves, np.eye(X.shape[1])])
+        if hasattr(model[0], "components_"):
+            moves = np.vstack([moves, model[0].components_])
+        moves *= before / np.linalg.norm(moves, axis=1, keepdims=True)
+        moved = model[0].transform(X[:1] + moves) - model[0].transform(X[:1])
+        lengths = np.linalg.norm(moved, axis=1)
+        assert 0.499 < lengths.max() <= 0.5
+
+
+def test_versions_of_a_person_keep_their_labels():
+    X, y = data()
+    release = (
+        BallDPRidgePrototype(1.0, radius=0.5).fit(X, y, groups=np.arange(len(y)) // 2).release_
+    )
+    assert (
+        "versions of one person's records with the same labels lie" in release.card().to_markdown()
+    )
