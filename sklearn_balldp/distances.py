@@ -168,17 +168,28 @@ def same_label_quantile(
 
 
 def edit_quantile(
-    X_before: ArrayLike, X_after: ArrayLike, quantile: float = 0.95, *, metric: str = "euclidean"
-) -> tuple[float, float]:
-    """Least distance of a pair within which lies a share of the edits, and how large that share is.
+    X_before: ArrayLike,
+    X_after: ArrayLike,
+    quantile: float = 0.95,
+    *,
+    metric: str = "euclidean",
+    coverage: str = "pairs",
+) -> tuple[float, float, float]:
+    """Least distance of a pair within which lies a share of the edits, and what it covers.
 
-    Row i of ``X_before`` and of ``X_after`` is a public record before and after an edit; the share
-    is at least ``quantile``.
+    Row i of ``X_before`` and of ``X_after`` is a public record before and after an edit. The share
+    is at least ``quantile``: of all pairs, or of the records (equal rows before) all of whose pairs
+    lie within. Returned are the distance, and both shares.
     """
-    distances = row_distances(np.asarray(X_before), np.asarray(X_after), metric)
+    before = np.asarray(X_before)
+    distances = row_distances(before, np.asarray(X_after), metric)
+    record = np.unique(before, axis=0, return_inverse=True)[1].ravel()
+    furthest = np.zeros(record.max() + 1)
+    np.maximum.at(furthest, record, distances)
     # This method returns an observed distance, never a value between two of them.
-    radius = float(np.quantile(distances, quantile, method="inverted_cdf"))
-    return radius, float(np.mean(distances <= radius))
+    covered = distances if coverage == "pairs" else furthest
+    radius = float(np.quantile(covered, quantile, method="inverted_cdf"))
+    return radius, float(np.mean(distances <= radius)), float(np.mean(furthest <= radius))
 
 
 def private_quantile(

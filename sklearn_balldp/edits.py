@@ -20,8 +20,9 @@ from numpy.typing import ArrayLike
 
 from ._display import Display, check_columns
 from ._parameters import check_option, check_positive, check_whole
-from .adjacency import METRICS
+from .adjacency import DOMAINS, METRICS
 from .distances import nearest_of_label, row_distances
+from .rows import rows_in_domain
 
 #: Kinds of edits that need no list from the user.
 KINDS = ("number", "date", "name", "city", "word")
@@ -73,8 +74,8 @@ def edit_pairs(
 ) -> EditPairs:
     """Change one number, date, name, city or word in public texts: texts before and after.
 
-    An edit replaces one occurrence by another value of its kind. Texts without one give no pair of
-    that kind.
+    An edit replaces a value by another one of its kind wherever the text has it: a city that is
+    named twice is another city in both places. Texts without one give no pair of that kind.
 
     Parameters
     ----------
@@ -130,17 +131,27 @@ def edit_pairs(
             places = editor.places(text)
             # With fewer places than edits, a place is edited several times, with a new draw each.
             for i in rng.permutation(len(places) * n_per_text)[:n_per_text] if places else []:
-                start, stop = places[int(i) % len(places)]
-                new = editor.other(text[start:stop], rng)
-                if new != text[start:stop]:
+                old = text[slice(*places[int(i) % len(places)])]
+                new = editor.other(old, rng)
+                if new != old:
                     before.append(text)
-                    after.append(text[:start] + new + text[stop:])
+                    after.append(_replaced(text, old, new, places))
                     kind.append(name)
     if not kind:
         raise ValueError(
             f"texts hold nothing to edit (kinds={tuple(editors)!r}); add kinds, or lists of values."
         )
     return EditPairs(before, after, kind)
+
+
+def _replaced(text: str, old: str, new: str, places: Sequence[Span]) -> str:
+    """A text with another value in all places that hold the old one, in capitals or not."""
+    for start, stop in sorted(places, reverse=True):
+        here = text[start:stop]
+        if here.casefold() == old.casefold():
+            value = new.capitalize() if here[:1].isupper() and new.islower() else new
+            text = text[:start] + value + text[stop:]
+    return text
 
 
 @dataclass(frozen=True)
@@ -196,7 +207,12 @@ def _entities(texts: Sequence[str], nlp: Any) -> dict[str, _Editor]:
 
 
 def _spans_in(places: dict[str, list[Span]], text: str) -> list[Span]:
-    return places.get(text, [])
+    """Entities that were found in a text, and the same words elsewhere in it."""
+    found = {text[slice(*span)] for span in places.get(text, [])}
+    if not found:
+        return []
+    longest_first = sorted(map(re.escape, found), key=len, reverse=True)
+    return _spans(re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)"))(text)
 
 
 def _spans(pattern: re.Pattern[str]) -> Callable[[str], list[Span]]:
@@ -294,6 +310,8 @@ class EditDistanceDisplay(Display):
         y: ArrayLike | None = None,
         radius: float | None = None,
         metric: str = "euclidean",
+        norm_bound: float = 1.0,
+        domain: str = "ball",
     ) -> "EditDistanceDisplay":
         """Display of encoded edits.
 
@@ -311,6 +329,10 @@ class EditDistanceDisplay(Display):
             Radius to draw, such as ``radius_`` of a policy.
         metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
             Distance between rows.
+        norm_bound : float, default=1.0
+            Radius of the ball that rows are projected onto, as a policy does it.
+        domain : {"ball", "sphere"}, default="ball"
+            "sphere" scales all rows to that norm, as a head with this domain does it.
 
         Returns
         -------
@@ -331,24 +353,60 @@ class EditDistanceDisplay(Display):
                 f"X_before {before.shape}, X_after {after.shape} and kind ({len(kind)}) do not "
                 "match."
             )
-        found = row_distances(before, after, metric)
-        kinds = np.asarray(kind, dtype=object)
+        check_positive("norm_bound", norm_bound)
+        check_option("domain", domain, DOMAINS)
+
+        def brought(rows: ArrayLike) -> Any:
+            return rows_in_domain(np.asarray(rows, dtype=np.float64), float(norm_bound), domain)
+
+        table = pd.DataFrame(
+            {
+                "kind": np.asarray(kind, dtype=object),
+                "distance": row_distances(brought(before), brought(after), metric),
+                "record": np.unique(before, axis=0, return_inverse=True)[1].ravel(),
+            }
+        )
         if X is not None and y is not None:
-            near = nearest_of_label(np.asarray(X), np.asarray(y), metric)
-            found = np.concatenate([found, near])
-            kinds = np.concatenate([kinds, np.full(len(near), cls.neighbours, dtype=object)])
-        return cls(pd.DataFrame({"kind": kinds, "distance": found}), radius)
+            near = nearest_of_label(brought(X), np.asarray(y), metric)
+            table = pd.concat([table, pd.DataFrame({"kind": cls.neighbours, "distance": near})])
+        return cls(table.reset_index(drop=True), radius)
 
     def hidden(self) -> pd.Series:
-        """Share of each kind that lies within the radius.
+        """Share of each kind's pairs that lie within the radius; the smallest is the worst kind.
 
         Returns
         -------
         Series
             By kind.
         """
-        within = self.distances["distance"] <= (np.inf if self.radius is None else self.radius)
-        return within.groupby(self.distances["kind"], sort=False).mean()
+        return self._within.groupby(self.distances["kind"], sort=False).mean()
+
+    def hidden_records(self) -> pd.Series:
+        """Share of the records of each kind all of whose alternatives lie within the radius.
+
+        A record of which one alternative lies further away can be told from that one.
+
+        Returns
+        -------
+        Series
+            By kind; "all kinds" for alternatives of every kind together.
+
+        Raises
+        ------
+        ValueError
+            If ``distances`` has no column "record": build the display by :meth:`from_rows`.
+        """
+        check_columns("distances", self.distances, ("kind", "distance", "record"))
+        edits = self.distances["kind"] != self.neighbours
+        pairs = self.distances[edits].assign(within=self._within[edits])
+        by_kind = pairs.groupby(["kind", "record"], sort=False)["within"].all()
+        found = by_kind.groupby("kind", sort=False).mean()
+        found["all kinds"] = pairs.groupby("record")["within"].all().mean()
+        return found
+
+    @property
+    def _within(self) -> pd.Series:
+        return self.distances["distance"] <= (np.inf if self.radius is None else self.radius)
 
     def _draw(self, ax: Any) -> None:
         groups = self.distances.groupby("kind", sort=False)["distance"]

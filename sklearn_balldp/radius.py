@@ -7,6 +7,7 @@ quantile, whose epsilon joins the release's total.
 """
 
 import uuid
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._parameters import check_option, check_positive, check_share, check_whole, is_real
-from ._validation import all_or_nothing, validated, validated_public
+from ._validation import all_or_nothing, caller_level, validated, validated_public
 from .accounting import CountedMixin, OtherRelease, charged
 from .adjacency import METRICS
 from .distances import AGGREGATES, edit_quantile, private_quantile, same_label_quantile
@@ -28,6 +29,9 @@ from .privacy.noise import RandomState, check_random_state
 from .rows import Rows, project_onto_ball
 
 SOURCES = ("reference", "edits", "declared", "private")
+COVERAGES = ("pairs", "records")
+#: Public classes with fewer rows are named.
+FEW_ROWS = 5
 # Rows whose norm is B up to this relative error count as on the sphere: float32 rounds that much.
 _SPHERE_TOLERANCE = 1e-6
 #: Most private rows that a policy reads (but it reads at least two of each class).
@@ -86,6 +90,8 @@ class ChosenRadius:
     n_edits: int = 0
     #: Share of these pairs that lie within the radius.
     hidden: float = 0.0
+    #: Share of the records before the edits all of whose pairs lie within the radius.
+    hidden_records: float | None = None
     #: Radius of the ball that these pairs were projected onto.
     norm_bound: float = 0.0
     #: Whether all of these rows lie on its surface, so that scaling to it changes nothing.
@@ -122,6 +128,10 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         least), also in files and on clusters; "declared" then refuses ``quantile=1``. Heads with
         ``protect_labels=True`` refuse "private" and "declared"; fits with ``groups`` refuse
         "private".
+    coverage : {"pairs", "records"}, default="pairs"
+        What ``quantile`` is a share of, for ``source="edits"``. "pairs" counts every edit by
+        itself. "records" counts a record only if all of its edits lie within the radius: else an
+        attacker tells it from the others that do not. It takes a larger radius.
     epsilon : float or None, default=None
         What the "private" quantile costs, from 1e-6 to 1000: a larger value gives a more precise
         radius, and adds more to the release's total. None for other sources.
@@ -175,6 +185,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         *,
         aggregate="max",
         source="reference",
+        coverage="pairs",
         epsilon=None,
         norm_bound=1.0,
         metric="euclidean",
@@ -184,6 +195,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self.quantile = quantile
         self.aggregate = aggregate
         self.source = source
+        self.coverage = coverage
         self.epsilon = epsilon
         self.norm_bound = norm_bound
         self.metric = metric
@@ -192,7 +204,12 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
 
     def _check_parameters(self) -> None:
         check_share("quantile", self.quantile)
-        for name, options in (("aggregate", AGGREGATES), ("source", SOURCES), ("metric", METRICS)):
+        for name, options in (
+            ("aggregate", AGGREGATES),
+            ("source", SOURCES),
+            ("coverage", COVERAGES),
+            ("metric", METRICS),
+        ):
             check_option(name, getattr(self, name), options)
         check_positive("norm_bound", self.norm_bound)
         check_whole("max_pairs", self.max_pairs)
@@ -336,6 +353,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                     random_state=self.random_state,
                 )
             return ChosenRadius(value, metric, self.source, epsilon, seeded, draw)
+        if self.source == "reference":
+            _warn_of_small_classes(labels)
         value = same_label_quantile(
             rows,
             labels,
@@ -363,7 +382,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         # Double precision, because the record states the exact share of pairs within the radius.
         first = project_onto_ball(before.astype(np.float64), norm_bound)
         second = project_onto_ball(after.astype(np.float64), norm_bound)
-        value, hidden = edit_quantile(first, second, float(self.quantile), metric=metric)
+        value, hidden, records = edit_quantile(
+            first, second, float(self.quantile), metric=metric, coverage=self.coverage
+        )
         if not value > 0.0:
             raise ValueError(
                 f"quantile={self.quantile!r} of the edits' distances is zero: too many edits leave "
@@ -376,6 +397,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             self.source,
             n_edits=len(before),
             hidden=hidden,
+            hidden_records=records,
             norm_bound=float(norm_bound),
             on_sphere=bool((np.abs(norms - norm_bound) <= _SPHERE_TOLERANCE * norm_bound).all()),
         )
@@ -401,6 +423,21 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _warn_of_small_classes(labels: NDArray[Any]) -> None:
+    """Warn of classes whose few public rows count as much as the many of others."""
+    found, counts = np.unique(labels, return_counts=True)
+    small = found[(counts > 1) & (counts < FEW_ROWS)]
+    if len(small):
+        named = ", ".join(repr(label) for label in small[:5].tolist())
+        warnings.warn(
+            f"y_public: the classes {named}{', ...' if len(small) > 5 else ''} have fewer than "
+            f"{FEW_ROWS} rows, and their few distances count as much as those of other classes; "
+            "leave them out, or give more rows.",
+            UserWarning,
+            stacklevel=caller_level(),
+        )
 
 
 def checked_edits(

@@ -1,5 +1,7 @@
 """Edits of texts: what is changed, what is left alone, and the radius that covers them."""
 
+import copy
+import json
 import re
 from types import SimpleNamespace
 
@@ -137,7 +139,7 @@ def test_the_radius_covers_that_share_and_no_smaller_one_does(quantile, metric):
     before, after = edited()
     order = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}[metric]
     distances = np.linalg.norm(before - after, ord=order, axis=1)
-    radius, share = edit_quantile(before, after, quantile, metric=metric)
+    radius, share, _ = edit_quantile(before, after, quantile, metric=metric)
     assert share == np.mean(distances <= radius) >= quantile
     assert np.isclose(distances, radius, rtol=0, atol=1e-12).any()
     assert np.mean(distances < radius - 1e-12) < max(quantile, 1e-12) + 1e-12
@@ -254,3 +256,80 @@ def test_display():
         EditDistanceDisplay.from_rows(before, after, kind[1:])
     with pytest.raises(ValueError, match="lacks the column"):
         EditDistanceDisplay(pd.DataFrame({"kind": ["a"]}))
+
+
+def test_a_value_is_replaced_wherever_the_text_has_it():
+    """A second Paris would name the city that the first one hides."""
+    text = (
+        "Paris to London: from Paris at 10:30, train 12 of 3 May, PARIS on 12 May, 12 seats, paris."
+    )
+    for seed in range(30):
+        pairs = edit_pairs([text], kinds=("city", "number"), random_state=seed)
+        for after, kind in zip(pairs.after, pairs.kind, strict=True):
+            if kind == "city":
+                assert (after.count("Paris") == 0) != (after.count("London") == 0)
+            else:
+                assert "12 May" in after
+                assert after.count(" 12 of") == after.count(" 12 seats")
+    entities = SimpleNamespace(text="", label_="ORG", start_char=0, end_char=4)
+
+    def nlp(text):
+        """It finds a name once, as such models do."""
+        ents = [copy.copy(entities)]
+        ents[0].text = text[:4]
+        return SimpleNamespace(ents=ents)
+
+    texts = ["Acme sued Bolt; Acme lost.", "Bolt paid Acme"]
+    pairs = edit_pairs(texts, kinds=(), nlp=nlp)
+    assert pairs.after == ["Bolt sued Bolt; Bolt lost.", "Acme paid Acme"]
+
+
+def test_records_are_covered_where_all_of_their_pairs_are():
+    before = np.repeat(np.eye(4)[:3], 4, axis=0)
+    gaps = np.array([0.1, 0.1, 0.1, 0.5, 0.1, 0.1, 0.1, 0.1, 0.2, 0.2, 0.2, 0.3])
+    after = before * (1 - gaps[:, None])
+    assert edit_quantile(before, after, 0.6)[1:] == (pytest.approx(10 / 12), pytest.approx(1 / 3))
+    radius, pairs, records = edit_quantile(before, after, 0.6, coverage="records")
+    assert (radius, pairs, records) == pytest.approx((0.3, 11 / 12, 2 / 3))
+    y = np.arange(12) % 2
+    for coverage, share in (("pairs", "33.3 %"), ("records", "66.6 %")):
+        policy = RadiusPolicy(0.6, source="edits", coverage=coverage)
+        head = BallDPRidgePrototype(radius=policy, delta=1e-3)
+        release = head.fit(before, y, X_public=before, y_public=after).release_
+        assert f"given edits, and all of them for {share} of the records" in str(release)
+        assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
+        display = EditDistanceDisplay.from_rows(before, after, ["x"] * 12, radius=release.radius)
+        assert display.hidden_records()["all kinds"] == pytest.approx(release.radius_hides_records)
+        assert display.hidden()["x"] == pytest.approx(release.radius_hides)
+
+
+def test_the_display_measures_where_the_policy_does():
+    """Long rows are projected, or scaled, before their distances count."""
+    rng = np.random.default_rng(0)
+    before = 10.0 * rng.standard_normal((60, 5))
+    after = before + 0.5 * rng.standard_normal((60, 5))
+    y = np.arange(60) % 2
+    policy = RadiusPolicy(0.95, source="edits")
+    for head, domain in (
+        (BallDPRidgePrototype(radius=policy, delta=1e-3), "ball"),
+        (BallDPLinearDiscriminant(radius=policy, delta=1e-3, domain="sphere"), "sphere"),
+    ):
+        release = head.fit(before, y, X_public=before, y_public=after).release_
+        display = EditDistanceDisplay.from_rows(
+            before, after, ["x"] * 60, radius=release.radius, domain=domain
+        )
+        assert display.hidden()["x"] == pytest.approx(release.radius_hides)
+
+
+def test_labels_that_the_head_does_not_have_decide_no_radius():
+    rng = np.random.default_rng(0)
+    X, y = 0.1 * rng.standard_normal((80, 4)), np.arange(80) % 2
+    far = np.vstack([X, [[0.9, 0, 0, 0], [-0.9, 0, 0, 0]]])
+    labels = np.r_[y, 7, 7]
+    head = BallDPRidgePrototype(radius=RadiusPolicy(0.5), delta=1e-3)
+    own = head.fit(X, y, X_public=X, y_public=y).release_.radius
+    assert head.fit(X, y, X_public=far, y_public=labels).release_.radius == own
+    with pytest.raises(ValueError, match="y_public holds no label of the head"):
+        head.fit(X, y, X_public=far[-2:], y_public=labels[-2:])
+    with pytest.warns(UserWarning, match="the classes 7 have fewer than 5 rows"):
+        assert RadiusPolicy(0.5).fit(X_public=far, y_public=labels).radius_ > 2 * own

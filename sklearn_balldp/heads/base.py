@@ -209,7 +209,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         weighed = self._weighed(codes, classes, computed("groups", groups))
         radius = self._chosen_radius(
             lambda policy: self._policy_rows(policy, X, y),
-            lambda edits: self._public_rows(X_public, y_public, edits),
+            lambda edits: self._public_rows(X_public, y_public, edits, classes),
         )
         counts = tuple(np.bincount(codes, minlength=len(classes)).tolist())
         problem = self._public_problem(X.shape, classes, counts, radius, weighed)
@@ -418,7 +418,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         return self._where_declared(rows), labels
 
     def _public_rows(
-        self, X_public: ArrayLike | None, y_public: ArrayLike | None, edits: bool
+        self,
+        X_public: ArrayLike | None,
+        y_public: ArrayLike | None,
+        edits: bool,
+        classes: NDArray[Any],
     ) -> tuple[NDArray, NDArray] | None:
         """Public rows and labels, or rows before and after an edit; None when there are none."""
         if X_public is None and y_public is None:
@@ -429,7 +433,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             before, after = checked_edits(self, X_public, y_public, reset=False)
             return self._where_declared(before), self._where_declared(after)
         rows, labels = validated_public(self, X_public, y_public, reset=False)
-        return self._where_declared(rows), labels
+        # Labels that the head does not have decide nothing.
+        known = np.isin(labels, classes)
+        if not known.any():
+            raise ValueError("y_public holds no label of the head; pass rows of its classes.")
+        return self._where_declared(rows[known]), labels[known]
 
     def _where_declared(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """Rows where radii are declared: scaled to the sphere, or as they are."""

@@ -86,6 +86,7 @@ def promise(
             radius_draw=radius.draw,
             radius_edits=radius.n_edits,
             radius_hides=radius.hidden,
+            radius_hides_records=radius.hidden_records,
             epsilon=budget.epsilon,
             delta=budget.delta,
             sampler=noise.name,

@@ -105,6 +105,8 @@ class Release:
         Public pairs of records before and after an edit that the radius was read off, else 0.
     radius_hides : float
         Share of these edits that lie within the radius.
+    radius_hides_records : float or None
+        Share of the records before them all of whose edits do; None where it was not counted.
     epsilon, delta : float
         Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
     sampler : str
@@ -145,6 +147,7 @@ class Release:
     radius_draw: str = ""
     radius_edits: int = 0
     radius_hides: float = 0.0
+    radius_hides_records: float | None = None
     epsilon: float
     delta: float
     sampler: str
@@ -236,7 +239,9 @@ class Release:
             whole = abs(hidden - round(hidden)) <= 1e-9 * max(1.0, hidden)
             sound = n_edits > 0 and whole and 0.0 < hides <= 1.0
         else:
-            sound = n_edits == 0 and hides == 0.0
+            sound = n_edits == 0 and hides == 0.0 and self.radius_hides_records is None
+        if self.radius_hides_records is not None:
+            sound = sound and 0.0 <= self.radius_hides_records <= 1.0
         if not sound:
             raise ValueError(
                 f"record: radius_source={self.radius_source!r}, radius_edits="
@@ -404,9 +409,13 @@ class Release:
         """Which share of the given edits the radius hides, in words; empty without edits."""
         if self.radius_edits == 0:
             return ""
-        # Rounded down: it is a claim.
-        share = math.floor(1000.0 * self.radius_hides + 1e-9) / 10.0
-        return f"{share:g} % of the {self.radius_edits} given edits"
+        # Rounded down: they are claims.
+        pairs, records = (
+            None if share is None else f"{math.floor(1000.0 * share + 1e-9) / 10.0:g} %"
+            for share in (self.radius_hides, self.radius_hides_records)
+        )
+        all_of = "" if records is None else f", and all of them for {records} of the records"
+        return f"{pairs} of the {self.radius_edits} given edits{all_of}"
 
     @property
     def promised(self) -> "Release":

@@ -164,9 +164,15 @@ def _radius_faults(model: ReleasedModel) -> Iterator[str]:
         choice = policy.choice_
         source, epsilon = choice.source, choice.epsilon
         source = "seeded" if choice.seeded else source
-        stated = record.radius_draw, record.radius_edits, record.radius_hides
+        stated = (
+            record.radius_draw,
+            record.radius_edits,
+            record.radius_hides,
+            record.radius_hides_records,
+        )
+        chosen = choice.draw, choice.n_edits, choice.hidden, choice.hidden_records
         value = record.full_radius if choice.value is None else choice.value
-        if value != record.radius or (choice.draw, choice.n_edits, choice.hidden) != stated:
+        if value != record.radius or chosen != stated:
             yield f"its frozen policy chose radius={choice.value!r}, the record has another"
     else:
         source, epsilon = policy.source, 0.0

@@ -125,6 +125,7 @@ EDITS = {
     "radius_draw": ("x", None),
     "radius_edits": (7, None),
     "radius_hides": (0.5, None),
+    "radius_hides_records": (0.5, None),
     "epsilon": (0.1, None),
     "delta": (1e-9, None),
     "format": (2, None),
@@ -192,7 +193,14 @@ def test_more_than_follows_may_be_stated(name):
     read = Release.from_dict(sealed({**record, "epsilon": 1.1 * record["epsilon"]}))
     assert read.mu == release_of(name).mu
     # Fields with defaults may be absent.
-    for field in ("encoder", "rule", "radius_edits", "radius_hides", "epsilon_full_radius_ex_post"):
+    for field in (
+        "encoder",
+        "rule",
+        "radius_edits",
+        "radius_hides",
+        "radius_hides_records",
+        "epsilon_full_radius_ex_post",
+    ):
         less = {key: value for key, value in record.items() if key != field}
         if record[field] in (None, "", 0, 0.0):
             assert Release.from_dict(sealed(less)) == release_of(name)
