@@ -42,21 +42,18 @@ MESSAGES = (
 
 
 def distances(encoder):
-    """Distance of every edit: of one sentence, alone and within its message."""
+    """Distance of every edit: in one sentence, and in a message, wherever it has the value."""
     rows = []
     for message in MESSAGES:
-        for place, sentence in enumerate(message):
-            pairs = edit_pairs([sentence], KINDS, n_per_text=EDITS, random_state=0)
-            for where in ("in a sentence", "in a message"):
-                texts = [pairs.before, pairs.after]
-                if where == "in a message":
-                    before, after = message[:place], message[place + 1 :]
-                    texts = [[" ".join((*before, t, *after)) for t in own] for own in texts]
-                old, new = (normalize(encoder.transform(own)) for own in texts)
-                for kind, distance in zip(
-                    pairs.kind, np.linalg.norm(old - new, axis=1), strict=True
-                ):
-                    rows.append({"kind": kind, "where": where, "distance": distance})
+        for where, texts, n_edits in (
+            ("in a sentence", message, EDITS),
+            ("in a message", [" ".join(message)], EDITS * len(message)),
+        ):
+            pairs = edit_pairs(texts, KINDS, n_per_text=n_edits, random_state=0)
+            old, new = (normalize(encoder.transform(own)) for own in (pairs.before, pairs.after))
+            gaps = np.linalg.norm(old - new, axis=1)
+            found = zip(pairs.kind, gaps, strict=True)
+            rows += [{"kind": kind, "where": where, "distance": gap} for kind, gap in found]
     return pd.DataFrame(rows)
 
 
