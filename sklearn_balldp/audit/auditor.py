@@ -22,7 +22,7 @@ from ..privacy.transcript import TranscriptBound
 from ..progress import bar
 from .certificates import check_prior
 from .displays import ReconstructionDisplay, fitted_auditor
-from .preparation import PreparedAudit, anchors_of, audit_generator, prepare
+from .preparation import PreparedAudit, anchors_of, audit_generator, chosen_anchors, prepare
 from .residuals import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check, weight_checks
 from .supports import STRATEGIES, Support, draw_supports
 from .trials import AuditSetting, SupportAudit, audit_support, hidden_records, simulated_trials
@@ -80,6 +80,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         random training record.
     support : {"farthest", "random", "nearest"}, default="farthest"
         How candidates are chosen within the ball; "farthest" favours the attack.
+    anchors : {"random", "rarest"} or array-like of int, default="random"
+        Whose records are attacked. "rarest" takes those of the smallest class, who have most to
+        fear where noise follows the counts; an array names positions in ``X``.
     attacker_prior : array-like of shape (n_candidates,) or None, default=None
         What the attacker believes beforehand: a probability for each candidate, which hidden
         records are drawn from. None makes all equally likely.
@@ -132,6 +135,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         a candidate's model and the anchor's in units of the noise, and bounds.
     success_rate_ : float
         Share of trials that succeeded.
+    success_by_class_ : DataFrame
+        By the anchor's label: anchors, trials, success rate, and its exact binomial interval.
     success_interval_ : dict
         "clopper_pearson": exact binomial interval of these supports' success probability.
         "seed_first": t interval over repeats (over supports when ``n_repeats=1``), which includes
@@ -211,6 +216,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         n_candidates=10,
         n_supports=4,
         support="farthest",
+        anchors="random",
         attacker_prior=None,
         eta=0.0,
         confidence=0.95,
@@ -227,6 +233,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.n_candidates = n_candidates
         self.n_supports = n_supports
         self.support = support
+        self.anchors = anchors
         self.attacker_prior = attacker_prior
         self.eta = eta
         self.confidence = confidence
@@ -341,6 +348,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             "supports_": table,
             "n_anchors_skipped_": n_passed_over,
             "success_rate_": float(report["success"].mean()),
+            "success_by_class_": _by_class(table, report, self.confidence),
             "baseline_": _mean(table["kappa"]),
             "training_rows_": prepared.position,
             "certificate_": bounds.rename(lambda name: name.removesuffix("_bound")),
@@ -427,6 +435,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """Supports of every repeat, with its number, and how many anchors were passed over."""
         problem = setting.problem
         anchors = anchors_of(setting.model, problem, setting.placeholder)
+        anchors = chosen_anchors(self.anchors, anchors, problem.codes, prepared.position)
         rows = setting.model.in_domain(problem.X)
         drawn = [
             draw_supports(
@@ -516,6 +525,12 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             lines.append(
                 f"  it convicts from a success of {least:.3f} on: only noise below {share:.2f} of "
                 "the stated scale can lead to that"
+            )
+        if len(self.success_by_class_) > 1:
+            worst = self.success_by_class_.sort_values("success").iloc[-1]
+            lines.append(
+                f"  most of all in class {worst.name!r}: {worst['success']:.3f} "
+                f"({worst['low']:.3f} to {worst['high']:.3f})"
             )
         if hasattr(self, "weights_"):
             lines += [
@@ -624,6 +639,26 @@ def _placed(trials: pd.DataFrame, repeat: int, support: int) -> pd.DataFrame:
     trials.insert(0, "repeat", repeat)
     trials.insert(1, "support", support)
     return trials
+
+
+def _by_class(supports: pd.DataFrame, report: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """Success at the anchors of each label, with its interval."""
+    labels = report["support"].map(supports["label"])
+    rows = []
+    for label, success in report["success"].groupby(labels):
+        low, high = _binomial(success, confidence)
+        rows.append(
+            (
+                label,
+                int((supports["label"] == label).sum()),
+                len(success),
+                success.mean(),
+                low,
+                high,
+            )
+        )
+    columns = ["label", "anchors", "trials", "success", "low", "high"]
+    return pd.DataFrame(rows, columns=columns).set_index("label")
 
 
 def _positions(places: NDArray[np.intp]) -> list[Any]:

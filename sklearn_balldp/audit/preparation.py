@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.validation import check_is_fitted
 
+from .._parameters import check_option
 from .._validation import caller_level
 from ..heads import BaseBallDPClassifier, PrivateProblem, ReleasedModel, owners_of
 from ..pipelines import ModelParts, parts_of
@@ -290,6 +291,31 @@ def _missing_counts(model: ReleasedModel, codes: NDArray[np.intp]) -> NDArray[np
     """How many records of each class the public counts have beyond these records."""
     counts = model.class_counts
     return None if counts is None else counts - np.bincount(codes, minlength=len(counts))
+
+
+def chosen_anchors(
+    asked: Any, anchors: NDArray[np.intp], codes: NDArray[np.intp], position: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Those of the possible anchors that an audit asks for, by positions in the training rows."""
+    if isinstance(asked, str):
+        if asked == "random":
+            return anchors
+        check_option("anchors", asked, ("random", "rarest"))
+        counts = np.bincount(codes[anchors])
+        rarest = np.argmin(np.where(counts > 0, counts, len(codes) + 1))
+        return anchors[codes[anchors] == rarest]
+    given = np.asarray(asked)
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"anchors must be 'random', 'rarest' or positions of records in X, got {asked!r}."
+        )
+    found = anchors[np.isin(position[anchors], given)]
+    if len(found) == 0:
+        raise ValueError(
+            "anchors: none of them is a record that the model was fitted on and that may be hidden "
+            "(training_rows_); name others."
+        )
+    return found
 
 
 def anchors_of(

@@ -861,3 +861,38 @@ def test_how_little_few_trials_see(released, success_interval):
     weak = audited_as_released(head, rows, public, n_candidates=2)
     assert weak.refutation_threshold_ > 1.0
     assert "2 trials can convict nobody" in weak.summary()
+
+
+def test_anchors_that_have_most_to_fear(digits):
+    """With noise of the smallest class for all, records of that class are named most often."""
+    X, y = digits
+    kept = (y != 3) | (np.arange(len(y)) % 12 == 3)
+    X, y = X[kept], y[kept]
+    head = BallDPRidgePrototype(8.0, radius=0.9, counts="min")
+    options = {"n_candidates": 4, "n_draws": 60, "random_state": 0}
+    public = {"X_public": digits[0], "y_public": digits[1]}
+    rare = ReconstructionAuditor(head, anchors="rarest", n_supports=4, **options)
+    rare.fit(X, y, **public)
+    assert set(rare.supports_["label"]) == {3}
+    assert rare.success_by_class_.index.tolist() == [3]
+    spread = ReconstructionAuditor(head, n_supports=30, **options).fit(X, y, **public)
+    table = spread.success_by_class_
+    assert table["anchors"].sum() == 30
+    assert table["trials"].sum() == len(spread.report_)
+    assert (table["low"] <= table["success"]).all()
+    assert (table["success"] <= table["high"]).all()
+    assert rare.success_rate_ > spread.success_rate_ + 0.05
+    assert "most of all in class" in spread.summary()
+    named = np.flatnonzero(y == 7)[:2]
+    own = ReconstructionAuditor(head, anchors=named, n_supports=2, **options).fit(X, y, **public)
+    assert set(own.supports_["anchor"]) == set(named)
+
+
+@pytest.mark.parametrize(
+    ("anchors", "match"),
+    [("common", "anchors must be one of"), ([0.5], "positions"), ([10**6], "none of them")],
+)
+def test_anchors_of_no_sense(digits, anchors, match):
+    head = BallDPRidgePrototype(8.0, radius=0.9)
+    with pytest.raises(ValueError, match=match):
+        ReconstructionAuditor(head, anchors=anchors, n_supports=1).fit(*digits)
