@@ -8,6 +8,7 @@ from sklearn_balldp.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_f
 from sklearn_balldp.privacy.sensitivity import gradient_gap, prototype_sensitivity
 
 from . import published
+from .later import RESULTS
 from .protocol import DATASETS, DELTA
 from .tables import certificate, classic_mu, interval, markdown
 
@@ -158,6 +159,19 @@ def public_labels(results):
     )
 
 
+def later_table():
+    """A table that the authors printed later."""
+    rows = (RESULTS / "later.md").read_text().strip()
+    return (
+        "Later work of the authors prints the certificate at any distance with the noise of a ball "
+        "(q80, ε = 8, ten candidates). It is computed here to within 0.0004. It may be smaller: no "
+        "row of the ball is further than B from the zero record, which is what holds. On BANKING77 "
+        "that table shows an attack of 0.5000 above its own bound for the instance, 0.4746: one "
+        "seed served every candidate, so that all attacks saw the same noise. An audit here draws "
+        f"new noise for every trial.\n\n{rows}"
+    )
+
+
 def errata(results):
     """A numbered list, in Markdown."""
     found = {
@@ -168,6 +182,7 @@ def errata(results):
         "A certificate in the last digit": last_digit(),
         "Class counts, used in one table and not in the other": unused_counts(results),
         "Standard DP with public labels": public_labels(results),
+        "A later table": later_table(),
     }
     return "\n\n".join(
         f"## {place}. {title}\n\n{text}" for place, (title, text) in enumerate(found.items(), 1)

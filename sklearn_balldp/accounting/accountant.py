@@ -139,7 +139,7 @@ def compose_releases(
     releases : iterable of Release or dict
         Releases from the same records, or their ``to_dict()``.
     delta : float, default=1e-6
-        Failure probability of the total.
+        Delta of the total.
     radius : float, optional
         The radius that the total is stated at, in the releases' metric. Name their own radius: the
         default is the full radius, where the total is larger.
@@ -317,7 +317,7 @@ class PrivacyAccountant:
 
     @property
     def delta(self) -> float:
-        """Failure probability of the total; fixed, as the limit is enforced with it."""
+        """Delta of the total; fixed, as the limit is enforced with it."""
         return self._delta
 
     @property

@@ -51,7 +51,7 @@ def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
 
 
 def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
-    """Largest probability that any attack names the true record, from epsilon and delta.
+    """Upper bound on the probability that any attack names the true record, by epsilon and delta.
 
     It is ``min(1, e^epsilon kappa + delta)``, never below the direct bound of :func:`.rero_bound`.
 
@@ -87,7 +87,7 @@ def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
 
 
 def rero_bound(kappa: float, mu: float, *, method: str = "direct") -> float:
-    r"""Largest probability that any attack names the true record, from the mu of a release.
+    r"""Upper bound on the probability that any attack names the true record, from mu.
 
     Parameters
     ----------
@@ -141,6 +141,8 @@ def mu_from_certificate(gamma: float, kappa: float) -> float:
 def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
     """Epsilon to ask for when you know the risk ``gamma`` that you accept.
 
+    It is that of the head: the epsilon of a private radius comes on top.
+
     Parameters
     ----------
     gamma : float
@@ -148,7 +150,7 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
     kappa : float
         Success probability of the best blind guess, ``1 / m`` for m equally likely candidates.
     delta : float
-        Failure probability of the release.
+        Delta of the release.
 
     Returns
     -------

@@ -56,7 +56,8 @@ fit_intercept : bool, default=True
 class_weight : "balanced", dict or None, default=None
     Makes rare classes count more in the loss, and takes more noise: it grows by n s / W, with s
     the largest weight and W the sum of all weights. For public labels. "balanced" is
-    ``n_samples / (n_classes * n_c)``, capped at 4; a dict maps labels to weights.
+    ``n_samples / (n_classes * n_c)``, capped at 4, with ``n_classes`` those that have records; a
+    dict maps labels to weights.
 priors : array-like of shape (n_classes,), "uniform" or None, default=None
     Keeps rare classes in view without any noise: the class probabilities that predictions
     assume. "uniform" takes all classes to be equally common; None takes the shares that the

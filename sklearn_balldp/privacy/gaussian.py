@@ -124,7 +124,7 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     epsilon : float
         Privacy loss bound, between 0 and 1e10.
     delta : float
-        Failure probability, strictly between 0 and 1.
+        Delta, strictly between 0 and 1.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     mu : float
         Sensitivity divided by the noise scale, ``>= 0``.
     delta : float
-        Failure probability, strictly between 0 and 1.
+        Delta, strictly between 0 and 1.
 
     Returns
     -------

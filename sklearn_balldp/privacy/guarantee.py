@@ -100,7 +100,7 @@ class Guarantee:
         return self.certificate(fpr)
 
     def certificate(self, kappa: float) -> float:
-        """Largest success probability of an informed attack, for a best blind guess of ``kappa``.
+        """Upper bound on the success of an informed attack, for a best blind guess of ``kappa``.
 
         This is the direct Gaussian bound. For a private radius it is the smaller of two: one is
         multiplied by ``e^radius_epsilon``, the other counts the radius as a Gaussian release.
