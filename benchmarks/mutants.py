@@ -243,6 +243,55 @@ MUTANTS = (
         "return self.mu",
         ("test_radius.py", "privacy/test_release.py"),
     ),
+    Mutant(
+        "candidates of a certificate within B / 1.05 of the zero record",
+        "privacy/release.py",
+        "math.nextafter(self.norm_bound / modulus, math.inf)",
+        "math.nextafter(self.norm_bound / 1.05 / modulus, math.inf)",
+        ("audit/test_certificates.py",),
+    ),
+    Mutant(
+        "kappa of a ball that is too small",
+        "audit/tolerance.py",
+        "search = _Search(rows, gaps <= 2.0 * eta * _UP, eta * _UP, _CENTRES[metric])",
+        "search = _Search(rows, gaps <= 2.0 * eta * _UP, eta / 1.05, _CENTRES[metric])",
+        ("audit/test_tolerance.py",),
+    ),
+    Mutant(
+        "the charge of an interrupted fit taken back",
+        "accounting/ledger.py",
+        "            if begun():\n",
+        "            if not begun():\n",
+        ("accounting/test_accountant.py",),
+    ),
+    Mutant(
+        "a score of any model private",
+        "accounting/searching.py",
+        "if heads_of(estimator) is None:",
+        "if heads_of(estimator) == []:",
+        ("accounting/test_accountant.py",),
+    ),
+    Mutant(
+        "what a received model carries not named",
+        "publish/received.py",
+        "        elif name not in known:\n",
+        "        elif name not in known and False:\n",
+        ("publish/test_hostile.py",),
+    ),
+    Mutant(
+        "memory of others taken for NumPy's own",
+        "rows/sources.py",
+        "    return not own\n",
+        "    return False\n",
+        ("rows/test_sources.py",),
+    ),
+    Mutant(
+        "a chunk that is longer than it states cut",
+        "rows/cluster.py",
+        "        if len(chunk) != self.n_rows:\n",
+        "        if len(chunk) < self.n_rows:\n",
+        ("rows/test_cluster.py",),
+    ),
 )
 
 
