@@ -31,7 +31,9 @@ head.release_
 # %%
 # Left: epsilon at other distances. Right: the certificate. An attacker knows every other record,
 # and ten candidates for the last one, all within that distance of one possible record. This is how
-# often the attacker can at most be right.
+# often the attacker can at most be right. Beyond the declared radius a descent promises less at
+# once, as its steps are only known to hide a chain of records. No row is further than 1 from the
+# zero record, so the certificate stays as it is from there on.
 release = head.release_
 radii = np.linspace(0.05, 2.0, 40)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
@@ -43,7 +45,8 @@ right.set_ylabel("certificate, ten candidates")
 right.set_ylim(0, 1)
 for ax in (left, right):
     ax.axvline(release.radius, color="C3", linestyle="--", label="declared radius")
-    ax.set_xlabel("distance of the substitution")
+left.set_xlabel("distance of the two records")
+right.set_xlabel("distance from one possible record")
 right.legend()
 figure.suptitle("What one release promises")
 plt.show()
