@@ -292,6 +292,27 @@ MUTANTS = (
         "        if len(chunk) < self.n_rows:\n",
         ("rows/test_cluster.py",),
     ),
+    Mutant(
+        "angle of the hinge's weights / 1.05",
+        "privacy/sensitivity.py",
+        "gap = min(gap, 2.0 * math.sqrt(_hinge_gap_by_angle(domain, bound)))",
+        "gap = min(gap, 2.0 / 1.05 * math.sqrt(_hinge_gap_by_angle(domain, bound)))",
+        ("privacy/test_sharper_gaps.py",),
+    ),
+    Mutant(
+        "another label of the hinge / 1.05",
+        "privacy/sensitivity.py",
+        "    return 2.0 * math.sqrt(found)\n",
+        "    return 2.0 / 1.05 * math.sqrt(found)\n",
+        ("privacy/test_sharper_gaps.py",),
+    ),
+    Mutant(
+        "a protected person who leaves, and does not come back",
+        "privacy/sensitivity.py",
+        "return 2.0 * math.sqrt(total / omega) * moved * _UP",
+        "return math.sqrt(2.0 * total / omega) * moved * _UP",
+        ("privacy/test_sharper_gaps.py",),
+    ),
 )
 
 

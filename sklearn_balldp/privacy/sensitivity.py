@@ -21,6 +21,8 @@ changes and rounding are proved in this package's documentation.
 """
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -109,7 +111,13 @@ def prototype_sensitivity(
     if is_weighted(weights):
         if weights.class_totals is None or weights.class_largest is None:
             # Counts are private, whether or not label changes count.
-            return weights.largest * furthest / ridge
+            moved = weights.largest * furthest / ridge
+            if not label_change:
+                return moved
+            # No block is longer than B, and a record that changes its label moves two.
+            norm = float(norm_bound or 0.0)
+            most = 2.0 * norm * math.sqrt(2.0 * weights.most_records)
+            return min(moved, most, _person_gone(weights.largest, ridge, norm))
         if label_change or mode not in ("per_class", "min"):
             raise ValueError(
                 f"counts={mode!r}: weights with public labels need 'per_class' or 'min'."
@@ -122,6 +130,22 @@ def prototype_sensitivity(
         check_option("counts", mode, COUNT_MODES)
         blocks = np.where(counts > 0, 2.0 * radius / (2.0 * counts + ridge), 0.0)
     return blocks if mode == "per_class" else float(blocks.max())
+
+
+def _person_gone(total: float, ridge: float, norm_bound: float) -> float:
+    r"""Most that prototypes move if a person of this total weight is replaced by any other.
+
+    A person of weight :math:`\omega` in class c moves its block by at most :math:`G(\omega) = 2
+    \omega B (2 z - \rho) / (z (z + 2 \omega))`, with z twice the weight of the others there plus
+    :math:`\rho = \lambda W`; that is largest at :math:`z = (\rho + \sqrt{\rho^2 + 4 \rho
+    \omega}) / 2`. Weights before and after add up to s each, so the square of the whole move is at
+    most :math:`4 s \max_{0 < \omega \le s} G(\omega)^2 / \omega`, attained at :math:`\min(s, 3
+    \rho / 4)`.
+    """
+    omega = min(total, 0.75 * ridge)
+    z = 0.5 * (ridge + math.sqrt(ridge**2 + 4.0 * ridge * omega))
+    moved = 2.0 * omega * norm_bound * (2.0 * z - ridge) / (z * (z + 2.0 * omega))
+    return 2.0 * math.sqrt(total / omega) * moved * _UP
 
 
 def moment_sensitivity(
@@ -267,6 +291,10 @@ def gap_over_minimisers(
     if labels == "public":
         return same_label * _UP
     change = 2.0 * domain.augmented * loss.residual_peak(reach)
+    if loss.name == "squared_hinge" and method == "tight":
+        with np.errstate(all="ignore"):
+            flipped = _flipped_hinge_gap(domain.augmented, bound)
+        change = min(change, flipped) if flipped >= 0.0 else change
     if loss.n_stacked > 1:
         # Two heads see the label flip, the others a move of at most the diameter.
         other = _hinge_gap(domain.at(2.0 * domain.norm_bound), bound)
@@ -320,6 +348,7 @@ def _softmax_gap(domain: Domain, bound: float) -> float:
     return min(vertices, math.sqrt(identity))
 
 
+@lru_cache(maxsize=256)
 def _hinge_gap(domain: Domain, bound: float) -> float:
     """Maximum at the ends, as it is convex in the smaller hinge; for r > B also a 2-D search."""
     square, drop, radius = domain.augmented**2, domain.squared_norm_drop, domain.radius
@@ -328,9 +357,63 @@ def _hinge_gap(domain: Domain, bound: float) -> float:
     lower = height - difference
     apart = difference * (difference * square + lower * drop) + height * lower * radius**2
     gap = 2.0 * math.sqrt(max(height**2 * radius**2, apart))
+    if domain.constant > 0.0:
+        gap = min(gap, 2.0 * math.sqrt(_hinge_gap_by_angle(domain, bound)))
     if radius > domain.norm_bound:
         gap = min(gap, 2.0 * math.sqrt(_hinge_gap_search(domain, bound)))
     return gap
+
+
+@lru_cache(maxsize=256)
+def _flipped_hinge_gap(norm: float, bound: float) -> float:
+    r"""Search over two rows of one label anywhere in the ball of augmented rows.
+
+    (x, y) and (-x, -y) have one gradient, so a changed label is such a pair. With angles f and f'
+    between the rows, of norm B, and the weights, and h = max(1 + R B cos f, 0), the squared gap
+    over 4 is :math:`B^2 (h^2 + h'^2 - 2 h h' \cos(f + f'))`: rows lie on opposite sides.
+    """
+
+    def upper(low: Array, high: Array) -> Array:
+        (f0, g0), (f1, g1) = low, high
+        largest, least = (
+            [np.maximum(1.0 + bound * norm * np.cos(f), 0.0) for f in ends]
+            for ends in ((f0, g0), (f1, g1))
+        )
+        turn = -np.cos(np.clip(math.pi, f0 + g0, f1 + g1))
+        # Opposite rows add up, the more the longer; others take off, the less the shorter.
+        product = np.where(turn > 0.0, largest[0] * largest[1], least[0] * least[1])
+        return norm**2 * (largest[0] ** 2 + largest[1] ** 2 + 2.0 * product * turn) * _UP
+
+    found = certified_maximum(
+        upper, [0.0, 0.0], [math.pi, math.pi], n_cells=32, excess=1e-5, most_cells=100_000
+    )
+    return 2.0 * math.sqrt(found)
+
+
+def _hinge_gap_by_angle(domain: Domain, bound: float) -> float:
+    r"""Search over the angle f between the weights and those of the features alone.
+
+    The constant does not move: weights that point at it gain height, and lose movement. At f the
+    hinge is at most H = 1 + R (B cos f + c sin f), and two differ by at most D = min(R r cos f, H).
+    The squared gap over 4 is convex in the difference, and grows with H, so that its maximum is
+    H^2 r^2 or D (D (B^2 + c^2) + (H - D) drop) + H (H - D) r^2.
+    """
+    square, drop, radius = domain.augmented**2, domain.squared_norm_drop, domain.radius
+    highest = math.atan2(domain.constant, domain.norm_bound)
+
+    def upper(low: Array, high: Array) -> Array:
+        low, high = low[0], high[0]
+        at = np.clip(highest, low, high)
+        height = 1.0 + bound * (domain.norm_bound * np.cos(at) + domain.constant * np.sin(at))
+        height *= _UP
+        difference = np.minimum(bound * radius * np.cos(low) * _UP, height)
+        lower = height - difference
+        apart = difference * (difference * square + lower * drop) + height * lower * radius**2
+        return np.maximum(height**2 * radius**2, apart)
+
+    return certified_maximum(
+        upper, [0.0], [0.5 * math.pi], n_cells=256, excess=_EXCESS, most_cells=100_000
+    )
 
 
 def _hinge_gap_search(domain: Domain, bound: float) -> float:
@@ -379,4 +462,8 @@ def _hinge_gap_search(domain: Domain, bound: float) -> float:
 
 
 #: Bounds sharper than a Lipschitz constant, for one problem of a loss.
-_TIGHT_GAPS = {"logistic": _logistic_gap, "softmax": _softmax_gap, "squared_hinge": _hinge_gap}
+_TIGHT_GAPS: dict[str, Callable[[Domain, float], float]] = {
+    "logistic": _logistic_gap,
+    "softmax": _softmax_gap,
+    "squared_hinge": _hinge_gap,
+}

@@ -1,0 +1,150 @@
+"""Bounds that a search reaches: none is exceeded, and none could be a tenth smaller."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from sklearn_balldp.privacy.sensitivity import (
+    gradient_gap,
+    minimizer_norm_bound,
+    prototype_sensitivity,
+)
+from sklearn_balldp.privacy.weights import Weights
+
+HINGE = {"loss": "squared_hinge", "norm_bound": 1.0}
+
+
+def polar(angle, size, most=1.0):
+    """A point of a ball in the plane."""
+    return most * np.clip(abs(size), 0.0, 1.0) * np.array([np.cos(angle), np.sin(angle)])
+
+
+def weights_at(angle, bound):
+    """Weights along the first feature, and the constant."""
+    return bound * np.array([np.cos(angle), 0.0, np.sin(angle)])
+
+
+def hinge_gradient(theta, x, y, constant):
+    """Of max(0, 1 - y score)^2 for a row with its constant."""
+    row = np.append(x, 1.0) if constant else x
+    return -2.0 * max(0.0, 1.0 - y * (theta @ row)) * y * row
+
+
+def largest(move, size, seeds):
+    """The largest value that climbing from random starts, the best of many, finds."""
+    best = 0.0
+    for seed in range(seeds):
+        starts = 2.0 * np.random.default_rng(seed).standard_normal((60, size))
+        start = max(starts, key=move)
+        options = {"maxiter": 1500, "fatol": 1e-9, "xatol": 1e-7}
+        for _ in range(2):
+            found = minimize(lambda v: -move(v), start, method="Nelder-Mead", options=options)
+            start = found.x
+        best = max(best, -found.fun)
+    return best
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 1e-2, 1.0])
+@pytest.mark.parametrize(("radius", "least"), [(0.1, 0.98), (0.3, 0.98), (1.0, 0.98), (1.6, 0.9)])
+def test_hinge_with_an_intercept(alpha, radius, least):
+    """The constant does not move: weights that point at it gain height, and no movement."""
+    bound = minimizer_norm_bound("squared_hinge", alpha=alpha, norm_bound=1.0, fit_intercept=True)
+    stated = gradient_gap(radius=radius, alpha=alpha, fit_intercept=True, **HINGE)
+
+    def move(v):
+        x = polar(v[0], v[1])
+        other = x + polar(v[2], v[3], radius)
+        other /= max(1.0, np.linalg.norm(other))
+        theta = weights_at(v[4], bound)
+        own, moved = (hinge_gradient(theta, row, 1.0, True) for row in (x, other))
+        return np.linalg.norm(own - moved)
+
+    found = largest(move, 5, 16)
+    assert found <= stated
+    assert found >= least * stated
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1e-2, 0.3])
+@pytest.mark.parametrize("constant", [False, True])
+def test_hinge_with_another_label(alpha, constant):
+    """Such a pair has the gradients of two rows of one label, anywhere in the augmented ball."""
+    options = {"alpha": alpha, "fit_intercept": constant}
+    bound = minimizer_norm_bound("squared_hinge", norm_bound=1.0, **options)
+    stated = gradient_gap(radius=0.1, label_change=True, **options, **HINGE)
+
+    def move(v):
+        theta = weights_at(v[4] if constant else 0.0, bound)[: 2 + constant]
+        one = hinge_gradient(theta, polar(v[0], v[1]), 1.0, constant)
+        return np.linalg.norm(one - hinge_gradient(theta, polar(v[2], v[3]), -1.0, constant))
+
+    found = largest(move, 5, 16)
+    assert found <= stated
+    # With a constant, rows and the opposites of others do not fill the augmented ball.
+    assert found >= (0.7 if constant else 0.995) * stated
+
+
+def persons_of(total, records):
+    """Public numbers of persons who have so many records each, with labels protected."""
+    return Weights(
+        unit="person",
+        n_units=20,
+        most_records=records,
+        most_classes=1,
+        total=20.0 * total,
+        largest=total,
+        record=total / records,
+        class_records=None,
+        class_totals=None,
+        class_largest=None,
+    )
+
+
+@pytest.mark.parametrize(("rho", "least"), [(0.4, 0.65), (2.0, 0.85), (10.0, 0.9), (100.0, 0.9)])
+def test_protected_prototypes_of_persons(rho, least):
+    """A person leaves, and comes back as another one with other labels and rows."""
+    records, n_classes = 2, 4
+    weights = persons_of(float(records), records)
+    stated = float(
+        prototype_sensitivity(
+            2.0, [], alpha=rho / weights.total, label_change=True, norm_bound=1.0, weights=weights
+        )
+    )
+    best = 0.0
+    sizes = [0.0, *np.geomspace(0.05 * rho + 1e-9, 20.0 * rho + 5.0, 25)]
+    splits = list(itertools.product(range(n_classes), repeat=records))
+    for before, after in itertools.product(splits[:8], splits):
+        for size in sizes:
+            # Others of every class pull its prototype away from the person as far as they can.
+            move = 0.0
+            for c in range(n_classes):
+                one, other = before.count(c), after.count(c)
+                if one == other == 0:
+                    continue
+                # The same rows or opposite ones, with the others against either.
+                worst = 0.0
+                for sign, pull in itertools.product((1.0, -1.0), repeat=2):
+                    first = 2.0 * (one + pull * size) / (2.0 * (size + one) + rho)
+                    last = 2.0 * (sign * other + pull * size) / (2.0 * (size + other) + rho)
+                    worst = max(worst, abs(first - last))
+                move += worst**2
+            best = max(best, np.sqrt(move))
+    assert best <= stated
+    assert best >= least * stated
+
+
+def test_the_former_bounds_are_no_smaller():
+    for alpha, radius in itertools.product((1e-3, 0.1, 1.0), (0.1, 0.5, 1.5)):
+        for constant in (False, True):
+            options = {"alpha": alpha, "fit_intercept": constant}
+            bound = minimizer_norm_bound("squared_hinge", norm_bound=1.0, **options)
+            height = 1.0 + bound * np.sqrt(1.0 + constant)
+            moved = min(bound * radius, height)
+            drop = radius * (2.0 - radius) if radius < 1.0 else 1.0
+            apart = moved * (moved * (1.0 + constant) + (height - moved) * drop)
+            apart += height * (height - moved) * radius**2
+            former = 2.0 * np.sqrt(max(height**2 * radius**2, apart)) * (1 + 1e-9)
+            assert gradient_gap(radius=radius, **options, **HINGE) <= former
+            change = gradient_gap(radius=radius, label_change=True, **options, **HINGE)
+            assert change <= max(4.0 * height * np.sqrt(1.0 + constant), former) * (1 + 1e-9)
