@@ -361,6 +361,8 @@ def _hinge_gap(domain: Domain, bound: float) -> float:
         gap = min(gap, 2.0 * math.sqrt(_hinge_gap_by_angle(domain, bound)))
     if radius > domain.norm_bound:
         gap = min(gap, 2.0 * math.sqrt(_hinge_gap_search(domain, bound)))
+        # Any two rows, however far apart.
+        gap = min(gap, _flipped_hinge_gap(domain.augmented, bound))
     return gap
 
 

@@ -203,7 +203,7 @@ def test_fractions_of_records_may_leave_classes_all_but_empty():
     moved_by = spent(head, problem, neighbour) * head.release_.sigma
     whole = 2.0 * np.sqrt(2.0) / (2.0 + alpha * 16)
     assert 1.5 * whole < moved_by <= head.release_.sensitivity
-    assert head.release_.sensitivity == pytest.approx(2.0 * np.sqrt(2.0) / 0.05, rel=1e-4)
+    assert head.release_.sensitivity == pytest.approx(8.0 / np.sqrt(27.0 * 0.05), rel=1e-4)
 
 
 @pytest.mark.parametrize("radius", [0.1, 1.4])
