@@ -39,7 +39,7 @@ def test_example(path, monkeypatch, figures):
             if encoder == "ImageEncoder":
                 # Two batches of the network: it takes longer than all other examples.
                 few = datasets.load_digits(n_class=3)
-                few.images, few.target = few.images[:48], few.target[:48]
+                few.images, few.target = few.images[:64], few.target[:64]
                 monkeypatch.setattr(datasets, "load_digits", lambda few=few, **_: few)
     runpy.run_path(str(path), run_name="__main__")
     assert figures()

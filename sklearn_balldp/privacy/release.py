@@ -599,7 +599,11 @@ class Release:
 
         Parameters
         ----------
-        radius, labels, records
+        radius : float, optional
+            As in :meth:`certificate`.
+        labels : {"public", "protected"}, optional
+            As in :meth:`certificate`.
+        records : int, default=1
             As in :meth:`certificate`.
 
         Returns

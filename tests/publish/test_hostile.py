@@ -543,6 +543,7 @@ FREE = {
     # Of a policy: the line on the radius says that its draw cannot be checked.
     "quantile",
     "aggregate",
+    "coverage",
     "max_pairs",
     "draw",
     "radius_draw",
