@@ -293,6 +293,20 @@ MUTANTS = (
         ("rows/test_cluster.py",),
     ),
     Mutant(
+        "move of the shares / 1.05",
+        "privacy/sensitivity.py",
+        "return math.sqrt(2.0) * math.tanh(distance / math.sqrt(8.0))",
+        "return math.sqrt(2.0) / 1.05 * math.tanh(distance / math.sqrt(8.0))",
+        ("privacy/test_sharper_gaps.py",),
+    ),
+    Mutant(
+        "peak of the softmax / 1.05",
+        "losses.py",
+        "return float(np.max(expit(math.log(rest) + high) * np.sqrt(1.0 + shared)))",
+        "return float(np.max(expit(math.log(rest) + high) * np.sqrt(1.0 + shared))) / 1.05",
+        ("test_losses.py",),
+    ),
+    Mutant(
         "angle of the hinge's weights / 1.05",
         "privacy/sensitivity.py",
         "gap = min(gap, 2.0 * math.sqrt(_hinge_gap_by_angle(domain, bound)))",

@@ -76,7 +76,7 @@ class Loss(ABC):
         """Upper bound on the norm of a residual if no score exceeds ``reach`` in size."""
 
     def residual_peak(self, reach: float) -> float:
-        """Largest norm of a residual if no score exceeds ``reach`` in size."""
+        """Largest norm of a residual if the scores of a record are no longer than ``reach``."""
         return self.residual_limit(reach)
 
     def score_residual_limit(self, reach: float) -> float:
@@ -186,6 +186,17 @@ class Softmax(Loss):
 
     def residual_limit(self, reach: float = math.inf) -> float:
         return math.sqrt(2.0)
+
+    def residual_peak(self, reach: float) -> float:
+        # q (-1, w) has norm q sqrt(1 + |w|^2), and scores that raise q = expit(v) leave less for w.
+        if not reach < 1e3:
+            return self.residual_limit()
+        rest = self.n_classes - 1.0
+        edges = math.sqrt(2.0) * reach * np.linspace(-1.0, 1.0, 2**12 + 1)
+        low, high = edges[:-1], edges[1:]
+        room = np.maximum(reach**2 - 0.5 * np.clip(0.0, low, high) ** 2, 0.0)
+        shared = np.minimum(1.0 / rest + 2.0 * np.tanh(np.sqrt(room / 8.0)) ** 2, 1.0)
+        return float(np.max(expit(math.log(rest) + high) * np.sqrt(1.0 + shared)))
 
     def score_residual_limit(self, reach: float) -> float:
         return 1.0

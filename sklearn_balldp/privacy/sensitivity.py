@@ -335,14 +335,18 @@ def _logistic_gap(domain: Domain, bound: float) -> float:
     return min(math.sqrt(certified), max(domain.augmented, radius))
 
 
+def share_move(distance: float) -> float:
+    """How far softmax moves with scores that move so far: the lemma of docs/sensitivity.md."""
+    return math.sqrt(2.0) * math.tanh(distance / math.sqrt(8.0))
+
+
 def _softmax_gap(domain: Domain, bound: float) -> float:
     """The smaller of two bounds: over vertices of the simplex, or by the residuals' identity."""
     square, radius = domain.augmented**2, domain.radius
     vertices = max(
         math.sqrt(2.0) * radius, math.sqrt(2.0 * square), math.sqrt(2.0 * square + radius**2)
     )
-    # Two distributions are no further apart than two corners of the simplex.
-    move = min(0.5 * bound * radius, math.sqrt(2.0))
+    move = share_move(bound * radius)
     along = square * move + math.sqrt(2.0) * domain.squared_norm_drop
     identity = move * along + 2.0 * radius**2
     return min(vertices, math.sqrt(identity))

@@ -5,11 +5,13 @@ import itertools
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import softmax
 
 from sklearn_balldp.privacy.sensitivity import (
     gradient_gap,
     minimizer_norm_bound,
     prototype_sensitivity,
+    share_move,
 )
 from sklearn_balldp.privacy.weights import Weights
 
@@ -83,6 +85,46 @@ def test_hinge_with_another_label(alpha, constant):
     assert found <= stated
     # With a constant, rows and the opposites of others do not fill the augmented ball.
     assert found >= (0.7 if constant else 0.995) * stated
+
+
+def softmax_gradient(theta, x, label):
+    shares = softmax(theta @ x)
+    shares[label] -= 1.0
+    return np.outer(shares, x)
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "alpha", "least"), [(3, 1.0, 0.7), (3, 0.1, 0.65), (5, 1.0, 0.65), (5, 0.01, 0.8)]
+)
+def test_softmax_with_another_label(n_classes, alpha, least):
+    """Scores that take all from the label have no room left to give all to one other."""
+    options = {"alpha": alpha, "norm_bound": 1.0, "n_classes": n_classes, "fit_intercept": False}
+    bound = minimizer_norm_bound("softmax", **options)
+    stated = gradient_gap("softmax", radius=0.1, label_change=True, **options)
+
+    def move(v):
+        theta = v[4:].reshape(n_classes, 2)
+        theta = bound * theta / max(1.0, np.linalg.norm(theta))
+        one = softmax_gradient(theta, polar(v[0], v[1]), 0)
+        return np.linalg.norm(one - softmax_gradient(theta, polar(v[2], v[3]), 1))
+
+    found = largest(move, 4 + 2 * n_classes, 6)
+    assert found <= stated
+    assert found >= least * stated
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+@pytest.mark.parametrize("far", [0.1, 1.0, 4.0])
+def test_how_far_shares_move(n_classes, far):
+    """The lemma of the page of proofs: scores that move by so much move the shares no further."""
+    stated = share_move(far)
+
+    def move(v):
+        step = v[n_classes:] * far / max(np.linalg.norm(v[n_classes:]), 1e-12)
+        return np.linalg.norm(softmax(v[:n_classes] + step) - softmax(v[:n_classes]))
+
+    found = largest(move, 2 * n_classes, 6)
+    assert 0.999 * stated <= found <= stated * (1 + 1e-9)
 
 
 def persons_of(total, records):
