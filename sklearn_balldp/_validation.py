@@ -79,8 +79,8 @@ def _with_rows(checked: Any, change: Callable[[Any], Any]) -> Any:
 def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
     _check_kind(X)
     check_no_mask("X", X)
-    check_no_mask("y", y)
     X, y = as_rows(X), computed("y", y)
+    check_no_mask("y", y)
     if isinstance(X, Rows):
         X = X._for_one_fit()
         if X.dtype not in DTYPES:

@@ -210,21 +210,22 @@ def charged(record: Record, begun: Callable[[], bool] = lambda: True) -> Iterato
     After an error, an interrupt included, the charge stays, unless ``begun`` says that no noise was
     drawn yet: what was drawn may be known to somebody.
     """
-    with contextlib.ExitStack() as undo:
+    counted: list[tuple[Ledger, int]] = []
+    drawing = False
+    try:
         for ticket in active_tickets():
             ledger = Ledger(ticket.path)
             try:
-                number = ledger.add(record, ticket)
+                counted.append((ledger, ledger.add(record, ticket)))
             except sqlite3.OperationalError as error:
                 raise RuntimeError(
                     "an accountant ended, or could not be reached, while this release was to be "
                     "counted; nothing was released."
                 ) from error
-            undo.callback(ledger.remove, number)
-        try:
-            yield
-        except BaseException:
-            if begun():
-                undo.pop_all()
-            raise
-        undo.pop_all()
+        drawing = True
+        yield
+    except BaseException:
+        if not drawing or not begun():
+            for ledger, number in counted:
+                ledger.remove(number)
+        raise

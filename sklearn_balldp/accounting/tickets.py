@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,13 @@ class Ticket:
 
     @property
     def path(self) -> str:
-        """The ledger, where this process has its temporary files."""
+        """The ledger, where this process had its temporary files when it met the ticket."""
         return _path(self.token)
 
 
+@cache
 def _path(token: str) -> str:
+    # Found once: a folder of temporary files that moves would hide who counts.
     return str(Path(tempfile.gettempdir()) / f"{_FOLDER}{token}" / "ledger.sqlite")
 
 

@@ -159,8 +159,8 @@ class ClusterRows(Rows):
 
     def _fetched(self, rows: Any) -> NDArray[np.floating]:
         """Rows of a dask array as an array of this process."""
-        found = np.asarray(_result("X", self._client.compute(rows).result))
-        return squarable(found, self._domain)
+        found = _result("X", self._client.compute(rows).result)
+        return squarable(_unmasked(found), self._domain)
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("rows on a cluster belong to this process, which is connected to it.")
@@ -186,24 +186,25 @@ class ClusterRows(Rows):
         for first, last in pairwise(edges):
             own = shards[first:last]
             rows = own[0][0], own[-1][1]
-            load = _Load(first, own, self.dtype, self.shape[1], self._domain)
-            part = self._part_of(*rows)
+            part, sizes = self._part_of(*rows)
+            load = _Load(first, own, sizes, self.dtype, self.shape[1], self._domain)
             portions.append((_submitted(client, [load], [part], "load")[0], rows))
         return portions
 
-    def _part_of(self, start: int, stop: int) -> Any:
-        """What a worker loads a range of rows from."""
+    def _part_of(self, start: int, stop: int) -> tuple[Any, list[int]]:
+        """What a worker loads a range of rows from, and how many each of its chunks holds."""
         import dask
         from distributed import futures_of
 
         if isinstance(self._rows, Rows):
-            return self._rows
+            return self._rows, []
         sizes = self._rows.chunks[0]
         cuts = list(pieces(np.cumsum([0, *sizes]).tolist(), start, stop))
         first, last = cuts[0][0], cuts[-1][0]
         # Dask's other method, "p2p", would write rows to disk.
         whole = self._rows.blocks[first : last + 1].rechunk({1: self.shape[1]}, method="tasks")
         chunks = whole.to_delayed().ravel().tolist()
+        stated = list(sizes[first : last + 1])
         for place, own in cuts:
             if own != slice(0, sizes[place]):
                 # A slice of Dask's would hide that a chunk is longer than it states.
@@ -211,11 +212,12 @@ class ClusterRows(Rows):
                 chunks[place - first] = cut_rows(
                     chunks[place - first], dask_key_name=_random_key("cut")
                 )
+                stated[place - first] = own.stop - own.start
         if futures_of(self._rows):
             # Workers hold what the rows are made of: Dask takes the task there.
-            return _result("X", lambda: self._client.compute(chunks))
+            return _result("X", lambda: self._client.compute(chunks)), stated
         # Nothing is held yet: one task makes all chunks of the portion, where it keeps them.
-        return _Lazy(dask.optimize(*chunks))
+        return _Lazy(dask.optimize(*chunks)), stated
 
 
 class _Lazy:
@@ -366,19 +368,21 @@ class _CutRows(_Task):
                 "give dask.array the right chunks."
             )
         # A view would keep the whole chunk in memory.
-        return np.asarray(chunk)[self.rows].copy()
+        return _unmasked(chunk)[self.rows].copy()
 
 
 @dataclass(frozen=True, repr=False)
 class _Load(_Task):
     """Load the rows of some shards, from a source or from chunks of an array.
 
-    ``place`` is the place of the first shard, and ``shards`` are their ranges of rows. Extreme rows
-    are changed for the domain (:func:`.squarable`), if there is one.
+    ``place`` is the place of the first shard, and ``shards`` are their ranges of rows. ``sizes``
+    are the lengths that the array states for the chunks. Extreme rows are changed for the domain
+    (:func:`.squarable`), if there is one.
     """
 
     place: int
     shards: list[tuple[int, int]]
+    sizes: list[int]
     dtype: np.dtype
     n_features: int
     domain: str | None
@@ -394,25 +398,26 @@ class _Load(_Task):
                 rows = dask.compute(*rows.chunks, scheduler="synchronous")
                 if failed := [chunk for chunk in rows if isinstance(chunk, _Failure)]:
                     return failed[0]
-            parts = self._cut([np.asarray(chunk) for chunk in rows])
+            parts = self._cut([_unmasked(chunk) for chunk in rows])
         return _Portion(self.place, parts)
 
     def _cut(self, chunks: list[NDArray[Any]]) -> list[Shard]:
-        """Cut chunks into shards; a shard within one chunk is a view of it."""
-        first, stop = self.shards[0][0], self.shards[-1][1]
-        edges = np.cumsum([first, *map(len, chunks)]).tolist()
+        """Cut chunks into shards, and copy them: somebody else may hold the memory of a chunk."""
+        sizes = [len(chunk) for chunk in chunks]
+        edges = np.cumsum([self.shards[0][0], *sizes]).tolist()
         shapes = {(chunk.shape[1:], chunk.dtype) for chunk in chunks}
-        if edges[-1] != stop or shapes != {((self.n_features,), self.dtype)}:
+        if sizes != self.sizes or shapes != {((self.n_features,), self.dtype)}:
+            both = list(zip(sizes, self.sizes, strict=True))
+            held, stated = next((pair for pair in both if pair[0] != pair[1]), both[0])
             raise ValueError(
-                f"rows: chunks of the array hold {edges[-1] - first} rows of (shape, type) "
-                f"{shapes}, where it states {stop - first} of {self.n_features} features and type "
-                f"{self.dtype}; give dask.array the right meta."
+                f"rows: chunks of the array hold {held} rows of (shape, type) {shapes}, where it "
+                f"states {stated} of {self.n_features} features and type {self.dtype}; give "
+                "dask.array the right chunks and meta."
             )
         parts = []
         for start, end in self.shards:
-            held = [chunks[place][own] for place, own in pieces(edges, start, end)]
-            block = _aligned(held[0] if len(held) == 1 else np.concatenate(held))
-            block = squarable(block, self.domain)
+            own = [chunks[place][rows] for place, rows in pieces(edges, start, end)]
+            block = squarable(_aligned(np.concatenate(own)), self.domain)
             # Not watched: if these rows are loaded again, so are the columns computed from them.
             parts.append(Shard(block, 0, end - start, start, {}, False))
         return parts
@@ -465,6 +470,14 @@ class _ComputeColumns(_Pass):
     def of(self, portion: _Portion) -> _Portion:
         found = zip(portion.parts, self.results(portion), strict=True)
         return _Portion(portion.place, [part.with_columns(columns) for part, columns in found])
+
+
+def _unmasked(chunk: Any) -> NDArray[Any]:
+    if np.ma.is_masked(chunk):
+        raise ValueError(
+            "rows: chunks of the array have a mask, which would be ignored; drop what it masks."
+        )
+    return np.asarray(chunk)
 
 
 def _aligned(number: Any) -> Any:
