@@ -275,17 +275,19 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         return Layout.of(bound).pack(own.class_sums, own.second_moment, counts)
 
     def decision_follows(self, record: Release | None = None) -> bool:
+        try:
+            return self._follows(self.release_ if record is None else record)
+        except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError):
+            # A received model may hold anything.
+            return False
+
+    def _follows(self, record: Release) -> bool:
         # Numbers that are held twice must agree too.
-        record = self.release_ if record is None else record
         counts = getattr(self, "class_counts_", None)
         if is_weighted(record.weights):
             counts = np.array(record.weights.class_totals)
-        try:
-            released = self._released_values(record)
-            again = statistics_of(released, record.bound, self.classes_, counts)
-            exact = self._rule(again)
-        except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError):
-            return False
+        again = statistics_of(self._released_values(record), record.bound, self.classes_, counts)
+        exact = self._rule(again)
         own = self.statistics_
         if set(vars(own)) != {item.name for item in fields(Statistics)}:
             return False

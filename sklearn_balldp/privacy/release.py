@@ -69,6 +69,7 @@ _MOST_CLASSES = 10**9
 _MOST_RECORDS = 10**12
 #: Names of this package's own mechanisms, each with bounds of its own.
 _MECHANISMS = ("output", "gradient", "statistics")
+_VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,40}")
 _DIGEST = re.compile("([0-9a-f]{64})?")
 
 
@@ -196,6 +197,9 @@ class Release:
             value = getattr(self, name)
             if value is not None and not (value.isprintable() and len(value) <= _LONGEST_TEXT):
                 raise ValueError(f"record: {name}={value[:99]!r} must be one short line of text.")
+        for name in ("version", "numpy_version"):
+            if not _VERSION.fullmatch(getattr(self, name)):
+                raise ValueError(f"record: {name}={getattr(self, name)[:40]!r} is no version.")
         if not (self.head.isidentifier() and self.mechanism and _DIGEST.fullmatch(self.digest)):
             raise ValueError(
                 f"record: head={self.head!r} must be the name of a class, mechanism="

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
-from .._parameters import is_real
+from .._parameters import checked_priors, is_real
 from ..audit.residuals import CANNOT_CHECK, FAIL, PASS, Check
 from ..heads import ReleasedModel
 from ..losses import Loss
@@ -19,6 +19,8 @@ from ..privacy.weights import is_weighted
 from ..radius import RadiusPolicy
 from .received import Received
 
+# A longer label is a sentence, and somebody may have written it.
+_LONG_LABEL = 60
 _OWN = ("output", "gradient", "statistics")
 #: Parameters of a head that its record holds by the same name.
 _SAME_NAME = (
@@ -57,6 +59,10 @@ def shape_fault(model: ReleasedModel) -> str | None:
         return "its parameters are no table of numbers"
     if known and shape != (n_scores, width):
         return f"parameters of shape {shape}, the record's are {(n_scores, width)}"
+    if _augmented(record.bound) is False and hasattr(head, "intercept_"):
+        offsets = np.asarray(head.intercept_)
+        if offsets.shape != shape[:1] or offsets.any():
+            return "an intercept that is not zero, though none is fitted"
     if record.head == "BallDPRidgePrototype" and shape != (n_classes, record.n_features):
         return f"prototypes of shape {shape}, the record's are {(n_classes, record.n_features)}"
     if record.head == "BallDPLinearDiscriminant":
@@ -74,7 +80,7 @@ def consistency_checks(model: ReleasedModel, received: Received) -> list[Check]:
         *_parameters_checks(model),
         _model_check(model, [*received.faults, *_not_released(model)]),
         _encoder_check(model.record, received),
-        *_publishers_checks(model),
+        *_publishers_checks(model, received),
         *_preprocessing_checks(received),
     ]
 
@@ -123,9 +129,19 @@ def _model_check(model: ReleasedModel, beside: list[str]) -> Check:
 def _sense_faults(model: ReleasedModel) -> Iterator[str]:
     """Parameters that no fit would take may hold anything."""
     model.check_head()
-    declared = model.declared_classes
-    if declared is not None and not np.array_equal(declared, model.classes):
+    declared, listed = model.declared_classes, np.asarray(getattr(model.head, "classes", None))
+    if declared is not None and not (
+        np.array_equal(declared, model.classes) and listed.shape == declared.shape
+    ):
         yield "classes are not those that were declared"
+    n_classes, priors = len(model.classes), getattr(model.head, "priors", None)
+    checked_priors(priors, n_classes, None)
+    vectors = getattr(model.head, "class_embeddings", None)
+    if vectors is not None and np.shape(vectors) != (n_classes, model.record.n_features):
+        yield f"class_embeddings of shape {np.shape(vectors)}"
+    moment = getattr(getattr(model.head, "statistics_", None), "second_moment", None)
+    if moment is not None and not np.array_equal(moment, np.transpose(moment)):
+        yield "a second moment that is not symmetric"
 
 
 def _parameter_faults(model: ReleasedModel) -> Iterator[str]:
@@ -208,6 +224,9 @@ def _count_faults(model: ReleasedModel) -> Iterator[str]:
     if counts is None:
         return
     own = tuple(np.asarray(counts).tolist())
+    if len(own) != record.n_classes or min(own) < 0:
+        yield "class counts are not one whole number for each class"
+        return
     stated = getattr(record.bound, "class_counts", None)
     differ = stated is not None and own != stated
     if record.weights is not None and record.weights.class_records is not None:
@@ -252,7 +271,7 @@ def _encoder_check(record: Release, received: Received) -> Check:
     return Check("encoder", verdict, found, basis)
 
 
-def _publishers_checks(model: ReleasedModel) -> Iterator[Check]:
+def _publishers_checks(model: ReleasedModel, received: Received) -> Iterator[Check]:
     """What a publisher chose freely: it moves predictions or can be read, and has no digest."""
     head, basis = model.head, "no digest covers them"
     priors = getattr(head, "priors", None)
@@ -265,10 +284,16 @@ def _publishers_checks(model: ReleasedModel) -> Iterator[Check]:
             "private rows would be published without noise"
         )
         yield Check("class_embeddings", CANNOT_CHECK, found, basis)
-    names = getattr(head, "feature_names_in_", None)
-    if names is not None:
-        found = f"{len(names)} names of columns, from {names[0]!r} on, are part of the model"
-        yield Check("names of columns", CANNOT_CHECK, f"{found}; read them", basis)
+    made = (step.made for step in received.steps if step.made is not None)
+    for owner in (head, *made):
+        names = getattr(owner, "feature_names_in_", None)
+        if names is not None:
+            found = f"{len(names)} names of columns, from {names[0]!r} on, are part of the model"
+            yield Check("names of columns", CANNOT_CHECK, f"{found}; read them", basis)
+    long = max((len(label) for label in model.classes if isinstance(label, str)), default=0)
+    if long > _LONG_LABEL:
+        found = f"labels of up to {long} characters are part of the model"
+        yield Check("labels", CANNOT_CHECK, f"{found}; read them", basis)
 
 
 def _preprocessing_checks(received: Received) -> list[Check]:

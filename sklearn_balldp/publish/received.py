@@ -5,6 +5,8 @@ policy, a step and an encoder may have, and of which kind. New objects are made 
 whatever else is found is a fault by name, and no attribute of the model itself is ever used.
 """
 
+import contextlib
+import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -19,6 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
 
+from .._parameters import is_real
 from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder
 from ..heads import (
     BallDPLinearDiscriminant,
@@ -34,7 +37,7 @@ from ..heads import (
 )
 from ..pipelines import learns
 from ..privacy.bounds import bound_from_dict, kinds_of_bounds
-from ..privacy.fields import agree, with_floats
+from ..privacy.fields import check_at_least, check_follows, with_floats
 from ..privacy.release import Release
 from ..radius import ChosenRadius, RadiusPolicy
 from ..text import one_line
@@ -77,19 +80,33 @@ _STEPS: dict[type, tuple[str, ...]] = {
         "explained_variance_ratio_",
         "singular_values_",
     ),
-    GaussianRandomProjection: ("components_", "n_components_"),
+    GaussianRandomProjection: (
+        "components_",
+        "inverse_components_",
+        "n_components_",
+        "_n_features_out",
+    ),
 }
 _KNOWN_STEPS = _named(*_STEPS)
 
 #: What a fit of scikit-learn adds; its version is no attribute once a model was loaded.
-_COMMON = ("n_features_in_", "feature_names_in_", "_metadata_request", "_sklearn_version")
+_COMMON = (
+    "n_features_in_",
+    "feature_names_in_",
+    "_metadata_request",
+    "_sklearn_output_config",
+    "_sklearn_version",
+)
 #: Parameters that hold more than one number or text.
 _ARRAYS = ("classes", "class_weight", "class_embeddings", "priors")
 #: What a record computes once and keeps.
 _CACHED = ("mu", "epsilon_full_radius", "_bound_scales")
-# Longer texts, and larger numbers, are no names, no settings and no counts.
-_LONGEST, _LARGEST = 1000, 2**64
-_LONGEST_NAME = 100
+# Longer texts, and larger numbers, are no labels, no settings, no names and no counts.
+_LONGEST_LABEL, _LONGEST, _LARGEST = 1000, 200, 2**64
+_MOST_NAMES, _LONGEST_NAME = 10**5, 100
+_NAME_OF_STEP = re.compile(r"[\w .:+-]{1,60}")
+#: What stands for itself in requests of metadata.
+_REQUESTS = (None, True, False, "$UNUSED$", "$WARN$")
 
 
 @dataclass
@@ -209,9 +226,13 @@ def receive(model: Any, name: str = "model") -> Received:
         elif tree.kind in _PIPELINE and _is_list_of_steps(tree):
             parameters = ("steps", "memory", "transform_input", "verbose")
             faults += _surplus(tree, "pipeline.", parameters)
-            for parameter in parameters[1:]:
-                if not _is_scalar(tree_of(tree.attributes.get(parameter))) and in_file:
-                    faults.append(f"pipeline.{parameter}")
+            for parameter in parameters[1:] if in_file else ():
+                value = tree_of(tree.attributes.get(parameter))
+                if not (value is None or type(value) is bool):
+                    faults.append(f"pipeline.{parameter}, {_shown(value)}")
+            names = [label for label, _ in tree.attributes["steps"]]
+            if len(set(names)) < len(names) or not all(map(_NAME_OF_STEP.fullmatch, names)):
+                faults.append("pipeline.steps, whose names are no short names")
             *before, (_, last) = tree.attributes["steps"]
             steps += [_step(label, step, faults) for label, step in before]
             tree = tree_of(last)
@@ -280,7 +301,7 @@ def _head(tree: Thing) -> Received:
                 faults.append(name)
             continue
         value = tree_of(value)
-        sound, made = _fitted(name, value, faults)
+        sound, made = _fitted(tree, name, value, faults)
         if sound:
             vars(head)[name] = made
         else:
@@ -310,17 +331,18 @@ def _parameter(name: str, value: Any, faults: list[str]) -> tuple[bool, Any]:
 
 def _policy(tree: Thing, faults: list[str]) -> RadiusPolicy:
     policy: RadiusPolicy = _made(RadiusPolicy, tree, "radius.", faults, ("radius_", "choice_"))
-    choice = tree_of(tree.attributes.get("choice_"))
-    if choice is None:
+    if not {"choice_", "radius_"} & set(tree.attributes):
         return policy
+    choice = tree_of(tree.attributes.get("choice_"))
     if isinstance(choice, Thing) and choice.kind in _named(ChosenRadius):
-        own = {item.name for item in fields(ChosenRadius)}
-        sound = all(_is_scalar(tree_of(value)) for value in choice.attributes.values())
-        if sound and set(choice.attributes) <= own and "value" in choice.attributes:
-            policy.choice_ = ChosenRadius(**choice.attributes)
-            policy.radius_ = tree.attributes.get("radius_")
-            return policy
-    faults.append("radius.choice_")
+        own = {name: tree_of(value) for name, value in choice.attributes.items()}
+        radius = tree_of(tree.attributes.get("radius_"))
+        with contextlib.suppress(TypeError, ValueError):
+            made = ChosenRadius(**own)
+            if all(map(_is_scalar, [*own.values(), radius])) and radius == made.value:
+                policy.choice_, policy.radius_ = made, radius
+                return policy
+    faults.append("radius.choice_ and radius_")
     return policy
 
 
@@ -333,14 +355,14 @@ def _made(
     given = {}
     for name in parameters:
         value = tree_of(tree.attributes.get(name, getattr(kind(), name)))
-        if _is_scalar(value):
+        if _is_scalar(value) or (name == "feature_range" and _is_range(value)):
             given[name] = value
         else:
             faults.append(f"its parameter {prefix}{name}={_shown(value)} is no number or text")
     return kind(**given)
 
 
-def _fitted(name: str, value: Any, faults: list[str]) -> tuple[bool, Any]:
+def _fitted(tree: Thing, name: str, value: Any, faults: list[str]) -> tuple[bool, Any]:
     """Whether a fitted attribute is of the kind that a head releases."""
     if name == "statistics_":
         return _dataclass(Statistics, value, f"{name}.", faults)
@@ -351,7 +373,7 @@ def _fitted(name: str, value: Any, faults: list[str]) -> tuple[bool, Any]:
     if name == "class_counts_":
         return _is_counts(value), value
     if name in _COMMON:
-        return _is_common(name, value), value
+        return _is_common(tree, name, value), value
     return _is_released(value), value
 
 
@@ -413,9 +435,7 @@ def _release(record: Mapping[str, Any]) -> Release:
     try:
         bound = bound_from_dict(own.pop("bound", None))
         release = Release(**with_floats(Release, own), bound=bound)
-        for name, value in record["_cached"].items():
-            if not agree(value, getattr(release, name)):
-                raise ValueError(f"record: {name}={value!r} does not follow from the rest of it.")
+        _check_cached(record["_cached"], release)
     except ValueError:
         raise
     except Exception as error:
@@ -423,6 +443,19 @@ def _release(record: Mapping[str, Any]) -> Release:
             f"record: it cannot be made sense of ({type(error).__name__}: {error})."
         ) from None
     return release
+
+
+def _check_cached(cached: Mapping[str, Any], release: Release) -> None:
+    """What an object computed once may be more than is computed now, as a sharper bound gives."""
+    for name, value in cached.items():
+        own = getattr(release, name)
+        if name == "_bound_scales" and own is not None and type(value) is tuple and len(value) == 2:
+            check_at_least("sensitivity", value[0], own[0])
+            check_follows("sigma", value[1], own[1])
+        elif name == "_bound_scales":
+            check_follows(name, value, own)
+        else:
+            check_at_least(name, value, own)
 
 
 # Steps ------------------------------------------------------------------------------------------
@@ -461,13 +494,22 @@ def _stateful(
     kind: Any, tree: Thing, prefix: str, state: tuple[str, ...], faults: list[str]
 ) -> BaseEstimator:
     made: BaseEstimator = _made(kind, tree, prefix, faults, state)
-    for name in (*state, "n_features_in_", "feature_names_in_"):
+    try:
+        made._validate_params()
+    except ValueError:
+        faults.append(f"{prefix[:-1]}, whose parameters are none of a {kind.__name__}")
+    held = {name: tree_of(value) for name, value in tree.attributes.items() if name in state}
+    # The rows of the fit would fit into arrays of other shapes.
+    sizes = {_whole(tree_of(tree.attributes.get("n_features_in_")))}
+    sizes |= {
+        len(value) for name, value in held.items() if name == "components_" and np.ndim(value)
+    }
+    for name in (*state, "n_features_in_", "feature_names_in_", "_sklearn_output_config"):
         if name not in tree.attributes:
             continue
         value = tree_of(tree.attributes[name])
-        numbers = isinstance(value, np.ndarray) and value.dtype.kind in "fiu"
-        sound = _is_common(name, value) if name in _COMMON else _is_scalar(value) or numbers
-        if sound:
+        common = name in _COMMON
+        if _is_common(tree, name, value) if common else _is_state(name, value, sizes):
             vars(made)[name] = value
         else:
             faults.append(f"{prefix}{name}, {_shown(value)}")
@@ -488,18 +530,18 @@ def _surplus(tree: Thing, prefix: str, known: tuple[str, ...]) -> Iterator[str]:
     """Names of attributes that no object of this kind has, or that hold what they should not."""
     for name, value in tree.attributes.items():
         if name in _COMMON:
-            if not _is_common(name, tree_of(value)):
+            if not _is_common(tree, name, tree_of(value)):
                 yield f"{prefix}{name}"
         elif name not in known:
             yield f"{prefix}{name}"
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: Any, longest: int = _LONGEST) -> bool:
     """Whether it is one number, truth value or short text, or None."""
     if isinstance(value, str):
-        return len(value) <= _LONGEST
+        return len(value) <= longest
     if isinstance(value, np.generic):
-        return value.dtype.kind in "biufUMm" and value.nbytes <= 4 * _LONGEST
+        return value.dtype.kind in "biufUMm" and value.nbytes <= 4 * longest
     if type(value) is int:
         return abs(value) < _LARGEST
     return type(value) in SCALARS
@@ -508,12 +550,33 @@ def _is_scalar(value: Any) -> bool:
 def _is_plain(value: Any) -> bool:
     """Whether it is a scalar, an array of numbers or texts, or a list or mapping of such."""
     if isinstance(value, np.ndarray) and value.dtype != object:
-        return value.dtype.kind in "biufUMm" and value.dtype.itemsize <= 4 * _LONGEST
+        return value.dtype.kind in "biufUMm" and value.dtype.itemsize <= 4 * _LONGEST_LABEL
     if isinstance(value, (list, tuple, np.ndarray)):
         return all(map(_is_plain, value))
     if isinstance(value, dict):
-        return all(_is_scalar(key) and _is_scalar(item) for key, item in value.items())
-    return _is_scalar(value)
+        pairs = value.items()
+        return all(_is_scalar(key, _LONGEST_LABEL) and _is_scalar(item) for key, item in pairs)
+    return _is_scalar(value, _LONGEST_LABEL)
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 2 and all(map(is_real, value))
+
+
+def _whole(value: Any) -> int:
+    return int(value) if isinstance(value, (int, np.integer)) else -1
+
+
+def _is_state(name: str, value: Any, sizes: set[int]) -> bool:
+    """Whether a step keeps such a value of its fit: a number, or one for each feature."""
+    if not isinstance(value, np.ndarray):
+        return _is_scalar(value, 20)
+    wide = name in ("components_", "inverse_components_")
+    return (
+        value.ndim == (2 if wide else 1)
+        and set(value.shape) <= sizes
+        and value.dtype.str in ("<f8", "<f4", *(["<i8"] if name == "n_samples_seen_" else []))
+    )
 
 
 def _is_released(value: Any) -> bool:
@@ -528,7 +591,7 @@ def _is_labels(value: Any) -> bool:
         and value.ndim == 1
         and _is_plain(value)
         and value.dtype not in (np.longdouble, np.clongdouble)
-        and (value.dtype != object or all(map(_is_scalar, value)))
+        and (value.dtype != object or all(_is_scalar(v, _LONGEST_LABEL) for v in value))
     )
 
 
@@ -540,29 +603,40 @@ def _is_counts(value: Any) -> bool:
 _PUBLIC = {"classes": _is_labels, "counts": _is_counts}
 
 
-def _is_common(name: str, value: Any) -> bool:
+def _is_common(tree: Thing, name: str, value: Any) -> bool:
     """Whether what every fit of scikit-learn may leave behind is of that kind."""
     if name == "n_features_in_":
-        return isinstance(value, (int, np.integer)) and 0 < int(value) < _LARGEST
+        return 0 < _whole(value) < _LARGEST
     if name == "feature_names_in_":
-        names = value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else [0]
-        short = all(type(n) is str and len(n) <= _LONGEST_NAME and n.isprintable() for n in names)
-        return short and len(set(names)) == len(names)
+        one = isinstance(value, np.ndarray) and value.ndim == 1 and len(value) <= _MOST_NAMES
+        if not one or len(value) != _whole(tree_of(tree.attributes.get("n_features_in_"))):
+            return False
+        names = value.tolist()
+        return len(set(names)) == len(names) and all(
+            type(own) is str and len(own) <= _LONGEST_NAME for own in names
+        )
     if name == "_sklearn_version":
         return isinstance(value, str) and re.fullmatch(r"[0-9a-z.+]{1,40}", value) is not None
-    return _is_routing(value)
+    if name == "_sklearn_output_config":
+        known = [{"transform": kind} for kind in ("default", "pandas", "polars")]
+        return type(value) is dict and value in known
+    return _is_routing(tree.own, value)
 
 
-def _is_routing(value: Any) -> bool:
-    """Whether it holds names, truth values and nothing, as requests of metadata do."""
-    if isinstance(value, Thing):
-        own = value.kind.startswith("sklearn.utils._metadata_requests.")
-        return own and all(_is_routing(tree_of(item)) for item in value.attributes.values())
-    if isinstance(value, dict):
-        pairs = value.items()
-        return all(_is_routing(key) and _is_routing(tree_of(item)) for key, item in pairs)
-    word = isinstance(value, str) and re.fullmatch(r"\$?\w{1,60}\$?", value) is not None
-    return value is None or type(value) is bool or word
+def _is_routing(own: Any, value: Any) -> bool:
+    """Whether it requests metadata by the names of parameters; no file can hold such requests."""
+    if own is None or not isinstance(value, Thing):
+        return False
+    methods = {name: item for name, item in value.attributes.items() if name != "owner"}
+    for name, item in methods.items():
+        asked = tree_of(item).attributes.get("_requests") if isinstance(item, Thing) else None
+        method = getattr(type(own), name, None)
+        if not (callable(method) and type(asked) is dict):
+            return False
+        known = inspect.signature(method).parameters
+        if not all(key in known and tree_of(kind) in _REQUESTS for key, kind in asked.items()):
+            return False
+    return True
 
 
 def _shown(value: Any) -> str:
