@@ -43,6 +43,8 @@ def shape_fault(model: ReleasedModel) -> str | None:
             np.asarray(v).dtype.kind in "fiubUOmM" for v in model.named_parameters().values()
         )
         numbers = np.asarray(parameters).dtype.kind == "f"
+        # Whatever is computed of a model asks what was minimised, with its parameters.
+        _ = model.problem
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         return f"its parameters cannot be read ({type(error).__name__})"
     weights = getattr(record.bound, "weights", None)
