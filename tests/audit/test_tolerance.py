@@ -65,8 +65,8 @@ def test_radii_of_subsets_are_those_of_a_solver(metric):
         points = rng.standard_normal((int(rng.integers(3, 7)), 3))
         least = smallest_radius(points, metric)
         centre_of = tolerance._CENTRES[metric]
-        assert centre_of(points, least * (1 + 1e-5))
-        assert not centre_of(points, least * (1 - 1e-5))
+        assert centre_of(points, least * (1 + 1e-5), tolerance._Budget())
+        assert centre_of(points, least * (1 - 1e-5), tolerance._Budget()) is False
 
 
 def smallest_radius(points, metric):
@@ -99,27 +99,87 @@ def smallest_radius(points, metric):
     return linprog(cost, A_ub=rows, b_ub=limits, bounds=(None, None)).fun
 
 
-def test_sixteen_candidates_are_exact_and_more_are_bounded(monkeypatch):
+def test_a_search_is_exact_or_stops_at_a_bound(monkeypatch):
     rng = np.random.default_rng(2)
-    points = rng.standard_normal((16, 12))
+    points = rng.standard_normal((16, 12))[:14]
     eta = 0.8 * np.median(cdist(points, points))
-    sixteen = guesses(points, eta)
-    assert sixteen.exact
+    full = guesses(points, eta)
+    assert full.exact
     # All sets that one ball holds, one by one.
     assert guesses(points[:11], eta).kappa == pytest.approx(brute_kappa(points[:11], eta))
-    monkeypatch.setattr(tolerance, "MOST_SETS", 10)
+    monkeypatch.setattr(tolerance, "MOST_OPERATIONS", 1e6)
     bounded = guesses(points, eta)
     assert not bounded.exact
-    assert bounded.kappa >= sixteen.kappa
-    assert bounded.kappa == ((cdist(points, points) <= 2 * eta).sum(axis=1) / 16).max()
+    assert bounded.kappa >= full.kappa
+    assert bounded.kappa == ((cdist(points, points) <= 2 * eta).sum(axis=1) / 14).max()
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
+def test_manhattan_radii_are_decided_at_any_scale(scale):
+    rng = np.random.default_rng(4)
+    for _ in range(5):
+        points = rng.standard_normal((6, 4))
+        least = smallest_radius(points, "manhattan")
+        for factor, held in ((0.99, False), (1.01, True)):
+            eta = scale * factor * least
+            assert tolerance._manhattan(scale * points, eta, tolerance._Budget()) is held
+
+
+def test_the_linear_program_decides_alone(monkeypatch):
+    """Medians decide most sets, so they are left out."""
+    monkeypatch.setattr(tolerance, "_ROUNDS", 0)
+    test_radii_of_subsets_are_those_of_a_solver("manhattan")
+    for scale in (1e-9, 1.0, 1e6):
+        test_manhattan_radii_are_decided_at_any_scale(scale)
+    equal = np.zeros((3, 2))
+    assert tolerance._manhattan(equal, 0.0, tolerance._Budget()) is True
+    assert tolerance._manhattan(equal + np.eye(3, 2), 0.0, tolerance._Budget()) is False
+
+
+def test_a_hard_search_stops_by_its_operations(monkeypatch):
+    """Of thousands of linear programs, a few are solved; half the candidates lie in one ball."""
+    points, calls = np.random.default_rng(0).standard_normal((16, 16)), []
+    eta = 0.6 * np.median(cdist(points, points, "cityblock")[np.triu_indices(16, 1)])
+    solve = tolerance._by_program
+    monkeypatch.setattr(tolerance, "MOST_OPERATIONS", 2e8)
+    monkeypatch.setattr(tolerance, "_ROUNDS", 1)
+    monkeypatch.setattr(tolerance, "_by_program", lambda own: calls.append(0) or solve(own))
+    found = guesses(points, eta, "manhattan")
+    assert not found.exact
+    assert found.kappa >= 0.5
+    assert 0 < len(calls) <= 2e8 / 8e6
+    again = guesses(points, eta, "manhattan")
+    assert (again.kappa, again.hits.tolist()) == (found.kappa, found.hits.tolist())
+
+
+def test_undecided_sets_raise_kappa_and_are_not_exact(monkeypatch):
+    """Three corners at distance one: no ball of radius .55 holds them."""
+    corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
+    decided = guesses(corners, 0.55)
+    assert (decided.kappa, decided.exact) == (pytest.approx(2 / 3), True)
+    monkeypatch.setitem(tolerance._CENTRES, "euclidean", lambda *_: None)
+    found = guesses(corners, 0.55)
+    assert (found.kappa, found.exact) == (1.0, False)
+    # No answer claims to hit what only may lie in one ball.
+    assert found.hits.sum(axis=1).max() < 3
+
+
+def test_centres_that_stop_early_are_undecided(monkeypatch):
+    points = np.random.default_rng(5).standard_normal((6, 4))
+    for metric in CDIST:
+        eta = smallest_radius(points, metric) * (1 + 1e-5)
+        assert tolerance._CENTRES[metric](points, eta, tolerance._Budget(1.0)) is None
+    monkeypatch.setattr(tolerance, "_by_program", lambda own: None)
+    eta = smallest_radius(points, "manhattan") * (1 + 1e-5)
+    assert tolerance._manhattan(points, eta, tolerance._Budget()) is None
 
 
 def brute_kappa(points, eta):
-    held = {0}
+    held, limit, budget = {0}, eta * (1 + 1e-9), tolerance._Budget()
     for mask in range(1, 2 ** len(points)):
         own = [i for i in range(len(points)) if mask >> i & 1]
         smaller = all(mask & ~(1 << i) in held for i in own)
-        if smaller and (len(own) == 1 or tolerance._euclidean(points[own], eta * (1 + 1e-9))):
+        if smaller and (len(own) == 1 or tolerance._euclidean(points[own], limit, budget)):
             held.add(mask)
     return max(mask.bit_count() for mask in held) / len(points)
 
