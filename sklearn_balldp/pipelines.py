@@ -6,15 +6,20 @@ from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.ensemble import VotingClassifier
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler, SkewedChi2Sampler
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from sklearn.random_projection import BaseRandomProjection, GaussianRandomProjection
 from sklearn.utils import get_tags
 
+# These fit nothing beside the models that they hold.
+_OF_SEVERAL = (OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier, VotingClassifier)
 # The fit of these reads at most the shape of the rows; older hashers lack the tag that says so.
 _SHAPE_ONLY = (
     BaseRandomProjection,
@@ -89,19 +94,32 @@ def parts_of(model: Any) -> ModelParts:
 def heads_of(model: Any) -> list[Any] | None:
     """Fitted Ball-DP heads that a model's predictions are made of; None if they take anything else.
 
-    Pipelines, searches, votes and one-versus-rest are looked through. Steps before a head are not
-    looked at.
+    Looked through are pipelines whose steps do not learn, votes, fixed thresholds, auditors, and
+    what makes one problem of several classes many of two.
     """
-    head = parts_of(getattr(model, "best_estimator_", model)).head
-    if hasattr(head, "release_"):
-        return [head]
-    several = list(getattr(head, "estimators_", []))
-    if hasattr(head, "final_estimator_"):
-        several.append(head.final_estimator_)
-    found = [heads_of(own) for own in several]
-    if not found or None in found or hasattr(head, "calibrated_classifiers_"):
+    while True:
+        if isinstance(model, FrozenEstimator):
+            model = model.estimator
+        elif isinstance(model, Pipeline) and model.steps:
+            if any(learns(step) for _, step in model.steps[:-1]):
+                return None
+            model = model.steps[-1][1]
+        elif _holds_one(model):
+            model = model.estimator_
+        else:
+            break
+    if hasattr(model, "release_"):
+        return [model]
+    found = [heads_of(own) for own in model.estimators_] if type(model) in _OF_SEVERAL else []
+    if not found or None in found:
         return None
     return [own for heads in found for own in heads or []]
+
+
+def _holds_one(model: Any) -> bool:
+    """Whether a model predicts by one other and by nothing else that its fit found."""
+    own = type(model).__module__.startswith("sklearn_balldp.") and not hasattr(model, "release_")
+    return (own or type(model) is FixedThresholdClassifier) and hasattr(model, "estimator_")
 
 
 def stretch_of(step: Any) -> float | None:

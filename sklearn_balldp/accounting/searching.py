@@ -39,8 +39,9 @@ class PrivateAccuracy(CountedMixin):
 
     Pass it as ``scoring=``: the scores of a search, and the choice of the best candidate, are then
     private too. If one scored row is replaced, its label too, the accuracy of a *given* model moves
-    by at most ``1 / n_rows``. What a training row moves, the model's own release hides: models that
-    are not made of Ball-DP heads are refused.
+    by at most ``1 / n_rows``. What a training row moves, the model's own release hides. So models
+    that are not made of Ball-DP heads alone are refused: a step before the head that learned from
+    the rows, a threshold or features chosen by scores, a search whose scores are not private.
 
     Parameters
     ----------
@@ -71,11 +72,16 @@ class PrivateAccuracy(CountedMixin):
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         """Noisy accuracy, charged to every active accountant before the rows are looked at."""
         self._check_reachable()
-        if heads_of(estimator) is None:
+        model = estimator
+        if hasattr(estimator, "best_estimator_"):
+            private = selection_of(estimator, "private") == "private"
+            model = estimator.best_estimator_ if private else None
+        if heads_of(model) is None:
             raise ValueError(
-                f"PrivateAccuracy: a {type(estimator).__name__} was fitted without a release, so "
-                "one training record may move its score by any amount; score a Ball-DP head, or "
-                "what is made of such heads alone."
+                f"PrivateAccuracy: of a {type(estimator).__name__} not all comes from a release, "
+                "so one training record may move its score by any amount; score a Ball-DP head, "
+                "or what is made of such heads alone (steps that learn: fit them on public rows, "
+                "and freeze them)."
             )
         n_rows = len(np.asarray(y))
         noise = Noise(self.random_state)

@@ -306,6 +306,8 @@ class PrototypeBound(ParameterBound):
     mechanism = "output"
     #: Name of the head's loss in a record; no loss function has this name.
     loss = "prototypes"
+    #: Where rows lie.
+    rows = "ball"
 
     n_samples: int
     n_values: int
@@ -359,8 +361,12 @@ class PrototypeBound(ParameterBound):
     def theorem(self) -> str:
         weighted = is_weighted(self.weights)
         if self.labels == "protected":
-            factor, divisor = ("s ", "alpha W") if weighted else ("", "2 + alpha n")
-            return f"{factor}max(2r, 2 sqrt(2) B) / ({divisor}): prototypes, labels protected"
+            if weighted:
+                return (
+                    "the least of s max(2r, 2 sqrt(2) B) / (alpha W), 2 B sqrt(2 k), and the move "
+                    "by way of the data without the person: prototypes, labels protected"
+                )
+            return "max(2r, 2 sqrt(2) B) / (2 + alpha n): prototypes, labels protected"
         if weighted:
             return "q 2r s_c / (2 W_c + alpha W) per class block: weights of one unit"
         return {

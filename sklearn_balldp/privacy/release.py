@@ -597,9 +597,10 @@ class Release:
     def guarantee_of_candidates(
         self, radius: float | None = None, labels: str | None = None, records: int = 1
     ) -> Guarantee:
-        """Guarantee for candidates that lie within a radius of one possible record.
+        """Guarantee whose certificate holds for candidates within a radius of a possible record.
 
-        It is :meth:`guarantee` at the distance of the possible record that suits them best.
+        It is :meth:`guarantee` at the distance of the possible record that suits them best. Two of
+        the candidates may be twice as far apart: between these it promises nothing.
 
         Parameters
         ----------
@@ -613,11 +614,14 @@ class Release:
         Returns
         -------
         Guarantee
-            Stated for ``radius``.
+            Stated for the distance to that possible record, and its labels.
         """
         asked = self.guarantee(radius, labels, records)
         distance = asked.radius
-        if self.domain == "ball":
+        # Given a radius that was drawn, only the promise for all draws is a bound.
+        drawn = radius is None and self.radius_source in ("private", "seeded")
+        # A bound of one's own that does not say where rows lie may need all of them on the sphere.
+        if getattr(self.bound, "rows", None) == "ball" and not drawn:
             # No row is further from the zero record. One step more covers the rounding of the unit.
             modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
             distance = min(distance, math.nextafter(self.norm_bound / modulus, math.inf))
@@ -625,8 +629,7 @@ class Release:
         if asked.labels == "public" and self.labels == "protected":
             # A record of another label is next to all candidates of one label, however far.
             found.append(self.guarantee(min(distance, self.radius), "protected", records))
-        best = min(found, key=lambda guarantee: guarantee.mu_total)
-        return replace(best, radius=asked.radius, labels=asked.labels)
+        return min(found, key=lambda guarantee: guarantee.mu_total)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types.

@@ -84,7 +84,8 @@ def prototype_sensitivity(
         Whether substitutions that change the label are adjacent too; counts are then private and
         ``mode`` is not used.
     norm_bound : float, optional
-        Radius B of the admissible ball; needed with ``label_change``.
+        Radius B of the admissible ball; needed with ``label_change``, and makes the sensitivity to
+        persons smaller.
     weights : Weights, optional
         Public weights, whose totals take the place of ``counts``.
 
@@ -112,11 +113,11 @@ def prototype_sensitivity(
         if weights.class_totals is None or weights.class_largest is None:
             # Counts are private, whether or not label changes count.
             moved = weights.largest * furthest / ridge
-            if not label_change:
+            if norm_bound is None:
                 return moved
             # No block is longer than B, and a record that changes its label moves two.
-            norm = float(norm_bound or 0.0)
-            most = 2.0 * norm * math.sqrt(2.0 * weights.most_records)
+            norm, blocks_of_record = float(norm_bound), 2.0 if label_change else 1.0
+            most = 2.0 * norm * math.sqrt(blocks_of_record * weights.most_records)
             return min(moved, most, _person_gone(weights.largest, ridge, norm))
         if label_change or mode not in ("per_class", "min"):
             raise ValueError(

@@ -1173,7 +1173,7 @@ def test_a_score_hides_only_what_the_model_hides():
             (CalibratedClassifierCV(clone(HEAD), cv=2).fit(X, Y), (X, Y)),
         ):
             before = len(accountant.records)
-            with pytest.raises(ValueError, match="was fitted without a release"):
+            with pytest.raises(ValueError, match="not all comes from a release"):
                 scorer(model, *data)
             assert len(accountant.records) == before
     for model in (
@@ -1187,5 +1187,5 @@ def test_a_score_hides_only_what_the_model_hides():
         with PrivacyAccountant() as accountant:
             assert scorer(model, X, Y) > -9.0
         assert len(accountant.records) == 1
-    with pytest.raises(ValueError, match="was fitted without a release"):
+    with pytest.raises(ValueError, match="not all comes from a release"):
         cross_val_score(LogisticRegression(), X, Y, scoring=scorer, error_score="raise")
