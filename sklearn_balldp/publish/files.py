@@ -1,46 +1,113 @@
 """Models, records, private rows and transcripts from files, without running what they hold."""
 
 import json
+import struct
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..heads import Transcript
+from ..text import one_line
 from .tree import array_of, tree_of_skops
 
 #: A file may unpack to so many bytes, or to twice its own length: noise cannot be compressed.
 _MOST_BYTES = 2**26
+#: A longer file than this is no model of a head: the reader's memory is not a stranger's.
+_MOST_IN_ALL = 2**29
 #: No description of a model, and no record, is longer.
 _MOST_JSON = 2**23
 _MOST_MEMBERS = 10_000
+_MOST_DIRECTORY = 200 * _MOST_MEMBERS
 
 
 class _Archive:
-    """Members of a zip file, each read once, after their sizes were added up."""
+    """Members of a zip file, each read once, after their sizes were added up.
 
-    def __init__(self, path: Path) -> None:
-        self._zip = zipfile.ZipFile(path)
-        members = self._zip.infolist()
+    What no reader looks at could hold private rows: all else in the file must be as Python's
+    ``zipfile`` writes it.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        length = file.seek(0, 2)
+        if length > _MOST_IN_ALL:
+            raise ValueError(f"it is {length} bytes long")
+        file.seek(max(length - 42, 0))
+        tail = file.read()
+        end = tail[-22:]
+        if end[:4] != b"PK\5\6" or end[20:] != b"\0\0" or tail[:4] == b"PK\6\7":
+            raise ValueError("it does not end as a short zip file without a comment does")
+        if int.from_bytes(end[12:16], "little") > _MOST_DIRECTORY:
+            raise ValueError("its list of members is too long")
+        members = zipfile.ZipFile(file).infolist()
         if len(members) > _MOST_MEMBERS:
             raise ValueError(f"it has {len(members)} members")
         self._members = {member.filename: member for member in members}
         if len(self._members) < len(members):
             raise ValueError("two members have one name")
         size = sum(member.file_size for member in members)
-        if size > max(_MOST_BYTES, 2 * path.stat().st_size):
+        if size > min(max(_MOST_BYTES, 2 * length), _MOST_IN_ALL):
             raise ValueError(f"it would unpack to {size} bytes")
         if any(member.compress_type not in (0, 8) for member in members):
             raise ValueError("its compression is none that is read")
+        self._starts: dict[str, int] = {}
+        place = directory = 0
+        for member in members:
+            if member.header_offset != place:
+                raise ValueError("it holds bytes outside its members")
+            self._starts[member.filename] = place + self._header(member)
+            place = self._starts[member.filename] + member.compress_size
+            directory += 46 + len(_name(member))
+        count = len(members)
+        if end != struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, directory, place, 0):
+            raise ValueError("it holds bytes outside its members")
         self._read: dict[str, NDArray[Any]] = {}
 
+    def _header(self, member: zipfile.ZipInfo) -> int:
+        """Length of what comes before a member's data, which must be as ``zipfile`` writes it."""
+        name, shown = _name(member), one_line(member.filename, 60)
+        if member.comment or member.extra:
+            raise ValueError(f"its member {shown} has a comment or an extra field")
+        known = member.create_system in (0, 3) and member.flag_bits in (0, 0x800)
+        versions = (member.create_version, member.extract_version)
+        attributes = (member.internal_attr, member.external_attr, member.volume, member.reserved)
+        if not known or not {*versions} <= {20, 45} or attributes != (0, 0o600 << 16, 0, 0):
+            raise ValueError(f"its member {shown} is none that zipfile writes")
+        year, month, day, hour, minute, second = member.date_time
+        date, time = (year - 1980) << 9 | month << 5 | day, hour << 11 | minute << 5 | second // 2
+        kind = (member.extract_version, member.flag_bits, member.compress_type, time, date)
+        sizes = (member.compress_size, member.file_size)
+        # numpy.savez leaves room for sizes of 64 bits in each.
+        wide = struct.pack("<2H2Q", 1, 16, *reversed(sizes))
+        self._file.seek(member.header_offset)
+        header = self._file.read(30 + len(name) + len(wide))
+        for stated, extra in ((sizes, b""), ((2**32 - 1,) * 2, wide), (sizes, wide)):
+            lengths = (len(name), len(extra))
+            values = (*kind, member.CRC, *stated, *lengths)
+            own = struct.pack("<4s5H3L2H", b"PK\3\4", *values) + name + extra
+            if header.startswith(own):
+                return len(own)
+        raise ValueError(f"its member {shown} is listed otherwise than it is stored")
+
     def body(self, name: str) -> bytes:
-        with self._zip.open(self._members[name]) as file:
-            return file.read()
+        member = self._members[name]
+        self._file.seek(self._starts[name])
+        body = self._file.read(member.compress_size)
+        whole = True
+        if member.compress_type:
+            # zipfile unpacks as much as there is, whatever size was stated.
+            stream = zlib.decompressobj(-15)
+            body = stream.decompress(body, member.file_size + 1)
+            whole = stream.eof and not stream.unused_data and not stream.unconsumed_tail
+        if not whole or len(body) != member.file_size or zlib.crc32(body) != member.CRC:
+            raise ValueError(f"its member {one_line(name, 60)} is not of the size or sum stated")
+        return body
 
     def array(self, name: str) -> NDArray[Any]:
         if name not in self._read:
@@ -54,6 +121,20 @@ class _Archive:
     def others(self, *known: str) -> list[str]:
         """Members that nobody asked for."""
         return [name for name in self._members if name not in self._read and name not in known]
+
+
+def _name(member: zipfile.ZipInfo) -> bytes:
+    return member.orig_filename.encode("utf-8" if member.flag_bits & 0x800 else "cp437")
+
+
+def _pairs(twice: list[str]) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """Reader of a mapping in JSON that notes keys which are given more than once."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice.extend(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        return dict(pairs)
+
+    return once
 
 
 def load_model(path: str | Path, *, allow_joblib: bool = False) -> tuple[Any, list[str]]:
@@ -74,10 +155,16 @@ def load_model(path: str | Path, *, allow_joblib: bool = False) -> tuple[Any, li
         return _read(lambda: joblib.load(path), f"model={str(path)!r} is no joblib file"), []
 
     def read() -> tuple[Any, list[str]]:
-        archive = _Archive(path)
-        schema = json.loads(_short(archive.body("schema.json")))
-        tree = tree_of_skops(schema, archive.array)
-        return tree, archive.others("schema.json")
+        twice: list[str] = []
+        with path.open("rb") as file:
+            archive = _Archive(file)
+            text = _short(archive.body("schema.json"))
+            schema = json.loads(text, object_pairs_hook=_pairs(twice))
+            if twice:
+                key = one_line(twice[0], 60)
+                raise ValueError(f"its schema.json holds {key} more than once: readers may differ")
+            tree = tree_of_skops(schema, archive.array)
+            return tree, archive.others("schema.json")
 
     return _read(read, f"model={str(path)!r} is no skops file")
 
@@ -94,18 +181,15 @@ def load_record(path: str | Path) -> dict[str, Any]:
     name = f"release={str(path)!r}"
     twice: list[str] = []
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        twice.extend(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        return dict(pairs)
-
     def read() -> Any:
         if path.stat().st_size > _MOST_JSON:
             raise ValueError("it is too long")
-        return json.loads(_short(path.read_bytes()), object_pairs_hook=once)
+        return json.loads(_short(path.read_bytes()), object_pairs_hook=_pairs(twice))
 
     record = _read(read, f"{name} is no JSON")
     if twice:
-        raise ValueError(f"{name} holds {', '.join(twice)} more than once: readers may differ.")
+        keys = one_line(", ".join(twice))
+        raise ValueError(f"{name} holds {keys} more than once: readers may differ.")
     if not isinstance(record, dict):
         raise ValueError(f"release={str(path)!r} is no record; write release_.to_dict() into it.")
     return record
@@ -136,8 +220,9 @@ def load_transcript(path: str | Path) -> Transcript:
     path = _existing(path, "transcript")
 
     def read() -> dict[str, NDArray[Any]]:
-        archive = _Archive(path)
-        return {name.removesuffix(".npy"): archive.array(name) for name in archive.names}
+        with path.open("rb") as file:
+            archive = _Archive(file)
+            return {name.removesuffix(".npy"): archive.array(name) for name in archive.names}
 
     file = _read(read, f"transcript={str(path)!r} is no npz file of plain arrays")
     known = Transcript.__dataclass_fields__

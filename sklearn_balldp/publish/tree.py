@@ -4,6 +4,7 @@ Numbers, texts, arrays, lists and mappings stand for themselves. Every other obj
 :class:`Thing`: the name of its type, and its attributes.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..text import one_line
 
 #: Types that stand for themselves.
 SCALARS = (type(None), bool, int, float, str, Fraction)
@@ -26,6 +29,32 @@ _KEYS: dict[str, Callable[[str], Any]] = {
 }
 # The newest layout of skops files that is read here.
 _PROTOCOL = 2
+# What each node may say of itself: longer texts, and further keys, could hold private rows.
+_WORDS = {
+    "__class__": re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}|<lambda>"),
+    "__module__": re.compile(r"(?=.{1,100}\Z)[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*"),
+    "__loader__": re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}"),
+}
+_ITSELF = {*_WORDS, "__id__"}
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+]{0,39}")
+_FILE = re.compile(r"[A-Za-z0-9_-]{1,60}\.npy")
+#: Nodes that are read, and what each holds beside that.
+_HELD = {
+    "JsonNode": {"content", "is_json"},
+    "ListNode": {"content"},
+    "SetNode": {"content"},
+    "TupleNode": {"content"},
+    "DictNode": {"content", "key_types"},
+    "NdArrayNode": {"type", "file", "content", "shape"},
+    "ObjectNode": {"content"},
+}
+#: Types that stand for themselves; a type of another name is no plain value.
+_PLAIN = {
+    "ListNode": ("builtins.list",),
+    "SetNode": ("builtins.set", "builtins.frozenset"),
+    "TupleNode": ("builtins.tuple",),
+    "DictNode": ("builtins.dict", "collections.OrderedDict"),
+}
 _ARRAY_HEADER = re.compile(
     rb"\{'descr': '([<|=]?[biufUMm?][0-9]{0,6}(?:\[[0-9]{0,4}[a-zA-Z]{1,2}\])?)', "
     rb"'fortran_order': (True|False), 'shape': \(((?:[0-9]{1,12}(?:, ?|,?(?=\))))*)\), \} *\n"
@@ -61,6 +90,9 @@ def tree_of(value: Any) -> Any:
     kind = type(value)
     if isinstance(value, Thing) or kind in SCALARS or isinstance(value, np.generic):
         return value
+    if kind is np.ndarray and value.dtype != object and not value.flags.writeable:
+        # A file may name one array many times: copies would take memory without end.
+        return value
     if isinstance(value, np.ndarray) or kind.__module__.startswith("pandas."):
         array = np.array(value)
         if array.dtype != object:
@@ -78,9 +110,15 @@ def tree_of(value: Any) -> Any:
 
 def tree_of_skops(schema: Any, arrays: Callable[[str], NDArray[Any]]) -> Any:
     """The tree of a skops file: of its ``schema.json``, and of what reads an array by name."""
-    protocol = schema.get("protocol")
+    if type(schema) is not dict:
+        raise ValueError("its schema.json is no description of a model")
+    schema = dict(schema)
+    protocol, version = schema.pop("protocol", None), schema.pop("_skops_version", None)
     if type(protocol) is not int or not 0 <= protocol <= _PROTOCOL:
-        raise ValueError(f"it has the layout {protocol!r}; those from 0 to {_PROTOCOL} are read")
+        shown = one_line(repr(protocol), 60) if type(protocol) is int else "of another kind"
+        raise ValueError(f"it has the layout {shown}; those from 0 to {_PROTOCOL} are read")
+    if not (version is None or _is(_VERSION, version)):
+        raise ValueError("its schema.json states no version of skops")
     return _Skops(arrays).value(schema)
 
 
@@ -90,42 +128,93 @@ class _Skops:
 
     def value(self, node: Any) -> Any:
         """The value of a node; one of a kind that is not read is an empty thing."""
+        kind, loader = _checked(node), node["__loader__"]
         content = node.get("content")
-        match node["__loader__"]:
-            case "JsonNode":
-                found = json.loads(content)
-                if type(found) not in SCALARS:
-                    raise ValueError("a number or text is something else")
-                return found
-            case "ListNode" | "SetNode":
-                return [self.value(item) for item in content]
-            case "TupleNode":
-                return tuple(self.value(item) for item in content)
-            case "DictNode":
+        if loader == "JsonNode":
+            return _scalar(node)
+        if loader in _PLAIN and kind in _PLAIN[loader]:
+            if loader == "DictNode":
                 return self._mapping(node)
-            case "NdArrayNode":
-                return self._array(node)
-            case "ObjectNode":
-                held = {} if content is None else self.value(content)
-                if not (isinstance(held, dict) and all(type(name) is str for name in held)):
-                    raise ValueError("an object holds no attributes by name")
-                return Thing(_kind(node), held)
-        return Thing(_kind(node), {})
+            values = [self.value(item) for item in content]
+            return tuple(values) if loader == "TupleNode" else values
+        if loader == "NdArrayNode" and _is_of_numpy(node):
+            return self._array(node)
+        if loader == "ObjectNode":
+            held = {} if content is None else self.value(content)
+            if not (isinstance(held, dict) and all(type(name) is str for name in held)):
+                raise ValueError("an object holds no attributes by name")
+            return Thing(kind, held)
+        # What nobody looks at must not pass for an object without attributes.
+        return Thing(kind, {"unread": Thing(loader, {})} if node.keys() - _ITSELF else {})
 
     def _mapping(self, node: Any) -> dict[Any, Any]:
-        kinds = [item["__class__"] for item in node["key_types"]["content"]]
+        kinds = self.value(node["key_types"])
         pairs = zip(kinds, node["content"].items(), strict=True)
-        return {_KEYS[kind](key): self.value(item) for kind, (key, item) in pairs}
+        return {_key(kind, key): self.value(item) for kind, (key, item) in pairs}
 
     def _array(self, node: Any) -> Any:
+        known = {"json": {"type", "content", "shape"}, "numpy": {"type", "file"}}
+        if node.keys() - _ITSELF != known.get(node["type"]):
+            raise ValueError("an array of its schema.json holds more than its values")
         if node["type"] == "json":
             shape = self.value(node["shape"])
             items = [self.value(item) for item in node["content"]]
             if len(shape) != 1 or shape != (len(items),):
                 raise ValueError("an array of objects is no list")
             return _objects(items)
+        if not _is(_FILE, node["file"]):
+            raise ValueError("an array of its schema.json is in a file of an odd name")
         array = self._arrays(node["file"])
         return array if node["__class__"] == "ndarray" else array[()]
+
+
+def _is(pattern: re.Pattern[str], value: Any) -> bool:
+    return type(value) is str and pattern.fullmatch(value) is not None
+
+
+def _checked(node: Any) -> str:
+    """Module and name of a node's type; a ValueError if it says more than skops writes."""
+    if type(node) is not dict:
+        raise ValueError("a node of its schema.json is none")
+    for name, pattern in _WORDS.items():
+        if not _is(pattern, node.get(name)):
+            raise ValueError(f"{name} of a node of its schema.json is no name")
+    number = node.get("__id__", 0)
+    if type(number) is not int or not 0 <= number < 2**64:
+        raise ValueError("__id__ of a node of its schema.json is no number of an object")
+    further = node.keys() - _ITSELF - _HELD.get(node["__loader__"], node.keys())
+    if further:
+        raise ValueError(f"a node of its schema.json holds {one_line(min(further), 60)!r} as well")
+    return f"{node['__module__']}.{node['__class__']}"
+
+
+def _scalar(node: Any) -> Any:
+    """A number or text, written as skops does: other digits and spaces could hold anything."""
+    found = json.loads(node["content"])
+    if type(found) not in SCALARS:
+        raise ValueError("a number or text is something else")
+    own = (node["__module__"], node["__class__"], node.get("is_json", True))
+    if json.dumps(found) != node["content"] or own != ("builtins", "str", True):
+        raise ValueError("a number or text of its schema.json is not written as skops does")
+    return found
+
+
+def _key(kind: Thing, text: str) -> Any:
+    """The key of a mapping, under the same condition."""
+    own = kind.kind in (f"builtins.{kind.name}", f"numpy.{kind.name}") and not kind.attributes
+    # Python's own errors would show the text.
+    with contextlib.suppress(KeyError, ValueError):
+        key = _KEYS[kind.name](text)
+        if own and text in (key, str(key), json.dumps(key)):
+            return key
+    raise ValueError("a key of its schema.json is not written as skops does")
+
+
+def _is_of_numpy(node: Any) -> bool:
+    name = node["__class__"]
+    kind = vars(np).get(name, vars(np).get(f"{name}_"))
+    own = isinstance(kind, type) and issubclass(kind, (np.ndarray, np.generic))
+    return own and node["__module__"] == "numpy"
 
 
 def _objects(items: Iterable[Any]) -> NDArray[Any]:
@@ -133,14 +222,11 @@ def _objects(items: Iterable[Any]) -> NDArray[Any]:
     return np.array([*items, None], dtype=object)[:-1]
 
 
-def _kind(node: Any) -> str:
-    return f"{node['__module__']}.{node['__class__']}"
-
-
 def array_of(body: bytes) -> NDArray[Any]:
     """An array in NumPy's file format, of numbers, texts or dates in this machine's byte order.
 
-    NumPy's own reader takes its header for Python, and compiles it.
+    It is read-only, and shares the memory of the file. NumPy's own reader takes its header for
+    Python, and compiles it.
     """
     if body[:6] != b"\x93NUMPY" or body[6:8] not in (b"\1\0", b"\2\0"):
         raise ValueError("an array is not in NumPy's format")
@@ -152,4 +238,12 @@ def array_of(body: bytes) -> NDArray[Any]:
     kind, fortran, lengths = header.groups()
     shape = [int(length) for length in lengths.replace(b" ", b"").split(b",") if length]
     array = np.frombuffer(body, dtype=np.dtype(kind.decode()), offset=end)
-    return array.reshape(shape, order="F" if fortran == b"True" else "C").copy(order="A")
+    if array.dtype.kind == "U":
+        codes = array.view(f"{array.dtype.str[0]}u4")
+        # No text holds such a character: Python fails on it wherever it is shown.
+        if np.any(codes > 0x10FFFF) or np.any((codes >= 0xD800) & (codes < 0xE000)):
+            raise ValueError("an array of texts holds what is no character")
+    if not array.flags.aligned:
+        array = array.copy()
+        array.flags.writeable = False
+    return array.reshape(shape, order="F" if fortran == b"True" else "C")
