@@ -176,8 +176,8 @@ MUTANTS = (
     Mutant(
         "steps composed by their largest",
         "privacy/transcript.py",
-        "np.sqrt(np.array(self.descent.shares))",
-        "np.ones(len(self.descent.shares))",
+        "np.sqrt(share)",
+        "np.ones_like(share)",
         STEPS,
     ),
     Mutant(

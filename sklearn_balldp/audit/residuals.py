@@ -307,13 +307,16 @@ def transcript_fault(model: ReleasedModel, transcript: Transcript) -> str | None
     if np.array_equal(iterates.astype(np.float32), iterates):
         precisions.insert(0, np.float32)
     begun = stated.initialisation(bound)
-    faults = [
-        _replay_fault(model, begun, stated, precision)
-        or _scale_fault(begun, stated, precision)
-        or _ex_post_fault(model.record, begun, stated, precision)
-        for precision in precisions
-    ]
-    return None if None in faults else faults[-1]
+    fault = None
+    for precision in precisions:
+        fault = (
+            _replay_fault(model, begun, stated, precision)
+            or _scale_fault(begun, stated, precision)
+            or _ex_post_fault(model.record, begun, stated, precision)
+        )
+        if fault is None:
+            break
+    return fault
 
 
 def rule_check(model: ReleasedModel, transcript: Transcript) -> Check | None:
@@ -402,7 +405,9 @@ def _replay_fault(
     """Which iterate or parameter does not follow from the gradients, in one precision, or None."""
     replay = begun.iterates(model.record.alpha, precision)
     for step, gradient in enumerate(stated.gradients):
-        if not np.allclose(replay.thetas[0], stated.iterates[step], rtol=1e-12, atol=1e-300):
+        own, told = replay.thetas[0], stated.iterates[step]
+        # As numpy.allclose has it for finite numbers, at a tenth of its time for short ones.
+        if not (np.abs(own - told) <= 1e-300 + 1e-12 * np.abs(told)).all():
             return f"the iterate of step {step} does not follow from what was released before it"
         replay.advance(gradient[None])
     published = model.published(begun.parameters(replay.released()[0]))

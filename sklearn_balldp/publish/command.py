@@ -71,6 +71,11 @@ def verify_command(arguments: list[str]) -> int:
     except (ValueError, ImportError, OSError) as error:
         print(f"verify: {one_line(error, 2000)}", file=sys.stderr)
         return 2
+    except Exception as error:
+        # Its text may quote private records, and Python's own status would be that of a FAIL.
+        kind = one_line(type(error).__name__, 60)
+        print(f"verify: the check stopped ({kind}), and found nothing.", file=sys.stderr)
+        return 2
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     print(verdict)

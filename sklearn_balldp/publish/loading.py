@@ -1,13 +1,18 @@
 """A model from a file that anybody may have made, ready to predict."""
 
+import numbers
 from pathlib import Path
 from typing import Any
 
 from sklearn.pipeline import Pipeline
 
+from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder
 from ..text import one_line
 from .files import load_model
 from .received import Received, receive
+
+#: Most tokens of a text: what an encoder pads texts to is allocated.
+_MOST_TOKENS = 2**16
 
 
 def load(path: str | Path, *, encoder: Any = None) -> Any:
@@ -19,7 +24,9 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
         A skops file of a fitted Ball-DP head, or of a Pipeline that ends in one.
     encoder : str, path-like, estimator or None, default=None
         Embeds new records, where the model has a step for that: an encoder, or the name or folder
-        of the weights that you trust.
+        of the weights that you trust. A name or folder is read by an encoder with default settings
+        (for texts: the newest revision), except for the model's own ``max_length``, or its
+        architecture for images; pass an encoder for other settings.
 
     Returns
     -------
@@ -35,7 +42,7 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
     """
     received = received_from(path, "model")
     if encoder is not None:
-        received.embed_with(encoder)
+        embed_with(received, encoder)
     if received.faults:
         raise ValueError(
             f"model={str(path)!r} holds {one_line(', '.join(received.faults))}, which no head "
@@ -48,7 +55,44 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
             remedy = "pass encoder=" if step.encoder is not None else "load the steps elsewhere"
             raise ValueError(f"model={str(path)!r}: the step {step.shown} is not made; {remedy}.")
     steps = [(step.name, step.made) for step in received.steps]
-    return Pipeline([*steps, ("head", head)]) if steps else head
+    steps.append(("head", head))
+    names = [step for step, _ in steps]
+    if len(set(names)) < len(names) or any("__" in step for step in names):
+        # A pipeline of these could not be fitted again, nor its parameters be set.
+        raise ValueError(
+            f"model={str(path)!r}: names of steps must differ, and not contain '__'; got "
+            f"{one_line(', '.join(names))}."
+        )
+    return Pipeline(steps) if len(steps) > 1 else head
+
+
+def embed_with(received: Received, encoder: Any) -> None:
+    """Let the caller's encoder, or weights, take the place of the encoder among a model's steps."""
+    own = [step.encoder for step in received.steps if step.encoder is not None]
+    if own and isinstance(encoder, (str, Path)):
+        encoder = _fresh(own[0], str(encoder))
+    received.embed_with(encoder)
+
+
+def _fresh(stated: Any, weights: str) -> BaseEncoder:
+    """An encoder with the caller's weights.
+
+    A stranger's revision may be anybody's weights, and his batch size or device may not fit.
+    """
+    if isinstance(stated, ImageEncoder):
+        return ImageEncoder(stated.model, weights=weights)
+    if not isinstance(stated, SentenceEncoder):
+        raise ValueError(f"encoder={weights!r}: the model's own is of another kind; pass one.")
+    length = stated.max_length
+    if length is not None:
+        whole = isinstance(length, numbers.Integral) and not isinstance(length, bool)
+        if not (whole and 1 <= int(length) <= _MOST_TOKENS):
+            raise ValueError(
+                "max_length of the model's own encoder must be a whole number from 1 to "
+                f"{_MOST_TOKENS}; pass an encoder."
+            )
+        length = int(length)
+    return SentenceEncoder(weights, max_length=length)
 
 
 def received_from(model: Any, name: str, *, allow_joblib: bool = False) -> Received:

@@ -26,7 +26,7 @@ from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from .consistency import consistency_checks, shape_fault
 from .files import load_record, load_rows, load_transcript
-from .loading import received_from
+from .loading import embed_with, received_from
 from .received import Received
 
 #: An attacker who tells two records apart with more than this advantage is stopped by nothing.
@@ -131,7 +131,7 @@ def verify(
         Finds noise that was used twice: pass earlier releases from the same records.
     encoder : str, path-like, estimator or None, default=None
         Embeds the private records of a model from a file, whose own encoder never runs: an encoder,
-        or the name or folder of the weights that you trust.
+        or the name or folder of the weights that you trust (of a name, the newest revision).
     allow_joblib : bool, default=False
         Loads joblib and pickle files too, which can run code chosen by whoever wrote them.
 
@@ -166,7 +166,7 @@ def verify(
     """
     received = received_from(model, "model", allow_joblib=allow_joblib)
     if encoder is not None:
-        received.embed_with(encoder)
+        embed_with(received, encoder)
     before = [received_from(m, "earlier", allow_joblib=allow_joblib) for m in earlier]
     given = load_record(release) if isinstance(release, (str, Path)) else release
     rows: Any = load_rows(private) if isinstance(private, (str, Path)) else private
@@ -242,7 +242,8 @@ def _record_checks(
         checks.append(Check("promise", WEAK, found, "epsilon and delta of the record"))
     if given is not None:
         same = record == own
-        odd = [k for k, v in record.to_dict().items() if v != own.to_dict()[k]]
+        held = own.to_dict()
+        odd = [k for k, v in record.to_dict().items() if v != held[k]]
         found = "equal" if same else f"they differ in {', '.join(odd)}"
         checks.append(
             Check("the model's own record", PASS if same else FAIL, found, "the record handed over")

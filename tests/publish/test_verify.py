@@ -33,10 +33,13 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.__main__ import main
+from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.heads import ReleasedModel, Transcript, weighing
 from sklearn_balldp.heads.initialisation import initialise
-from sklearn_balldp.privacy import Noise
+from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
+from sklearn_balldp.privacy.transcript import TranscriptBound
+from sklearn_balldp.publish import command, load
 from sklearn_balldp.publish.files import (
     load_model,
     load_record,
@@ -344,6 +347,87 @@ def test_transcript_without_rows(tmp_path, capsys):
     model, release, _, _, *transcript = files(tmp_path, head)
     assert status([model, release, *transcript]) == 0
     assert "6 steps lead to the released model" in capsys.readouterr().out
+
+
+def test_faults_of_the_check_itself_quote_nothing(tmp_path, capsys, monkeypatch):
+    model, *_ = files(tmp_path, fitted("prototypes"))
+
+    def checker(*arguments, **options):
+        raise SystemError("a secret")
+
+    monkeypatch.setattr(command, "verify", checker)
+    assert status([model]) == 2
+    said = capsys.readouterr()
+    assert "SystemError" in said.err
+    assert "secret" not in said.out + said.err
+
+
+def test_the_record_is_written_out_once(monkeypatch):
+    head = fitted("descent")
+    record, times = head.release_.to_dict(), []
+    to_dict = Release.to_dict
+    monkeypatch.setattr(Release, "to_dict", lambda own: times.append(1) or to_dict(own))
+    assert not verify(head, record).failed
+    assert len(times) < 10
+
+
+def test_steps_take_time_in_proportion_to_their_number(monkeypatch):
+    """The mu of all steps, made anew at each of them, is time squared."""
+    head, times = fitted("descent"), []
+    step_mu = TranscriptBound.step_mu
+    monkeypatch.setattr(TranscriptBound, "step_mu", lambda own: times.append(1) or step_mu(own))
+    bound = head.release_.bound
+    steps = [bound.step(theta, s) for s, theta in enumerate(head.transcript_.iterates)]
+    assert not times
+    np.testing.assert_array_equal([s for _, s in steps], [m for m, _ in steps] / step_mu(bound))
+    assert not verify(head).failed
+
+
+def received_encoder(tmp_path, encoder, name):
+    """What embeds records, once a receiver names the weights of an encoder in a file."""
+    pipeline = Pipeline([("embed", encoder), ("head", fitted("prototypes"))])
+    skops.io.dump(pipeline, tmp_path / "m.skops")
+    return load(tmp_path / "m.skops", encoder=name)[0]
+
+
+def test_a_name_takes_no_settings_of_the_strangers(tmp_path):
+    stranger = SentenceEncoder(
+        "anything", revision="refs/pr/13", max_length=64, batch_size=10**12, device="cuda:7"
+    )
+    own = received_encoder(tmp_path, stranger, "trusted/model")
+    assert own.get_params() == SentenceEncoder("trusted/model", max_length=64).get_params()
+    pictures = ImageEncoder("resnet50", batch_size=10**12, device="cuda:7")
+    own = received_encoder(tmp_path, pictures, tmp_path / "own.pt")
+    expected = ImageEncoder("resnet50", weights=str(tmp_path / "own.pt"))
+    assert own.get_params() == expected.get_params()
+    chosen = SentenceEncoder("trusted/model", revision="3")
+    assert received_encoder(tmp_path, stranger, chosen) is chosen
+
+
+@pytest.mark.parametrize("length", [0, 2**16 + 1, 10**12, True, 8.0, "a secret"])
+def test_lengths_of_texts_are_limited(tmp_path, length):
+    stranger = SentenceEncoder("anything", max_length=length)
+    with pytest.raises(ValueError, match="max_length") as error:
+        received_encoder(tmp_path, stranger, "trusted/model")
+    assert "secret" not in str(error.value)
+
+
+def test_an_encoder_of_another_kind_has_no_name():
+    class Encoder(Normalizer):
+        identity = "a model@1"
+
+    pipeline = make_pipeline(Encoder(), fitted("prototypes"))
+    with pytest.raises(ValueError, match="of another kind"):
+        verify(pipeline, encoder="trusted/model")
+
+
+@pytest.mark.parametrize("names", [("same", "same"), ("a__b", "c")])
+def test_steps_are_loaded_under_names_that_a_pipeline_can_have(tmp_path, names):
+    steps = [(name, Normalizer()) for name in names]
+    pipeline = Pipeline([*steps, ("last", fitted("prototypes"))])
+    skops.io.dump(pipeline, tmp_path / "m.skops")
+    with pytest.raises(ValueError, match="names of steps"):
+        load(tmp_path / "m.skops")
 
 
 def test_only_what_is_trusted_is_loaded(tmp_path, capsys):
