@@ -131,7 +131,10 @@ def _pairs(twice: list[str]) -> Callable[[list[tuple[str, Any]]], dict[str, Any]
     """Reader of a mapping in JSON that notes keys which are given more than once."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        twice.extend(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        # A file may hold millions of mappings: keys are counted only where one is given twice.
+        if len({key for key, _ in pairs}) < len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            twice.extend(key for key, times in counts.items() if times > 1)
         return dict(pairs)
 
     return once

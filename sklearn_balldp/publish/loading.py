@@ -25,8 +25,8 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
     encoder : str, path-like, estimator or None, default=None
         Embeds new records, where the model has a step for that: an encoder, or the name or folder
         of the weights that you trust. A name or folder is read by an encoder with default settings
-        (for texts: the newest revision), except for the model's own ``max_length``, or its
-        architecture for images; pass an encoder for other settings.
+        (for texts: the newest revision, or that of ``NAME@REVISION``), except for the model's own
+        ``max_length``, or its architecture for images; pass an encoder for other settings.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
             remedy = "pass encoder=" if step.encoder is not None else "load the steps elsewhere"
             raise ValueError(f"model={str(path)!r}: the step {step.shown} is not made; {remedy}.")
     steps = [(step.name, step.made) for step in received.steps]
-    steps.append(("head", head))
+    steps.append((received.name, head))
     names = [step for step, _ in steps]
     if len(set(names)) < len(names) or any("__" in step for step in names):
         # A pipeline of these could not be fitted again, nor its parameters be set.
@@ -92,7 +92,10 @@ def _fresh(stated: Any, weights: str) -> BaseEncoder:
                 f"{_MOST_TOKENS}; pass an encoder."
             )
         length = int(length)
-    return SentenceEncoder(weights, max_length=length)
+    name, at, revision = weights.partition("@")
+    if not at or Path(weights).exists():
+        return SentenceEncoder(weights, max_length=length)
+    return SentenceEncoder(name, revision=revision, max_length=length)
 
 
 def received_from(model: Any, name: str, *, allow_joblib: bool = False) -> Received:

@@ -10,11 +10,10 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
@@ -171,6 +170,8 @@ class Received:
         What it holds and should not, or holds of another kind.
     head_is_new : bool
         False for a head of a class of the caller's own, which is used as it is.
+    name : str
+        The head's name in its pipeline.
     """
 
     head: BaseBallDPClassifier
@@ -178,6 +179,7 @@ class Received:
     record: dict[str, Any] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     head_is_new: bool = True
+    name: str = "head"
 
     def release(self) -> Release:
         """The record that it holds, computed anew; a ValueError if it contradicts itself."""
@@ -196,9 +198,6 @@ class Received:
         own = [step for step in self.steps if step.encoder is not None]
         if not own:
             raise ValueError(f"encoder={encoder!r}: the model has no step that embeds records.")
-        if isinstance(encoder, (str, Path)):
-            weights = "weights" if isinstance(own[0].encoder, ImageEncoder) else "model"
-            encoder = clone(own[0].encoder).set_params(**{weights: str(encoder)})
         own[0].made = own[0].encoder = encoder
 
 
@@ -218,7 +217,7 @@ def receive(model: Any, name: str = "model") -> Received:
         If it is no fitted Ball-DP head, and no Pipeline that ends in one.
     """
     tree, outer, faults, steps = tree_of(model), "", list[str](), list[Step]()
-    in_file = isinstance(model, Thing)
+    in_file, label = isinstance(model, Thing), "head"
     while isinstance(tree, Thing):
         if tree.kind in _FROZEN:
             faults += _surplus(tree, "frozen.", ("estimator",))
@@ -229,12 +228,12 @@ def receive(model: Any, name: str = "model") -> Received:
             for parameter in parameters[1:] if in_file else ():
                 value = tree_of(tree.attributes.get(parameter))
                 if not (value is None or type(value) is bool):
-                    faults.append(f"pipeline.{parameter}, {_shown(value)}")
-            names = [label for label, _ in tree.attributes["steps"]]
+                    faults.append(f"pipeline.{parameter}")
+            names = [own for own, _ in tree.attributes["steps"]]
             if len(set(names)) < len(names) or not all(map(_NAME_OF_STEP.fullmatch, names)):
                 faults.append("pipeline.steps, whose names are no short names")
-            *before, (_, last) = tree.attributes["steps"]
-            steps += [_step(label, step, faults) for label, step in before]
+            *before, (label, last) = tree.attributes["steps"]
+            steps += [_step(own, step, faults) for own, step in before]
             tree = tree_of(last)
         elif "release_" not in tree.attributes and "estimator_" in tree.attributes:
             outer = outer or tree.name
@@ -252,6 +251,7 @@ def receive(model: Any, name: str = "model") -> Received:
         )
     received = _head(tree) if tree.kind in _HEADS else _own_head(tree)
     received.steps, received.faults = steps, faults + received.faults
+    received.name = label
     return received
 
 

@@ -21,7 +21,10 @@ from ..text import one_line
 SCALARS = (type(None), bool, int, float, str, Fraction)
 _KEYS: dict[str, Callable[[str], Any]] = {
     "str": str,
+    # Keys that NumPy made, as of labels that came from its unique().
+    "str_": str,
     "int": int,
+    "int32": int,
     "int64": int,
     "float": float,
     "float64": float,

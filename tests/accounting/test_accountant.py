@@ -13,6 +13,7 @@ import pickle
 import shutil
 import socket
 import sqlite3
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, VotingClassifier
 from sklearn.exceptions import FitFailedWarning
-from sklearn.feature_selection import SequentialFeatureSelector
+from sklearn.feature_selection import RFECV, SequentialFeatureSelector
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
@@ -35,12 +36,13 @@ from sklearn.model_selection import (
     PredefinedSplit,
     ShuffleSplit,
     StratifiedKFold,
+    TunedThresholdClassifierCV,
     cross_val_score,
 )
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -615,6 +617,31 @@ def test_pools_of_the_standard_library(method, when):
     assert accountant.total().n_releases == 2
 
 
+def fit_after_a_move(head, folder):
+    tempfile.tempdir = folder
+    try:
+        return head.fit(X, Y).release_.epsilon
+    finally:
+        tempfile.tempdir = None
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_folder_of_temporary_files_that_moves_hides_no_fit(method, tmp_path):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("not on this system")
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
+        pool.submit(abs, 1).result()
+        with PrivacyAccountant(radius=0.5) as accountant:
+            pool.submit(fit_after_a_move, clone(HEAD), str(tmp_path)).result()
+            fit_after_a_move(clone(HEAD), str(tmp_path))
+            assert accountant.total().n_releases == 2
+            # The end finds its ledger too.
+            tempfile.tempdir, ledger_of_it = str(tmp_path), accountant._ticket.path
+    tempfile.tempdir = None
+    assert accountant.total().n_releases == 2
+    assert not os.path.exists(ledger_of_it)
+
+
 def test_a_search_with_private_scores_can_be_cloned():
     scorer = clone(search(scoring=PrivateAccuracy(0.5))).scoring
     assert (scorer.epsilon, scorer.mu) == (0.5, PrivateAccuracy(0.5).mu)
@@ -859,7 +886,7 @@ def test_scores_are_left_out_only_when_they_are_understood():
         with PrivacyAccountant(radius=0.5) as accountant:
             found = made.fit(X, Y)
             for _ in range(n_more):
-                scorer(found, X, Y)
+                scorer(found.best_estimator_, X, Y)
         total = accountant.total(search=found)
         assert total.mu >= compose([fits] * 13 + expected) * (1 - 1e-9)
     assert cheap < scores
@@ -1064,6 +1091,17 @@ def test_an_interrupt_after_the_noise_leaves_the_charge(monkeypatch):
     assert len(accountant.records) == 4
 
 
+def test_an_interrupt_after_the_last_line_leaves_the_charge():
+    release = clone(HEAD).fit(X, Y).release_
+    for late in (True, False):
+        with PrivacyAccountant(radius=0.5) as accountant:
+            charge = charged(release, lambda late=late: late)
+            charge.__enter__()
+            with pytest.raises(KeyboardInterrupt):
+                charge.gen.throw(KeyboardInterrupt)
+            assert len(accountant.records) == int(late)
+
+
 def interrupted_draw(*args, **options):
     raise KeyboardInterrupt
 
@@ -1164,6 +1202,7 @@ def test_a_score_hides_only_what_the_model_hides():
     held = np.array([[0.1], [0.9]] * 50), np.array([0, 1] * 50)
     assert one.score(*held) - other.score(*held) == 0.5
     voted = VotingClassifier([("a", clone(HEAD)), ("b", LogisticRegression())]).fit(X, Y)
+    chosen = RFECV(clone(HEAD), cv=2, importance_getter="prototypes_").fit(X, Y)
     with PrivacyAccountant() as accountant:
         for model, data in (
             (one, held),
@@ -1171,6 +1210,11 @@ def test_a_score_hides_only_what_the_model_hides():
             (make_pipeline(Normalizer(), LogisticRegression()).fit(X, Y), (X, Y)),
             (voted, (X, Y)),
             (CalibratedClassifierCV(clone(HEAD), cv=2).fit(X, Y), (X, Y)),
+            # What a fit finds beside the heads, by their scores on the same rows.
+            (search(cv=2).fit(X, Y), (X, Y)),
+            (TunedThresholdClassifierCV(clone(HEAD), cv=2).fit(X, Y > 0), (X, Y > 0)),
+            (chosen, (X, Y)),
+            (make_pipeline(StandardScaler(), clone(HEAD)).fit(X, Y), (X, Y)),
         ):
             before = len(accountant.records)
             with pytest.raises(ValueError, match="not all comes from a release"):
@@ -1182,7 +1226,7 @@ def test_a_score_hides_only_what_the_model_hides():
         FrozenEstimator(FITTED),
         VotingClassifier([("a", clone(HEAD)), ("b", clone(HEAD))]).fit(X, Y),
         OneVsRestClassifier(clone(HEAD)).fit(X, Y),
-        search(cv=2).fit(X, Y),
+        search(cv=2, scoring=PrivateAccuracy(1.0)).fit(X, Y),
     ):
         with PrivacyAccountant() as accountant:
             assert scorer(model, X, Y) > -9.0

@@ -10,6 +10,7 @@ import resource
 import sys
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,10 @@ import pytest
 import skops.io
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -31,7 +34,7 @@ from sklearn_balldp import (
 from sklearn_balldp.__main__ import main
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.privacy import Release
-from sklearn_balldp.privacy.digest import record_digest
+from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 from sklearn_balldp.publish import load
 
 #: Files of one run of the generators; the long run takes 10,000.
@@ -276,6 +279,44 @@ def a_number_of_many_digits(model):
     model[-1].verbose = int.from_bytes(data()[0].tobytes()[:300], "big")
 
 
+def text_in_an_option(model):
+    model[1].copy = data()[0].tobytes().hex()[:100]
+
+
+def text_in_the_pipeline(model):
+    model.memory = data()[0].tobytes().hex()[:100]
+
+
+def rows_under_the_means(model):
+    model[0].mean_ = np.vstack([model[0].mean_, data()[0]])
+
+
+def rows_for_a_number(model):
+    model[0].n_samples_seen_ = data()[0]
+
+
+def rows_as_names_of_a_step(model):
+    model[1].feature_names_in_ = np.array([row.tobytes().hex()[:90] for row in data()[0]], object)
+
+
+def rows_as_weights_of_classes(model):
+    model[-1].priors = data()[0].ravel()
+
+
+def rows_as_class_vectors(model):
+    model[-1].class_embeddings = data()[0]
+
+
+def rows_as_a_radius(model):
+    policy = RadiusPolicy(source="private", epsilon=1.0)
+    policy.radius_ = data()[0]
+    model[-1].radius = policy
+
+
+def labels_by_order(model):
+    model[-1].classes = [0, 1, 2] * 40
+
+
 def a_list_for_the_record(model):
     model[-1].release_ = [1, 2]
 
@@ -296,6 +337,15 @@ def a_list_for_the_record(model):
         (a_number_for_labels, "classes_, 5"),
         (a_number_of_many_digits, "verbose=a number of many digits"),
         (a_list_for_the_record, "release_"),
+        (text_in_an_option, "normalizer, whose parameters are none of a Normalizer"),
+        (text_in_the_pipeline, "pipeline.memory"),
+        (rows_under_the_means, "standardscaler.mean_"),
+        (rows_for_a_number, "standardscaler.n_samples_seen_"),
+        (rows_as_names_of_a_step, "normalizer.feature_names_in_"),
+        (rows_as_weights_of_classes, "parameters"),
+        (rows_as_class_vectors, "class_embeddings"),
+        (rows_as_a_radius, "radius.choice_ and radius_"),
+        (labels_by_order, "classes are not those that were declared"),
     ],
 )
 def test_what_a_model_carries_is_named(tmp_path, forge, named):
@@ -306,6 +356,61 @@ def test_what_a_model_carries_is_named(tmp_path, forge, named):
     assert named in "\n".join(failures(lines))
     private = data()[0].tobytes().hex()[:40]
     assert private not in "\n".join(lines)
+
+
+def sealed(head):
+    """With the digest of what it holds now, as a forger would write it."""
+    digest = parameters_digest(head.released_parameters())
+    head.release_ = replace(head.release_, digest=digest)
+    return head
+
+
+def test_what_has_a_digest_has_a_shape_too(tmp_path):
+    X, y = data()
+    output = {"radius": 0.5, "mechanism": "output", "alpha": 0.1}
+    flat = BallDPLogisticRegression(4.0, fit_intercept=False, **output).fit(X, y)
+    flat.intercept_ = np.r_[5.0, np.zeros(K - 1)]
+    counted = BallDPLogisticRegression(4.0, **output).fit(X, y)
+    counted.class_counts_ = np.append((X.ravel() * 1e9).astype(int), 0)
+    counted.class_counts_[-1] = len(X) - counted.class_counts_.sum()
+    moment = BallDPLinearDiscriminant(4.0, radius=0.5, share=0.5).fit(X, y)
+    moment.statistics_.second_moment[-1, 0] += X[0, 0]
+    for head, named in (
+        (flat, "an intercept that is not zero"),
+        (counted, "one whole number for each class"),
+        (moment, "second moment that is not symmetric"),
+    ):
+        status, lines, _ = run(saved(tmp_path, sealed(head)))
+        assert status == 1
+        assert named in "\n".join(failures(lines))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        MinMaxScaler(),
+        MinMaxScaler(feature_range=(-1, 1)),
+        GaussianRandomProjection(3, random_state=0, compute_inverse_components=True),
+        PCA(2),
+        StandardScaler().set_output(transform="default"),
+    ],
+)
+def test_honest_steps_raise_no_alarm(tmp_path, step):
+    X, y = data()
+    model = make_pipeline(step, prototypes()).fit(X, y)
+    status, lines, _ = run(saved(tmp_path, model))
+    assert status == 0, failures(lines)
+    again = load(saved(tmp_path, model))
+    np.testing.assert_allclose(again.decision_function(X), model.decision_function(X))
+    assert [name for name, _ in again.steps] == [name for name, _ in model.steps]
+
+
+def test_weights_of_classes_by_labels_of_numpy(tmp_path):
+    X, y = data()
+    names = np.array(["a", "b", "c", "d", "e", "f"])[y]
+    weights = dict.fromkeys(np.unique(names), 2.0)
+    head = BallDPLogisticRegression(4.0, radius=0.5, class_weight=weights).fit(X, names)
+    assert run(saved(tmp_path, head))[0] == 0
 
 
 def test_what_only_the_publisher_knows(tmp_path):

@@ -426,7 +426,7 @@ def test_steps_are_loaded_under_names_that_a_pipeline_can_have(tmp_path, names):
     steps = [(name, Normalizer()) for name in names]
     pipeline = Pipeline([*steps, ("last", fitted("prototypes"))])
     skops.io.dump(pipeline, tmp_path / "m.skops")
-    with pytest.raises(ValueError, match="names of steps"):
+    with pytest.raises(ValueError, match="names"):
         load(tmp_path / "m.skops")
 
 

@@ -21,7 +21,13 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_score
 
 import sklearn_balldp
-from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy, verify
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    RadiusPolicy,
+    verify,
+)
 from sklearn_balldp.rows import Rows, cluster, from_zarr, on_cluster, shards_of
 from tests.rows.conftest import (
     HEADS,
@@ -500,7 +506,7 @@ def test_what_a_worker_holds_is_counted(dtype):
     """Dask decides by it how much fits into memory."""
     X, _ = records(dtype, N)
     domain = "ball" if dtype == np.float64 else None
-    load = cluster._Load(0, [(0, 4000), (4000, N)], np.dtype(dtype), D, domain)
+    load = cluster._Load(0, [(0, 4000), (4000, N)], [1000, N - 1000], np.dtype(dtype), D, domain)
     assert load([X[:1000], X[1000:]]).__sizeof__() == X.nbytes
 
 
@@ -577,3 +583,60 @@ def test_a_cluster_without_workers_ends_the_fit(client, tmp_path, monkeypatch):
     finally:
         client.cluster.scale(2)
         two_workers(client)
+
+
+def shifted(block, block_info=None):
+    """One chunk a row longer, and the next one a row shorter."""
+    place = block_info[0]["chunk-location"][0]
+    return np.concatenate([block, block[:1]]) if place == 0 else block[: len(block) - (place == 1)]
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("persisted", [False, True])
+def test_chunks_of_other_lengths_with_the_right_sum(persisted):
+    X, y = records(n=400)
+    rows = da.from_array(X, chunks=(100, D)).map_blocks(shifted, dtype=X.dtype)
+    rows = da.Array(rows.dask, rows.name, ((100,) * 4, (D,)), dtype=X.dtype)
+    with pytest.raises(ValueError, match="chunks of the array hold"):
+        BallDPRidgePrototype(1.0, radius=0.5).fit(rows.persist() if persisted else rows, y)
+
+
+@pytest.mark.usefixtures("client")
+def test_masks_in_chunks_are_refused():
+    X, y = records(n=400)
+    masked = np.ma.masked_array(X, mask=np.arange(X.size).reshape(X.shape) == 7)
+    head = BallDPRidgePrototype(1.0, radius=0.5)
+    with pytest.raises(ValueError, match="mask"):
+        head.fit(da.from_array(masked, chunks=(100, D), asarray=False), y)
+    with pytest.raises(ValueError, match="mask"):
+        head.fit(X, da.ma.masked_equal(da.from_array(y, chunks=100), y[0]))
+    held = head.fit(X, y)
+    with pytest.raises(ValueError, match="mask"):
+        held.predict(da.from_array(masked, chunks=(100, D), asarray=False))
+
+
+@pytest.mark.parametrize("kind", ["array", "files"])
+def test_memory_that_others_write_to_is_copied(single, kind, tmp_path, monkeypatch):
+    """Rows that grow after they were projected would leave the ball."""
+    X, y = records(n=400)
+    own = X.copy()
+    rows = da.from_array(own, chunks=(100, D))
+    if kind == "files":
+        da.to_npy_stack(str(tmp_path / "stack"), rows)
+        rows = da.from_npy_stack(str(tmp_path / "stack"))
+    written = [np.load(path, mmap_mode="r+") for path in sorted(tmp_path.glob("stack/*.npy"))]
+    passes, results = [0], cluster.ClusterTable._results
+
+    def writing(self, task):
+        passes[0] += 1
+        if passes[0] == 3:
+            for part in written or [own]:
+                part[:] = 50.0 * part
+        return results(self, task)
+
+    head = BallDPLogisticRegression(1.0, radius=0.5, mechanism="output", alpha=0.1, random_state=0)
+    expected = clone(head).fit(X, y)
+    monkeypatch.setattr(cluster.ClusterTable, "_results", writing)
+    found = head.fit(on_cluster(rows, single), y)
+    assert passes[0] > 3
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
