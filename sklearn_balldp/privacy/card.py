@@ -248,7 +248,7 @@ def _tells(advantage: float) -> str:
     """What an attacker of this advantage can do."""
     if advantage < 0.1:
         return "can hardly tell"
-    return "cannot be sure" if advantage < 0.5 else "may well be able to tell"
+    return "tells a little better than by chance" if advantage <= 0.3 else "can often tell"
 
 
 def _promise(release: Any, model: Any = None) -> Section:
@@ -339,7 +339,8 @@ def _guarantee(release: Any) -> Section:
             f"Each column holds for replacements up to the distance in its header{same}; the first "
             "is the one promised. All numbers are upper bounds.",
             "The two records that are told apart lie within that distance of each other; the "
-            "candidates lie within it of one possible record, and may be twice as far apart.",
+            "candidates lie within it of one possible record, and two of them may be twice as far "
+            "apart, but never more than 2 norm_bound.",
             "True positives: how often an attacker recognises one version of a record. False "
             "positives: how often he names that version when it was the other.",
             "The bounds hold for re-identification, attribute inference and reconstruction among "
@@ -392,8 +393,7 @@ def _others(release: Any) -> Section:
         (
             "Each further model from the same records weakens the promise.",
             f"mu measures the loss: this model has mu = {mu} at the distance promised.",
-            "Models whose mu was fixed beforehand have together the square root of the sum of the "
-            "squares.",
+            "Models whose mu was fixed beforehand combine as mu = sqrt(mu1^2 + mu2^2 + ...).",
             "Choosing the best of several models by scores on private records is a release of its "
             "own.",
         ),

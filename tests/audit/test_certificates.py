@@ -294,6 +294,28 @@ def test_other_units_of_the_radius():
         at_b = euclidean.guarantee(1.0).mu * scale
         assert own.guarantee_of_candidates(far).mu == pytest.approx(at_b, rel=1e-6)
         assert own.guarantee_of_candidates(0.1).mu == own.guarantee(0.1).mu
+        # It states what two data sets at that distance are hidden by, not those of two candidates.
+        held = own.guarantee_of_candidates(far)
+        assert held.mu == own.guarantee(held.radius).mu
+        assert held.radius < far
+
+
+def test_a_drawn_radius_keeps_the_promise_for_all_draws():
+    """Above B the candidates are within B, but only the promise holds whatever was drawn."""
+    X, y = a_record_among_others()
+    release = BallDPRidgePrototype(2.0, 1e-5, radius=1.5).fit(X, y).release_
+    assert release.guarantee_of_candidates().mu < release.guarantee().mu
+    object.__setattr__(release, "radius_source", "private")
+    assert release.guarantee_of_candidates().mu == release.guarantee().mu
+
+
+def test_a_bound_of_ones_own_says_where_rows_lie():
+    """Without that, rows may all be on the sphere, where no zero record is."""
+    X, y = a_record_among_others()
+    release = BallDPRidgePrototype(8.0, 1e-5, radius=0.5).fit(X, y).release_
+    assert release.guarantee_of_candidates(2.0).mu < release.guarantee(2.0).mu
+    object.__setattr__(release.bound, "rows", None)
+    assert release.guarantee_of_candidates(2.0).mu == release.guarantee(2.0).mu
 
 
 def test_a_record_of_another_label_is_next_to_all_of_one_label():

@@ -176,6 +176,18 @@ def test_protected_prototypes_of_persons(rho, least):
     assert best >= least * stated
 
 
+@pytest.mark.parametrize("alpha", [1e-3, 1e-2, 0.1])
+@pytest.mark.parametrize("radius", [0.5, 2.0])
+def test_labels_that_stay_cost_no_more(alpha, radius):
+    """What moves within a label moves among all."""
+    options = {"alpha": alpha, "norm_bound": 1.0, "weights": persons_of(2.0, 2)}
+    public, protected = (
+        float(prototype_sensitivity(radius, [], label_change=change, **options))
+        for change in (False, True)
+    )
+    assert public <= protected
+
+
 def test_the_former_bounds_are_no_smaller():
     for alpha, radius in itertools.product((1e-3, 0.1, 1.0), (0.1, 0.5, 1.5)):
         for constant in (False, True):
