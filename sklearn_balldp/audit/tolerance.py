@@ -20,6 +20,9 @@ Array = NDArray[np.float64]
 _UP = 1.0 + 1e-9
 #: Operations that a search may cost: they are about a nanosecond each, so two seconds.
 MOST_OPERATIONS = 2e9
+# So few candidates are searched to the end: their sets cost at most a minute or two. Linear
+# programs could take hours, so Manhattan balls keep to the budget.
+_FEW, _ENOUGH = 16, 1e12
 # Operations that a few calls of NumPy on small arrays cost.
 _CALLS = 2e4
 # Cheap bounds by medians, before a linear program.
@@ -95,7 +98,8 @@ class _Search:
     ) -> None:
         self._rows, self._together, self._eta = rows, together, eta
         self._centre_of = centre_of
-        self.budget = _Budget(MOST_OPERATIONS)
+        to_the_end = len(rows) <= _FEW and centre_of is not _manhattan
+        self.budget = _Budget(_ENOUGH if to_the_end else MOST_OPERATIONS)
         #: Sets that count as held though no ball is known to hold them.
         self.undecided: list[set[int]] = []
 
