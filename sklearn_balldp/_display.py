@@ -1,12 +1,13 @@
 """Base of the package's figures, as scikit-learn's Display classes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Self
 
 import pandas as pd
 
 
-class Display:
+class Display(ABC):
     """The figure of a table: a subclass draws it on the axes."""
 
     def plot(self, ax: Any = None) -> Self:
@@ -30,8 +31,9 @@ class Display:
         self._draw(ax)
         return self
 
+    @abstractmethod
     def _draw(self, ax: Any) -> None:
-        raise NotImplementedError
+        """Draw on these axes."""
 
 
 def check_columns(name: str, table: pd.DataFrame, columns: Iterable[str]) -> None:

@@ -54,8 +54,8 @@ fit_intercept : bool, default=True
     are augmented by a constant (1; on gradients 0.15 times ``norm_bound``), whose weight, the
     intercept, is regularised.
 class_weight : "balanced", dict or None, default=None
-    Makes rare classes count more in the loss, and takes more noise: it grows by n s / W, with s
-    the largest weight and W the sum of all weights. For public labels. "balanced" is
+    Makes rare classes count more in the loss, and takes more noise: the noise grows with the
+    largest weight over the mean weight. For public labels. "balanced" is
     ``n_samples / (n_classes * n_c)``, capped at 4, with ``n_classes`` those that have records; a
     dict maps labels to weights.
 priors : array-like of shape (n_classes,), "uniform" or None, default=None

@@ -6,8 +6,11 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
+from ..audit.residuals import FAIL
 from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder
+from ..heads import ReleasedModel
 from ..text import one_line
+from .consistency import consistency_checks, shape_fault
 from .files import load_model
 from .received import Received, receive
 
@@ -31,14 +34,14 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
     Returns
     -------
     estimator
-        The head, or a Pipeline, with its record checked (``release_``). It says nothing of who made
-        it: :func:`.verify` does the checks.
+        The head, or a Pipeline, whose parameters are those of its record (``release_``). That says
+        nothing of the noise, or of who made it: :func:`.verify` has further checks.
 
     Raises
     ------
     ValueError
         If the file cannot be read, holds what no head releases, or a record that contradicts
-        itself; or if a step is none that is made anew.
+        itself or is of another model; or if a step is none that is made anew.
     """
     received = received_from(path, "model")
     if encoder is not None:
@@ -50,6 +53,16 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
         )
     head = received.head
     head.release_ = received.release()
+    released = ReleasedModel(head, head.release_)
+    fault = shape_fault(released)
+    lines = [] if fault else consistency_checks(released, received)
+    # An encoder of the caller's may bear another name than the one of the record.
+    failed = [line.found for line in lines if line.verdict == FAIL and line.name != "encoder"]
+    if fault or failed:
+        raise ValueError(
+            f"model={str(path)!r} is not the one of its record: "
+            f"{one_line(fault or '; '.join(failed))}; ask for another file."
+        )
     for step in received.steps:
         if step.made is None:
             remedy = "pass encoder=" if step.encoder is not None else "load the steps elsewhere"

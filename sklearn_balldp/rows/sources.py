@@ -302,9 +302,7 @@ def _readable(path: str, part: str = "it") -> Iterator[None]:
     except ImportError:
         raise
     except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith(
-            ("path=", "column=", "dataset=")
-        ):
+        if isinstance(error, ValueError) and str(error).startswith(_QUOTES_NOTHING):
             raise
         kind = type(error).__name__
     if kind:

@@ -284,10 +284,12 @@ def test_a_node_that_nobody_reads_is_a_fault(tmp_path):
     assert ROWS[:20] not in str(error.value)
 
 
-def test_a_key_given_twice(source, tmp_path):
+def test_spellings_of_a_description(source, tmp_path):
+    """A key given twice, or a space more, could hold anything."""
     text = json.dumps(schema_of(source))
-    with pytest.raises(ValueError, match="holds protocol more than once"):
-        load_model(written(source, tmp_path / "m.skops", f'{{"protocol": "{ROWS}",{text[1:]}'))
+    for forged in (f'{{"protocol": "{ROWS}",{text[1:]}', text.replace(": ", ":  ", 1), f"{text} "):
+        with pytest.raises(ValueError, match="not written as skops does"):
+            load_model(written(source, tmp_path / "m.skops", forged))
 
 
 def with_a_comment(name):

@@ -383,6 +383,15 @@ def test_what_has_a_digest_has_a_shape_too(tmp_path):
         status, lines, _ = run(saved(tmp_path, sealed(head)))
         assert status == 1
         assert named in "\n".join(failures(lines))
+        with pytest.raises(ValueError, match=named):
+            load(saved(tmp_path, head))
+
+
+def test_other_weights_are_not_loaded(tmp_path):
+    head = prototypes()
+    head.prototypes_ = head.prototypes_ + 1e-9
+    with pytest.raises(ValueError, match="not the one of its record"):
+        load(saved(tmp_path, head))
 
 
 @pytest.mark.parametrize(
