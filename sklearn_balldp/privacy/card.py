@@ -340,7 +340,7 @@ def _guarantee(release: Any) -> Section:
             "is the one promised. All numbers are upper bounds.",
             "The two records that are told apart lie within that distance of each other; the "
             "candidates lie within it of one possible record, and two of them may be twice as far "
-            "apart, but never more than 2 norm_bound.",
+            "apart, but no further than any two rows can be.",
             "True positives: how often an attacker recognises one version of a record. False "
             "positives: how often he names that version when it was the other.",
             "The bounds hold for re-identification, attribute inference and reconstruction among "
