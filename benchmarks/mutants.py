@@ -307,6 +307,13 @@ MUTANTS = (
         ("test_losses.py",),
     ),
     Mutant(
+        "gap over log-odds / 1.05",
+        "privacy/sensitivity.py",
+        "math.sqrt(_softmax_gap_by_odds(domain, bound, n_classes))",
+        "math.sqrt(_softmax_gap_by_odds(domain, bound, n_classes)) / 1.05",
+        ("privacy/test_sharper_gaps.py",),
+    ),
+    Mutant(
         "angle of the hinge's weights / 1.05",
         "privacy/sensitivity.py",
         "gap = min(gap, 2.0 * math.sqrt(_hinge_gap_by_angle(domain, bound)))",

@@ -21,7 +21,6 @@ changes and rounding are proved in this package's documentation.
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -286,7 +285,7 @@ def gap_over_minimisers(
     if method == "tight":
         # Extreme parameters overflow to infinity, which bounds anything.
         with np.errstate(all="ignore"):
-            sharper = _TIGHT_GAPS[loss.name](domain, bound)
+            sharper = _tight_gap(loss, domain, bound)
         gap = min(gap, sharper) if sharper >= 0.0 else gap
     same_label = math.sqrt(loss.n_stacked) * gap
     if labels == "public":
@@ -341,16 +340,114 @@ def share_move(distance: float) -> float:
     return math.sqrt(2.0) * math.tanh(distance / math.sqrt(8.0))
 
 
-def _softmax_gap(domain: Domain, bound: float) -> float:
-    """The smaller of two bounds: over vertices of the simplex, or by the residuals' identity."""
+def _softmax_gap(domain: Domain, bound: float, n_classes: int) -> float:
+    """The smallest of three: over vertices of the simplex, by one identity, and over log-odds."""
     square, radius = domain.augmented**2, domain.radius
     vertices = max(
         math.sqrt(2.0) * radius, math.sqrt(2.0 * square), math.sqrt(2.0 * square + radius**2)
     )
     move = share_move(bound * radius)
     along = square * move + math.sqrt(2.0) * domain.squared_norm_drop
-    identity = move * along + 2.0 * radius**2
-    return min(vertices, math.sqrt(identity))
+    gap = min(vertices, math.sqrt(move * along + 2.0 * radius**2))
+    # Cells over so many log-odds would be coarse, and vertices of the simplex are reached.
+    if radius > 0.0 and bound * domain.augmented < 1e3:
+        gap = min(gap, math.sqrt(_softmax_gap_by_odds(domain, bound, n_classes)))
+    return gap
+
+
+@lru_cache(maxsize=256)
+def _softmax_gap_by_odds(domain: Domain, bound: float, n_classes: int) -> float:
+    r"""Search over the log-odds v = m + s, v' = m - s against the label, with s >= 0.
+
+    The residuals are q (-1, w) and q' (-1, w'), with q = expit(v), and w the shares of the others.
+    The lemma bounds e = |w - w'| by s and |w| by v. For given residuals the squared gap is linear
+    in the squared norms of the rows, so that both are B, or one is as short as it can be. It is a
+    quadratic form in |w| and |w'|, so that its maximum is at a corner of their hexagon.
+    """
+    rest, reach, move = n_classes - 1.0, bound * domain.augmented, bound * domain.radius
+    square, radius = domain.augmented**2, domain.radius
+    # Rows at this distance have norms that differ by this much, in squares.
+    drop = radius * (2.0 * domain.norm_bound - radius)
+    centre, least = math.log(rest), 1.0 / math.sqrt(rest)
+
+    def room(distance: float, spent: Array) -> Array:
+        """How far the shares can move, once the odds have moved by ``spent``."""
+        left = np.maximum(distance**2 - 0.5 * spent**2, 0.0)
+        return np.sqrt(2.0) * np.tanh(np.sqrt(left / 8.0))
+
+    def share(low: Array, high: Array) -> Array:
+        """Largest norm of the shares at log-odds between these."""
+        away = np.clip(centre, low, high) - centre
+        return np.minimum(np.hypot(least, room(reach, away)), 1.0)
+
+    def upper(low: Array, high: Array) -> Array:
+        (m0, s0), (m1, s1) = low, high
+        # q' = expit(m - s), and q - q', which grows with s and falls with |m|.
+        other = expit(m0 - s1), expit(m1 - s0)
+        apart = [
+            expit(m + s) * expit(s - m) * -np.expm1(-2.0 * s)
+            for s, m in ((s0, np.maximum(abs(m0), abs(m1))), (s1, np.clip(0.0, m0, m1)))
+        ]
+        products = [(a * a, a * b, b * b) for a, b in zip(apart, other, strict=True)]
+        shared = room(move, 2.0 * s0)
+        most, most_other = share(m0 + s0, m1 + s1), share(m0 - s1, m1 - s0)
+
+        def form(one: Array, two: Array, between: Array, shorter: int) -> Array:
+            """The squared gap at norms of shares, with the first or second row shorter, or none."""
+            turn, lean = 1.0 + 0.5 * (one**2 + two**2 - between), one**2 - two**2
+            terms = [
+                square * (1.0 + one**2),
+                square * (lean + between) + radius**2 * turn,
+                square * between + radius**2 * turn,
+            ]
+            if shorter == 1:
+                terms[0] = terms[0] - drop * (1.0 + one**2)
+                terms[1] = terms[1] - drop * (0.5 * (lean + between) + 1.0 + one**2)
+                terms[2] = terms[2] - 0.5 * drop * (lean + between)
+            elif shorter == 2:
+                terms[1] = terms[1] + drop * (1.0 + two**2 + 0.5 * (lean - between))
+                terms[2] = terms[2] + 0.5 * drop * (lean - between)
+            return sum(
+                np.where(t > 0.0, t * large, t * small)
+                for t, small, large in zip(terms, *products, strict=True)
+            )
+
+        one, two = np.minimum(most, most_other + shared), np.minimum(most_other, most + shared)
+        low_one, low_two = np.maximum(least, two - shared), np.maximum(least, one - shared)
+        foot = np.minimum(least + shared, one), np.minimum(least + shared, two)
+        corners = [
+            (one, two),
+            (one, low_two),
+            (low_one, two),
+            (foot[0], np.full_like(one, least)),
+            (np.full_like(one, least), foot[1]),
+            (np.full_like(one, least), np.full_like(one, least)),
+        ]
+        found = np.zeros_like(m0)
+        for shorter in (0, 1, 2):
+            # The product of the two rows, doubled: below zero, shares further apart gain nothing.
+            if 2.0 * square - (drop if shorter else 0.0) - radius**2 >= 0.0:
+                values = [form(a, b, shared**2, shorter) for a, b in corners]
+            else:
+                values = [form(one, two, (one - two) ** 2, shorter)]
+            found = np.maximum(found, np.max(values, axis=0))
+        return found * _UP
+
+    def feasible(low: Array, high: Array) -> NDArray[np.bool_]:
+        (m0, s0), (m1, _) = low, high
+        edge = math.sqrt(2.0) * reach
+        return (m0 + s0 <= centre + edge) & (m1 - s0 >= centre - edge)
+
+    edge, furthest = math.sqrt(2.0) * reach, move / math.sqrt(2.0)
+    return certified_maximum(
+        upper,
+        [centre - edge, 0.0],
+        [centre + edge, furthest],
+        n_cells=48,
+        excess=_HINGE_EXCESS,
+        most_cells=100_000,
+        feasible=feasible,
+    )
 
 
 @lru_cache(maxsize=256)
@@ -468,9 +565,8 @@ def _hinge_gap_search(domain: Domain, bound: float) -> float:
     )
 
 
-#: Bounds sharper than a Lipschitz constant, for one problem of a loss.
-_TIGHT_GAPS: dict[str, Callable[[Domain, float], float]] = {
-    "logistic": _logistic_gap,
-    "softmax": _softmax_gap,
-    "squared_hinge": _hinge_gap,
-}
+def _tight_gap(loss: Loss, domain: Domain, bound: float) -> float:
+    """A bound sharper than a Lipschitz constant, for one problem of a loss."""
+    if loss.name == "softmax":
+        return _softmax_gap(domain, bound, loss.n_classes)
+    return (_logistic_gap if loss.name == "logistic" else _hinge_gap)(domain, bound)

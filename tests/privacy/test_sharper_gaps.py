@@ -113,6 +113,68 @@ def test_softmax_with_another_label(n_classes, alpha, least):
     assert found >= least * stated
 
 
+@pytest.mark.parametrize(
+    ("n_classes", "alpha", "radius", "constant", "least"),
+    [
+        (3, 1e-3, 0.1, False, 0.94),
+        (3, 0.01, 0.3, True, 0.92),
+        (3, 1.0, 1.0, False, 0.95),
+        (3, 1.0, 1.9, False, 0.85),
+        (4, 0.1, 1.5, True, 0.82),
+        (8, 1e-3, 0.1, False, 0.95),
+        (8, 0.1, 1.0, False, 0.77),
+    ],
+)
+def test_softmax_with_one_label(n_classes, alpha, radius, constant, least):
+    """Log-odds against the label, and what the other classes share, have one movement to spend."""
+    options = {
+        "alpha": alpha,
+        "norm_bound": 1.0,
+        "n_classes": n_classes,
+        "fit_intercept": constant,
+    }
+    bound = minimizer_norm_bound("softmax", **options)
+    stated = gradient_gap("softmax", radius=radius, **options)
+
+    def move(v):
+        theta = v[4:].reshape(n_classes, 2 + constant)
+        theta = bound * theta / max(1.0, np.linalg.norm(theta))
+        x = polar(v[0], v[1])
+        other = x + polar(v[2], v[3], radius)
+        rows = [x, other / max(1.0, np.linalg.norm(other))]
+        if constant:
+            rows = [np.append(row, 1.0) for row in rows]
+        one, moved = (softmax_gradient(theta, row, 0) for row in rows)
+        return np.linalg.norm(one - moved)
+
+    size, best = 4 + n_classes * (2 + constant), 0.0
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        starts = rng.standard_normal((200, size)) * rng.choice([0.2, 1.0, 3.0], (200, 1))
+        for start in sorted(starts, key=move)[-3:]:
+            for _ in range(3):
+                found = minimize(lambda v: -move(v), start, method="BFGS")
+                start = found.x
+            best = max(best, -found.fun)
+    assert best <= stated
+    assert best >= least * stated
+
+
+@pytest.mark.parametrize("n_classes", [3, 10, 1000])
+@pytest.mark.parametrize("alpha", [1e-9, 1e-4, 0.1, 10.0])
+def test_softmax_states_no_more_than_before(n_classes, alpha):
+    """Records of the former bound stay valid."""
+    for constant, radius in itertools.product((False, True), (1e-6, 1e-2, 0.3, 1.0, 1.9)):
+        options = {"alpha": alpha, "n_classes": n_classes, "fit_intercept": constant}
+        bound = minimizer_norm_bound("softmax", norm_bound=1.0, **options)
+        move = share_move(bound * radius)
+        drop = radius * (2.0 - radius) if radius < 1.0 else 1.0
+        along = (1.0 + constant) * move + np.sqrt(2.0) * drop
+        former = np.sqrt(move * along + 2.0 * radius**2)
+        stated = gradient_gap("softmax", radius=radius, norm_bound=1.0, **options)
+        assert stated <= former * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
 @pytest.mark.parametrize("far", [0.1, 1.0, 4.0])
 def test_how_far_shares_move(n_classes, far):
