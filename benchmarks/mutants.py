@@ -321,10 +321,10 @@ MUTANTS = (
         ("privacy/test_sharper_gaps.py",),
     ),
     Mutant(
-        "another label of the hinge / 1.05",
+        "another label of two classes / 1.05",
         "privacy/sensitivity.py",
-        "    return 2.0 * math.sqrt(found)\n",
-        "    return 2.0 / 1.05 * math.sqrt(found)\n",
+        "    return math.sqrt(found)\n",
+        "    return math.sqrt(found) / 1.05\n",
         ("privacy/test_sharper_gaps.py",),
     ),
     Mutant(

@@ -291,9 +291,9 @@ def gap_over_minimisers(
     if labels == "public":
         return same_label * _UP
     change = 2.0 * domain.augmented * loss.residual_peak(reach)
-    if loss.name == "squared_hinge" and method == "tight":
+    if loss.name != "softmax" and method == "tight":
         with np.errstate(all="ignore"):
-            flipped = _flipped_hinge_gap(domain.augmented, bound)
+            flipped = _flipped_gap(loss.name, domain.augmented, bound)
         change = min(change, flipped) if flipped >= 0.0 else change
     if loss.n_stacked > 1:
         # Two heads see the label flip, the others a move of at most the diameter.
@@ -464,25 +464,26 @@ def _hinge_gap(domain: Domain, bound: float) -> float:
     if radius > domain.norm_bound:
         gap = min(gap, 2.0 * math.sqrt(_hinge_gap_search(domain, bound)))
         # Any two rows, however far apart.
-        gap = min(gap, _flipped_hinge_gap(domain.augmented, bound))
+        gap = min(gap, _flipped_gap("squared_hinge", domain.augmented, bound))
     return gap
 
 
 @lru_cache(maxsize=256)
-def _flipped_hinge_gap(norm: float, bound: float) -> float:
+def _flipped_gap(loss: str, norm: float, bound: float) -> float:
     r"""Search over two rows of one label anywhere in the ball of augmented rows.
 
     (x, y) and (-x, -y) have one gradient, so a changed label is such a pair. With angles f and f'
-    between the rows, of norm B, and the weights, and h = max(1 + R B cos f, 0), the squared gap
-    over 4 is :math:`B^2 (h^2 + h'^2 - 2 h h' \cos(f + f'))`: rows lie on opposite sides.
+    between the rows, of norm B, and the weights, and residuals a = a(R B cos f), which grow, the
+    squared gap is :math:`B^2 (a^2 + a'^2 - 2 a a' \cos(f + f'))`: rows lie on opposite sides.
     """
+
+    def residual(angle: Array) -> Array:
+        scores = bound * norm * np.cos(angle)
+        return expit(scores) if loss == "logistic" else 2.0 * np.maximum(1.0 + scores, 0.0)
 
     def upper(low: Array, high: Array) -> Array:
         (f0, g0), (f1, g1) = low, high
-        largest, least = (
-            [np.maximum(1.0 + bound * norm * np.cos(f), 0.0) for f in ends]
-            for ends in ((f0, g0), (f1, g1))
-        )
+        largest, least = ([residual(f) for f in ends] for ends in ((f0, g0), (f1, g1)))
         turn = -np.cos(np.clip(math.pi, f0 + g0, f1 + g1))
         # Opposite rows add up, the more the longer; others take off, the less the shorter.
         product = np.where(turn > 0.0, largest[0] * largest[1], least[0] * least[1])
@@ -491,7 +492,7 @@ def _flipped_hinge_gap(norm: float, bound: float) -> float:
     found = certified_maximum(
         upper, [0.0, 0.0], [math.pi, math.pi], n_cells=32, excess=1e-5, most_cells=100_000
     )
-    return 2.0 * math.sqrt(found)
+    return math.sqrt(found)
 
 
 def _hinge_gap_by_angle(domain: Domain, bound: float) -> float:

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 from sklearn_balldp.privacy.sensitivity import (
     gradient_gap,
@@ -68,23 +68,32 @@ def test_hinge_with_an_intercept(alpha, radius, least):
     assert found >= least * stated
 
 
+def logistic_gradient(theta, x, y, constant):
+    row = np.append(x, 1.0) if constant else x
+    return -expit(-y * (theta @ row)) * y * row
+
+
 @pytest.mark.parametrize("alpha", [1e-3, 1e-2, 0.3])
 @pytest.mark.parametrize("constant", [False, True])
-def test_hinge_with_another_label(alpha, constant):
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_two_classes_with_another_label(loss, alpha, constant):
     """Such a pair has the gradients of two rows of one label, anywhere in the augmented ball."""
-    options = {"alpha": alpha, "fit_intercept": constant}
-    bound = minimizer_norm_bound("squared_hinge", norm_bound=1.0, **options)
-    stated = gradient_gap(radius=0.1, label_change=True, **options, **HINGE)
+    options = {"alpha": alpha, "fit_intercept": constant, "norm_bound": 1.0}
+    bound = minimizer_norm_bound(loss, **options)
+    stated = gradient_gap(loss, radius=0.1, label_change=True, **options)
+    gradient = logistic_gradient if loss == "logistic" else hinge_gradient
 
     def move(v):
         theta = weights_at(v[4] if constant else 0.0, bound)[: 2 + constant]
-        one = hinge_gradient(theta, polar(v[0], v[1]), 1.0, constant)
-        return np.linalg.norm(one - hinge_gradient(theta, polar(v[2], v[3]), -1.0, constant))
+        one = gradient(theta, polar(v[0], v[1]), 1.0, constant)
+        return np.linalg.norm(one - gradient(theta, polar(v[2], v[3]), -1.0, constant))
 
     found = largest(move, 5, 16)
     assert found <= stated
     # With a constant, rows and the opposites of others do not fill the augmented ball.
     assert found >= (0.7 if constant else 0.995) * stated
+    former = 2.0 * np.hypot(1.0, constant) * expit(bound * np.hypot(1.0, constant))
+    assert loss == "squared_hinge" or stated <= former
 
 
 def softmax_gradient(theta, x, label):

@@ -1,0 +1,1 @@
+"""``python -m benchmarks.falsify``: attacks every bound, the noise, the accountant and the reading."""
