@@ -38,6 +38,8 @@ UNITS = ("record", "person")
 DOMAINS = ("ball", "sphere")
 # Relative allowance for the rounding of rows and of their norms.
 _ROUNDING = 1e-6
+# Least radius other than zero that bounds are computed at.
+_LEAST_RADIUS = 1e-140
 
 
 def full_radius(norm_bound: float) -> float:
@@ -87,7 +89,9 @@ class Domain:
         norm_bound, constant = float(self.norm_bound), float(self.constant)
         object.__setattr__(self, "norm_bound", norm_bound)
         object.__setattr__(self, "constant", constant)
-        object.__setattr__(self, "radius", min(float(self.radius), 2.0 * norm_bound))
+        # The squares of smaller radii lose digits and vanish; a larger radius bounds them all.
+        radius = max(float(self.radius), _LEAST_RADIUS) if self.radius > 0.0 else 0.0
+        object.__setattr__(self, "radius", min(radius, 2.0 * norm_bound))
 
     @classmethod
     def of_rounded_rows(cls, norm_bound: float, radius: float, constant: float = 0.0) -> "Domain":

@@ -1,1 +1,1 @@
-"""``python -m benchmarks.falsify``: attacks every bound, the noise, the accountant and the reading."""
+"""``python -m benchmarks.falsify``: attacks on bounds, noise, sums of releases, and reading."""

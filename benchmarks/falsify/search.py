@@ -110,7 +110,8 @@ def attack(setting: Setting, rng: Rng, tries: int) -> Found:
         starts = [start_of(setting, rng) for _ in range(4)]
         values = [move(start) for start in starts]
         start = starts[int(np.argmax(values))]
-        for best, genome in climb(move, start, setting.n_features, rng, tries):
+        for value, found in climb(move, start, setting.n_features, rng, tries):
+            best, genome = value, found
             if best > 1.0 + ROUNDING:
                 break
     except Violation as violation:

@@ -45,6 +45,8 @@ _EXCESS = 1e-6
 _HINGE_EXCESS = 3e-4
 # Rounds a computed bound up: its evaluation errs by far less.
 _UP = 1.0 + 1e-12
+# Differences of shares cancel: their errors grow as radii fall, and smaller ones are not searched.
+_LEAST_OF_ODDS, _UP_OF_ODDS = 1e-6, 1.0 + 1e-8
 
 
 def prototype_sensitivity(
@@ -280,13 +282,7 @@ def gap_over_minimisers(
     """As :func:`gradient_gap`, for a domain with or without its allowance for rounding."""
     bound = _norm_bound(loss, alpha, domain, method)
     reach = bound * domain.augmented
-    # The radius times a Lipschitz constant of the gradient: the paper's form.
-    gap = (loss.residual_limit(reach) + loss.curvature * reach) * domain.radius
-    if method == "tight":
-        # Extreme parameters overflow to infinity, which bounds anything.
-        with np.errstate(all="ignore"):
-            sharper = _tight_gap(loss, domain, bound)
-        gap = min(gap, sharper) if sharper >= 0.0 else gap
+    gap = _gap_of_one(loss, domain, bound, method)
     same_label = math.sqrt(loss.n_stacked) * gap
     if labels == "public":
         return same_label * _UP
@@ -297,9 +293,22 @@ def gap_over_minimisers(
         change = min(change, flipped) if flipped >= 0.0 else change
     if loss.n_stacked > 1:
         # Two heads see the label flip, the others a move of at most the diameter.
-        other = _hinge_gap(domain.at(2.0 * domain.norm_bound), bound)
+        other = _gap_of_one(loss, domain.at(2.0 * domain.norm_bound), bound, method)
         change = math.sqrt(2.0 * change**2 + (loss.n_stacked - 2) * other**2)
     return max(same_label, change) * _UP
+
+
+def _gap_of_one(loss: Loss, domain: Domain, bound: float, method: str) -> float:
+    """The gap of one problem of a loss, within a label."""
+    reach = bound * domain.augmented
+    # The radius times a Lipschitz constant of the gradient: the paper's form.
+    gap = (loss.residual_limit(reach) + loss.curvature * reach) * domain.radius
+    if method == "tight":
+        # Extreme parameters overflow to infinity, which bounds anything.
+        with np.errstate(all="ignore"):
+            sharper = _tight_gap(loss, domain, bound)
+        gap = min(gap, sharper) if sharper >= 0.0 else gap
+    return gap
 
 
 def _loss(name: str, n_classes: int, method: str) -> Loss:
@@ -349,8 +358,8 @@ def _softmax_gap(domain: Domain, bound: float, n_classes: int) -> float:
     move = share_move(bound * radius)
     along = square * move + math.sqrt(2.0) * domain.squared_norm_drop
     gap = min(vertices, math.sqrt(move * along + 2.0 * radius**2))
-    # Cells over so many log-odds would be coarse, and vertices of the simplex are reached.
-    if radius > 0.0 and bound * domain.augmented < 1e3:
+    # Cells over more log-odds would be coarse, and vertices of the simplex are reached.
+    if radius > _LEAST_OF_ODDS * domain.augmented and bound * domain.augmented < 1e3:
         gap = min(gap, math.sqrt(_softmax_gap_by_odds(domain, bound, n_classes)))
     return gap
 
@@ -431,7 +440,7 @@ def _softmax_gap_by_odds(domain: Domain, bound: float, n_classes: int) -> float:
             else:
                 values = [form(one, two, (one - two) ** 2, shorter)]
             found = np.maximum(found, np.max(values, axis=0))
-        return found * _UP
+        return found * _UP_OF_ODDS
 
     def feasible(low: Array, high: Array) -> NDArray[np.bool_]:
         (m0, s0), (m1, _) = low, high

@@ -381,6 +381,7 @@ def test_margins_lost_in_rounding():
 
 
 def test_radii_whose_square_is_zero():
-    theta = np.array([[1.0, 0.5]])
-    gap = iterate_gap("logistic", theta, 1e-170, norm_bound=1.0, constant=0.0)
-    assert 0.2e-170 < gap < 2e-170
+    """They have the bound of a larger radius, whose square has all its digits."""
+    for loss, theta in (("logistic", [[1.0, 0.5]]), ("softmax", np.eye(3, 2))):
+        gap = iterate_gap(loss, np.array(theta), 1e-170, norm_bound=1.0, constant=0.0)
+        assert 0.2e-140 < gap < 5e-140

@@ -169,6 +169,21 @@ def test_softmax_with_one_label(n_classes, alpha, radius, constant, least):
     assert best >= least * stated
 
 
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge"])
+@pytest.mark.parametrize("label_change", [False, True])
+def test_tiny_radii(loss, label_change):
+    """Gaps are in proportion to tiny radii: none is lost to rounding, or to squares that vanish."""
+    options = {"alpha": 0.5, "fit_intercept": False, "label_change": label_change}
+    radii = np.array([1e-5, 1e-8, 1e-16, 1e-20, 1e-139, 1e-150, 1e-200])
+    gaps = [gradient_gap(loss, r, norm_bound=1.0, n_classes=3, **options) for r in radii]
+    ratios = np.array(gaps) / (1.0 if label_change else radii)
+    assert ratios.min() >= (1.0 - 1e-4) * ratios[0]
+    assert ratios[:-2].max() <= 1.5 * ratios[0]
+    if loss == "softmax" and not label_change:
+        # A pair that the search over log-odds missed by .3 % at radii that rounding loses.
+        assert gradient_gap(loss, 1e-16, norm_bound=1.0, n_classes=3, **options) >= 1.3174360e-16
+
+
 @pytest.mark.parametrize("n_classes", [3, 10, 1000])
 @pytest.mark.parametrize("alpha", [1e-9, 1e-4, 0.1, 10.0])
 def test_softmax_states_no_more_than_before(n_classes, alpha):

@@ -1,0 +1,119 @@
+"""Attacks on the reading of rows: a neighbour's rows lie elsewhere, or in other blocks."""
+
+import functools
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sklearn_balldp import rows as reading
+
+from . import settings
+from .replay import Records, Violation, distance
+from .search import Found, described, furthest, start_of
+from .settings import Rng
+
+
+def _mapped(X: Any, folder: Path) -> Any:
+    np.save(folder / "rows.npy", X)
+    return np.load(folder / "rows.npy", mmap_mode="r")
+
+
+def _fortran(X: Any, folder: Path) -> Any:
+    return np.asfortranarray(X)
+
+
+def _reversed(X: Any, folder: Path) -> Any:
+    return X[::-1].copy()[::-1]
+
+
+def _parquet(X: Any, folder: Path) -> Any:
+    import pyarrow
+    import pyarrow.parquet
+
+    kind = pyarrow.list_(pyarrow.from_numpy_dtype(X.dtype), X.shape[1])
+    column = pyarrow.array(list(X), kind)
+    table = pyarrow.table({"rows": column})
+    pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=3)
+    return reading.from_parquet(folder / "rows.parquet", "rows")
+
+
+def _hdf5(X: Any, folder: Path) -> Any:
+    import h5py
+
+    with h5py.File(folder / "rows.h5", "w") as file:
+        file.create_dataset("rows", data=X, chunks=(2, X.shape[1]))
+    return reading.from_hdf5(folder / "rows.h5", "rows")
+
+
+def _zarr(X: Any, folder: Path) -> Any:
+    import zarr
+
+    array = zarr.create_array(str(folder / "rows.zarr"), data=X, chunks=(2, X.shape[1]))
+    return reading.from_zarr(folder / "rows.zarr") if array is not None else None
+
+
+def _dask(X: Any, folder: Path) -> Any:
+    import dask.array
+    import distributed
+
+    # Workers in this process: reading is attacked, not the network.
+    _connected(distributed)
+    return dask.array.from_array(X, chunks=(3, X.shape[1]))
+
+
+def _device(X: Any, folder: Path) -> Any:
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(X))
+
+
+@functools.lru_cache(maxsize=1)
+def _connected(distributed: Any) -> Any:
+    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    return distributed.Client(processes=False, n_workers=2, threads_per_worker=1, **quiet)
+
+
+#: Where rows may lie; what is not installed is left out.
+PLACES: dict[str, Callable[[Any, Path], Any]] = {
+    "a mapped file": _mapped,
+    "columns first": _fortran,
+    "reversed memory": _reversed,
+    "Parquet": _parquet,
+    "HDF5": _hdf5,
+    "Zarr": _zarr,
+    "Dask": _dask,
+    "a tensor": _device,
+}
+
+
+def attack(rng: Rng, tries: int) -> Found:
+    """The move of a release whose neighbour was read elsewhere, over what is stated."""
+    drawn = settings.draw(str(rng.choice(settings.MECHANISMS)), rng)
+    setting = replace(drawn, owners=None, n_units=1, replaced=drawn.replaced[:1])
+    setting = replace(setting, new_labels=drawn.new_labels[:1], n_units=1)
+    one, other, deviate = setting.pair(start_of(setting, rng))
+    name = str(rng.choice(list(PLACES)))
+    found = Found("rows elsewhere", 0.0, 0, f"{name} is not installed")
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            moved = Records(PLACES[name](other.X, Path(folder)), other.y)
+        except ImportError:
+            return found
+        first = one
+        if name in ("a tensor", "Dask"):
+            # Their sums have an allowance of their own, by public numbers: both lie there.
+            first = replace(one, X=PLACES[name](one.X, Path(folder)))
+        try:
+            far, head, _ = distance(setting.make, first, moved, deviate)
+        except Violation as violation:
+            return Found("rows elsewhere", np.inf, 1, f"{name}: {violation}", setting.to_json())
+        del moved
+    stated = head.release_.guarantee(radius=furthest(setting, one, other)).mu
+    return Found("rows elsewhere", far / stated, 1, f"{name}: {described(setting)}")
