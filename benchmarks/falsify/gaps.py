@@ -20,6 +20,7 @@ from .search import Found
 from .settings import Rng
 
 Array = NDArray[np.float64]
+LOSSES = ("logistic", "softmax", "squared_hinge")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,14 @@ class Cell:
     constant: bool = False
     label_change: bool = False
     method: str = "tight"
+
+    def __str__(self) -> str:
+        labels = "another label" if self.label_change else "one label"
+        constant = "intercept" if self.constant else "no intercept"
+        numbers = (
+            f"alpha {self.alpha:.3g}, radius {self.radius:.3g}, norm_bound {self.norm_bound:g}"
+        )
+        return f"{self.n_classes} classes, {numbers}, {constant}, {labels}"
 
     @property
     def n_scores(self) -> int:
@@ -182,8 +191,8 @@ def attack_iterate(loss: str) -> Callable[[Rng, int], Found]:
             count += 1
             return cell.gap(theta, cell.pair(values), constant, clip)
 
-        best, _ = climbed(move, 2 * n_features, rng, 3)
-        where = f"{cell}, clip {clip}, theta {np.array2string(theta.ravel(), precision=17)}"
+        best, _ = climbed(move, 2 * n_features, rng, 1)
+        where = f"{cell}, clip {clip}, weights of norm {np.linalg.norm(theta):.3g}"
         return Found(f"gap at an iterate, {loss}", best / stated, count, where)
 
     return attack
@@ -191,7 +200,7 @@ def attack_iterate(loss: str) -> Callable[[Rng, int], Found]:
 
 def attack_norm(rng: Rng, tries: int) -> Found:
     """An attack on the largest norm of a minimiser."""
-    cell = draw(rng, str(rng.choice(["logistic", "softmax", "squared_hinge"])))
+    cell = draw(rng, str(rng.choice(LOSSES)))
     n, n_features, count = int(rng.integers(1, 4)), 2, 0
     shape = cell.n_scores, n_features + cell.constant
     codes = rng.integers(cell.n_classes, size=n)

@@ -316,6 +316,7 @@ def _loss(name: str, n_classes: int, method: str) -> Loss:
     return make_loss("logistic" if name == "softmax" and n_classes == 2 else name, n_classes)
 
 
+@lru_cache(maxsize=256)
 def _logistic_gap(domain: Domain, bound: float) -> float:
     r"""Maximise (a-b)(a B2 - b b2) + a b r^2 over a = sigmoid(t + R r), b = sigmoid(t).
 
