@@ -314,6 +314,13 @@ MUTANTS = (
         ("privacy/test_sharper_gaps.py",),
     ),
     Mutant(
+        "gap in the plane of the rows / 1.05",
+        "privacy/sensitivity.py",
+        "gap = min(gap, math.sqrt(_logistic_gap_in_plane(domain, bound)))",
+        "gap = min(gap, math.sqrt(_logistic_gap_in_plane(domain, bound)) / 1.05)",
+        ("privacy/test_sharper_gaps.py",),
+    ),
+    Mutant(
         "angle of the hinge's weights / 1.05",
         "privacy/sensitivity.py",
         "gap = min(gap, 2.0 * math.sqrt(_hinge_gap_by_angle(domain, bound)))",

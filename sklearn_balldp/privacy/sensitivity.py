@@ -342,7 +342,51 @@ def _logistic_gap(domain: Domain, bound: float) -> float:
     certified = certified_maximum(
         upper, [-edge], [edge], n_cells=256, excess=_EXCESS, most_cells=100_000
     )
-    return min(math.sqrt(certified), max(domain.augmented, radius))
+    gap = min(math.sqrt(certified), max(domain.augmented, radius))
+    if domain.constant == 0.0:
+        gap = min(gap, math.sqrt(_logistic_gap_in_plane(domain, bound)))
+    if radius > domain.norm_bound:
+        # Any two rows, however far apart.
+        gap = min(gap, _flipped_gap("logistic", domain.augmented, bound))
+    return gap
+
+
+def _logistic_gap_in_plane(domain: Domain, bound: float) -> float:
+    r"""Search over the parts z = m + s >= z' = m - s of two rows along the weights.
+
+    A row that is much shorter than its neighbour has moved along itself, and its score with it. With
+    P = sqrt(B^2 - z^2) and rho = sqrt(r^2 - (z - z')^2) the other row has z'^2 + ((P - rho)+)^2 at
+    least as its squared norm, in place of ((B - r)+)^2. Weights that are shorter than R, with these
+    rows, give the residuals of weights of norm R that point out of the plane of the rows.
+    """
+    square, radius, edge = domain.norm_bound**2, domain.radius, domain.norm_bound
+
+    def upper(low: Array, high: Array) -> Array:
+        (m0, s0), (m1, s1) = low, high
+        a, b = (expit(bound * np.minimum(part, edge)) for part in (m1 + s1, m1 - s0))
+        # sigmoid(R z) - sigmoid(R z'), which grows with s and falls with |m|.
+        m, s = bound * np.clip(0.0, m0, m1), bound * s1
+        apart = expit(m + s) * expit(s - m) * -np.expm1(-2.0 * s)
+        nearest = np.clip(0.0, m0 + s0, m1 + s1)
+        across = np.sqrt(np.maximum(square - nearest**2, 0.0))
+        rest = np.sqrt(np.maximum(radius**2 - 4.0 * s0**2, 0.0))
+        along = 4.0 * np.maximum(m1 * s1, m1 * s0)
+        drop = along + np.where(across > rest, rest * (2.0 * across - rest), across**2)
+        return (apart * (apart * square + b * np.maximum(drop, 0.0)) + a * b * radius**2) * _UP
+
+    def feasible(low: Array, high: Array) -> NDArray[np.bool_]:
+        (m0, s0), (m1, _) = low, high
+        return (m0 + s0 <= edge) & (m1 - s0 >= -edge)
+
+    return certified_maximum(
+        upper,
+        [-edge, 0.0],
+        [edge, 0.5 * radius],
+        n_cells=48,
+        excess=_HINGE_EXCESS,
+        most_cells=100_000,
+        feasible=feasible,
+    )
 
 
 def share_move(distance: float) -> float:

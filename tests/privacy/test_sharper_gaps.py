@@ -96,6 +96,29 @@ def test_two_classes_with_another_label(loss, alpha, constant):
     assert loss == "squared_hinge" or stated <= former
 
 
+@pytest.mark.parametrize("alpha", [1e-4, 1e-2, 0.1, 1.0])
+@pytest.mark.parametrize(
+    ("radius", "least"), [(1e-3, 0.999), (0.1, 0.999), (1.0, 0.999), (1.5, 0.92), (2.0, 0.999)]
+)
+def test_logistic_without_an_intercept(alpha, radius, least):
+    """A row that is much shorter than its neighbour has moved along itself."""
+    options = {"alpha": alpha, "fit_intercept": False, "norm_bound": 1.0}
+    bound = minimizer_norm_bound("logistic", **options)
+    stated = gradient_gap("logistic", radius, **options)
+
+    def move(v):
+        x = polar(v[0], v[1])
+        other = x + polar(v[2], v[3], radius)
+        other /= max(1.0, np.linalg.norm(other))
+        theta = weights_at(v[4] if len(v) > 4 else 0.0, bound)[:2]
+        own, moved = (logistic_gradient(theta, row, 1.0, False) for row in (x, other))
+        return np.linalg.norm(own - moved)
+
+    found = largest(move, 4, 16)
+    assert found <= stated
+    assert found >= least * stated
+
+
 def softmax_gradient(theta, x, label):
     shares = softmax(theta @ x)
     shares[label] -= 1.0
