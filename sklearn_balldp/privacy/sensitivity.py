@@ -354,7 +354,7 @@ def _logistic_gap(domain: Domain, bound: float) -> float:
 def _logistic_gap_in_plane(domain: Domain, bound: float) -> float:
     r"""Search over the parts z = m + s >= z' = m - s of two rows along the weights.
 
-    A row that is much shorter than its neighbour has moved along itself, and its score with it. With
+    A row much shorter than its neighbour has moved along itself, and its score with it. With
     P = sqrt(B^2 - z^2) and rho = sqrt(r^2 - (z - z')^2) the other row has z'^2 + ((P - rho)+)^2 at
     least as its squared norm, in place of ((B - r)+)^2. Weights that are shorter than R, with these
     rows, give the residuals of weights of norm R that point out of the plane of the rows.
