@@ -1,7 +1,8 @@
 """``python -m benchmarks.bounds --data DIR --out FILE``: what the noise on a release costs.
 
-The default alpha follows the noise: a sharper bound lowers it, at about the same noise. Noise scale and test accuracy of heads with noise on the minimiser, and of prototypes that hide the
-label too and all records of a person. Run it with another state of the package on PYTHONPATH, and
+Noise scale and test accuracy of heads with noise on the minimiser, and of prototypes that hide the
+label too and all records of a person. The default alpha follows the noise: a sharper bound lowers
+it, at about the same noise. Run it with another state of the package on PYTHONPATH, and
 ``--before`` puts both into one table.
 """
 
