@@ -1,6 +1,6 @@
 """``python -m sklearn_balldp``: what a Ball-DP head costs and protects, on real data.
 
-``python -m sklearn_balldp verify MODEL [RELEASE.json]`` checks a published model.
+With ``train``, ``plan``, ``predict``, ``verify`` or ``card`` it is the command ``balldp``.
 """
 
 import argparse
@@ -16,9 +16,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
 from . import BallDPLogisticRegression
+from .command import COMMANDS
+from .command import main as command
 from .datasets import load_embeddings, unit_rows
 from .distances import same_label_quantile
-from .publish.command import verify_command
 
 CANDIDATES = 10
 BALL, STANDARD = "ball", "standard DP"
@@ -166,10 +167,10 @@ def _number(kind: type, most: float, words: str) -> Callable[[str], Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the comparison, or ``verify``, from the command line."""
+    """Run the comparison, or a command of ``balldp``."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["verify"]:
-        raise SystemExit(verify_command(arguments[1:]))
+    if arguments[:1] and arguments[0] in COMMANDS:
+        raise SystemExit(command(arguments))
     parser = argparse.ArgumentParser(prog="python -m sklearn_balldp", description=__doc__)
     parser.add_argument(
         "--data",

@@ -370,6 +370,29 @@ def _untrained(torch: Any, models: Any, model: str) -> Any:
         return models.get_model(model, weights=None)
 
 
+def pixels_of(image: Any) -> NDArray[np.uint8]:
+    """Colours of an image that Pillow opened, whatever it stores them as.
+
+    Palettes, YCbCr, HSV and CMYK become RGB, and what shines through is drawn on white.
+
+    Raises
+    ------
+    ValueError
+        If eight bits for each of three colours cannot hold it.
+    """
+    if image.mode not in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr", "HSV", "CMYK"):
+        raise ValueError(
+            f"an image of mode {image.mode!r} has no eight bits for each colour; convert it to RGB."
+        )
+    if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        white = image.copy()
+        white.paste((255, 255, 255, 255), (0, 0, *image.size))
+        white.alpha_composite(image)
+        image = white
+    return np.asarray(image.convert("RGB"), dtype=np.uint8)
+
+
 class ImageEncoder(BaseEncoder):
     """Embed images with a residual network of torchvision, without its last layer.
 
@@ -410,13 +433,17 @@ class ImageEncoder(BaseEncoder):
     def _records(self, X: Any) -> list[NDArray[np.uint8]]:
         if isinstance(X, str) or not np.iterable(X):
             raise ValueError("X must be a sequence of images.")
-        images = [np.asarray(image) for image in X]
+        if getattr(X, "shape", ())[2:] == (3,) and X.dtype == np.uint8:
+            raise ValueError("X is one image; pass a list of images, [X].")
+        images = [
+            pixels_of(image) if hasattr(image, "convert") else np.asarray(image) for image in X
+        ]
         for image in images:
             colours = image.shape[2:] in ((), (1,), (3,))
             if image.dtype != np.uint8 or image.ndim not in (2, 3) or not colours:
                 raise ValueError(
                     "X holds an image of another form; pass uint8 arrays of shape (height, width) "
-                    "or (height, width, 3), or RGB images."
+                    "or (height, width, 3), or images that Pillow opened."
                 )
         return images
 

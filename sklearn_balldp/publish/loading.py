@@ -11,7 +11,8 @@ from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder
 from ..heads import ReleasedModel
 from ..text import one_line
 from .consistency import consistency_checks, shape_fault
-from .files import load_model
+from .files import load_model, load_record
+from .folder import downloaded, parts_of_folder
 from .received import Received, receive
 
 #: Most tokens of a text: what an encoder pads texts to is allocated.
@@ -24,7 +25,8 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
     Parameters
     ----------
     path : str or path-like
-        A skops file of a fitted Ball-DP head, or of a Pipeline that ends in one.
+        The folder that :func:`.save` wrote, or the name of such a repository on the model hub; or a
+        skops file of a fitted Ball-DP head, or of a Pipeline that ends in one.
     encoder : str, path-like, estimator or None, default=None
         Embeds new records, where the model has a step for that: an encoder, or the name or folder
         of the weights that you trust. A name or folder is read by an encoder with default settings
@@ -43,7 +45,9 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
         If the file cannot be read, holds what no head releases, or a record that contradicts
         itself or is of another model; or if a step is none that is made anew.
     """
-    received = received_from(path, "model")
+    path = downloaded(path)
+    folder = parts_of_folder(path)
+    received = received_from(path if folder is None else folder[1], "model")
     if encoder is not None:
         embed_with(received, encoder)
     if received.faults:
@@ -53,6 +57,10 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
         )
     head = received.head
     head.release_ = received.release()
+    if folder is not None and load_record(folder[2]) != head.release_.to_dict():
+        raise ValueError(
+            f"model={str(path)!r}: the record beside the model is not its own; ask for another."
+        )
     released = ReleasedModel(head, head.release_)
     fault = shape_fault(released)
     lines = [] if fault else consistency_checks(released, received)

@@ -26,6 +26,7 @@ from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from .consistency import consistency_checks, shape_fault
 from .files import load_record, load_rows, load_transcript
+from .folder import folder_checks, parts_of_folder
 from .loading import embed_with, received_from
 from .received import Received
 
@@ -115,8 +116,8 @@ def verify(
     Parameters
     ----------
     model : estimator, str or path-like
-        A fitted Ball-DP head, or a Pipeline that ends in one; or its file: skops, or joblib and
-        pickle with ``allow_joblib``.
+        A fitted Ball-DP head, or a Pipeline that ends in one; or the folder that :func:`.save`
+        wrote; or its file: skops, or joblib and pickle with ``allow_joblib``.
     release : Release, mapping, str, path-like or None, default=None
         Its public record, as :meth:`.Release.to_dict` or a JSON file of it; the model's own by
         default.
@@ -164,7 +165,12 @@ def verify(
     >>> [check.name for check in verify(head).checks if check.verdict == "FAIL"]
     ['parameters', 'size of the weights']
     """
+    folder = parts_of_folder(model) if isinstance(model, (str, Path)) else None
+    if folder is not None:
+        model, release = folder[1], folder[2] if release is None else release
     received = received_from(model, "model", allow_joblib=allow_joblib)
+    # Files are made again from what the folder says, whatever weights the caller trusts.
+    stated = None if folder is None else received_from(model, "model")
     if encoder is not None:
         embed_with(received, encoder)
     before = [received_from(m, "earlier", allow_joblib=allow_joblib) for m in earlier]
@@ -194,6 +200,8 @@ def verify(
     checks += consistency_checks(released, received)
     checks += _public_checks(released, steps)
     checks += _statement_checks(record)
+    if folder is not None and stated is not None:
+        checks += folder_checks(folder[0], stated, record)
     if rows is None:
         checks.append(
             Check(

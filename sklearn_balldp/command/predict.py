@@ -1,0 +1,117 @@
+"""``balldp predict``: labels of new records, by a model from a folder."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..encoder_weights import installed, located
+from ..encoders import ImageEncoder, SentenceEncoder
+from ..pipelines import parts_of
+from ..publish import load
+from ..publish.folder import parts_of_folder
+from ..publish.loading import received_from
+from .tables import Columns, InputError, contents_of, frame_of, parts_of_table
+
+#: Columns that are added.
+LABEL, PROBABILITY = "prediction", "probability"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of predict."""
+    parser.add_argument("folder", metavar="DIR", help="folder of the model")
+    parser.add_argument("file", type=Path, metavar="FILE", help="new records")
+    parser.add_argument(
+        "--column",
+        help="column of the records (default: text, image or embedding, or the only one)",
+    )
+    parser.add_argument("--out", type=Path, help="CSV to write (default: the terminal)")
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME|FOLDER",
+        help="weights that you trust (default: installed ones of the record's digest)",
+    )
+
+
+def predict(options: argparse.Namespace) -> None:
+    """Label the records of a file, part by part; its columns are kept."""
+    if options.out is not None and options.out.exists():
+        raise InputError(f"--out {options.out} exists; name another file.")
+    model = opened(options.folder, options.encoder)
+    columns = _columns(model, options)
+    target: Any = sys.stdout if options.out is None else options.out
+    written = False
+    try:
+        for part in parts_of_table(options.file, columns):
+            X = contents_of(part, options.file, columns)
+            labelled = part.drop(columns=[LABEL, PROBABILITY], errors="ignore")
+            labelled = labelled.assign(**{LABEL: model.predict(X)})
+            if hasattr(model, "predict_proba"):
+                best = np.asarray(model.predict_proba(X)).max(axis=1)
+                labelled[PROBABILITY] = np.round(best, 4)
+            labelled.to_csv(target, mode="a", index=False, header=not written)
+            written = True
+    except BaseException:
+        # Half of an answer could be taken for a whole one.
+        if options.out is not None:
+            options.out.unlink(missing_ok=True)
+        raise
+
+
+def opened(folder: str, encoder: str | None) -> Any:
+    """The model of a folder, with an encoder of this machine."""
+    if encoder is not None:
+        return load(folder, encoder=located(encoder))
+    found = parts_of_folder(folder)
+    if found is None:
+        return load(folder)
+    received = received_from(found[1], "model")
+    stated = [step.encoder for step in received.steps if step.encoder is not None]
+    if not stated:
+        return load(folder)
+    own = installed(stated[0], received.release().encoder)
+    if own is None:
+        name = received.release().encoder or stated[0].stated_identity
+        raise InputError(
+            f"{folder}: no weights on this machine have the digest of its encoder ({name}); name "
+            "those that you trust (--encoder FOLDER)."
+        )
+    return load(folder, encoder=own)
+
+
+def opened_record(path: str) -> str:
+    """The card of a model, as Markdown."""
+    found = parts_of_folder(path)
+    received = received_from(path if found is None else found[1], "model")
+    return str(received.release().card())
+
+
+def _columns(model: Any, options: argparse.Namespace) -> Columns:
+    """Which column holds the records, by what the model takes."""
+    steps = [step for _, step in parts_of(model).steps]
+    kind = "embedding"
+    if any(isinstance(step, SentenceEncoder) for step in steps):
+        kind = "text"
+    elif any(isinstance(step, ImageEncoder) for step in steps):
+        kind = "image"
+    if options.column is not None or options.file.is_dir():
+        return Columns(**{kind: options.column or kind})
+    try:
+        frame_of(options.file, Columns(**{kind: kind}))
+    except InputError:
+        head = next(iter(_first(options.file)), None)
+        if head is None or len(head.columns) != 1:
+            raise
+        return Columns(**{kind: str(head.columns[0])})
+    return Columns(**{kind: kind})
+
+
+def _first(path: Path) -> list[pd.DataFrame]:
+    """The head of a CSV; nothing of other files."""
+    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
+        return []
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    return [pd.read_csv(path, sep=separator, nrows=1, dtype=str)]

@@ -1,0 +1,311 @@
+"""``balldp train`` and ``balldp plan``: from a file of private records to a folder to publish."""
+
+import argparse
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer
+
+from ..audit.certificates import epsilon_from_certificate
+from ..edits import edit_pairs
+from ..encoder_weights import encoder_of
+from ..encoders import BaseEncoder
+from ..heads import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+)
+from ..heads.plan import AT_RISK, LOST, Plan
+from ..progress import shown
+from ..publish import save
+from ..publish.saving import check_replaceable
+from ..radius import RadiusPolicy
+from ..text import one_line
+from .tables import Columns, InputError, Records, read
+
+HEADS = {
+    "logistic": BallDPLogisticRegression,
+    "svc": BallDPSquaredHingeSVC,
+    "prototypes": BallDPRidgePrototype,
+    "discriminant": BallDPLinearDiscriminant,
+}
+#: Share of the edits of public texts that a radius from them hides.
+HIDDEN_EDITS = 0.9
+#: Equally likely candidates that a risk is stated for.
+CANDIDATES = 10
+# Records that are embedded to tell how long all of them will take.
+_SAMPLE = 64
+_MOST_AT_RISK = 10
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """Options that say which columns hold what."""
+    kinds = parser.add_mutually_exclusive_group(required=True)
+    kinds.add_argument("--text", metavar="COLUMN", help="column of texts")
+    kinds.add_argument(
+        "--image", metavar="COLUMN", help="column of image files (any name for a folder)"
+    )
+    kinds.add_argument(
+        "--embedding", metavar="COLUMN", help="column of lists, or prefix of columns"
+    )
+    parser.add_argument("--label", metavar="COLUMN", required=True, help="column of labels")
+    parser.add_argument("--owner", metavar="COLUMN", help="hide all records of one owner together")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of train and plan."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the private records")
+    add_columns(parser)
+    parser.add_argument(
+        "--public",
+        type=Path,
+        metavar="FILE",
+        help="public records in the same columns: for --radius edits, and to test the model on",
+    )
+    parser.add_argument(
+        "--radius",
+        required=True,
+        metavar="R|edits",
+        help="distance between unit rows within which a replaced record is hidden; edits takes it "
+        f"from public texts, so that {HIDDEN_EDITS:.0%} of small edits are hidden",
+    )
+    goal = parser.add_mutually_exclusive_group(required=True)
+    goal.add_argument("--epsilon", type=float, help="privacy loss: smaller hides more")
+    goal.add_argument(
+        "--risk",
+        type=float,
+        metavar="P",
+        help=f"in place of epsilon: how often an attacker may name the right one of {CANDIDATES}",
+    )
+    parser.add_argument("--delta", type=float, default=1e-6, help="default 1e-6")
+    parser.add_argument("--labels", choices=("public", "protected"), default="public")
+    parser.add_argument("--classes", type=Path, help="with protected labels: one label a line")
+    parser.add_argument("--encoder", metavar="NAME|FOLDER", help="weights that embed the records")
+    parser.add_argument("--head", choices=tuple(HEADS), default="logistic")
+    parser.add_argument("--rare", action="store_true", help="rare classes count as much as others")
+    parser.add_argument("--missing", choices=("error", "drop"), default="error")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A fit before any noise is drawn.
+
+    Attributes
+    ----------
+    head : BaseBallDPClassifier
+        Not fitted.
+    steps : list of (str, estimator)
+        What brings records to the head.
+    records, public : Records
+        The private ones, and public ones if there are any.
+    plan : Plan
+        What the fit would release.
+    seconds : float
+        How long the records will take to be embedded, about.
+    """
+
+    head: Any
+    steps: list[tuple[str, Any]]
+    records: Records
+    public: Records | None
+    plan: Plan
+    seconds: float
+
+    def rows(self, X: Any) -> NDArray[Any]:
+        """Rows as the head sees them."""
+        for _, step in self.steps:
+            X = step.transform(X)
+        return np.asarray(X)
+
+
+def prepare(options: argparse.Namespace) -> Job:
+    """Read the files, and plan the fit.
+
+    Raises
+    ------
+    InputError
+        If a file or an option is invalid.
+    """
+    columns = Columns(options.text, options.image, options.embedding, options.label, options.owner)
+    records = read(options.file, columns, missing=options.missing)
+    n_units = len(records.X if records.owners is None else np.unique(records.owners))
+    if not 0.0 < options.delta * n_units < 1.0:
+        raise InputError(
+            f"--delta {options.delta:g} must be above 0 and below 1/n, {1 / n_units:.2g}."
+        )
+    public = None
+    if options.public is not None:
+        # Public records need no owner, and incomplete ones serve nothing.
+        named = Columns(options.text, options.image, options.embedding, options.label)
+        public = read(options.public, named, missing="drop")
+    steps: list[tuple[str, Any]] = [("unit", Normalizer())]
+    if columns.kind != "embedding":
+        steps = [("encoder", encoder_of(columns.kind, options.encoder))]
+    elif options.encoder is not None:
+        raise InputError("--encoder: embeddings need none; leave it out.")
+    sample = records.X[:: max(1, len(records.X) // _SAMPLE)][:_SAMPLE]
+    # The first batch loads the model, which takes as long for any number of records.
+    steps[0][1].fit(sample).transform(sample[:1])
+    begun = time.perf_counter()
+    first = np.asarray(steps[0][1].transform(sample))
+    seconds = (time.perf_counter() - begun) * len(records.X) / len(sample)
+    head = _head(options, records, _radius(options, public, steps[0][1]), steps[0][1])
+    protected = options.labels == "protected"
+    plan = head.plan(
+        len(records.X),
+        first.shape[1],
+        **({} if protected else {"y": records.y}),
+        **({} if records.owners is None else {"groups": records.owners}),
+    )
+    return Job(head, steps, records, public, plan, seconds)
+
+
+def _radius(options: argparse.Namespace, public: Records | None, encoder: Any) -> Any:
+    """A number, or a policy that was fitted on edits of public texts."""
+    if options.radius != "edits":
+        try:
+            radius = float(options.radius)
+        except ValueError:
+            radius = 0.0
+        if not 0.0 < radius <= 2.0:
+            raise InputError(
+                f"--radius {options.radius}: give a number above 0 and at most 2, or 'edits'."
+            )
+        return radius
+    if public is None or options.text is None:
+        raise InputError(
+            "--radius edits needs --text and --public FILE with texts of the same kind."
+        )
+    pairs = edit_pairs(public.X)
+    before, after = (encoder.transform(own) for own in (pairs.before, pairs.after))
+    policy = RadiusPolicy(HIDDEN_EDITS, source="edits").fit(before, after)
+    return FrozenEstimator(policy)
+
+
+def _head(options: argparse.Namespace, records: Records, radius: Any, encoder: Any) -> Any:
+    """The head that was asked for."""
+    epsilon = options.epsilon
+    if options.risk is not None:
+        if not 1.0 / CANDIDATES < options.risk < 1.0:
+            raise InputError(
+                f"--risk {options.risk:g} must lie between a blind guess, {1 / CANDIDATES:g}, "
+                "and 1."
+            )
+        epsilon = epsilon_from_certificate(options.risk, 1.0 / CANDIDATES, options.delta)
+    params: dict[str, Any] = {"epsilon": epsilon, "delta": options.delta, "radius": radius}
+    if options.rare:
+        if options.labels == "protected":
+            raise InputError("--rare needs --labels public: sizes of classes are hidden otherwise.")
+        if options.head == "svc":
+            raise InputError("--rare: the SVC has no priors; use --head logistic.")
+        params["priors"] = "uniform"
+    if options.labels == "protected":
+        if options.classes is None:
+            raise InputError("--labels protected needs --classes FILE, a public list of labels.")
+        params |= {"protect_labels": True, "classes": _classes(options.classes, records)}
+    elif options.classes is not None:
+        raise InputError("--classes is for --labels protected; public labels are read from FILE.")
+    if isinstance(encoder, BaseEncoder):
+        params["encoder"] = encoder.identity
+    return HEADS[options.head](**params)
+
+
+def _classes(path: Path, records: Records) -> list[str]:
+    """Public labels, one a line, which must hold those of the records."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: it cannot be read ({type(error).__name__}).") from None
+    classes = sorted({line.strip() for line in lines} - {""})
+    assert records.y is not None
+    unknown = np.flatnonzero(~np.isin(records.y, classes))
+    if len(unknown):
+        raise InputError(
+            f"{path}: it lacks the label of complete record {unknown[0] + 1}, and of "
+            f"{len(unknown) - 1} others; add it if it is public, or leave the records out."
+        )
+    return classes
+
+
+def describe(job: Job) -> str:
+    """The plan in words: for the owner's terminal, as it counts private records."""
+    release, records, plan = job.plan.release, job.records, job.plan
+    lines = [f"Records   {len(records.X):,} in {release.n_classes} classes"]
+    if records.n_dropped:
+        lines.append(f"          {records.n_dropped:,} lacked something and are left out")
+    if records.n_repeated:
+        lines.append(f"          {records.n_repeated:,} repeat an earlier one; all are kept")
+    if records.owners is not None:
+        lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
+    lines.append(f"Radius    {release.radius:.4g} between unit rows: {_meaning(release)}")
+    certificate = release.certificate(1.0 / CANDIDATES)
+    lines.append(
+        f"Promise   epsilon {release.epsilon:.4g}, delta {release.delta:g}, labels {release.labels}"
+    )
+    lines.append(
+        f"          who knows all else names the right one of {CANDIDATES} candidates with "
+        f"probability {certificate:.1%} at most"
+    )
+    lines += _at_risk(job, plan)
+    if isinstance(job.steps[0][1], BaseEncoder):
+        lines.append(f"Time      about {max(job.seconds, 1.0):.0f} s to embed the records")
+    return "\n".join(lines)
+
+
+def _meaning(release: Any) -> str:
+    if release.radius_source == "edits":
+        return f"it hides {release.hidden_edits}"
+    if release.radius >= 2.0:
+        return "it hides any other record of the same label"
+    return "it hides any other record of the same label that is as close"
+
+
+def _at_risk(job: Job, plan: Plan) -> list[str]:
+    """The classes that the noise drowns first, where labels are public."""
+    ratios = plan.class_signal_to_noise or (
+        plan.signal_to_noise if len(plan.signal_to_noise) == len(plan.class_counts or ()) else ()
+    )
+    if not ratios or plan.class_counts is None:
+        return []
+    names = np.unique(np.asarray(job.records.y))
+    order = [int(i) for i in np.argsort(ratios) if ratios[int(i)] < AT_RISK][:_MOST_AT_RISK]
+    below = sum(ratio < AT_RISK for ratio in ratios)
+    lines = [f"At risk   {below} of {len(ratios)} classes may be lost in the noise"]
+    for i in order:
+        word = "lost" if ratios[i] < LOST else "at risk"
+        lines.append(
+            f"          {one_line(names[i], 40)}: {plan.class_counts[i]:,} records, {word} "
+            f"(signal to noise at most {ratios[i]:.2g})"
+        )
+    return lines
+
+
+def train(options: argparse.Namespace) -> None:
+    """Plan, fit, and write the folder."""
+    check_replaceable(options.out, options.force)
+    job = prepare(options)
+    print(describe(job), flush=True)
+    with shown(True):
+        rows = job.rows(job.records.X)
+    given = {} if job.records.owners is None else {"groups": job.records.owners}
+    job.head.fit(rows, job.records.y, **given)
+    model = Pipeline([*job.steps, ("head", job.head)])
+    folder = save(model, options.out, force=options.force)
+    if job.public is not None:
+        score = float(np.mean(job.head.predict(job.rows(job.public.X)) == job.public.y))
+        print(f"Accuracy  {score:.3f} on {len(job.public.X):,} public records")
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(f"Wrote     {folder} ({size / 1e6:.1f} MB)")
+    print(f"Next      balldp verify {folder}; hf upload NAME {folder}")
+
+
+def plan(options: argparse.Namespace) -> None:
+    """Print what train would do; no noise is drawn, and nothing is written."""
+    print(describe(prepare(options)))

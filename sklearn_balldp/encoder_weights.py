@@ -1,0 +1,67 @@
+"""Weights of encoders on this machine: a folder, a package that carries some, or a cache."""
+
+import importlib.util
+import site
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .encoders import BaseEncoder, ImageEncoder, SentenceEncoder
+
+#: A file that every folder of a sentence-transformers model has.
+_MARK = "modules.json"
+
+
+def encoder_of(kind: str, weights: str | None) -> BaseEncoder:
+    """An encoder of texts or images, whose weights are a folder, a package, or a name."""
+    if kind == "image":
+        return ImageEncoder() if weights is None else ImageEncoder(weights=weights)
+    return SentenceEncoder() if weights is None else SentenceEncoder(located(weights))
+
+
+def located(weights: str) -> str:
+    """The folder of a package that carries weights; other names and folders as they are."""
+    if Path(weights).exists():
+        return weights
+    package = weights.replace("-", "_")
+    if package.isidentifier():
+        found = importlib.util.find_spec(package)
+        for place in (found.submodule_search_locations or []) if found else []:
+            folders = [Path(place), *(p for p in Path(place).iterdir() if p.is_dir())]
+            own = [folder for folder in folders if (folder / _MARK).is_file()]
+            if own:
+                return str(own[0])
+    return weights
+
+
+def installed(stated: Any, identity: str | None) -> BaseEncoder | None:
+    """An encoder whose weights lie on this machine and have the digest of a record.
+
+    Parameters
+    ----------
+    stated : BaseEncoder
+        The model's own encoder, of whose settings only the length of texts counts.
+    identity : str or None
+        What the record names. Nothing is downloaded, and a name without a digest finds nothing.
+    """
+    if not isinstance(stated, SentenceEncoder) or "local:" not in str(identity):
+        return None
+    for folder in _folders():
+        own = SentenceEncoder(str(folder), max_length=stated.max_length)
+        if own.identity == identity:
+            return own
+    return None
+
+
+def _folders() -> Iterator[Path]:
+    """Folders of installed packages, and of the hub's cache, that hold such weights."""
+    packages = {*site.getsitepackages(), *(p for p in sys.path if p.endswith("site-packages"))}
+    for place in sorted(packages):
+        for mark in sorted(Path(place).glob(f"*/{_MARK}")) + sorted(
+            Path(place).glob(f"*/*/{_MARK}")
+        ):
+            yield mark.parent
+    cache = Path.home() / ".cache" / "huggingface" / "hub"
+    for mark in sorted(cache.glob(f"models--*/snapshots/*/{_MARK}")):
+        yield mark.parent

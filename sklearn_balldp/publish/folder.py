@@ -1,0 +1,211 @@
+"""A folder that holds a published model: what belongs in it, made from model and record alone.
+
+The files beside model and record can be made again by whoever receives them. So they are compared,
+and none of them is believed.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+from .._version import __version__
+from ..audit.residuals import CANNOT_CHECK, FAIL, PASS, Check
+from ..encoders import ImageEncoder, SentenceEncoder
+from ..privacy.release import Release
+from ..text import one_line
+from .received import Received
+
+MODEL, RECORD, README = "model.skops", "release.json", "README.md"
+#: Nothing else belongs in a folder.
+FILES = (README, "card.html", "config.json", MODEL, "predict.py", RECORD)
+#: No file beside the model is longer.
+_MOST_BYTES = 2**23
+_BEGIN = "<!-- What follows is made from the record: verify compares it. -->\n"
+_END = "<!-- The end of what is made from the record. -->\n"
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_PREDICT = '''\
+"""Predict for new records: python predict.py FILE [--encoder FOLDER] [--out FILE]."""
+
+import sys
+from pathlib import Path
+
+from sklearn_balldp.command import main
+
+if __name__ == "__main__":
+    sys.exit(main(["predict", str(Path(__file__).parent), *sys.argv[1:]]))
+'''
+
+
+def files_of(received: Received, record: Release) -> dict[str, str]:
+    """Texts of the files that follow from model and record; README.md with its text of the start.
+
+    Parameters
+    ----------
+    received : Received
+        The model as its file holds it.
+    record : Release
+        Its record.
+    """
+    model = _as_pipeline(received, record)
+    card, task = record.card(model), _task(received)
+    config = {
+        "sklearn": {
+            "environment": [
+                f"sklearn_balldp=={record.version}",
+                f"numpy=={record.numpy_version}",
+            ],
+            "model": {"file": MODEL},
+            "model_format": "skops",
+            "task": task,
+        }
+    }
+    return {
+        README: _front(task) + _BEGIN + _body(card.to_markdown()) + _END,
+        "card.html": card.to_html(),
+        "config.json": json.dumps(config, indent=2) + "\n",
+        "predict.py": _PREDICT,
+        RECORD: json.dumps(record.to_dict(), indent=2) + "\n",
+    }
+
+
+def _as_pipeline(received: Received, record: Release) -> Any:
+    """The model with its steps as its file names them, whether or not they can run."""
+    head = received.head
+    head.release_ = record
+    steps = [
+        (step.name, step.encoder if step.encoder is not None else step.made)
+        for step in received.steps
+    ]
+    return Pipeline([*steps, (received.name, head)]) if steps else head
+
+
+def _task(received: Received) -> str:
+    """The hub's name of what the model does."""
+    kinds = [step.encoder for step in received.steps]
+    if any(isinstance(kind, SentenceEncoder) for kind in kinds):
+        return "text-classification"
+    if any(isinstance(kind, ImageEncoder) for kind in kinds):
+        return "image-classification"
+    return "tabular-classification"
+
+
+def _front(task: str) -> str:
+    """The hub's fields, of which the licence is for the publisher to fill in, and how to use it."""
+    return f"""\
+---
+library_name: sklearn_balldp
+license: unknown
+pipeline_tag: {task}
+tags:
+- ball-differential-privacy
+- differential-privacy
+- sklearn
+- skops
+---
+
+FILL IN: what the records are, what the model is for, and its licence (above).
+
+`balldp verify FOLDER` checks this folder, and `balldp predict FOLDER FILE` labels new records
+(`pip install sklearn_balldp`). The encoder is not part of it: name the one that you trust
+(`--encoder`).
+
+"""
+
+
+def _body(markdown: str) -> str:
+    """A card without its own front matter."""
+    return markdown.split("---\n", 2)[2].lstrip("\n")
+
+
+def folder_checks(folder: Path, received: Received, record: Release) -> list[Check]:
+    """Whether a folder holds what it should, and what follows from model and record."""
+    names = sorted(path.name for path in folder.iterdir())
+    others = [name for name in names if name not in FILES]
+    missing = [name for name in FILES if name not in names]
+    checks = []
+    if others or missing:
+        odd = [f"a further file {one_line(name, 60)}" for name in others]
+        odd += [f"no {name}" for name in missing]
+        checks.append(Check("folder", FAIL, "; ".join(odd), "six files belong in it"))
+    expected, basis = files_of(received, record), "it is made again from model and record"
+    if record.version != __version__:
+        found = (
+            f"written by sklearn_balldp {record.version}: install that version to compare the files"
+        )
+        return [*checks, Check("files", CANNOT_CHECK, found, basis)]
+    for name, text in expected.items():
+        if name in missing or name == RECORD:
+            # The record was compared as a record: its numbers may be written in other ways.
+            continue
+        own = _text(folder / name)
+        if name == README:
+            checks += _readme_checks(own, text)
+        else:
+            same = own == text
+            found = "as it follows" if same else "it differs from what follows"
+            checks.append(Check(name, PASS if same else FAIL, found, basis))
+    return checks
+
+
+def _readme_checks(own: str | None, expected: str) -> list[Check]:
+    """Of a README: the card in it, and the publisher's own text."""
+    basis = "the card in it is made again from model and record"
+    front, card = expected.split(_BEGIN)
+    if own is None or own.count(_BEGIN) != 1 or not own.endswith(card):
+        return [Check(README, FAIL, "its card differs from what follows", basis)]
+    checks = [Check(README, PASS, "its card is as it follows", basis)]
+    if own.split(_BEGIN)[0] != front:
+        found = "the text above the card is the publisher's own: read it"
+        checks.append(Check("text of the README", CANNOT_CHECK, found, "nothing that it says"))
+    return checks
+
+
+def _text(path: Path) -> str | None:
+    """What a file of the folder holds; None where that is no short text, or another's file."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        return None
+    try:
+        # Line ends count: universal ones would hide characters.
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def parts_of_folder(path: str | Path) -> tuple[Path, Path, Path] | None:
+    """The folder, its model and its record; None if the path is no folder, or a file's."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return None
+    for name in (MODEL, RECORD):
+        own = folder / name
+        if own.is_symlink() or not own.is_file():
+            raise ValueError(f"model={str(path)!r} holds no {name}; ask for the whole folder.")
+    return folder, folder / MODEL, folder / RECORD
+
+
+def downloaded(path: str | Path) -> str | Path:
+    """The same path; or the folder that a repository of the model hub was downloaded to.
+
+    Only the six files are downloaded, and none of them is run.
+    """
+    text = str(path)
+    if Path(path).exists() or Path(path).suffix or not _HUB_NAME.fullmatch(text):
+        return path
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise ValueError(
+            f"model={text!r} is no file and no folder; to download a repository of that name, "
+            "pip install 'sklearn_balldp[text]'."
+        ) from None
+    try:
+        return Path(snapshot_download(text, allow_patterns=list(FILES)))
+    except Exception as error:
+        # Whatever is wrong with the network or the name.
+        reason = one_line(f"{type(error).__name__}: {error}", 200)
+        raise ValueError(
+            f"model={text!r} is no folder, and cannot be downloaded: {reason}"
+        ) from None

@@ -1,0 +1,157 @@
+"""A fitted model as a folder that can be published, after it was checked as a receiver would."""
+
+import copy
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+from ..encoders import BaseEncoder
+from ..pipelines import parts_of
+from ..text import one_line
+from .folder import FILES, MODEL, RECORD, files_of
+from .loading import received_from
+from .verify import verify
+
+
+def save(model: Any, folder: str | Path, *, force: bool = False) -> Path:
+    """Write a fitted model as a folder to publish: model, record, card, and how to predict.
+
+    The folder holds ``model.skops``, ``release.json``, ``README.md`` (the card, with the fields of
+    the model hub), ``card.html``, ``config.json`` and ``predict.py``. It is written as a whole or
+    not at all, and only if :func:`.verify` finds no fault in it. It names no path of yours, and no
+    folder of a cache. ``hf upload NAME FOLDER`` uploads it to the model hub.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted Ball-DP head, or a Pipeline that ends in one.
+    folder : str or path-like
+        Folder to make.
+    force : bool, default=False
+        Replaces a folder that holds such a model. Nothing else is ever replaced.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder.
+
+    Raises
+    ------
+    ValueError
+        If the folder exists, or a receiver would refuse the model: it is not fitted, its noise was
+        drawn from a seed, or a step is none that is made anew.
+    ImportError
+        If skops is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import normalize
+    >>> from sklearn_balldp import BallDPRidgePrototype
+    >>> from sklearn_balldp.publish import load, save
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X = normalize(X)
+    >>> head = BallDPRidgePrototype(epsilon=4.0, radius=0.5).fit(X, y)
+    >>> folder = save(head, tempfile.mkdtemp() + "/model")
+    >>> (load(folder).predict(X) == head.predict(X)).all()
+    np.True_
+    """
+    try:
+        import skops.io
+    except ImportError as error:
+        raise ImportError(
+            "A model is written by skops; pip install 'sklearn_balldp[publish]'."
+        ) from error
+    folder = Path(folder)
+    check_replaceable(folder, force)
+    public = _public(model)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder, so that it takes its place in one step.
+    written = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        skops.io.dump(public, written / MODEL)
+        received = received_from(written / MODEL, "model")
+        unread = [step.shown for step in received.steps if step.made is None and not step.encoder]
+        faults = received.faults + [f"the step {name}, which nobody can load" for name in unread]
+        if faults:
+            raise ValueError(
+                f"model: {one_line('; '.join(faults))} would be refused by whoever receives it; "
+                "take it out, or publish the head alone."
+            )
+        for name, text in files_of(received, received.release()).items():
+            (written / name).write_bytes(text.encode())
+        verdict = verify(written)
+        failed = [
+            f"{check.name}: {check.found}" for check in verdict.checks if check.verdict == "FAIL"
+        ]
+        if failed:
+            raise ValueError(f"model: whoever receives it would see FAIL ({'; '.join(failed)}).")
+        written.chmod(0o755)
+        _put(written, folder)
+    finally:
+        shutil.rmtree(written, ignore_errors=True)
+    return folder
+
+
+def check_replaceable(folder: Path, force: bool) -> None:
+    """A ValueError unless the folder is not there, or holds a model that may be replaced."""
+    if folder.is_symlink() or (folder.exists() and not (force and _is_ours(folder))):
+        remedy = "it holds something else" if force else "or replace a model in it by force"
+        raise ValueError(f"folder={str(folder)!r} exists: name another one ({remedy}).")
+
+
+def _put(written: Path, folder: Path) -> None:
+    """Let a folder take the place of another, which is deleted last."""
+    if not folder.exists():
+        os.rename(written, folder)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    os.rename(folder, old / "old")
+    try:
+        os.rename(written, folder)
+    except OSError:
+        os.rename(old / "old", folder)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder holds a published model, and nothing else."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    return {MODEL, RECORD} <= names <= set(FILES)
+
+
+def _public(model: Any) -> Any:
+    """The model without what is its owner's: paths, caches, devices, requests of metadata."""
+    parts = parts_of(model)
+    if parts.outer_type or not hasattr(parts.head, "release_"):
+        raise ValueError(
+            "model: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a search "
+            f"its best_estimator_); got {type(model).__name__}."
+        )
+    steps = [(name, _step(step)) for name, step in parts.steps]
+    head = copy.copy(parts.head)
+    vars(head).pop("_metadata_request", None)
+    return Pipeline([*steps, ("head", head)]) if steps else head
+
+
+def _step(step: Any) -> Any:
+    inner = step.estimator if isinstance(step, FrozenEstimator) else step
+    if not isinstance(inner, BaseEncoder):
+        return step
+    own = clone(inner).set_params(cache_dir=None, device=None)
+    vars(own).pop("_metadata_request", None)
+    for name in ("model", "weights"):
+        value = getattr(own, name, None)
+        if value is not None and Path(value).exists():
+            # The record has the digest of the files; their place is the owner's.
+            own.set_params(**{name: Path(value).name})
+    return own

