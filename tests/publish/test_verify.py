@@ -33,13 +33,14 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.__main__ import main
+from sklearn_balldp.command import verify as command
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.heads import ReleasedModel, Transcript, weighing
 from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 from sklearn_balldp.privacy.transcript import TranscriptBound
-from sklearn_balldp.publish import command, load
+from sklearn_balldp.publish import load
 from sklearn_balldp.publish.files import (
     load_model,
     load_record,
