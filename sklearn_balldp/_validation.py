@@ -3,7 +3,8 @@
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,7 @@ def _with_rows(checked: Any, change: Callable[[Any], Any]) -> Any:
 
 def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
     _check_kind(X)
+    _check_labels(y)
     check_no_mask("X", X)
     X, y = as_rows(X), computed("y", y)
     check_no_mask("y", y)
@@ -129,12 +131,43 @@ def _check_kind(X: Any) -> None:
             f"X is a {module} {type(X).__name__}, which would be read into memory as a whole: "
             f"{remedy}."
         )
+    whole = {
+        Path: "a path: read its rows first (sklearn_balldp.rows.from_parquet, numpy.load)",
+        str: "a text: pass rows, or read a file first (sklearn_balldp.rows.from_parquet)",
+        Mapping: "a mapping: pass a table or an array of its columns",
+        Iterator: "a generator, which can be read once only: pass a list or an array",
+        np.matrix: "a numpy.matrix: pass numpy.asarray(X)",
+    }
+    for own, what in whole.items():
+        if isinstance(X, own) and (own is np.matrix or not hasattr(X, "shape")):
+            raise ValueError(f"X is {what}.")
+    if hasattr(X, "collect") and not hasattr(X, "shape"):
+        raise ValueError("X is a table that was not computed; pass X.collect().")
     types = getattr(X, "dtypes", None)
     for dtype in [getattr(X, "dtype", None)] if types is None else list(types):
         if str(dtype).lower().startswith(("date", "timedelta", "duration", "time")):
             raise ValueError(
                 "X holds dates or durations; encode them into numbers of one scale first."
             )
+
+
+def _check_labels(y: Any) -> None:
+    """Raise a ValueError for labels that are missing, or that NumPy cannot read."""
+    if getattr(y, "requires_grad", False) is True:
+        raise ValueError("y is a tensor that requires grad; pass y.detach().")
+    if "bfloat16" in str(getattr(y, "dtype", "")):
+        raise ValueError("y is a tensor of type bfloat16; pass whole numbers (y.long()).")
+    module = type(y).__module__.split(".")[0]
+    missing = 0
+    if module == "pandas":
+        missing = int(np.sum(np.asarray(y.isna())))
+    elif module in ("polars", "pyarrow"):
+        count = getattr(y, "null_count", 0)
+        missing = count() if callable(count) else count
+    if isinstance(missing, int) and missing:
+        raise ValueError(
+            "y holds missing labels; drop those records, or give them a label of their own."
+        )
 
 
 def _quoting_nothing(kind: type[Exception], text: str) -> Exception:

@@ -12,7 +12,8 @@ import json
 import math
 import sqlite3
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -174,9 +175,12 @@ class BaseEncoder(
         """
         self._check_parameters()
         records = self._records(X)
+        if not records:
+            return np.empty((0, self._n_features_out), dtype=np.float32)
         if self.cache_dir is None:
             return self._with_progress(records)
-        prefix = json.dumps(self._identity(), sort_keys=True).encode()
+        # The number changes with how a record becomes a row.
+        prefix = json.dumps({"format": 2, **self._identity()}, sort_keys=True).encode()
         keys = [hashlib.sha256(prefix + b"\0" + self._bytes(r)).digest() for r in records]
         cache = _Cache(self.cache_dir)
         found = cache.read(dict.fromkeys(keys))
@@ -201,12 +205,45 @@ class BaseEncoder(
         return tags
 
 
+def _one_column(X: Any) -> Any:
+    """The only column of a table that is none of pandas' or NumPy's, as a list."""
+    if isinstance(X, Mapping):
+        raise ValueError("X is a mapping: select one column of it, X[COLUMN].")
+    if isinstance(X, Iterator):
+        raise ValueError("X is a generator, which can be read once only: pass list(X).")
+    if hasattr(X, "collect") and not hasattr(X, "shape"):
+        raise ValueError("X is a table that was not computed; pass X.collect().")
+    if hasattr(X, "get_columns"):
+        # A table of polars, which has no number of dimensions.
+        columns = X.get_columns()
+        if len(columns) != 1:
+            raise ValueError("X must be one-dimensional: one text a record; select its column.")
+        return columns[0].to_list()
+    if hasattr(X, "to_pylist"):
+        # pyarrow: a table gives a mapping for each row.
+        names = getattr(X, "column_names", None)
+        if names is not None and len(names) != 1:
+            raise ValueError("X must be one-dimensional: one text a record; select its column.")
+        return X.to_pylist() if names is None else X.column(0).to_pylist()
+    return X
+
+
 @lru_cache(maxsize=4)
 def _sentence_model(model: str, revision: str | None, device: str | None) -> Any:
     library = _require("sentence_transformers", "text", "SentenceEncoder")
     torch = import_module("torch")
     loaded = library.SentenceTransformer(model, revision=revision, device=_device(torch, device))
     return loaded.eval()
+
+
+def _default_prompt(model: Any) -> tuple[str, dict[str, int]]:
+    """What ``model.encode`` puts before every text, and what it tells the pooling of that."""
+    prompt = (model.prompts or {}).get(model.default_prompt_name) or ""
+    if not prompt or all(getattr(module, "include_prompt", True) for module in model):
+        return prompt, {}
+    ids = model.tokenizer(prompt)["input_ids"]
+    # A last token that ends a text does not belong to the prompt.
+    return prompt, {"prompt_length": len(ids) - (ids[-1] in model.tokenizer.all_special_ids)}
 
 
 class SentenceEncoder(BaseEncoder):
@@ -260,12 +297,18 @@ class SentenceEncoder(BaseEncoder):
         super()._check_parameters()
         if self.max_length is not None:
             check_whole("max_length", self.max_length)
+        if not isinstance(self.model, (str, Path)):
+            raise ValueError(
+                f"model must be the name or the folder of a model, got a "
+                f"{type(self.model).__name__}; save it (model.save(FOLDER)), and pass the folder."
+            )
 
     def _records(self, X: Any) -> list[str]:
+        X = _one_column(X)
         if isinstance(X, str) or not np.iterable(X):
             raise ValueError("X must be a sequence of texts; pass a list, an array or one column.")
         if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:
-            X = X.iloc[:, 0] if hasattr(X, "iloc") else X[:, 0]
+            X = X.iloc[:, 0] if hasattr(X, "iloc") else np.asarray(X)[:, 0]
         if getattr(X, "ndim", 1) != 1:
             raise ValueError("X must be one-dimensional: one text a record; select its column.")
         texts = list(X)
@@ -310,7 +353,18 @@ class SentenceEncoder(BaseEncoder):
     def _encode(self, records: Sequence[str], progress: Callable[[int], None]) -> Rows:
         model = self._loaded()
         torch = import_module("torch")
-        limit = int(self.max_length or model.max_seq_length or 512)
+        rows = np.empty((len(records), self._n_features_out), dtype=np.float32)
+        if not callable(model.tokenizer):
+            # A static model sums vectors of the tokens of each text, which nothing pads.
+            for start in range(0, len(records), self.batch_size):
+                batch = list(records[start : start + self.batch_size])
+                found = [model.encode([text], show_progress_bar=False)[0] for text in batch]
+                rows[start : start + len(batch)] = found
+                progress(len(batch))
+            return rows
+        prompt, beside = _default_prompt(model)
+        records = [prompt + text for text in records]
+        limit = self._limit(model)
         tokens = [
             model.tokenizer(text, truncation=True, max_length=limit)["input_ids"]
             for text in records
@@ -320,7 +374,6 @@ class SentenceEncoder(BaseEncoder):
         for i, ids in enumerate(tokens):
             length = min(limit, math.ceil(max(len(ids), 1) / _LENGTH_STEP) * _LENGTH_STEP)
             shapes.setdefault(length, []).append(i)
-        rows = np.empty((len(records), self._n_features_out), dtype=np.float32)
         for length, members in sorted(shapes.items()):
             for start in range(0, len(members), self.batch_size):
                 batch = members[start : start + self.batch_size]
@@ -329,10 +382,22 @@ class SentenceEncoder(BaseEncoder):
                 shape = {"padding": "max_length", "truncation": True, "max_length": length}
                 features = model.tokenizer(filled, return_tensors="pt", **shape).to(model.device)
                 with torch.inference_mode():
-                    out = model(dict(features))["sentence_embedding"]
+                    out = model({**features, **beside})["sentence_embedding"]
                 rows[batch] = out[: len(batch)].float().cpu().numpy()
                 progress(len(batch))
         return rows
+
+    def _limit(self, model: Any) -> int:
+        """Most tokens of a text; the model's positions end there."""
+        limit = int(self.max_length or model.max_seq_length or 512)
+        config = getattr(getattr(model[0], "auto_model", None), "config", None)
+        positions = getattr(config, "max_position_embeddings", None)
+        if self.max_length is not None and isinstance(positions, int) and limit > positions:
+            raise ValueError(
+                f"max_length={self.max_length!r}: the model has positions for {positions} tokens; "
+                "lower it, or leave it at None."
+            )
+        return limit
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -349,13 +414,17 @@ def _image_model(model: str, weights: str | None, device: str | None) -> tuple[A
         published = models.get_model_weights(model)
     except ValueError:
         published = None
-    if published is None or not hasattr(network := _untrained(torch, models, model), "fc"):
+    known = published is not None and model in models.list_models(module=models)
+    if not known or not hasattr(network := _untrained(torch, models, model), "fc"):
         raise ValueError(
             f"model={model!r} is no residual network of torchvision; use 'resnet18', 'resnet50' or "
             "the like."
         )
-    if weights == "DEFAULT":
-        network = models.get_model(model, weights=published.DEFAULT)
+    if weights in published.__members__:
+        network = models.get_model(model, weights=published[weights])
+    elif weights is not None and weights.isidentifier() and not Path(weights).exists():
+        names = ", ".join(published.__members__)
+        raise ValueError(f"weights={weights!r} is no file, and none of {names}.")
     elif weights is not None:
         network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
     width = network.fc.in_features
@@ -402,8 +471,9 @@ class ImageEncoder(BaseEncoder):
         Which residual network of torchvision embeds the images, and so what distances mean. Images
         are RGB images or uint8 arrays of shape (height, width) or (height, width, 3). Needs
         ``pip install 'sklearn_balldp[vision]'``.
-    weights : {"DEFAULT"}, str, path-like or None, default="DEFAULT"
-        "DEFAULT" takes the published weights (downloaded once by torchvision). Else the path to a
+    weights : str, enum, path-like or None, default="DEFAULT"
+        "DEFAULT" takes the published weights (downloaded once by torchvision); so do their other
+        names ("IMAGENET1K_V1") and members of torchvision's enums. Else the path to a
         state dict, or None for an untrained network from a fixed seed.
     batch_size : int, default=32
         How many images are embedded at a time: more take more memory.
@@ -447,10 +517,16 @@ class ImageEncoder(BaseEncoder):
                 )
         return images
 
+    def _named(self) -> str | None:
+        """The name of published weights; None for a file, and where the network is untrained."""
+        name = self.weights.name if isinstance(self.weights, Enum) else self.weights
+        named = isinstance(name, str) and name.isidentifier() and not Path(name).exists()
+        return str(name) if named else None
+
     def _identity(self) -> dict[str, Any]:
-        weights = self.weights
-        if weights not in (None, "DEFAULT"):
-            weights = _file_digest(Path(weights))
+        weights = self._named()
+        if weights is None and self.weights is not None:
+            weights = _file_digest(Path(self.weights))
         # Published weights may change with the version of the library.
         version = _require("torchvision", "vision", "ImageEncoder").__version__
         return {"kind": "image", "model": self.model, "weights": weights, "version": version}
@@ -459,21 +535,22 @@ class ImageEncoder(BaseEncoder):
     def identity(self) -> str:
         known = self._identity()
         weights = known["weights"]
-        weights = weights if weights == self.weights else f"local:{weights[:16]}"
+        of_file = self.weights is not None and self._named() is None
+        weights = f"local:{weights[:16]}" if of_file else weights
         return f"{self.model}@{weights}, torchvision {known['version']}"
 
     @property
     def stated_identity(self) -> str:
         """The same by name alone, without the library's version and without a look at any file."""
-        return f"{self.model}@{self.weights}"
+        return f"{self.model}@{self._named() or self.weights}"
 
     def _bytes(self, record: NDArray[np.uint8]) -> bytes:
         return repr(record.shape).encode() + record.tobytes()
 
     def _loaded(self) -> tuple[Any, Any, int]:
-        weights = self.weights
-        if weights not in (None, "DEFAULT"):
-            weights = str(weights)
+        weights = self._named()
+        if weights is None and self.weights is not None:
+            weights = str(self.weights)
             if not Path(weights).is_file():
                 raise ValueError(f"weights={weights!r} is no file; pass a state dict's path.")
         return _image_model(self.model, weights, self.device)

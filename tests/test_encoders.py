@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import (
     check_parameters_default_constructible,
 )
 
+from benchmarks import odd_inputs
 from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
@@ -273,3 +274,33 @@ class Lengths(SentenceEncoder):
     def _encode(self, records, progress):
         progress(len(records))
         return np.array([[len(text), text.count("a") + 1.0, 1.0] for text in records])
+
+
+@needs_text
+@quiet
+@pytest.mark.parametrize("make", [odd_inputs.static_model, odd_inputs.prompted_model])
+def test_rows_are_those_of_the_model_itself(make, tmp_path):
+    """A prompt is put before every text, also where the pooling leaves it out."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = make(tmp_path)
+    X, _ = texts(20)
+    rows = SentenceEncoder(folder).fit_transform(X)
+    own = SentenceTransformer(folder, device="cpu").encode(X, normalize_embeddings=True)
+    np.testing.assert_allclose(rows, own, atol=2e-6)
+    np.testing.assert_array_equal(SentenceEncoder(folder).transform(X[::-1]), rows[::-1])
+    if make is odd_inputs.prompted_model:
+        model = SentenceTransformer(folder, device="cpu")
+        model[1].include_prompt = False
+        model.save(str(tmp_path / "left out"))
+        rows = SentenceEncoder(str(tmp_path / "left out")).fit_transform(X)
+        np.testing.assert_allclose(rows, model.encode(X, normalize_embeddings=True), atol=2e-6)
+
+
+@pytest.mark.parametrize("name", odd_inputs.CASES)
+def test_odd_input_is_taken_or_refused_in_one_sentence(name):
+    """Each case of ``benchmarks.odd_inputs``."""
+    text, answered = odd_inputs.outcome(name)
+    if text.startswith(("ImportError", "ModuleNotFoundError")) or (MINILM is None and not answered):
+        pytest.skip("a library or a model is not installed")
+    assert answered, text

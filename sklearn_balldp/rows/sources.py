@@ -6,6 +6,7 @@ sent to another process.
 """
 
 import contextlib
+import glob
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -545,7 +546,8 @@ def from_parquet(
     Parameters
     ----------
     path : str, path-like or sequence of these
-        The file, or files in the order of the labels.
+        The file, or files in the order of the labels. A folder, or a pattern such as
+        ``"rows/*.parquet"``, stands for its files in the order of their names.
     column : str
         Name of the column: lists of one length, of halffloat, float or double.
     verify_checksums : bool, default=False
@@ -564,10 +566,23 @@ def from_parquet(
         If pyarrow is missing: ``pip install 'sklearn_balldp[files]'``.
     """
     check_flag("verify_checksums", verify_checksums)
-    paths = [path] if isinstance(path, (str, Path)) else list(path)
+    paths = _parts(path) if isinstance(path, (str, Path)) else list(path)
     if not paths:
-        raise ValueError("path=[] names no file; pass the files that hold the rows.")
+        raise ValueError(f"path={str(path)!r} names no file; pass the files that hold the rows.")
     return _found(lambda: ParquetRows(paths, column, bool(verify_checksums)), path, "pyarrow")
+
+
+def _parts(path: str | Path) -> list[str | Path]:
+    """The files of a folder or a pattern, in the order of their names; or the one file."""
+    if "://" in str(path):
+        raise ValueError(f"path={str(path)!r}: rows are read from files; download it first.")
+    if Path(path).is_dir():
+        # What writers of folders leave beside the parts begins so.
+        found = [own for own in Path(path).glob("*.parquet") if not own.name.startswith(("_", "."))]
+        return list(sorted(found))
+    if not Path(path).exists() and any(mark in str(path) for mark in "*?["):
+        return list(sorted(glob.glob(str(path))))
+    return [path]
 
 
 def _found(open_rows: Callable[[], Rows], path: Any, package: str) -> Rows:
