@@ -258,11 +258,14 @@ def _encoder_check(record: Release, received: Received) -> Check:
     basis = "the name and revision that each of them states"
     steps = [step for step in received.steps if step.encoder is not None]
     named = steps[0].names_encoder(record.encoder) if steps else None
-    verdict, found = CANNOT_CHECK, "neither model nor record names one"
+    verdict, found = (
+        CANNOT_CHECK,
+        "neither model nor record names one: ask the publisher what made the rows",
+    )
     if steps and record.encoder is None:
-        found = f"only the model names {steps[0].encoder_name}"
+        found = f"only the model names {steps[0].encoder_name}: ask the publisher"
     elif record.encoder is not None and not steps:
-        found = f"only the record names {record.encoder}"
+        found = f"only the record names {record.encoder}: embed records with it"
     elif steps and named is None:
         found = f"the record names {record.encoder}: pass these weights (encoder=), to compare"
     elif steps:
@@ -279,7 +282,7 @@ def _publishers_checks(model: ReleasedModel, received: Received) -> Iterator[Che
     priors = getattr(head, "priors", None)
     if not (priors is None or isinstance(priors, str)):
         found = f"priors={priors!r} move its predictions; only the publisher knows whether they"
-        yield Check("priors", CANNOT_CHECK, f"{found} follow from private rows", basis)
+        yield Check("priors", CANNOT_CHECK, f"{found} follow from private rows: ask him", basis)
     if getattr(head, "class_embeddings", None) is not None:
         found = (
             "vectors of the classes are part of the model; ask where they come from: means of "
@@ -306,7 +309,7 @@ def _preprocessing_checks(received: Received) -> list[Check]:
     if with_state:
         found = (
             f"{', '.join(with_state)}: only the publisher knows whether the rows of its fit were "
-            "public"
+            "public: ask him"
         )
     why = "a step fitted on private rows is outside of the guarantee"
     return [Check("preprocessing", CANNOT_CHECK if with_state else PASS, found, why)]

@@ -30,6 +30,8 @@ from .folder import folder_checks, parts_of_folder
 from .loading import embed_with, received_from
 from .received import Received
 
+#: Lines that an honest model leaves open to whoever has neither its records nor its encoder.
+_NORMAL = ("encoder", "noise in the weights", "radius", "size of the weights", "unit")
 #: An attacker who tells two records apart with more than this advantage is stopped by nothing.
 _NOTHING_HIDDEN = 0.99
 
@@ -95,7 +97,14 @@ class Verdict:
                 "start over with a budget of its own."
             )
         counts = [f"{found.count(v)} {v}" for v in (FAIL, WEAK, CANNOT_CHECK, PASS) if v in found]
-        return [*notes, f"Lines: {', '.join(counts)}."]
+        notes.append(f"Lines: {', '.join(counts)}.")
+        open_ = [check.name for check in self.checks if check.verdict == CANNOT_CHECK]
+        odd = [name for name in open_ if name not in _NORMAL]
+        if open_ and not odd:
+            notes[-1] += " CANNOT CHECK is normal there for such a model."
+        elif open_:
+            notes[-1] += f" CANNOT CHECK is not normal for such a model at: {', '.join(odd)}."
+        return notes
 
 
 def verify(
@@ -295,29 +304,33 @@ def _statement_checks(record: Release) -> list[Check]:
     if record.weights is not None:
         found = f"it hides {record.unit_in_words}, {record.n_units} in all"
         found += ", with weights" if record.has_weights else ""
-        why = "whose a record is, and what it weighs, only the publisher knows"
+        why = "whose a record is, and what it weighs, only the publisher knows: ask him"
         checks.append(Check("unit", CANNOT_CHECK, found, why))
     radius = {
         "number": (
             CANNOT_CHECK,
-            "a plain number; only the publisher knows whether it was fixed before he saw the rows",
+            "a plain number; only the publisher knows whether it was fixed before he saw the rows: "
+            "ask him how he chose it",
         ),
         "reference": (
             CANNOT_CHECK,
-            "computed from reference rows; only the publisher knows whether they are public",
+            "computed from reference rows; only the publisher knows whether they are public: ask "
+            "him for them",
         ),
         "edits": (
             CANNOT_CHECK,
-            f"it hides {record.hidden_edits}; only the publisher knows whether those were public",
+            f"it hides {record.hidden_edits}; only the publisher knows whether those were public: "
+            "ask him for the texts",
         ),
         "declared": (
             CANNOT_CHECK,
-            "a quantile of the private rows; the guarantee holds only if it may be public",
+            "a quantile of the private rows; the guarantee holds only if it may be public: ask the "
+            "publisher why",
         ),
         "private": (
             CANNOT_CHECK,
             f"drawn privately, epsilon={record.radius_epsilon:g} is in the total; only the "
-            "publisher knows whether it was drawn so",
+            "publisher knows whether it was drawn so: ask him",
         ),
         "seeded": (FAIL, "drawn from a seed, which hides nothing"),
     }[record.radius_source]
