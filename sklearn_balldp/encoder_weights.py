@@ -22,6 +22,8 @@ def encoder_of(kind: str, weights: str | None) -> BaseEncoder:
 
 def located(weights: str) -> str:
     """The folder of a package that carries weights; other names and folders as they are."""
+    if not weights.strip():
+        raise ValueError("encoder='' names no weights; give a name or a folder.")
     if Path(weights).exists():
         return weights
     package = weights.replace("-", "_")

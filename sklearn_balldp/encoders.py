@@ -426,7 +426,13 @@ def _image_model(model: str, weights: str | None, device: str | None) -> tuple[A
         names = ", ".join(published.__members__)
         raise ValueError(f"weights={weights!r} is no file, and none of {names}.")
     elif weights is not None:
-        network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+        try:
+            network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+        except Exception as error:
+            # Readers of such files raise what they like.
+            raise ValueError(
+                f"weights={weights!r} is no state dict of {model} ({type(error).__name__})."
+            ) from None
     width = network.fc.in_features
     network.fc = torch.nn.Identity()
     return network.eval().to(_device(torch, device)), published.DEFAULT.transforms(), width

@@ -178,16 +178,44 @@ BAD = {
     "no file": (["no.csv", *ROWS, *GOAL], "there is no such file"),
     "a column that is not there": (
         ["rows.csv", "--embedding", "e", "--label", "l", *GOAL],
-        "no column 'l'; it has e0",
+        "no column 'l' among its 7; the first line must name them",
     ),
     "an embedding that is not there": (
         ["rows.csv", "--embedding", "x", "--label", "label", *GOAL],
         "no column 'x'",
     ),
     "another ending": (["rows.docx", *ROWS, *GOAL], ".docx is none of .csv"),
-    "no CSV": (["broken.csv", *ROWS, *GOAL], "it cannot be read as .csv"),
+    "a column of nearly that name": (
+        ["rows.csv", "--embedding", "e", "--label", "lable", *GOAL],
+        "did you mean 'label'?",
+    ),
+    "no CSV": (["broken.csv", *ROWS, *GOAL], "it is no UTF-8"),
+    "semicolons": (
+        ["semicolons.csv", "--embedding", "e", "--label", "label", *GOAL],
+        "separated by commas",
+    ),
+    "more fields than names": (["shifted.csv", *ROWS, *GOAL], "more fields than its first line"),
+    "a column that is both": (
+        ["rows.csv", "--embedding", "e", "--label", "label", "--owner", "label", *GOAL],
+        "one column cannot be both",
+    ),
+    "texts for labels": (
+        ["secrets.csv", "--embedding", "e", "--label", "text", *GOAL],
+        "40 different labels in 40 records would be published",
+    ),
+    "a long label": (["long.csv", *ROWS, *GOAL], "more than 200 characters"),
+    "a number left out": (["gap.csv", *ROWS, *GOAL], "are left out or repeated"),
+    "public rows of other features": (
+        ["rows.csv", *ROWS, *GOAL, "--public", "narrow.csv"],
+        "4 features",
+    ),
+    "an encoder without a name": (
+        ["secrets.csv", "--text", "text", "--label", "label", *GOAL, "--encoder", ""],
+        "names no weights",
+    ),
     "no NPZ": (["broken.npz", *ROWS, *GOAL], "it cannot be read as .npz"),
-    "no JSON": (["broken.jsonl", *ROWS, *GOAL], "it cannot be read as .jsonl"),
+    "no JSON": (["broken.jsonl", *ROWS, *GOAL], "it is no UTF-8"),
+    "JSON that is no object": (["array.jsonl", *ROWS, *GOAL], "line 1 is no JSON object"),
     "no rows": (["empty.csv", *ROWS, *GOAL], "no record is complete"),
     "a radius of words": (["rows.csv", *ROWS, "--radius", "far", "--epsilon", "1"], "--radius far"),
     "a radius of nothing": (["rows.csv", *ROWS, "--radius", "0", "--epsilon", "1"], "--radius 0"),
@@ -213,7 +241,7 @@ BAD = {
     ),
     "words in lists": (
         ["words.csv", "--embedding", "e", "--label", "label", *GOAL],
-        "it cannot be read as .csv",
+        "the cell in row 1 is no list of real numbers",
     ),
     "a folder without images": (
         ["folder", "--image", "i", "--label", "label", *GOAL],
@@ -244,7 +272,16 @@ def test_bad_input_ends_in_one_line(name, tmp_path, monkeypatch, capsys):
         Path(f"broken.{ending}").write_bytes(b'\xff\xfe"{secret,\n"a' * 9)
     Path("ragged.csv").write_text('e,label\n"1 2",a\n"1",b\n')
     Path("words.csv").write_text('e,label\n"secret words",a\n"1",b\n')
-    Path("images.csv").write_text("i,label\nno.png,a\n")
+    Path("images.csv").write_text("i,label\nsecret.png,a\n")
+    Path("semicolons.csv").write_text("e;label\n1;secret\n")
+    Path("array.jsonl").write_text('["secret"]\n')
+    own = frame(40).assign(text=[f"secret {i}" for i in range(40)])
+    own.to_csv("secrets.csv", index=False)
+    own.assign(label=["secret" * 50] * 40).to_csv("long.csv", index=False)
+    frame().drop(columns="e2").to_csv("gap.csv", index=False)
+    frame(d=4).to_csv("narrow.csv", index=False)
+    rows = frame(3).to_csv(index=False).splitlines()
+    Path("shifted.csv").write_text("\n".join([rows[0], *(f"{row},secret" for row in rows[1:])]))
     before = sorted(Path().rglob("*"))
     assert main(["train", *arguments, "--out", "model"]) == 2
     error = capsys.readouterr().err
@@ -276,6 +313,64 @@ def test_predict_without_its_column(column, tmp_path, capsys):
     assert main(given + (["--column", column] if column else [])) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.parquet"])
+def test_a_cell_is_read_from_its_own_value(name, tmp_path):
+    """Were a type guessed from all cells, one record could change the texts of the others."""
+
+    def written(texts, owners):
+        if name.endswith("parquet"):
+            pyarrow, parquet = (pytest.importorskip(m) for m in ("pyarrow", "pyarrow.parquet"))
+            table = pyarrow.table({"t": texts, "l": list("abc"), "o": owners})
+            parquet.write_table(table, tmp_path / name)
+        else:
+            cells = zip(texts, "abc", owners, strict=True)
+            lines = [json.dumps(dict(zip("tlo", own, strict=True))) for own in cells]
+            (tmp_path / name).write_text("\n".join(lines))
+        return read(tmp_path / name, Columns("t", label="l", owner="o"), missing="drop")
+
+    big = 2**60
+    whole = written([5, 6, 7], [big, big + 1, big + 2])
+    assert whole.X == ["5", "6", "7"]
+    assert len(set(whole.owners)) == 3
+    missing = written([5, 6, 7], [None, big + 1, big + 2])
+    assert missing.X == ["6", "7"]
+    assert missing.owners.tolist() == [str(big + 1), str(big + 2)]
+    if name.endswith("jsonl"):
+        assert written([5.5, 6, 7], [1, 2, 3]).X == ["5.5", "6", "7"]
+
+
+@needs_skops
+def test_labels_of_a_stranger_are_shown_escaped(tmp_path, capsys):
+    table = frame()
+    table["label"] = table["label"].replace({"red": "red\x1b[2J"})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    folder = str(tmp_path / "model")
+    assert main(["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--out", folder]) == 0
+    table.drop(columns="label").to_csv(tmp_path / "new.csv", index=False)
+    capsys.readouterr()
+    assert main(["predict", folder, str(tmp_path / "new.csv"), "--column", "e"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "red\\x1b[2J" in shown
+
+
+@needs_skops
+def test_half_of_an_answer_is_not_shown(tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    folder = str(tmp_path / "model")
+    assert main(["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--out", folder]) == 0
+    late = pd.concat([frame()] * 8)
+    late.iloc[-1, 0] = np.nan
+    late.to_csv(tmp_path / "late.csv", index=False)
+    capsys.readouterr()
+    given = ["predict", folder, str(tmp_path / "late.csv"), "--column", "e"]
+    assert main(given) == 2
+    assert not capsys.readouterr().out
+    assert main([*given, "--out", str(tmp_path / "out.xlsx")]) == 2
+    assert main([*given, "--out", str(tmp_path / "out.csv")]) == 2
+    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ""}
 
 
 @needs_text

@@ -40,10 +40,13 @@ def _run(options: argparse.Namespace) -> int:
     except (ValueError, ImportError, OSError) as error:
         print(f"{options.command}: {one_line(error, 2000)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{options.command}: interrupted; nothing was written.", file=sys.stderr)
+        return 2
     except Exception as error:
         # Its text may quote private records.
         kind = one_line(type(error).__name__, 60)
-        print(f"{options.command}: it stopped ({kind}); nothing was written.", file=sys.stderr)
+        print(f"{options.command}: it stopped ({kind}).", file=sys.stderr)
         return 2
     return 0
 

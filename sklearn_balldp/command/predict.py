@@ -1,7 +1,10 @@
 """``balldp predict``: labels of new records, by a model from a folder."""
 
 import argparse
+import shutil
 import sys
+import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,9 @@ from ..encoder_weights import installed, located
 from ..encoders import ImageEncoder, SentenceEncoder
 from ..pipelines import parts_of
 from ..publish import load
-from ..publish.folder import parts_of_folder
+from ..publish.folder import downloaded, parts_of_folder
 from ..publish.loading import received_from
+from ..text import one_line
 from .tables import Columns, InputError, contents_of, frame_of, parts_of_table
 
 #: Columns that are added.
@@ -40,31 +44,46 @@ def predict(options: argparse.Namespace) -> None:
     """Label the records of a file, part by part; its columns are kept."""
     if options.out is not None and options.out.exists():
         raise InputError(f"--out {options.out} exists; name another file.")
+    if options.out is not None and options.out.suffix.lower() not in (".csv", ".tsv"):
+        raise InputError(f"--out {options.out} must end in .csv or .tsv.")
     model = opened(options.folder, options.encoder)
     columns = _columns(model, options)
-    target: Any = sys.stdout if options.out is None else options.out
-    written = False
-    try:
+    separator = "\t" if options.out is not None and options.out.suffix.lower() == ".tsv" else ","
+    # Half of an answer could be taken for a whole one: it is shown at the end.
+    with tempfile.TemporaryFile("w+", newline="", encoding="utf-8") as target:
+        written = False
         for part in parts_of_table(options.file, columns):
             X = contents_of(part, options.file, columns)
             labelled = part.drop(columns=[LABEL, PROBABILITY], errors="ignore")
-            labelled = labelled.assign(**{LABEL: model.predict(X)})
+            # Labels are a stranger's text.
+            found = [one_line(label, 200) for label in model.predict(X)]
+            labelled = labelled.assign(**{LABEL: found})
             if hasattr(model, "predict_proba"):
                 best = np.asarray(model.predict_proba(X)).max(axis=1)
                 labelled[PROBABILITY] = np.round(best, 4)
-            labelled.to_csv(target, mode="a", index=False, header=not written)
+            labelled.to_csv(target, sep=separator, index=False, header=not written)
             written = True
-    except BaseException:
-        # Half of an answer could be taken for a whole one.
-        if options.out is not None:
-            options.out.unlink(missing_ok=True)
-        raise
+        target.seek(0)
+        if options.out is None:
+            shutil.copyfileobj(target, sys.stdout)
+            return
+        with options.out.open("w", newline="", encoding="utf-8") as out:
+            shutil.copyfileobj(target, out)
 
 
 def opened(folder: str, encoder: str | None) -> Any:
     """The model of a folder, with an encoder of this machine."""
+    folder = str(downloaded(folder))
     if encoder is not None:
-        return load(folder, encoder=located(encoder))
+        model = load(folder, encoder=located(encoder))
+        parts = parts_of(model)
+        stated = parts.head.release_.encoder
+        if stated is not None and parts.encoder != stated:
+            warnings.warn(
+                f"--encoder {encoder} is not that of the record ({stated}): labels may be wrong.",
+                stacklevel=2,
+            )
+        return model
     found = parts_of_folder(folder)
     if found is None:
         return load(folder)
@@ -84,6 +103,7 @@ def opened(folder: str, encoder: str | None) -> Any:
 
 def opened_record(path: str) -> str:
     """The card of a model, as Markdown."""
+    path = str(downloaded(path))
     found = parts_of_folder(path)
     received = received_from(path if found is None else found[1], "model")
     return str(received.release().card())

@@ -3,7 +3,12 @@
 Nothing of a record is quoted in an error: rows are named by their number.
 """
 
+import difflib
+import json
+import math
+import re
 import warnings
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +18,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..text import one_line
+
 Frame: TypeAlias = Any  # a pandas DataFrame
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 #: Readers of pandas by the ending of a file's name.
@@ -20,6 +27,7 @@ TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods")
 #: Rows of a CSV that are labelled at a time.
 _CHUNK = 2_000
 _SHOWN = 5
+_LONGEST_LABEL = 200
 
 
 class InputError(ValueError):
@@ -91,17 +99,21 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     """
     kind = columns.kind
     frame = frame_of(path, columns)
+    named = (None if kind == "embedding" else columns.content, columns.label, columns.owner)
+    texts: dict[str, list[str | None]] = {
+        name: [_as_text(cell, path, name, i) for i, cell in enumerate(frame[name])]
+        for name in named
+        if name is not None
+    }
     lacking = np.zeros(len(frame), dtype=bool)
-    for name in filter(
-        None, (None if columns.embedding else columns.content, columns.label, columns.owner)
-    ):
-        own = frame[name].isna() | (frame[name].astype(str).str.strip() == "")
-        lacking |= own.to_numpy()
+    for name, cells in texts.items():
+        own = np.array([cell is None for cell in cells], dtype=bool)
+        lacking |= own
         if missing == "error" and own.any():
-            raise InputError(f"{path}: no {name} in {_rows(own.to_numpy())}; see --missing drop.")
+            raise InputError(f"{path}: no {name} in {_rows(own)}; see --missing drop.")
     rows = None
     if kind == "embedding":
-        rows = _embeddings(frame, columns.embedding or "", path)
+        rows = _embeddings(frame, columns, path)
         odd: NDArray[np.bool_] = np.logical_not(np.isfinite(rows).all(axis=1))
         lacking |= odd
         if missing == "error" and odd.any():
@@ -109,19 +121,44 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     kept = np.flatnonzero(~lacking)
     if not len(kept):
         raise InputError(f"{path}: no record is complete.")
-    frame = frame.iloc[kept]
+    labels, owners = (
+        None if name is None else _labels([texts[name][i] for i in kept], path, name, kept)
+        for name in (columns.label, columns.owner)
+    )
     if rows is not None:
         X: Any = rows[kept]
         repeated = len(X) - len(np.unique(X, axis=0))
     else:
-        contents = frame[columns.content].astype(str).tolist()
+        contents = [str(texts[columns.content][i]) for i in kept]
         repeated = len(contents) - len(set(contents))
-        X = contents if kind == "text" else [image_of(path, name) for name in contents]
-    y, owners = (
-        None if name is None else frame[name].map(_label).to_numpy(dtype=str)
-        for name in (columns.label, columns.owner)
-    )
-    return Records(X, y, owners, int(lacking.sum()), int(repeated))
+        X = contents
+        if kind == "image":
+            X = [image_of(path, name, i) for i, name in zip(kept.tolist(), contents, strict=True)]
+    return Records(X, labels, owners, int(lacking.sum()), int(repeated))
+
+
+def _as_text(cell: Any, path: Path, name: str, row: int) -> str | None:
+    """A cell as text, whatever the other cells are; None if it is empty."""
+    if cell is None or cell is pd.NA or cell is pd.NaT or (cell != cell) is True or cell == "":
+        return None
+    if isinstance(cell, str):
+        return cell if cell.strip() else None
+    if isinstance(cell, (bool, int, float, np.bool_, np.integer, np.floating)):
+        if isinstance(cell, (float, np.floating)) and np.isnan(cell):
+            return None
+        return str(cell)
+    raise InputError(f"{path}: the {name} in row {row + 1} is neither text nor number.")
+
+
+def _labels(cells: list[Any], path: Path, name: str, rows: NDArray[Any]) -> NDArray[np.str_]:
+    """Labels or owners; a long one would make an array of as long ones, and is none."""
+    for row, cell in zip(rows.tolist(), cells, strict=True):
+        if len(cell) > _LONGEST_LABEL:
+            raise InputError(
+                f"{path}: the {name} in row {row + 1} has more than {_LONGEST_LABEL} characters; "
+                "name the column of the classes."
+            )
+    return np.array(cells, dtype=str)
 
 
 def frame_of(path: Path, columns: Columns) -> Frame:
@@ -130,13 +167,27 @@ def frame_of(path: Path, columns: Columns) -> Frame:
         raise InputError(f"{path}: there is no such file or folder.")
     if path.is_dir() and not any(path.glob("*.parquet")):
         return _image_folder(path, columns)
-    frame = _npz(path, columns) if path.suffix.lower() == ".npz" else _table(path)
-    for name in (columns.content, columns.label, columns.owner):
-        prefixed = name == columns.embedding and bool(_prefixed(frame, str(name)))
+    frame = _npz(path) if path.suffix.lower() == ".npz" else _table(path)
+    own = [columns.content, columns.label, columns.owner]
+    if len({name for name in own if name is not None}) < sum(name is not None for name in own):
+        raise InputError(f"{path}: one column cannot be both; name another for each.")
+    for name in own:
+        prefixed = name == columns.embedding and bool(_prefixed(frame, columns))
         if name is not None and name not in frame and not prefixed:
-            known = ", ".join(map(str, frame.columns[:20]))
-            raise InputError(f"{path}: no column {name!r}; it has {known}.")
+            raise InputError(f"{path}: no column {name!r}{_hint(frame, name)}.")
+        if name is not None and name in frame and getattr(frame[name], "ndim", 1) != 1:
+            raise InputError(f"{path}: two columns are called {name!r}.")
     return frame
+
+
+def _hint(frame: Frame, name: str) -> str:
+    """A column of nearly that name. Others are not shown: a file without a header has records."""
+    found = difflib.get_close_matches(name, map(str, frame.columns), 1, 0.7)
+    if found:
+        return f"; did you mean {one_line(found[0], 60)!r}?"
+    many = len(frame.columns) == 1 and any(mark in str(frame.columns[0]) for mark in ";\t|")
+    separated = ", which are separated by commas" if many else ""
+    return f" among its {len(frame.columns)}{separated}; the first line must name them"
 
 
 def parts_of_table(path: Path, columns: Columns) -> Iterator[Frame]:
@@ -144,7 +195,7 @@ def parts_of_table(path: Path, columns: Columns) -> Iterator[Frame]:
     if path.suffix.lower() in (".csv", ".tsv") and path.is_file():
         with _reading(path), _csv(path, chunksize=_CHUNK) as parts:
             for part in parts:
-                if columns.content not in part and not _prefixed(part, columns.content):
+                if columns.content not in part and not _prefixed(part, columns):
                     frame_of(path, columns)
                 yield part
     else:
@@ -154,15 +205,20 @@ def parts_of_table(path: Path, columns: Columns) -> Iterator[Frame]:
 def contents_of(frame: Frame, path: Path, columns: Columns) -> Any:
     """Records of a part of a table, to label them; what is missing is an empty text."""
     if columns.embedding is not None:
-        rows = _embeddings(frame, columns.embedding, path)
+        rows = _embeddings(frame, columns, path)
         if not np.isfinite(rows).all():
             raise InputError(f"{path}: an embedding is not finite; leave such rows out.")
         return rows
-    contents = frame[columns.content].fillna("").astype(str).tolist()
-    return contents if columns.text is not None else [image_of(path, name) for name in contents]
+    cells = [
+        _as_text(cell, path, columns.content, i) or ""
+        for i, cell in zip(frame.index, frame[columns.content], strict=True)
+    ]
+    if columns.text is not None:
+        return cells
+    return [image_of(path, name, i) for i, name in zip(frame.index, cells, strict=True)]
 
 
-def image_of(path: Path, name: str) -> NDArray[np.uint8]:
+def image_of(path: Path, name: str, row: int) -> NDArray[np.uint8]:
     """An image file, beside the table that names it; its three colours."""
     from ..encoders import pixels_of
 
@@ -172,20 +228,18 @@ def image_of(path: Path, name: str) -> NDArray[np.uint8]:
         raise InputError(
             "images are read by Pillow; pip install 'sklearn_balldp[vision]'."
         ) from None
-    own = Path(name)
-    if not own.is_absolute():
-        own = (path if path.is_dir() else path.parent) / own
     try:
+        own = Path(name)
+        if not own.is_absolute():
+            own = (path if path.is_dir() else path.parent) / own
         with Image.open(own) as image:
             return pixels_of(image)
     except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{own}: no image that can be read ({error}).") from None
-
-
-def _label(value: Any) -> str:
-    """A label as text; tables turn whole numbers with gaps between them into floats."""
-    whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
-    return str(int(value)) if whole else str(value)
+        # The name may be private, as is all that a cell holds.
+        reason = str(error) if "eight bits" in str(error) else type(error).__name__
+        raise InputError(
+            f"{path}: no image that can be read in row {row + 1} ({reason})."
+        ) from None
 
 
 def _rows(lacking: NDArray[np.bool_]) -> str:
@@ -213,9 +267,10 @@ class _reading:
             )
             known = missing if missing != "a package" else needed
             raise InputError(f"{self.path}: it is read by {known}; pip install {known}.") from None
-        if isinstance(
-            error, (ValueError, OSError, KeyError, TypeError, EOFError)
-        ) and not isinstance(error, InputError):
+        if isinstance(error, UnicodeError):
+            raise InputError(f"{self.path}: it is no UTF-8; save it as UTF-8.") from None
+        refused = (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+        if isinstance(error, refused) and not isinstance(error, InputError):
             # The text of a parser may quote a record.
             raise InputError(
                 f"{self.path}: it cannot be read as {self.path.suffix or 'a folder'} "
@@ -239,26 +294,66 @@ def _table(path: Path) -> Frame:
     with _reading(path), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if path.is_dir() or suffix == ".parquet":
-            return pd.read_parquet(path)
+            return _parquet(path)
         if suffix in (".csv", ".tsv"):
             frame: Frame = _csv(path)
+            if not isinstance(frame.index, pd.RangeIndex):
+                raise InputError(f"{path}: its rows have more fields than its first line.")
             return frame
         if suffix == ".jsonl":
-            return pd.read_json(path, lines=True, dtype=False, convert_dates=False)
-        return pd.read_excel(path, keep_default_na=False, na_values=[""])
+            return _jsonl(path)
+        return pd.read_excel(path, keep_default_na=False, na_values=[""], dtype=object)
 
 
-def _npz(path: Path, columns: Columns) -> Frame:
+def _parquet(path: Path) -> Frame:
+    """Cells as they are: pandas would turn whole numbers into fractions where one is missing."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(path)
+    names = table.column_names
+    if len(set(names)) < len(names):
+        raise InputError(f"{path}: two of its columns have one name.")
+    cells = {name: table.column(name) for name in names}
+    return pd.DataFrame(
+        {
+            name: column.to_numpy()
+            if str(column.type) in ("double", "float", "halffloat")
+            else pd.Series(column.to_pylist(), dtype=object)
+            for name, column in cells.items()
+        }
+    )
+
+
+def _jsonl(path: Path) -> Frame:
+    """A line for each record; a cell is read from its own value alone."""
+    records = []
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            if not isinstance(record, dict):
+                raise InputError(f"{path}: line {number} is no JSON object.")
+            records.append(record)
+    names = list(dict.fromkeys(name for record in records for name in record))
+    return pd.DataFrame(
+        {name: pd.Series([own.get(name) for own in records], dtype=object) for name in names}
+    )
+
+
+def _npz(path: Path) -> Frame:
     """Arrays of an npz file: rows of a matrix become lists in cells."""
     with _reading(path), np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    for name in filter(None, (columns.content, columns.label, columns.owner)):
-        if name not in arrays:
-            raise InputError(f"{path}: no array {name!r}; it has {', '.join(arrays)}.")
-    own = [name for name in (columns.content, columns.label, columns.owner) if name is not None]
-    if len({len(arrays[name]) for name in own}) > 1:
-        raise InputError(f"{path}: {', '.join(own)} differ in length.")
-    return pd.DataFrame({name: list(arrays[name]) for name in own})
+        arrays = {name: file[name] for name in file.files if file[name].ndim > 0}
+    lengths = {len(array) for array in arrays.values()}
+    if len(lengths) > 1:
+        raise InputError(f"{path}: its arrays differ in length.")
+    return pd.DataFrame(
+        {name: pd.Series(list(array), dtype=object) for name, array in arrays.items()}
+    )
 
 
 def _image_folder(path: Path, columns: Columns) -> Frame:
@@ -266,7 +361,11 @@ def _image_folder(path: Path, columns: Columns) -> Frame:
     if columns.image is None:
         raise InputError(f"{path}: a folder without .parquet files holds images; use --image file.")
     files = sorted(
-        file for file in path.rglob("*") if file.suffix.lower() in IMAGES and file.is_file()
+        file
+        for file in path.rglob("*")
+        if file.suffix.lower() in IMAGES
+        and file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
     )
     if not files:
         raise InputError(f"{path}: no images in it ({', '.join(IMAGES)}).")
@@ -281,33 +380,58 @@ def _image_folder(path: Path, columns: Columns) -> Frame:
     return frame
 
 
-def _prefixed(frame: Frame, prefix: str) -> list[str]:
+def _prefixed(frame: Frame, columns: Columns) -> list[str]:
     """Columns called PREFIX0, PREFIX1 and so on, in the order of the numbers."""
-    found = [str(c) for c in frame.columns if str(c).startswith(prefix)]
-    numbered = [c for c in found if c[len(prefix) :].lstrip("_-").isdigit()]
-    return sorted(numbered, key=lambda c: int(c[len(prefix) :].lstrip("_-")))
+    prefix, taken = str(columns.embedding), (columns.label, columns.owner)
+    if columns.embedding is None:
+        return []
+    found = [str(c) for c in frame.columns if str(c).startswith(prefix) and c not in taken]
+    numbers = {c: c[len(prefix) :].lstrip("_-") for c in found}
+    own = {c: int(number) for c, number in numbers.items() if number.isdecimal()}
+    return sorted(own, key=own.__getitem__)
 
 
-def _embeddings(frame: Frame, name: str, path: Path) -> NDArray[np.float64]:
-    """Rows of numbers: of numbered columns, or of lists in cells."""
+def _embeddings(frame: Frame, columns: Columns, path: Path) -> NDArray[np.float64]:
+    """Rows of numbers: of numbered columns, or of lists in cells; NaN where a cell is empty."""
+    name = str(columns.embedding)
     if name not in frame:
-        numbers = frame[_prefixed(frame, name)].apply(pd.to_numeric, errors="coerce")
-        return numbers.to_numpy(dtype=np.float64)
-    with _reading(path):
-        cells = [_numbers(cell) for cell in frame[name]]
+        own = _prefixed(frame, columns)
+        numbers = [int(c[len(name) :].lstrip("_-")) for c in own]
+        if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            raise InputError(f"{path}: numbers of the columns {name}... are left out or repeated.")
+        table = frame[own]
+        if all(dtype.kind == "f" for dtype in table.dtypes):
+            return table.to_numpy(dtype=np.float64)
+        found = [_float(cell) for cell in table.to_numpy(dtype=object).ravel()]
+        return np.array(found, dtype=np.float64).reshape(len(frame), len(own))
+    cells = [_numbers(cell, path, i) for i, cell in enumerate(frame[name])]
     widths = {len(cell) for cell in cells if cell is not None}
     if len(widths) != 1:
         raise InputError(f"{path}: the cells of {name!r} are no lists of one length.")
-    width = widths.pop()
-    empty = np.full(width, np.nan)
+    empty = np.full(widths.pop(), np.nan)
     return np.stack([empty if cell is None else cell for cell in cells])
 
 
-def _numbers(cell: Any) -> NDArray[np.float64] | None:
+def _float(cell: Any) -> float:
+    """One number, NaN if it is none."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _numbers(cell: Any, path: Path, row: int) -> NDArray[np.float64] | None:
     """A list of numbers, or its text; None where the cell is empty."""
-    if isinstance(cell, str):
-        inner = cell.strip().strip("[]()")
-        cell = inner.replace(",", " ").split()
-    if cell is None or np.ndim(cell) == 0 or len(cell) == 0:
+    if cell is None or (isinstance(cell, str) and not cell.strip()) or cell is pd.NA:
         return None
-    return np.asarray(cell, dtype=np.float64).ravel()
+    if isinstance(cell, str):
+        cell = re.sub(r"[\[\](),]", " ", cell.replace("np.float64", " ")).split()
+    if isinstance(cell, float) and math.isnan(cell):
+        return None
+    try:
+        numbers = np.asarray(cell)
+        if numbers.ndim == 1 and len(numbers) and numbers.dtype.kind in "iufU":
+            return numbers.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise InputError(f"{path}: the cell in row {row + 1} is no list of real numbers.")

@@ -43,6 +43,8 @@ CANDIDATES = 10
 # Records that are embedded to tell how long all of them will take.
 _SAMPLE = 64
 _MOST_AT_RISK = 10
+# Among so few records many labels say nothing.
+_FEW = 20
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
@@ -145,6 +147,7 @@ def prepare(options: argparse.Namespace) -> Job:
         # Public records need no owner, and incomplete ones serve nothing.
         named = Columns(options.text, options.image, options.embedding, options.label)
         public = read(options.public, named, missing="drop")
+    _check_labels(options, records)
     steps: list[tuple[str, Any]] = [("unit", Normalizer())]
     if columns.kind != "embedding":
         steps = [("encoder", encoder_of(columns.kind, options.encoder))]
@@ -165,6 +168,16 @@ def prepare(options: argparse.Namespace) -> Job:
         **({} if records.owners is None else {"groups": records.owners}),
     )
     return Job(head, steps, records, public, plan, seconds)
+
+
+def _check_labels(options: argparse.Namespace, records: Records) -> None:
+    """Public labels are published: they must be classes, not texts or names."""
+    n_records, n_classes = len(records.X), len(np.unique(np.asarray(records.y)))
+    if options.labels == "public" and n_records > _FEW and n_classes > n_records / 2:
+        raise InputError(
+            f"--label {options.label}: {n_classes} different labels in {n_records} records would "
+            "be published; name the column of the classes."
+        )
 
 
 def _radius(options: argparse.Namespace, public: Records | None, encoder: Any) -> Any:
@@ -239,7 +252,10 @@ def describe(job: Job) -> str:
     release, records, plan = job.plan.release, job.records, job.plan
     lines = [f"Records   {len(records.X):,} in {release.n_classes} classes"]
     if records.n_dropped:
-        lines.append(f"          {records.n_dropped:,} lacked something and are left out")
+        lines.append(
+            f"          {records.n_dropped:,} lacked something and are left out; whether a record "
+            "did is not hidden"
+        )
     if records.n_repeated:
         lines.append(f"          {records.n_repeated:,} repeat an earlier one; all are kept")
     if records.owners is not None:
@@ -294,12 +310,14 @@ def train(options: argparse.Namespace) -> None:
     print(describe(job), flush=True)
     with shown(True):
         rows = job.rows(job.records.X)
+        # Before any noise is drawn: what is wrong with public records ends the run here.
+        public = None if job.public is None else job.rows(job.public.X)
     given = {} if job.records.owners is None else {"groups": job.records.owners}
     job.head.fit(rows, job.records.y, **given)
     model = Pipeline([*job.steps, ("head", job.head)])
     folder = save(model, options.out, force=options.force)
-    if job.public is not None:
-        score = float(np.mean(job.head.predict(job.rows(job.public.X)) == job.public.y))
+    if job.public is not None and public is not None:
+        score = float(np.mean(job.head.predict(public) == job.public.y))
         print(f"Accuracy  {score:.3f} on {len(job.public.X):,} public records")
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"Wrote     {folder} ({size / 1e6:.1f} MB)")

@@ -26,7 +26,7 @@ from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from .consistency import consistency_checks, shape_fault
 from .files import load_record, load_rows, load_transcript
-from .folder import folder_checks, parts_of_folder
+from .folder import downloaded, folder_checks, parts_of_folder
 from .loading import embed_with, received_from
 from .received import Received
 
@@ -126,7 +126,8 @@ def verify(
     ----------
     model : estimator, str or path-like
         A fitted Ball-DP head, or a Pipeline that ends in one; or the folder that :func:`.save`
-        wrote; or its file: skops, or joblib and pickle with ``allow_joblib``.
+        wrote, or the name of such a repository on the model hub; or its file: skops, or joblib and
+        pickle with ``allow_joblib``.
     release : Release, mapping, str, path-like or None, default=None
         Its public record, as :meth:`.Release.to_dict` or a JSON file of it; the model's own by
         default.
@@ -174,6 +175,7 @@ def verify(
     >>> [check.name for check in verify(head).checks if check.verdict == "FAIL"]
     ['parameters', 'size of the weights']
     """
+    model = downloaded(model) if isinstance(model, (str, Path)) else model
     folder = parts_of_folder(model) if isinstance(model, (str, Path)) else None
     if folder is not None:
         model, release = folder[1], folder[2] if release is None else release

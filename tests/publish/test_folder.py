@@ -87,6 +87,8 @@ def linked(folder):
         (replaced("config.json", "skops", "pickle"), ["config.json"]),
         (replaced("predict.py", "import sys", "import sys, os"), ["predict.py"]),
         (replaced("release.json", '"epsilon": 4', '"epsilon": 3'), ["record"]),
+        (replaced("release.json", "{", "{ "), ["release.json"]),
+        (replaced("release.json", "\n", "\r\n"), ["release.json"]),
         (added("further.txt"), ["folder"]),
         (added("rows.npz\n\x1b[2JPASS"), ["folder"]),
         (lambda folder: (folder / "private").mkdir(), ["folder"]),
@@ -119,10 +121,14 @@ def test_the_publishers_own_text_is_to_be_read(copied):
 
 
 def test_another_version_is_no_forgery(copied, monkeypatch):
+    """Yet nothing that it differs in passes: a forger may name any version."""
     monkeypatch.setattr(folder_module, "__version__", "9.9")
-    (line,) = [c for c in verify(copied).checks if c.name == "files"]
+    assert not [c for c in verify(copied).checks if c.verdict == "CANNOT CHECK" and "." in c.name]
+    replaced("predict.py", "import sys", "import sys, os")(copied)
+    (line,) = [c for c in verify(copied).checks if c.name == "predict.py"]
     assert line.verdict == "CANNOT CHECK"
-    assert "install that version" in line.found
+    assert "do not run or trust it" in line.found
+    assert "not normal for such a model at: predict.py" in str(verify(copied))
 
 
 @pytest.mark.parametrize("missing", ["model.skops", "release.json"])
@@ -190,17 +196,22 @@ def test_nothing_of_the_owners_travels(tmp_path):
         load(folder)
 
 
-def test_a_repository_of_the_hub(published, monkeypatch):
-    asked = []
+def test_a_repository_of_the_hub(published, tmp_path, monkeypatch):
+    asked, cache = [], tmp_path / "cache"
+    cache.mkdir()
+    for path in published.iterdir():
+        # As the hub's cache holds them.
+        (cache / path.name).symlink_to(path)
 
     def snapshot_download(name, allow_patterns):
         asked.append((name, allow_patterns))
-        return str(published)
+        return str(cache)
 
     hub = types.SimpleNamespace(snapshot_download=snapshot_download)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     np.testing.assert_array_equal(load("bank/letters").predict(X), load(published).predict(X))
     assert asked == [("bank/letters", list(FILES))]
+    assert not verify("bank/letters-v1.0").failed
 
     def refused(name, allow_patterns):
         raise OSError("no network\nPASS")
