@@ -2,7 +2,8 @@
 
 Public settings are drawn at random, and neighbouring data sets evolve until a release tells them
 apart as well as they can be. The command stops with exit status 1, and a script that finds the pair
-again, as soon as one is further apart than the record of the release states.
+again, as soon as one is further apart than the record of the release states. Exit status 2 says
+that an attack itself failed.
 """
 
 import argparse
@@ -68,9 +69,9 @@ class Tally:
 
 def run(
     minutes: float, seed: int, n_processes: int, names: list[str], tries: int
-) -> tuple[dict[str, Tally], str]:
-    """Attack until the time is over; what was found, and a script if something is refuted."""
-    tallies = {name: Tally() for name in names}
+) -> tuple[dict[str, Tally], str, list[str]]:
+    """Attack until the time is over: what was found, a script if it refutes, and what failed."""
+    tallies, failures = {name: Tally() for name in names}, list[str]()
     end, script, count = time.monotonic() + 60.0 * minutes, "", 0
     # Children that import anew hold nothing of this process; the attack on noise forks on its own.
     context = get_context("spawn")
@@ -92,7 +93,9 @@ def run(
                         raise RuntimeError("every process of the attacks ended.") from None
                     continue
                 if isinstance(result, str):
-                    raise RuntimeError(f"{name}, seed {own}: the attack failed.\n{result}")
+                    # No refutation: told at the end, and the others go on.
+                    failures.append(f"{name}, seed {own}: the attack failed.\n{result}")
+                    continue
                 count += 1
                 tallies[name].add(result)
                 if result.ratio > 1.0 + ROUNDING:
@@ -105,7 +108,7 @@ def run(
         for child in children:
             child.join(max(0.0, last - time.monotonic()))
             child.terminate()
-    return tallies, script
+    return tallies, script, failures
 
 
 def script_of(name: str, seed: tuple[int, int], tries: int, found: Found) -> str:
@@ -190,7 +193,8 @@ def main(argv: list[str] | None = None) -> int:
     names = [name for name in ATTACKS if options.only in name]
     if not names:
         parser.error(f"--only {options.only!r}: no attack's name holds it; there are {[*ATTACKS]}")
-    tallies, script = run(options.minutes, options.seed, options.processes, names, options.tries)
+    given = options.minutes, options.seed, options.processes, names, options.tries
+    tallies, script, failures = run(*given)
     print(table(tallies))
     refuted = [(name, t.worst) for name, t in tallies.items() if t.largest > 1.0 + ROUNDING]
     for name, worst in refuted:
@@ -203,7 +207,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"A pair refutes the package; `python {path}` finds it again.")
         return 1
     print("Nothing was refuted.")
-    return 0
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 2 if failures else 0
 
 
 if __name__ == "__main__":

@@ -54,8 +54,9 @@ def _hdf5(X: Any, folder: Path) -> Any:
 def _zarr(X: Any, folder: Path) -> Any:
     import zarr
 
-    array = zarr.create_array(str(folder / "rows.zarr"), data=X, chunks=(2, X.shape[1]))
-    return reading.from_zarr(folder / "rows.zarr") if array is not None else None
+    given = {"chunks": (2, X.shape[1]), "config": {"write_empty_chunks": True}}
+    zarr.create_array(str(folder / "rows.zarr"), data=X, **given)
+    return reading.from_zarr(folder / "rows.zarr")
 
 
 def _dask(X: Any, folder: Path) -> Any:
