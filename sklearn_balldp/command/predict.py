@@ -47,7 +47,7 @@ def predict(options: argparse.Namespace) -> None:
     if options.out is not None and options.out.suffix.lower() not in (".csv", ".tsv"):
         raise InputError(f"--out {options.out} must end in .csv or .tsv.")
     model = opened(options.folder, options.encoder)
-    columns = _columns(model, options)
+    columns, parts = _columns(model, options), parts_of(model)
     separator = "\t" if options.out is not None and options.out.suffix.lower() == ".tsv" else ","
     # Half of an answer could be taken for a whole one: it is shown at the end.
     with tempfile.TemporaryFile("w+", newline="", encoding="utf-8") as target:
@@ -55,11 +55,14 @@ def predict(options: argparse.Namespace) -> None:
         for part in parts_of_table(options.file, columns):
             X = contents_of(part, options.file, columns)
             labelled = part.drop(columns=[LABEL, PROBABILITY], errors="ignore")
+            # Embedded once, for labels and probabilities.
+            for _, step in parts.steps:
+                X = step.transform(X)
             # Labels are a stranger's text.
-            found = [one_line(label, 200) for label in model.predict(X)]
+            found = [one_line(label, 200) for label in parts.head.predict(X)]
             labelled = labelled.assign(**{LABEL: found})
-            if hasattr(model, "predict_proba"):
-                best = np.asarray(model.predict_proba(X)).max(axis=1)
+            if hasattr(parts.head, "predict_proba"):
+                best = np.asarray(parts.head.predict_proba(X)).max(axis=1)
                 labelled[PROBABILITY] = np.round(best, 4)
             labelled.to_csv(target, sep=separator, index=False, header=not written)
             written = True
