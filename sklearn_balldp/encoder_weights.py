@@ -13,6 +13,25 @@ from .encoders import BaseEncoder, ImageEncoder, SentenceEncoder
 _MARK = "modules.json"
 
 
+def named_by_digest(encoder: Any) -> Any:
+    """The same encoder, by the folder of the hub's cache that its weights lie in.
+
+    A record then has their digest, by which others find them. The weights are downloaded if they
+    are not there.
+    """
+    if not isinstance(encoder, SentenceEncoder) or Path(encoder.model).exists():
+        return encoder
+    encoder.transform(["one text"])
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        return encoder
+    mark = try_to_load_from_cache(str(encoder.model), _MARK, revision=encoder.revision)
+    if not isinstance(mark, str):
+        return encoder
+    return SentenceEncoder(str(Path(mark).parent), max_length=encoder.max_length)
+
+
 def encoder_of(kind: str, weights: str | None) -> BaseEncoder:
     """An encoder of texts or images, whose weights are a folder, a package, or a name."""
     if kind == "image":
@@ -64,6 +83,10 @@ def _folders() -> Iterator[Path]:
             Path(place).glob(f"*/*/{_MARK}")
         ):
             yield mark.parent
-    cache = Path.home() / ".cache" / "huggingface" / "hub"
+    try:
+        from huggingface_hub.constants import HF_HUB_CACHE
+    except ImportError:
+        return
+    cache = Path(HF_HUB_CACHE)
     for mark in sorted(cache.glob(f"models--*/snapshots/*/{_MARK}")):
         yield mark.parent

@@ -2,12 +2,14 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from sklearn_balldp import PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.command import main
 from sklearn_balldp.command.tables import Columns, InputError, read
@@ -354,6 +356,27 @@ def test_labels_of_a_stranger_are_shown_escaped(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "red\\x1b[2J" in shown
+
+
+@needs_skops
+@pytest.mark.parametrize("fault", ["no skops", "a file in the way", "no Unicode"])
+def test_nothing_is_drawn_before_what_may_fail(fault, tmp_path, monkeypatch, capsys):
+    table, out = frame(), tmp_path / "model"
+    if fault == "no skops":
+        monkeypatch.setitem(sys.modules, "skops", None)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    if fault == "a file in the way":
+        (tmp_path / "file").write_text("")
+        out = tmp_path / "file" / "model"
+    cells = json.loads(lists(table).to_json(orient="records"))
+    if fault == "no Unicode":
+        cells[3]["label"] = "\ud800"
+    lines = [json.dumps({**own, "e": json.loads(own["e"])}) for own in cells]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    with PrivacyAccountant() as accountant:
+        assert main(["train", str(tmp_path / "rows.jsonl"), *ROWS, *GOAL, "--out", str(out)]) == 2
+    assert not accountant.records
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @needs_skops

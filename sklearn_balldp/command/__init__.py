@@ -20,6 +20,9 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments[:1] == ["verify"]:
         return verify_command(arguments[1:])
     options = _parser().parse_args(arguments)
+    if hasattr(sys.stdout, "reconfigure"):
+        # A terminal may lack letters of a label or a path.
+        sys.stdout.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.showwarning = _warn  # type: ignore[assignment]
         return _run(options)
@@ -41,7 +44,7 @@ def _run(options: argparse.Namespace) -> int:
         print(f"{options.command}: {one_line(error, 2000)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"{options.command}: interrupted; nothing was written.", file=sys.stderr)
+        print(f"{options.command}: interrupted.", file=sys.stderr)
         return 2
     except Exception as error:
         # Its text may quote private records.

@@ -15,7 +15,7 @@ from ..encoder_weights import installed, located
 from ..encoders import ImageEncoder, SentenceEncoder
 from ..pipelines import parts_of
 from ..publish import load
-from ..publish.folder import downloaded, parts_of_folder
+from ..publish.folder import as_pipeline, downloaded, model_in, parts_of_folder
 from ..publish.loading import received_from
 from ..text import one_line
 from .tables import Columns, InputError, contents_of, frame_of, parts_of_table
@@ -54,17 +54,21 @@ def predict(options: argparse.Namespace) -> None:
         written = False
         for part in parts_of_table(options.file, columns):
             X = contents_of(part, options.file, columns)
-            labelled = part.drop(columns=[LABEL, PROBABILITY], errors="ignore")
+            for own in (LABEL, PROBABILITY):
+                if own in part:
+                    raise InputError(f"{options.file} has a column {own!r} already; rename it.")
             # Embedded once, for labels and probabilities.
             for _, step in parts.steps:
                 X = step.transform(X)
             # Labels are a stranger's text.
             found = [one_line(label, 200) for label in parts.head.predict(X)]
-            labelled = labelled.assign(**{LABEL: found})
+            labelled = part.assign(**{LABEL: found})
             if hasattr(parts.head, "predict_proba"):
                 best = np.asarray(parts.head.predict_proba(X)).max(axis=1)
                 labelled[PROBABILITY] = np.round(best, 4)
-            labelled.to_csv(target, sep=separator, index=False, header=not written)
+            labelled.to_csv(
+                target, sep=separator, index=False, header=not written, lineterminator="\n"
+            )
             written = True
         target.seek(0)
         if options.out is None:
@@ -106,10 +110,10 @@ def opened(folder: str, encoder: str | None) -> Any:
 
 def opened_record(path: str) -> str:
     """The card of a model, as Markdown."""
-    path = str(downloaded(path))
-    found = parts_of_folder(path)
-    received = received_from(path if found is None else found[1], "model")
-    return str(received.release().card())
+    received = received_from(model_in(downloaded(path)), "model")
+    release = received.release()
+    # With the model: the card says whether these parameters are those of the record.
+    return str(release.card(as_pipeline(received, release)))
 
 
 def _columns(model: Any, options: argparse.Namespace) -> Columns:

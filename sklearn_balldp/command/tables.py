@@ -142,6 +142,8 @@ def _as_text(cell: Any, path: Path, name: str, row: int) -> str | None:
     if cell is None or cell is pd.NA or cell is pd.NaT or (cell != cell) is True or cell == "":
         return None
     if isinstance(cell, str):
+        if not cell.isascii() and any(0xD800 <= ord(c) < 0xE000 for c in cell):
+            raise InputError(f"{path}: the {name} in row {row + 1} is no valid Unicode.")
         return cell if cell.strip() else None
     if isinstance(cell, (bool, int, float, np.bool_, np.integer, np.floating)):
         if isinstance(cell, (float, np.floating)) and np.isnan(cell):
@@ -195,6 +197,8 @@ def parts_of_table(path: Path, columns: Columns) -> Iterator[Frame]:
     if path.suffix.lower() in (".csv", ".tsv") and path.is_file():
         with _reading(path), _csv(path, chunksize=_CHUNK) as parts:
             for part in parts:
+                if not isinstance(part.index, pd.RangeIndex):
+                    raise InputError(f"{path}: its rows have more fields than its first line.")
                 if columns.content not in part and not _prefixed(part, columns):
                     frame_of(path, columns)
                 yield part

@@ -14,7 +14,7 @@ from sklearn.preprocessing import Normalizer
 
 from ..audit.certificates import epsilon_from_certificate
 from ..edits import edit_pairs
-from ..encoder_weights import encoder_of
+from ..encoder_weights import encoder_of, named_by_digest
 from ..encoders import BaseEncoder
 from ..heads import (
     BallDPLinearDiscriminant,
@@ -25,7 +25,7 @@ from ..heads import (
 from ..heads.plan import AT_RISK, LOST, Plan
 from ..progress import shown
 from ..publish import save
-from ..publish.saving import check_replaceable
+from ..publish.saving import check_writable
 from ..radius import RadiusPolicy
 from ..text import one_line
 from .tables import Columns, InputError, Records, read
@@ -150,7 +150,7 @@ def prepare(options: argparse.Namespace) -> Job:
     _check_labels(options, records)
     steps: list[tuple[str, Any]] = [("unit", Normalizer())]
     if columns.kind != "embedding":
-        steps = [("encoder", encoder_of(columns.kind, options.encoder))]
+        steps = [("encoder", named_by_digest(encoder_of(columns.kind, options.encoder)))]
     elif options.encoder is not None:
         raise InputError("--encoder: embeddings need none; leave it out.")
     sample = records.X[:: max(1, len(records.X) // _SAMPLE)][:_SAMPLE]
@@ -305,7 +305,7 @@ def _at_risk(job: Job, plan: Plan) -> list[str]:
 
 def train(options: argparse.Namespace) -> None:
     """Plan, fit, and write the folder."""
-    check_replaceable(options.out, options.force)
+    check_writable(options.out, options.force)
     job = prepare(options)
     print(describe(job), flush=True)
     with shown(True):

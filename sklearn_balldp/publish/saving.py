@@ -1,6 +1,7 @@
 """A fitted model as a folder that can be published, after it was checked as a receiver would."""
 
 import copy
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -63,14 +64,10 @@ def save(model: Any, folder: str | Path, *, force: bool = False) -> Path:
     >>> (load(folder).predict(X) == head.predict(X)).all()
     np.True_
     """
-    try:
-        import skops.io
-    except ImportError as error:
-        raise ImportError(
-            "A model is written by skops; pip install 'sklearn_balldp[publish]'."
-        ) from error
     folder = Path(folder)
-    check_replaceable(folder, force)
+    check_writable(folder, force)
+    import skops.io
+
     public = _public(model)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Beside the folder, so that it takes its place in one step.
@@ -93,18 +90,33 @@ def save(model: Any, folder: str | Path, *, force: bool = False) -> Path:
         ]
         if failed:
             raise ValueError(f"model: whoever receives it would see FAIL ({'; '.join(failed)}).")
-        written.chmod(0o755)
+        mask = os.umask(0)
+        os.umask(mask)
+        written.chmod(0o777 & ~mask)
         _put(written, folder)
     finally:
         shutil.rmtree(written, ignore_errors=True)
     return folder
 
 
-def check_replaceable(folder: Path, force: bool) -> None:
-    """A ValueError unless the folder is not there, or holds a model that may be replaced."""
+def check_writable(folder: Path, force: bool) -> None:
+    """An error unless a model can be written there: before any noise is drawn, if it is asked.
+
+    Raises
+    ------
+    ValueError
+        If the folder is there, and holds no model that may be replaced.
+    ImportError
+        If skops is not installed.
+    """
+    if importlib.util.find_spec("skops") is None:
+        raise ImportError("A model is written by skops; pip install 'sklearn_balldp[publish]'.")
     if folder.is_symlink() or (folder.exists() and not (force and _is_ours(folder))):
         remedy = "it holds something else" if force else "or replace a model in it by force"
         raise ValueError(f"folder={str(folder)!r} exists: name another one ({remedy}).")
+    nearest = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+        raise ValueError(f"folder={str(folder)!r} cannot be made: {nearest} takes no new folder.")
 
 
 def _put(written: Path, folder: Path) -> None:
@@ -116,11 +128,11 @@ def _put(written: Path, folder: Path) -> None:
     os.rename(folder, old / "old")
     try:
         os.rename(written, folder)
-    except OSError:
+    except BaseException:
         os.rename(old / "old", folder)
+        old.rmdir()
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _is_ours(folder: Path) -> bool:

@@ -26,12 +26,19 @@ from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from .consistency import consistency_checks, shape_fault
 from .files import load_record, load_rows, load_transcript
-from .folder import downloaded, folder_checks, parts_of_folder
+from .folder import folder_checks, model_in, parts_of_folder
 from .loading import embed_with, received_from
 from .received import Received
 
 #: Lines that an honest model leaves open to whoever has neither its records nor its encoder.
-_NORMAL = ("encoder", "noise in the weights", "radius", "size of the weights", "unit")
+_NORMAL = (
+    "encoder",
+    "noise in the weights",
+    "radius",
+    "size of the weights",
+    "text of the README",
+    "unit",
+)
 #: An attacker who tells two records apart with more than this advantage is stopped by nothing.
 _NOTHING_HIDDEN = 0.99
 
@@ -126,8 +133,7 @@ def verify(
     ----------
     model : estimator, str or path-like
         A fitted Ball-DP head, or a Pipeline that ends in one; or the folder that :func:`.save`
-        wrote, or the name of such a repository on the model hub; or its file: skops, or joblib and
-        pickle with ``allow_joblib``.
+        wrote; or its file: skops, or joblib and pickle with ``allow_joblib``.
     release : Release, mapping, str, path-like or None, default=None
         Its public record, as :meth:`.Release.to_dict` or a JSON file of it; the model's own by
         default.
@@ -175,7 +181,6 @@ def verify(
     >>> [check.name for check in verify(head).checks if check.verdict == "FAIL"]
     ['parameters', 'size of the weights']
     """
-    model = downloaded(model) if isinstance(model, (str, Path)) else model
     folder = parts_of_folder(model) if isinstance(model, (str, Path)) else None
     if folder is not None:
         model, release = folder[1], folder[2] if release is None else release
@@ -184,7 +189,7 @@ def verify(
     stated = None if folder is None else received_from(model, "model")
     if encoder is not None:
         embed_with(received, encoder)
-    before = [received_from(m, "earlier", allow_joblib=allow_joblib) for m in earlier]
+    before = [received_from(model_in(m), "earlier", allow_joblib=allow_joblib) for m in earlier]
     given = load_record(release) if isinstance(release, (str, Path)) else release
     rows: Any = load_rows(private) if isinstance(private, (str, Path)) else private
     if rows is not None and not isinstance(rows, Mapping):

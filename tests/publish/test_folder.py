@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer
 
 from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype, verify
+from sklearn_balldp.command import main
 from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.publish import folder as folder_module
 from sklearn_balldp.publish import load, save
@@ -83,6 +84,10 @@ def linked(folder):
     ("change", "names"),
     [
         (replaced("README.md", "at most 32.", "at most 12."), ["README.md"]),
+        (
+            replaced("README.md", "compares it. -->\n", "compares it. -->\nepsilon 0.1\n"),
+            ["README.md"],
+        ),
         (replaced("card.html", "epsilon", "epsilon "), ["card.html"]),
         (replaced("config.json", "skops", "pickle"), ["config.json"]),
         (replaced("predict.py", "import sys", "import sys, os"), ["predict.py"]),
@@ -125,10 +130,12 @@ def test_another_version_is_no_forgery(copied, monkeypatch):
     monkeypatch.setattr(folder_module, "__version__", "9.9")
     assert not [c for c in verify(copied).checks if c.verdict == "CANNOT CHECK" and "." in c.name]
     replaced("predict.py", "import sys", "import sys, os")(copied)
-    (line,) = [c for c in verify(copied).checks if c.name == "predict.py"]
+    assert failed(copied) == ["predict.py"]
+    replaced("card.html", "<p>", "<p> ")(copied)
+    (line,) = [c for c in verify(copied).checks if c.name == "card.html"]
     assert line.verdict == "CANNOT CHECK"
     assert "do not run or trust it" in line.found
-    assert "not normal for such a model at: predict.py" in str(verify(copied))
+    assert "not normal for such a model at: card.html" in str(verify(copied))
 
 
 @pytest.mark.parametrize("missing", ["model.skops", "release.json"])
@@ -153,6 +160,29 @@ def test_a_folder_is_replaced_only_by_force_and_only_if_it_is_a_model(published,
         save(own, folder, force=True)
     assert (folder / "diary.txt").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_comes_back_where_its_place_cannot_be_taken(tmp_path, monkeypatch):
+    folder = save(model(), tmp_path / "model")
+    before = (folder / "release.json").read_text()
+    rename = os.rename
+
+    def interrupted(source, target):
+        if target == folder and os.path.basename(source) != "old":
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save(model(), folder, force=True)
+    assert (folder / "release.json").read_text() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_earlier_releases_are_folders_too(published, tmp_path):
+    other = save(model(), tmp_path / "other")
+    names = [check.name for check in verify(published, earlier=[other], private=(X, Y)).checks]
+    assert "rows" in names
 
 
 @pytest.mark.parametrize(
@@ -211,7 +241,7 @@ def test_a_repository_of_the_hub(published, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     np.testing.assert_array_equal(load("bank/letters").predict(X), load(published).predict(X))
     assert asked == [("bank/letters", list(FILES))]
-    assert not verify("bank/letters-v1.0").failed
+    assert main(["card", "bank/letters-v1.0"]) == 0
 
     def refused(name, allow_patterns):
         raise OSError("no network\nPASS")
