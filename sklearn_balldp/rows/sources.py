@@ -568,7 +568,8 @@ def from_parquet(
     check_flag("verify_checksums", verify_checksums)
     paths = _parts(path) if isinstance(path, (str, Path)) else list(path)
     if not paths:
-        raise ValueError(f"path={str(path)!r} names no file; pass the files that hold the rows.")
+        shown = repr(str(path)) if isinstance(path, (str, Path)) else "[]"
+        raise ValueError(f"path={shown} names no file; pass the files that hold the rows.")
     return _found(lambda: ParquetRows(paths, column, bool(verify_checksums)), path, "pyarrow")
 
 

@@ -443,6 +443,20 @@ def test_files_that_hold_no_rows(tmp_path):
         source.read(0, 6)
 
 
+def test_a_folder_and_a_pattern_stand_for_their_files(tmp_path):
+    for i in (1, 0):
+        table = pa.table({"e": pa.array([[float(i), 2.0]])})
+        parquet.write_table(table, tmp_path / f"part-{i}.parquet")
+    for other in ("_metadata.parquet", "_SUCCESS", ".part-0.parquet.crc"):
+        (tmp_path / other).write_text("")
+    for path in (tmp_path, str(tmp_path), f"{tmp_path}/part-*.parquet"):
+        np.testing.assert_array_equal(from_parquet(path, "e").read(0, 2)[:, 0], [0.0, 1.0])
+    with pytest.raises(ValueError, match="names no file"):
+        from_parquet(tmp_path / "none-*.parquet", "e")
+    with pytest.raises(ValueError, match="download it first"):
+        from_parquet("s3://bucket/rows.parquet", "e")
+
+
 def test_a_missing_package_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(ImportError, match=r"sklearn_balldp\[files\]"):
