@@ -11,7 +11,7 @@ import pytest
 
 from sklearn_balldp import PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
-from sklearn_balldp.command import main
+from sklearn_balldp.command import COMMANDS, main
 from sklearn_balldp.command.tables import Columns, InputError, read
 from sklearn_balldp.encoder_weights import installed, located
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
@@ -356,6 +356,14 @@ def test_labels_of_a_stranger_are_shown_escaped(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "red\\x1b[2J" in shown
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([*([command] if command else []), "--help"])
+    assert caught.value.code == 0
+    assert "usage: balldp" in capsys.readouterr().out
 
 
 @needs_skops

@@ -76,7 +76,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="R|edits",
         help="distance between unit rows within which a replaced record is hidden; edits takes it "
-        f"from public texts, so that {HIDDEN_EDITS:.0%} of small edits are hidden",
+        f"from public texts, so that a share of {HIDDEN_EDITS:g} of small edits is hidden",
     )
     goal = parser.add_mutually_exclusive_group(required=True)
     goal.add_argument("--epsilon", type=float, help="privacy loss: smaller hides more")
