@@ -225,8 +225,8 @@ MUTANTS = (
     Mutant(
         "radius capped at B",
         "adjacency.py",
-        "min(float(self.radius), 2.0 * norm_bound)",
-        "min(float(self.radius), norm_bound)",
+        "min(radius, 2.0 * norm_bound)",
+        "min(radius, norm_bound)",
         ("test_adjacency.py", "privacy/test_gradient_gap.py", "privacy/test_statistics.py"),
     ),
     Mutant(
