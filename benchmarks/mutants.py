@@ -260,15 +260,15 @@ MUTANTS = (
     Mutant(
         "the charge of an interrupted fit taken back",
         "accounting/ledger.py",
-        "            if begun():\n",
-        "            if not begun():\n",
+        "        if not drawing or not begun():\n",
+        "        if True:\n",
         ("accounting/test_accountant.py",),
     ),
     Mutant(
         "a score of any model private",
         "accounting/searching.py",
-        "if heads_of(estimator) is None:",
-        "if heads_of(estimator) == []:",
+        "if heads_of(model) is None:",
+        "if heads_of(model) == []:",
         ("accounting/test_accountant.py",),
     ),
     Mutant(
