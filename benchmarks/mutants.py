@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -309,8 +311,8 @@ MUTANTS = (
     Mutant(
         "gap over log-odds / 1.05",
         "privacy/sensitivity.py",
-        "math.sqrt(_softmax_gap_by_odds(domain, bound, n_classes))",
-        "math.sqrt(_softmax_gap_by_odds(domain, bound, n_classes)) / 1.05",
+        "math.sqrt(_softmax_gap_by_odds(own, bound, n_classes))",
+        "math.sqrt(_softmax_gap_by_odds(own, bound, n_classes)) / 1.05",
         ("privacy/test_sharper_gaps.py",),
     ),
     Mutant(
@@ -344,8 +346,9 @@ MUTANTS = (
 )
 
 
-def outcome(mutant: Mutant) -> str:
-    """What killed a mutant, or an empty text if nothing did."""
+@contextmanager
+def faulty(mutant: Mutant) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A copy of the repository with the fault, and the environment that imports it."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for name in COPIED:
@@ -353,12 +356,18 @@ def outcome(mutant: Mutant) -> str:
             copy = shutil.copytree if own.is_dir() else shutil.copy
             copy(own, root / name)
         mutant.apply(root)
+        yield root, {**os.environ, "PYTHONPATH": str(root)}
+
+
+def outcome(mutant: Mutant) -> str:
+    """What killed a mutant, or an empty text if nothing did."""
+    with faulty(mutant) as (root, environment):
         tests = [f"tests/{name}" for name in mutant.tests]
         options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],
             cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root)},
+            env=environment,
             capture_output=True,
             text=True,
         )

@@ -90,7 +90,9 @@ class Domain:
         object.__setattr__(self, "norm_bound", norm_bound)
         object.__setattr__(self, "constant", constant)
         # The squares of smaller radii lose digits and vanish; a larger radius bounds them all.
-        radius = max(float(self.radius), _LEAST_RADIUS) if self.radius > 0.0 else 0.0
+        radius = float(self.radius)
+        if 0.0 < radius < _LEAST_RADIUS:
+            radius = _LEAST_RADIUS
         object.__setattr__(self, "radius", min(radius, 2.0 * norm_bound))
 
     @classmethod

@@ -32,11 +32,20 @@ def named_by_digest(encoder: Any) -> Any:
     return SentenceEncoder(str(Path(mark).parent), max_length=encoder.max_length)
 
 
-def encoder_of(kind: str, weights: str | None) -> BaseEncoder:
-    """An encoder of texts or images, whose weights are a folder, a package, or a name."""
+def encoder_of(kind: str, weights: str | None, max_length: int | None = None) -> BaseEncoder:
+    """An encoder of texts or images, whose weights are a file, a folder, a package or a name.
+
+    A name of a model of texts may have a revision, NAME@REVISION.
+    """
     if kind == "image":
         return ImageEncoder() if weights is None else ImageEncoder(weights=weights)
-    return SentenceEncoder() if weights is None else SentenceEncoder(located(weights))
+    if weights is None:
+        return SentenceEncoder(max_length=max_length)
+    weights = located(weights)
+    name, at, revision = weights.partition("@")
+    if not at or Path(weights).exists():
+        return SentenceEncoder(weights, max_length=max_length)
+    return SentenceEncoder(name, revision=revision, max_length=max_length)
 
 
 def located(weights: str) -> str:

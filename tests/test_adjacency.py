@@ -60,4 +60,8 @@ def test_domain():
     assert rounded.constant == 1.5
     # A small radius is not lost in B^2.
     assert Domain(1.0, 1e-20).squared_norm_drop == pytest.approx(2e-20)
+    # Nor do squares of tiny radii vanish; and what is no radius does not become zero.
+    assert Domain(1.0, 1e-200).radius == 1e-140
+    assert Domain(1.0, 0.0).radius == 0.0
+    assert math.isnan(Domain(1.0, math.nan).radius)
     assert Domain(np.float16(1.0), np.float32(0.3)).norm_bound.__class__ is float

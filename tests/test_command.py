@@ -345,8 +345,8 @@ def test_a_cell_is_read_from_its_own_value(name, tmp_path):
 
 @needs_skops
 def test_labels_of_a_stranger_are_shown_escaped(tmp_path, capsys):
-    table = frame()
-    table["label"] = table["label"].replace({"red": "red\x1b[2J"})
+    table, hindi = frame(), "\u0939\u093f\u0928\u094d\u0926\u0940"
+    table["label"] = table["label"].replace({"red": "red\x1b[2J", "blue": hindi})
     table.to_csv(tmp_path / "rows.csv", index=False)
     folder = str(tmp_path / "model")
     assert main(["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--out", folder]) == 0
@@ -356,6 +356,8 @@ def test_labels_of_a_stranger_are_shown_escaped(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "red\\x1b[2J" in shown
+    # Marks that a script needs are no codes.
+    assert hindi in shown
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

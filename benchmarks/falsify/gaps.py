@@ -34,7 +34,6 @@ class Cell:
     norm_bound: float = 1.0
     constant: bool = False
     label_change: bool = False
-    method: str = "tight"
 
     def __str__(self) -> str:
         labels = "another label" if self.label_change else "one label"
@@ -62,7 +61,6 @@ class Cell:
             norm_bound=self.norm_bound,
             fit_intercept=self.constant,
             n_classes=self.n_classes,
-            method=self.method,
         )
 
     @property
@@ -74,7 +72,6 @@ class Cell:
             norm_bound=self.norm_bound,
             fit_intercept=self.constant,
             n_classes=self.n_classes,
-            method=self.method,
             label_change=self.label_change,
         )
 

@@ -62,6 +62,7 @@ def fit(head: Any, records: Records, noise: Noise) -> Any:
     head._noise = lambda: noise
     given = {} if records.groups is None else {"groups": records.groups}
     with warnings.catch_warnings():
+        # So few records are drowned in noise, and heads say so.
         warnings.simplefilter("ignore")
         return head.fit(records.X, records.y, **given)
 

@@ -28,7 +28,6 @@ class Found:
     #: What a script needs to find it again; empty for attacks that need none.
     setting: str = ""
     genome: tuple[float, ...] = ()
-    fault: str = ""
 
 
 def furthest(setting: Setting, one: Records, other: Records) -> float:

@@ -7,18 +7,17 @@ import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import numpy as np
-import pandas as pd
 
-from ..encoder_weights import installed, located
+from ..encoder_weights import installed
 from ..encoders import ImageEncoder, SentenceEncoder
 from ..pipelines import parts_of
 from ..publish import load
 from ..publish.folder import as_pipeline, downloaded, model_in, parts_of_folder
 from ..publish.loading import received_from
-from ..text import one_line
-from .tables import Columns, InputError, contents_of, frame_of, parts_of_table
+from .tables import Columns, InputError, contents_of, names_of, parts_of_table
 
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"
@@ -60,8 +59,7 @@ def predict(options: argparse.Namespace) -> None:
             # Embedded once, for labels and probabilities.
             for _, step in parts.steps:
                 X = step.transform(X)
-            # Labels are a stranger's text.
-            found = [one_line(label, 200) for label in parts.head.predict(X)]
+            found = [_shown(label) for label in parts.head.predict(X)]
             labelled = part.assign(**{LABEL: found})
             if hasattr(parts.head, "predict_proba"):
                 best = np.asarray(parts.head.predict_proba(X)).max(axis=1)
@@ -78,11 +76,16 @@ def predict(options: argparse.Namespace) -> None:
             shutil.copyfileobj(target, out)
 
 
+def _shown(label: Any) -> str:
+    """A label as it is, but for a stranger's codes that a terminal would obey."""
+    return "".join(ascii(c)[1:-1] if category(c) == "Cc" else c for c in str(label))
+
+
 def opened(folder: str, encoder: str | None) -> Any:
     """The model of a folder, with an encoder of this machine."""
     folder = str(downloaded(folder))
     if encoder is not None:
-        model = load(folder, encoder=located(encoder))
+        model = load(folder, encoder=encoder)
         parts = parts_of(model)
         stated = parts.head.release_.encoder
         if stated is not None and parts.encoder != stated:
@@ -126,19 +129,6 @@ def _columns(model: Any, options: argparse.Namespace) -> Columns:
         kind = "image"
     if options.column is not None or options.file.is_dir():
         return Columns(**{kind: options.column or kind})
-    try:
-        frame_of(options.file, Columns(**{kind: kind}))
-    except InputError:
-        head = next(iter(_first(options.file)), None)
-        if head is None or len(head.columns) != 1:
-            raise
-        return Columns(**{kind: str(head.columns[0])})
-    return Columns(**{kind: kind})
-
-
-def _first(path: Path) -> list[pd.DataFrame]:
-    """The head of a CSV; nothing of other files."""
-    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
-        return []
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
-    return [pd.read_csv(path, sep=separator, nrows=1, dtype=str)]
+    names = names_of(options.file)
+    # A column of another name can be meant if it is the only one.
+    return Columns(**{kind: names[0] if len(names) == 1 else kind})

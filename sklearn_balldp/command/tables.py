@@ -170,6 +170,25 @@ def frame_of(path: Path, columns: Columns) -> Frame:
     if path.is_dir() and not any(path.glob("*.parquet")):
         return _image_folder(path, columns)
     frame = _npz(path) if path.suffix.lower() == ".npz" else _table(path)
+    _check_columns(frame, path, columns)
+    return frame
+
+
+def names_of(path: Path) -> list[str]:
+    """Names of the columns of a file; of a CSV its first line is read alone."""
+    if path.is_file() and path.suffix.lower() in (".csv", ".tsv"):
+        with _reading(path):
+            return [str(name) for name in _csv(path, nrows=0).columns]
+    if not path.exists() or path.is_dir():
+        return []
+    frame = _npz(path) if path.suffix.lower() == ".npz" else _table(path)
+    return [str(name) for name in frame.columns]
+
+
+def _check_columns(frame: Frame, path: Path, columns: Columns) -> None:
+    """Raise an InputError unless the columns that were asked for are there, once each."""
+    if not isinstance(frame.index, pd.RangeIndex):
+        raise InputError(f"{path}: its rows have more fields than its first line.")
     own = [columns.content, columns.label, columns.owner]
     if len({name for name in own if name is not None}) < sum(name is not None for name in own):
         raise InputError(f"{path}: one column cannot be both; name another for each.")
@@ -179,7 +198,6 @@ def frame_of(path: Path, columns: Columns) -> Frame:
             raise InputError(f"{path}: no column {name!r}{_hint(frame, name)}.")
         if name is not None and name in frame and getattr(frame[name], "ndim", 1) != 1:
             raise InputError(f"{path}: two columns are called {name!r}.")
-    return frame
 
 
 def _hint(frame: Frame, name: str) -> str:
@@ -197,10 +215,7 @@ def parts_of_table(path: Path, columns: Columns) -> Iterator[Frame]:
     if path.suffix.lower() in (".csv", ".tsv") and path.is_file():
         with _reading(path), _csv(path, chunksize=_CHUNK) as parts:
             for part in parts:
-                if not isinstance(part.index, pd.RangeIndex):
-                    raise InputError(f"{path}: its rows have more fields than its first line.")
-                if columns.content not in part and not _prefixed(part, columns):
-                    frame_of(path, columns)
+                _check_columns(part, path, columns)
                 yield part
     else:
         yield frame_of(path, columns)
@@ -296,14 +311,12 @@ def _table(path: Path) -> Frame:
             f"{path}: {suffix or 'no ending'} is none of {', '.join(TABLES)} and .npz."
         )
     with _reading(path), warnings.catch_warnings():
+        # Readers warn of the styles of a sheet, and of types that are not guessed here.
         warnings.simplefilter("ignore")
         if path.is_dir() or suffix == ".parquet":
             return _parquet(path)
         if suffix in (".csv", ".tsv"):
-            frame: Frame = _csv(path)
-            if not isinstance(frame.index, pd.RangeIndex):
-                raise InputError(f"{path}: its rows have more fields than its first line.")
-            return frame
+            return _csv(path)
         if suffix == ".jsonl":
             return _jsonl(path)
         return pd.read_excel(path, keep_default_na=False, na_values=[""], dtype=object)

@@ -47,8 +47,9 @@ _MOST_AT_RISK = 10
 _FEW = 20
 
 
-def add_columns(parser: argparse.ArgumentParser) -> None:
-    """Options that say which columns hold what."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of train and plan."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the private records")
     kinds = parser.add_mutually_exclusive_group(required=True)
     kinds.add_argument("--text", metavar="COLUMN", help="column of texts")
     kinds.add_argument(
@@ -59,12 +60,6 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--label", metavar="COLUMN", required=True, help="column of labels")
     parser.add_argument("--owner", metavar="COLUMN", help="hide all records of one owner together")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of train and plan."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="the private records")
-    add_columns(parser)
     parser.add_argument(
         "--public",
         type=Path,

@@ -3,7 +3,6 @@
 import argparse
 import sys
 
-from ..encoder_weights import located
 from ..publish import verify
 from ..text import one_line
 
@@ -66,7 +65,7 @@ def verify_command(arguments: list[str]) -> int:
             private=options.private,
             transcript=options.transcript,
             earlier=options.earlier,
-            encoder=None if options.encoder is None else located(options.encoder),
+            encoder=options.encoder,
             allow_joblib=options.joblib,
         )
     except (ValueError, ImportError, OSError) as error:

@@ -45,7 +45,7 @@ _EXCESS = 1e-6
 _HINGE_EXCESS = 3e-4
 # Rounds a computed bound up: its evaluation errs by far less.
 _UP = 1.0 + 1e-12
-# Differences of shares cancel: their errors grow as radii fall, and smaller ones are not searched.
+# Differences of shares cancel: their errors grow as radii fall, down to this share of B.
 _LEAST_OF_ODDS, _UP_OF_ODDS = 1e-6, 1.0 + 1e-8
 
 
@@ -293,7 +293,7 @@ def gap_over_minimisers(
         change = min(change, flipped) if flipped >= 0.0 else change
     if loss.n_stacked > 1:
         # Two heads see the label flip, the others a move of at most the diameter.
-        other = _gap_of_one(loss, domain.at(2.0 * domain.norm_bound), bound, method)
+        other = _gap_of_one(loss, domain.at(2.0 * domain.norm_bound), bound, "tight")
         change = math.sqrt(2.0 * change**2 + (loss.n_stacked - 2) * other**2)
     return max(same_label, change) * _UP
 
@@ -404,8 +404,10 @@ def _softmax_gap(domain: Domain, bound: float, n_classes: int) -> float:
     along = square * move + math.sqrt(2.0) * domain.squared_norm_drop
     gap = min(vertices, math.sqrt(move * along + 2.0 * radius**2))
     # Cells over more log-odds would be coarse, and vertices of the simplex are reached.
-    if radius > _LEAST_OF_ODDS * domain.augmented and bound * domain.augmented < 1e3:
-        gap = min(gap, math.sqrt(_softmax_gap_by_odds(domain, bound, n_classes)))
+    if radius > 0.0 and bound * domain.augmented < 1e3:
+        # A larger radius bounds the radii whose differences of shares would be lost.
+        own = domain.at(max(radius, _LEAST_OF_ODDS * domain.augmented))
+        gap = min(gap, math.sqrt(_softmax_gap_by_odds(own, bound, n_classes)))
     return gap
 
 

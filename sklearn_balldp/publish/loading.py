@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from ..audit.residuals import FAIL
+from ..encoder_weights import encoder_of
 from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder
 from ..heads import ReleasedModel
 from ..text import one_line
@@ -113,10 +114,7 @@ def _fresh(stated: Any, weights: str) -> BaseEncoder:
                 f"{_MOST_TOKENS}; pass an encoder."
             )
         length = int(length)
-    name, at, revision = weights.partition("@")
-    if not at or Path(weights).exists():
-        return SentenceEncoder(weights, max_length=length)
-    return SentenceEncoder(name, revision=revision, max_length=length)
+    return encoder_of("text", weights, length)
 
 
 def received_from(model: Any, name: str, *, allow_joblib: bool = False) -> Received:

@@ -185,9 +185,11 @@ def verify(
     if folder is not None:
         model, release = folder[1], folder[2] if release is None else release
     received = received_from(model, "model", allow_joblib=allow_joblib)
-    # Files are made again from what the folder says, whatever weights the caller trusts.
-    stated = None if folder is None else received_from(model, "model")
+    stated = received
     if encoder is not None:
+        if folder is not None:
+            # Its files follow from what it says, whatever weights the caller trusts.
+            stated = received_from(model, "model")
         embed_with(received, encoder)
     before = [received_from(model_in(m), "earlier", allow_joblib=allow_joblib) for m in earlier]
     given = load_record(release) if isinstance(release, (str, Path)) else release
@@ -216,7 +218,7 @@ def verify(
     checks += consistency_checks(released, received)
     checks += _public_checks(released, steps)
     checks += _statement_checks(record)
-    if folder is not None and stated is not None:
+    if folder is not None:
         checks += folder_checks(folder[0], stated, record)
     if rows is None:
         checks.append(

@@ -297,6 +297,27 @@ def test_labels_that_stay_cost_no_more(alpha, radius):
     assert public <= protected
 
 
+@pytest.mark.parametrize("n_classes", [3, 10])
+def test_gaps_grow_with_the_radius_where_searches_begin(n_classes):
+    """Else a guarantee at a smaller radius could be weaker than the one that was promised."""
+    options = {"alpha": 0.5, "fit_intercept": False, "norm_bound": 1.0, "n_classes": n_classes}
+    gaps = [gradient_gap("softmax", r, **options) for r in np.geomspace(1e-8, 1e-4, 60)]
+    assert (np.diff(gaps) >= 0.0).all()
+
+
+@pytest.mark.parametrize("n_classes", [3, 5])
+@pytest.mark.parametrize("constant", [False, True])
+def test_another_label_of_stacked_heads_in_the_papers_mode(n_classes, constant):
+    """Heads that see no change of label move by the sharper gap there too, as they always did."""
+    options = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": constant}
+    bound = minimizer_norm_bound("squared_hinge", method="paper", **options)
+    change = 4.0 * np.hypot(1.0, constant) * (1.0 + bound * np.hypot(1.0, constant))
+    stated = gradient_gap(
+        "squared_hinge", 0.3, n_classes=n_classes, method="paper", label_change=True, **options
+    )
+    assert stated < np.sqrt(n_classes) * change
+
+
 def test_the_former_bounds_are_no_smaller():
     for alpha, radius in itertools.product((1e-3, 0.1, 1.0), (0.1, 0.5, 1.5)):
         for constant in (False, True):
