@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .encoders import BaseEncoder, ImageEncoder, SentenceEncoder
+from .privacy.encoder_name import has_digest, same_encoder
 
 #: A file that every folder of a sentence-transformers model has.
 _MARK = "modules.json"
@@ -75,11 +76,11 @@ def installed(stated: Any, identity: str | None) -> BaseEncoder | None:
     identity : str or None
         What the record names. Nothing is downloaded, and a name without a digest finds nothing.
     """
-    if not isinstance(stated, SentenceEncoder) or "local:" not in str(identity):
+    if not isinstance(stated, SentenceEncoder) or not has_digest(identity):
         return None
     for folder in _folders():
         own = SentenceEncoder(str(folder), max_length=stated.max_length)
-        if own.identity == identity:
+        if same_encoder(own.identity, identity):
             return own
     return None
 

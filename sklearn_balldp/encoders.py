@@ -26,6 +26,7 @@ from sklearn.utils import Tags
 
 from ._parameters import check_whole
 from .datasets import unit_rows
+from .privacy.encoder_name import name_of_weights
 from .progress import bar
 
 Rows = NDArray[np.float32]
@@ -325,17 +326,17 @@ class SentenceEncoder(BaseEncoder):
 
     @property
     def identity(self) -> str:
-        known = self._identity()["model"]
-        return self._name(known if known == self.model else f"local:{known[:16]}")
+        if not Path(self.model).exists():
+            return self.stated_identity
+        return name_of_weights(str(self.model), self._identity()["model"]) + self._settings()
 
     @property
     def stated_identity(self) -> str:
         """The same by name alone, without a look at any file."""
-        return self._name(str(self.model))
+        return f"{self.model}@{self.revision or 'newest'}{self._settings()}"
 
-    def _name(self, model: str) -> str:
-        length = "" if self.max_length is None else f", {self.max_length} tokens"
-        return f"{model}@{self.revision or 'newest'}{length}"
+    def _settings(self) -> str:
+        return "" if self.max_length is None else f", {self.max_length} tokens"
 
     def _bytes(self, record: str) -> bytes:
         return record.encode("utf-8", "surrogatepass")
@@ -542,7 +543,7 @@ class ImageEncoder(BaseEncoder):
         known = self._identity()
         weights = known["weights"]
         of_file = self.weights is not None and self._named() is None
-        weights = f"local:{weights[:16]}" if of_file else weights
+        weights = name_of_weights(str(self.weights), weights) if of_file else weights
         return f"{self.model}@{weights}, torchvision {known['version']}"
 
     @property

@@ -426,7 +426,8 @@ def test_texts_from_csv_to_labels(tmp_path, capsys):
     assert "it hides" in capsys.readouterr().out
     assert main(["verify", str(folder), "--encoder", weights]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if line.startswith("PASS") and "encoder" in line]
+    assert [line for line in lines if line.startswith("PASS") and "all-MiniLM-L6-v2" in line]
+    assert "the model at hand has these parameters" in (folder / "README.md").read_text()
     # The weights are found by their digest: none is named.
     (tmp_path / "one.csv").write_text("message\nIt rained\n")
     assert main(["predict", str(folder), str(tmp_path / "one.csv")]) == 0

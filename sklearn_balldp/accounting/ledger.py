@@ -7,12 +7,14 @@ found (:mod:`.tickets`) writes it to its ledger.
 import contextlib
 import json
 import math
+import operator
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..privacy.encoder_name import same_encoder
 from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
 from ..privacy.release import Release
 from .tickets import Ticket, active_tickets
@@ -66,7 +68,8 @@ def check_adjacency(known: Iterable[Mapping[str, Any]], other: Mapping[str, Any]
     for first in known:
         for name, value in first.items():
             undeclared = name in _DECLARED and None in (value, other[name])
-            if other[name] != value and not undeclared:
+            same = same_encoder if name == "encoder" else operator.eq
+            if not (undeclared or same(value, other[name])):
                 raise ValueError(
                     f"releases differ in {name} ({value}, {other[name]}): no common adjacency "
                     "covers them; account for each kind apart."

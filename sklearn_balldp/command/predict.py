@@ -14,6 +14,7 @@ import numpy as np
 from ..encoder_weights import installed
 from ..encoders import ImageEncoder, SentenceEncoder
 from ..pipelines import parts_of
+from ..privacy.encoder_name import same_encoder
 from ..publish import load
 from ..publish.folder import as_pipeline, downloaded, model_in, parts_of_folder
 from ..publish.loading import received_from
@@ -88,7 +89,7 @@ def opened(folder: str, encoder: str | None) -> Any:
         model = load(folder, encoder=encoder)
         parts = parts_of(model)
         stated = parts.head.release_.encoder
-        if stated is not None and parts.encoder != stated:
+        if stated is not None and not same_encoder(parts.encoder, stated):
             warnings.warn(
                 f"--encoder {encoder} is not that of the record ({stated}): labels may be wrong.",
                 stacklevel=2,

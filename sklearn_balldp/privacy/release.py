@@ -17,6 +17,7 @@ from ..pipelines import parts_of
 from .bounds import Blocks, Bound, bound_from_dict
 from .card import Card, card_of
 from .digest import parameters_digest, record_digest
+from .encoder_name import same_encoder
 from .fields import check_at_least, check_follows, check_types, with_floats
 from .gaussian import epsilon_from_mu, mu_from_budget
 from .guarantee import Guarantee, total_epsilon
@@ -477,7 +478,9 @@ class Release:
         follow = getattr(parts.head, "decision_follows", None)
         if follow is not None and not follow(self):
             return False
-        return None in (self.encoder, parts.encoder) or self.encoder == parts.encoder
+        # What only the weights could tell is no contradiction.
+        named = None not in (self.encoder, parts.encoder)
+        return not named or same_encoder(self.encoder, parts.encoder) is not False
 
     def guarantee(
         self, radius: float | None = None, labels: str | None = None, records: int = 1

@@ -36,6 +36,7 @@ from ..heads import (
 )
 from ..pipelines import learns
 from ..privacy.bounds import bound_from_dict, kinds_of_bounds
+from ..privacy.encoder_name import has_digest, same_encoder
 from ..privacy.fields import check_at_least, check_follows, with_floats
 from ..privacy.release import Release
 from ..radius import ChosenRadius, RadiusPolicy
@@ -145,9 +146,8 @@ class Step:
         """Whether a record names this encoder; None if only the weights could tell."""
         if self.made is not None:
             known: str = self.encoder.identity
-            told = known == stated or ("local:" in known) == ("local:" in str(stated))
-            return known == stated if told else None
-        if "local:" in str(stated) or not isinstance(self.encoder, BaseEncoder):
+            return same_encoder(known, stated)
+        if has_digest(stated) or not isinstance(self.encoder, BaseEncoder):
             return None
         own: str = self.encoder.stated_identity
         # The version of a library is the publisher's.

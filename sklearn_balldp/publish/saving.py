@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from ..encoders import BaseEncoder
 from ..pipelines import parts_of
+from ..privacy.encoder_name import public_name
 from ..text import one_line
 from .folder import FILES, MODEL, RECORD, files_of
 from .loading import received_from
@@ -165,5 +166,5 @@ def _step(step: Any) -> Any:
         value = getattr(own, name, None)
         if value is not None and Path(value).exists():
             # The record has the digest of the files; their place is the owner's.
-            own.set_params(**{name: Path(value).name})
+            own.set_params(**{name: public_name(str(value))})
     return own

@@ -1,0 +1,57 @@
+"""Names of encoders in records: which of two mean the same embedding.
+
+A name of local weights reads ``NAME sha256:DIGEST``, with settings behind it. Anybody may give a
+folder another name, so that the digest and the settings alone are compared.
+"""
+
+import re
+from pathlib import Path
+
+# Records of before say local:DIGEST@newest.
+_DIGEST = re.compile(r"(?:local:|sha256:)([0-9a-f]{16})(?:@newest)?(?![0-9a-f])")
+_HUB_FOLDER = re.compile(r"models--(.+?)--(.+)/snapshots/[^/]+$")
+_NOT_IN_NAMES = re.compile(r"[^\w./-]+|sha256:|local:")
+
+
+def name_of_weights(path: str, digest: str) -> str:
+    """Name of local weights: that of their folder, and the first 16 digits of their digest."""
+    return f"{public_name(path)} sha256:{digest[:16]}"
+
+
+def public_name(path: str) -> str:
+    """Name of a folder or file of weights, without its place.
+
+    It is the hub's name in a cache of the hub, else the title of the weights' own card, else the
+    name of the folder.
+    """
+    path = path.replace("\\", "/").rstrip("/")
+    hub = _HUB_FOLDER.search(path)
+    name = "/".join(hub.groups()) if hub else _title(Path(path)) or path.split("/")[-1]
+    return _NOT_IN_NAMES.sub("-", name)[:100] or "weights"
+
+
+def _title(folder: Path) -> str | None:
+    """Title of a model card, if it is one word."""
+    try:
+        text = (folder / "README.md").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    titles = [line[2:].strip() for line in text.splitlines() if line.startswith("# ")]
+    return titles[0] if titles and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", titles[0]) else None
+
+
+def has_digest(name: str | None) -> bool:
+    """Whether a name tells weights apart that have one name."""
+    return name is not None and _DIGEST.search(name) is not None
+
+
+def same_encoder(name: str | None, other: str | None) -> bool | None:
+    """Whether two names mean the same embedding; None if only one of them has a digest."""
+    if has_digest(name) != has_digest(other):
+        return None
+    return _what_counts(name) == _what_counts(other)
+
+
+def _what_counts(name: str | None) -> str | None:
+    found = None if name is None else _DIGEST.search(name)
+    return name if found is None or name is None else found[1] + name[found.end() :]

@@ -1,0 +1,62 @@
+"""Names of encoders: the digest decides, and a folder's place stays the owner's."""
+
+import pytest
+
+from sklearn_balldp import BallDPRidgePrototype
+from sklearn_balldp.accounting import PrivacyAccountant
+from sklearn_balldp.privacy.encoder_name import (
+    has_digest,
+    name_of_weights,
+    public_name,
+    same_encoder,
+)
+
+DIGEST = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "same"),
+    [
+        (f"a sha256:{DIGEST}", f"b/c sha256:{DIGEST}", True),
+        (f"a sha256:{DIGEST}", f"local:{DIGEST}@newest", True),  # as records said before
+        (f"a sha256:{DIGEST}", f"a sha256:{DIGEST[::-1]}", False),
+        (f"a sha256:{DIGEST}, 64 tokens", f"a sha256:{DIGEST}", False),
+        (f"a sha256:{DIGEST}, 64 tokens", f"local:{DIGEST}@newest, 64 tokens", True),
+        (f"r@w sha256:{DIGEST}, torchvision 1", f"r@w sha256:{DIGEST}, torchvision 2", False),
+        (f"a sha256:{DIGEST}", "a@newest", None),
+        ("a@newest", "a@newest", True),
+        ("a@newest", "a@main", False),
+        (f"sha256:{DIGEST}0", f"sha256:{DIGEST}1", False),  # no digest of ours: compared whole
+    ],
+)
+def test_which_names_mean_one_encoder(name, other, same):
+    assert same_encoder(name, other) is same
+    assert same_encoder(other, name) is same
+
+
+def test_a_name_shows_no_place(tmp_path):
+    folder = tmp_path / "of alice" / "my weights"
+    folder.mkdir(parents=True)
+    assert public_name(str(folder)) == "my-weights"
+    (folder / "README.md").write_text("---\nx: y\n---\n\n# all-MiniLM-L6-v2\nText\n")
+    assert name_of_weights(str(folder), DIGEST * 4) == f"all-MiniLM-L6-v2 sha256:{DIGEST}"
+    (folder / "README.md").write_text(f"# sha256:{DIGEST}\n")
+    assert public_name(str(folder)) == "my-weights"
+    hub = "/home/alice/.cache/hub/models--sentence-transformers--all-MiniLM-L6-v2/snapshots/1ab3"
+    assert public_name(hub) == public_name(hub + "/") == "sentence-transformers/all-MiniLM-L6-v2"
+    # A name that looks like a digest does not take the place of the real one.
+    assert same_encoder(name_of_weights(f"/sha256:{DIGEST}", "9" * 64), f"x sha256:{'9' * 16}")
+    assert not has_digest("a@newest")
+
+
+def test_one_encoder_under_two_names_is_composed(ball_rows):
+    X, y = ball_rows
+    names = [f"a sha256:{DIGEST}", f"local:{DIGEST}@newest"]
+    with PrivacyAccountant() as accountant:
+        for name in names:
+            BallDPRidgePrototype(epsilon=1.0, radius=0.5, encoder=name).fit(X, y)
+        assert accountant.total().n_releases == 2
+    with PrivacyAccountant(radius=0.5, limit=9.0):
+        BallDPRidgePrototype(epsilon=1.0, radius=0.5, encoder=names[0]).fit(X, y)
+        with pytest.raises(ValueError, match="differ in encoder"):
+            BallDPRidgePrototype(epsilon=1.0, radius=0.5, encoder="a@newest").fit(X, y)
