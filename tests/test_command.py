@@ -488,3 +488,25 @@ def test_an_image_of_sixteen_bits_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text("i\na.png\n")
     with pytest.raises(InputError, match="no eight bits for each colour"):
         read(tmp_path / "t.csv", Columns(image="i"))
+
+
+@needs_skops
+def test_public_records_tell_what_the_noise_costs(tmp_path, capsys):
+    frame(4000).to_csv(tmp_path / "private.csv", index=False)
+    public = frame(600, seed=1)
+    public.to_csv(tmp_path / "public.csv", index=False)
+    public[public["label"] != "red"].to_csv(tmp_path / "two.csv", index=False)
+    given = ["plan", str(tmp_path / "private.csv"), *ROWS, "--radius", "0.5", "--public"]
+
+    def line(epsilon, name, *further):
+        capsys.readouterr()
+        assert main([*given, str(tmp_path / name), "--epsilon", epsilon, *further]) == 0
+        return capsys.readouterr().out.splitlines()[-1]
+
+    found = {epsilon: line(epsilon, "public.csv") for epsilon in ("0.0001", "8")}
+    points = {
+        epsilon: float(text.split(" points")[0].split()[-1]) for epsilon, text in found.items()
+    }
+    assert points["0.0001"] > 20.0 > 5.0 > points["8"]
+    assert "public records of 1 classes are too few" in line("8", "two.csv")
+    assert "points" in line("8", "public.csv", "--owner", "owner")

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer
 
@@ -22,6 +24,7 @@ from ..heads import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
 )
+from ..heads.cost import in_words, seconds
 from ..heads.plan import AT_RISK, LOST, Plan
 from ..progress import shown
 from ..publish import save
@@ -41,7 +44,8 @@ HIDDEN_EDITS = 0.9
 #: Equally likely candidates that a risk is stated for.
 CANDIDATES = 10
 # Records that are embedded to tell how long all of them will take.
-_SAMPLE = 64
+# Fewer would fill no batch, and take longer each.
+_SAMPLE = 256
 _MOST_AT_RISK = 10
 # Among so few records many labels say nothing.
 _FEW = 20
@@ -265,8 +269,10 @@ def describe(job: Job) -> str:
         f"probability {certificate:.1%} at most"
     )
     lines += _at_risk(job, plan)
+    times = [f"{in_words(seconds(release))} to fit"]
     if isinstance(job.steps[0][1], BaseEncoder):
-        lines.append(f"Time      about {max(job.seconds, 1.0):.0f} s to embed the records")
+        times.insert(0, f"{in_words(job.seconds)} to embed the records")
+    lines.append(f"Time      {', '.join(times)}")
     return "\n".join(lines)
 
 
@@ -298,22 +304,55 @@ def _at_risk(job: Job, plan: Plan) -> list[str]:
     return lines
 
 
+def expected(job: Job, rows: NDArray[Any] | None) -> str:
+    """Accuracy to expect, by the same fit on public records in place of the private ones.
+
+    ``rows`` are the public ones. Each private record gives way to a public one of its label, or of
+    any label where labels are hidden; so the noise is as it will be.
+    """
+    if job.public is None or job.public.y is None or rows is None:
+        return ""
+    labels, release = np.asarray(job.public.y), job.plan.release
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(rows))
+    own, tested = order[: len(rows) // 2], order[len(rows) // 2 :]
+    wanted = np.asarray(job.records.y)
+    if release.labels == "protected":
+        wanted = rng.choice(labels[own], len(wanted))
+    places = {label: own[labels[own] == label] for label in np.unique(wanted)}
+    lacking = sum(not len(found) for found in places.values())
+    if lacking or len(np.unique(labels[own])) < 2:
+        return f"Accuracy  not foretold: public records of {lacking} classes are too few"
+    chosen = np.empty(len(wanted), dtype=np.intp)
+    for label, found in places.items():
+        chosen[wanted == label] = rng.choice(found, int(np.sum(wanted == label)))
+    given = {} if job.records.owners is None else {"groups": job.records.owners}
+    noisy = clone(job.head).fit(rows[chosen], labels[chosen], **given)
+    plain = LogisticRegression(C=10.0, max_iter=1000).fit(rows[own], labels[own])
+    scores = [np.mean(model.predict(rows[tested]) == labels[tested]) for model in (noisy, plain)]
+    return (
+        f"Accuracy  the noise costs about {100.0 * max(scores[1] - scores[0], 0.0):.0f} points: "
+        f"{scores[0]:.2f}, and {scores[1]:.2f} without it, by the same fit on {len(own):,} public "
+        "records, repeated"
+    )
+
+
 def train(options: argparse.Namespace) -> None:
     """Plan, fit, and write the folder."""
     check_writable(options.out, options.force)
     job = prepare(options)
     print(describe(job), flush=True)
     with shown(True):
-        rows = job.rows(job.records.X)
         # Before any noise is drawn: what is wrong with public records ends the run here.
-        public = None if job.public is None else job.rows(job.public.X)
+        public = _foretold(job)
+        rows = job.rows(job.records.X)
     given = {} if job.records.owners is None else {"groups": job.records.owners}
     job.head.fit(rows, job.records.y, **given)
     model = Pipeline([*job.steps, ("head", job.head)])
     folder = save(model, options.out, force=options.force)
     if job.public is not None and public is not None:
         score = float(np.mean(job.head.predict(public) == job.public.y))
-        print(f"Accuracy  {score:.3f} on {len(job.public.X):,} public records")
+        print(f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records")
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"Wrote     {folder} ({size / 1e6:.1f} MB)")
     print(f"Next      balldp verify {folder}; hf upload NAME {folder}")
@@ -321,4 +360,18 @@ def train(options: argparse.Namespace) -> None:
 
 def plan(options: argparse.Namespace) -> None:
     """Print what train would do; no noise is drawn, and nothing is written."""
-    print(describe(prepare(options)))
+    job = prepare(options)
+    print(describe(job), flush=True)
+    with shown(True):
+        _foretold(job)
+
+
+def _foretold(job: Job) -> NDArray[Any] | None:
+    """Public rows, after the accuracy that they let expect was printed."""
+    if job.public is None:
+        return None
+    rows = job.rows(job.public.X)
+    line = expected(job, rows)
+    if line:
+        print(line, flush=True)
+    return rows

@@ -31,6 +31,7 @@ from ..privacy.release import Release
 from ..progress import shown
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import computed, rows_in_domain
+from .cost import foretell
 from .fitting import Input, promise, publish, run, warn_of_large_delta
 from .mechanism import Mechanism, Problem
 from .plan import Plan
@@ -183,6 +184,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         with shown(self.verbose), all_or_nothing(self):
             given = self._read(X, y, X_public, y_public, groups)
             pledge = promise(self, self._mechanism(), given.problem, given.radius, self._noise())
+            foretell(pledge.release, given.X)
             outcome = run(pledge, given)
             problem = pledge.problem
             fitted = self._publish(outcome.parameters, problem, pledge.release.bound)

@@ -7,6 +7,8 @@ from ..privacy.release import Release
 #: Signal to noise of a class below which its recall was near zero on benchmark data, and below
 #: which it was less than without noise.
 LOST, AT_RISK = 0.5, 2.0
+#: Classes that are printed.
+SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -49,23 +51,37 @@ class Plan:
         lines = str(self.release).splitlines()[1:]
         shown = ["Plan", *(line for line in lines if not line.startswith("  parameters"))]
         if len(self.noise) == len(self.class_counts or ()) > 1:
-            shown.append("  class   records   noise    signal to noise (at most)")
-            counts = self.class_counts or ("?",) * len(self.noise)
-            rows = zip(counts, self.noise, self.signal_to_noise, strict=True)
-            for code, (count, noise, ratio) in enumerate(rows):
-                shown.append(f"  {code:>5}   {count:>7}   {noise:<8.3g} {ratio:.3g}{_lost(ratio)}")
-            return "\n".join(shown)
+            return "\n".join(shown + self._of_classes(self.signal_to_noise, self.noise))
         names = (" in the class sums", " in the second moment") if len(self.noise) > 1 else ("",)
         for name, noise, ratio in zip(names, self.noise, self.signal_to_noise, strict=False):
             shown.append(
                 f"  noise of length {noise:.3g}{name}; signal to noise at most {ratio:.3g}"
             )
         if self.class_signal_to_noise:
-            shown.append("  class   records   signal to noise (at most)")
-            pairs = zip(self.class_counts or (), self.class_signal_to_noise, strict=True)
-            for code, (count, ratio) in enumerate(pairs):
-                shown.append(f"  {code:>5}   {count:>7}   {ratio:.3g}{_lost(ratio)}")
+            shown += self._of_classes(self.class_signal_to_noise)
         return "\n".join(shown)
+
+    def _of_classes(
+        self, ratios: tuple[float, ...], noise: tuple[float, ...] | None = None
+    ) -> list[str]:
+        """A line for each class; of many classes, for those most at risk."""
+        counts = self.class_counts or ()
+        title = "   noise " if noise else ""
+        lines = [f"  class   records{title}   signal to noise (at most)"]
+        chosen = list(range(len(ratios)))
+        if len(ratios) > SHOWN:
+            chosen = sorted(chosen, key=lambda code: ratios[code])[:SHOWN]
+        for code in chosen:
+            own = f"   {noise[code]:<6.3g}" if noise else ""
+            ratio = ratios[code]
+            lines.append(f"  {code:>5}   {counts[code]:>7}{own}   {ratio:.3g}{_lost(ratio)}")
+        if len(ratios) > SHOWN:
+            below = sum(ratio < AT_RISK for ratio in ratios)
+            lines.append(
+                f"  of {len(ratios)} classes, those most at risk; below {AT_RISK:g} are {below}, "
+                f"and the largest is {max(ratios):.3g}"
+            )
+        return lines
 
     __repr__ = __str__
 
