@@ -10,6 +10,7 @@ from typing import Any
 from unicodedata import category
 
 import numpy as np
+from sklearn.feature_extraction.text import HashingVectorizer
 
 from ..encoder_weights import installed
 from ..encoders import ImageEncoder, SentenceEncoder
@@ -124,7 +125,7 @@ def _columns(model: Any, options: argparse.Namespace) -> Columns:
     """Which column holds the records, by what the model takes."""
     steps = [step for _, step in parts_of(model).steps]
     kind = "embedding"
-    if any(isinstance(step, SentenceEncoder) for step in steps):
+    if any(isinstance(step, (SentenceEncoder, HashingVectorizer)) for step in steps):
         kind = "text"
     elif any(isinstance(step, ImageEncoder) for step in steps):
         kind = "image"

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 
 from .._version import __version__
@@ -28,6 +29,8 @@ FILES = (README, "card.html", "config.json", MODEL, "predict.py", RECORD)
 _MOST_BYTES = 2**23
 _BEGIN = "<!-- What follows is made from the record: verify compares it. -->\n"
 _END = "<!-- The end of what is made from the record. -->\n"
+#: The hub's names of what a model is for.
+_TASKS = ("text-classification", "image-classification", "tabular-classification")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _PREDICT = '''\
 """Predict for new records: python predict.py FILE [--encoder FOLDER] [--out FILE]."""
@@ -87,12 +90,12 @@ def as_pipeline(received: Received, record: Release) -> Any:
 
 def _task(received: Received) -> str:
     """The hub's name of what the model does."""
-    kinds = [step.encoder for step in received.steps]
-    if any(isinstance(kind, SentenceEncoder) for kind in kinds):
-        return "text-classification"
+    kinds = [step.encoder or step.made for step in received.steps]
+    if any(isinstance(kind, (SentenceEncoder, HashingVectorizer)) for kind in kinds):
+        return _TASKS[0]
     if any(isinstance(kind, ImageEncoder) for kind in kinds):
-        return "image-classification"
-    return "tabular-classification"
+        return _TASKS[1]
+    return _TASKS[2]
 
 
 def _front(task: str) -> str:
@@ -166,6 +169,16 @@ def _readme_checks(own: str | None, expected: str) -> list[Check]:
         found = "the text above the card is the publisher's own: read it"
         checks.append(Check("text of the README", CANNOT_CHECK, found, "nothing that it says"))
     return checks
+
+
+def keep_own_text(old: Path, new: Path) -> None:
+    """Above the new card, put what the publisher wrote above that of the folder replaced."""
+    own, made = _text(old / README), _text(new / README)
+    if own is None or made is None or own.count(_BEGIN) != 1:
+        return
+    front = own.split(_BEGIN)[0]
+    if front not in map(_front, _TASKS):
+        (new / README).write_bytes((front + _BEGIN + made.split(_BEGIN)[1]).encode())
 
 
 def _text(path: Path) -> str | None:

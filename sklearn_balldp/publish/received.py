@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
@@ -40,6 +41,7 @@ from ..privacy.encoder_name import has_digest, same_encoder
 from ..privacy.fields import check_at_least, check_follows, with_floats
 from ..privacy.release import Release
 from ..radius import ChosenRadius, RadiusPolicy
+from ..rows import DenseRows
 from ..text import one_line
 from .tree import SCALARS, Thing, tree_of
 
@@ -59,6 +61,8 @@ _PIPELINE = _named(Pipeline)
 _ENCODERS = _named(ImageEncoder, SentenceEncoder)
 #: Steps of scikit-learn that are made anew, and what their fit leaves behind.
 _STEPS: dict[type, tuple[str, ...]] = {
+    DenseRows: (),
+    HashingVectorizer: (),
     Normalizer: (),
     StandardScaler: ("mean_", "var_", "scale_", "n_samples_seen_"),
     MinMaxScaler: ("min_", "scale_", "data_min_", "data_max_", "data_range_", "n_samples_seen_"),
@@ -101,6 +105,18 @@ _COMMON = (
 _ARRAYS = ("classes", "class_weight", "class_embeddings", "priors")
 #: What a record computes once and keeps.
 _CACHED = ("mu", "epsilon_full_radius", "_bound_scales")
+#: Parameters of a hashing vectorizer that may differ from the defaults.
+_HASHING = (
+    "n_features",
+    "ngram_range",
+    "analyzer",
+    "lowercase",
+    "strip_accents",
+    "binary",
+    "norm",
+    "alternate_sign",
+)
+_MOST_HASHED = 2**18
 # Longer texts, and larger numbers, are no labels, no settings, no names and no counts.
 _LONGEST_LABEL, _LONGEST, _LARGEST = 1000, 200, 2**64
 _MOST_NAMES, _LONGEST_NAME = 10**5, 100
@@ -351,15 +367,31 @@ def _made(
 ) -> Any:
     """An object of plain parameters, made anew."""
     parameters = kind._get_param_names()
-    faults += _surplus(tree, prefix, (*parameters, *fitted))
+    # A vectorizer notes where its stop words lie in memory, which no file needs.
+    noted = ("_stop_words_id",) if kind is HashingVectorizer and tree.own is not None else ()
+    faults += _surplus(tree, prefix, (*parameters, *fitted, *noted))
     given = {}
     for name in parameters:
         value = tree_of(tree.attributes.get(name, getattr(kind(), name)))
-        if _is_scalar(value) or (name == "feature_range" and _is_range(value)):
-            given[name] = value
+        if kind is HashingVectorizer and name not in _HASHING:
+            # Others read files, run patterns and functions, or hold words of the records.
+            if not _is_default(value, getattr(kind(), name)):
+                faults.append(f"{prefix}{name}={_shown(value)}, other than the default")
+        elif name == "n_features" and not 0 < _whole(value) <= _MOST_HASHED:
+            faults.append(f"{prefix}{name}={_shown(value)}, more than rows may have")
+        elif _is_scalar(value) or (name in ("feature_range", "ngram_range") and _is_range(value)):
+            given[name] = tuple(value) if name == "ngram_range" else value
         else:
             faults.append(f"its parameter {prefix}{name}={_shown(value)} is no number or text")
     return kind(**given)
+
+
+def _is_default(value: Any, own: Any) -> bool:
+    """Whether a parameter has the value that it has by default; a file names types of NumPy."""
+    if own is np.float64:
+        known = isinstance(value, Thing) and not value.attributes
+        return known and (value.own is own or value.kind == "numpy.float64")
+    return type(value) is type(own) and bool(value == own)
 
 
 def _fitted(tree: Thing, name: str, value: Any, faults: list[str]) -> tuple[bool, Any]:

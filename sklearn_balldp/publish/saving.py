@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sklearn.base import clone
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
@@ -16,7 +17,7 @@ from ..encoders import BaseEncoder
 from ..pipelines import parts_of
 from ..privacy.encoder_name import public_name
 from ..text import one_line
-from .folder import FILES, MODEL, RECORD, files_of
+from .folder import FILES, MODEL, RECORD, files_of, keep_own_text
 from .loading import received_from
 from .verify import verify
 
@@ -36,7 +37,8 @@ def save(model: Any, folder: str | Path, *, force: bool = False) -> Path:
     folder : str or path-like
         Folder to make.
     force : bool, default=False
-        Replaces a folder that holds such a model. Nothing else is ever replaced.
+        Replaces a folder that holds such a model. Nothing else is ever replaced, and what you wrote
+        above the card in its ``README.md`` stays.
 
     Returns
     -------
@@ -85,6 +87,7 @@ def save(model: Any, folder: str | Path, *, force: bool = False) -> Path:
             )
         for name, text in files_of(received, received.release()).items():
             (written / name).write_bytes(text.encode())
+        keep_own_text(folder, written)
         verdict = verify(written)
         failed = [
             f"{check.name}: {check.found}" for check in verdict.checks if check.verdict == "FAIL"
@@ -158,6 +161,8 @@ def _public(model: Any) -> Any:
 
 def _step(step: Any) -> Any:
     inner = step.estimator if isinstance(step, FrozenEstimator) else step
+    if isinstance(inner, HashingVectorizer):
+        return clone(inner)
     if not isinstance(inner, BaseEncoder):
         return step
     own = clone(inner).set_params(cache_dir=None, device=None)

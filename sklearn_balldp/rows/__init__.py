@@ -1,6 +1,7 @@
 """Rows: in memory or in files, passes over them, and their projection onto the ball."""
 
 from .cluster import computed, on_cluster
+from .dense import DenseRows
 from .device import as_rows, on_device
 from .passes import (
     SINGLE_BLAS_THREAD,
@@ -25,6 +26,7 @@ from .table import Shard, table_of
 
 __all__ = [
     "SINGLE_BLAS_THREAD",
+    "DenseRows",
     "Rows",
     "Shard",
     "as_rows",

@@ -12,6 +12,8 @@ import skl2onnx
 import skops.io
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
 
 from sklearn_balldp import (
@@ -152,3 +154,16 @@ def test_onnx(head, n_classes):
     assert agree.mean() > 0.98  # single precision may turn a tie
     if hasattr(head, "predict_proba"):
         np.testing.assert_allclose(scores, head.predict_proba(X), atol=1e-5)
+
+
+def test_onnx_of_a_pipeline():
+    X, y = data(3)
+    model = make_pipeline(Normalizer(), BallDPLogisticRegression(8.0, radius=0.5)).fit(X, y)
+    plain = make_pipeline(*model[:-1], model[-1].to_sklearn(project=False))
+    onnx = skl2onnx.to_onnx(plain, X[:1].astype(np.float32), options={"zipmap": False})
+    session = onnxruntime.InferenceSession(
+        onnx.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    labels, shares = session.run(None, {"X": X.astype(np.float32)})
+    assert (labels == model.predict(X)).mean() > 0.98
+    np.testing.assert_allclose(shares, model.predict_proba(X), atol=1e-5)

@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 import sklearn
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer
 
@@ -17,6 +18,7 @@ from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.publish import folder as folder_module
 from sklearn_balldp.publish import load, save
 from sklearn_balldp.publish.folder import FILES
+from sklearn_balldp.rows import DenseRows
 
 pytest.importorskip("skops")
 
@@ -177,6 +179,52 @@ def test_a_folder_comes_back_where_its_place_cannot_be_taken(tmp_path, monkeypat
         save(model(), folder, force=True)
     assert (folder / "release.json").read_text() == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_the_publisher_wrote_stays(tmp_path):
+    folder = save(model(), tmp_path / "model")
+    readme = folder / "README.md"
+    plain = readme.read_text()
+    readme.write_text(plain.replace("license: unknown", "license: mit"))
+    save(model(epsilon=2.0), folder, force=True)
+    assert "license: mit" in readme.read_text()
+    assert readme.read_text().split("<!--")[1] != plain.split("<!--")[1]
+    assert not failed(folder)
+    assert [c.verdict for c in verify(folder).checks if c.name == "text of the README"]
+
+
+def test_hashed_words_travel(tmp_path):
+    """A pipeline of scikit-learn's hashing and dense rows is made anew by whoever receives it."""
+    texts = [f"{word} {i}" for i in range(40) for word in ("pay my card", "return the money")]
+    labels = ["card", "money"] * 40
+    words = HashingVectorizer(n_features=64, ngram_range=(1, 2))
+    own = make_pipeline(words, DenseRows(), BallDPRidgePrototype(8.0, radius=0.5))
+    folder = save(own.fit(texts, labels), tmp_path / "model")
+    assert not failed(folder)
+    assert "pipeline_tag: text-classification" in (folder / "README.md").read_text()
+    np.testing.assert_array_equal(load(folder).predict(texts), own.predict(texts))
+    checks = {check.name: check.verdict for check in verify(own, own[-1].release_).checks}
+    assert checks["model"] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("input", "filename"),
+        ("token_pattern", "(a+)+b"),
+        ("stop_words", ["secret"]),
+        ("tokenizer", str.split),
+        ("dtype", np.float32),
+        ("n_features", 2**30),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_vectorizer_that_could_harm_is_refused(tmp_path, parameter, value):
+    """It would read files, run a slow pattern or a function, hold words, or fill the memory."""
+    words = HashingVectorizer(**{"n_features": 64, parameter: value})
+    own = make_pipeline(words, DenseRows(), BallDPRidgePrototype(8.0, radius=0.5).fit(X, Y))
+    with pytest.raises(ValueError, match="would be refused|is no skops file"):
+        save(own, tmp_path / "model")
 
 
 def test_earlier_releases_are_folders_too(published, tmp_path):
