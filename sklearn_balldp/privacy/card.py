@@ -20,12 +20,16 @@ Table = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with the text below it: sentences, points of a list, then a table."""
+    """A heading with the text below it: sentences, points of a list, then a table.
+
+    What is ``folded`` is for experts: the page in HTML shows it on a click, and in print.
+    """
 
     title: str
     sentences: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
     table: Table = ()
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,8 @@ class Card:
         """
         body = [f"<h1>{html.escape(self.title)}</h1>"]
         for section in self.sections:
-            body.append(f"<h2>{html.escape(section.title)}</h2>")
+            title = f"<h2>{html.escape(section.title)}</h2>"
+            body.append(f"<details><summary>{title}</summary>" if section.folded else title)
             if section.sentences:
                 body.append(f"<p>{html.escape(' '.join(section.sentences))}</p>")
             if section.points:
@@ -101,7 +106,9 @@ class Card:
                     + "</tr>"
                     for first, *rest in rows
                 ]
-                body.append(f"<table><tr>{cells}</tr>{''.join(lines)}</table>")
+                table = f"<table><tr>{cells}</tr>{''.join(lines)}</table>"
+                body.append(f"<div class='wide'>{table}</div>")
+            body += ["</details>"] if section.folded else []
         return (
             "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
             "<meta name='viewport' content='width=device-width'>"
@@ -163,15 +170,21 @@ _STYLE = (
     "p,ul{margin:.2em 0}ul{padding-left:1.2em}table{border-collapse:collapse;margin:.4em 0;"
     "font-size:.92em}th,td{border-bottom:1px solid #ccc;padding:.15em .6em;text-align:right}"
     "th:first-child{text-align:left;font-weight:normal}tr:first-child th{font-weight:bold}"
+    ".wide{overflow-x:auto}summary{cursor:pointer}summary h2{display:inline}details{margin:1em 0}"
+    "@media print{details::details-content{content-visibility:visible;block-size:auto}"
+    ".wide{overflow:visible}}"
+    "@media(prefers-color-scheme:dark){body{background:#1b1b1d;color:#ddd}th,td{border-color:#555}}"
 )
 
 
 def card_of(release: Any, model: Any = None, audit: Any = None) -> Card:
     """The card of a release; see :meth:`.Release.card`."""
     sections = [
+        *_not_private(release),
+        _in_short(release),
         _promise(release, model),
-        _guarantee(release),
         _not_covered(release),
+        _guarantee(release),
         _others(release),
     ]
     if audit is not None:
@@ -251,19 +264,72 @@ def _tells(advantage: float) -> str:
     return "tells a little better than by chance" if advantage <= 0.3 else "can often tell"
 
 
+def _not_private(release: Any) -> list[Section]:
+    """A warning in front of everything else, where noise was drawn from a seed."""
+    if release.private is not False:
+        return []
+    seeded = (
+        "The radius was computed from private records with noise from a seed. Whoever knows "
+        "the seed learns about the records from it."
+        if release.radius_source == "seeded"
+        else "The noise in this model was drawn from a seed. Whoever knows or guesses the seed "
+        "can take the noise off, so nothing is hidden."
+    )
+    further = "All numbers on this page hold for the same method without a seed."
+    return [Section("NOT PRIVATE", (seeded, further))]
+
+
+def _in_short(release: Any) -> Section:
+    """Who is hidden from what, what an attacker gains, and what is left out: a line each."""
+    person = release.unit == "person"
+    what = "the records of one person were" if person else "a record was"
+    others = "others of the same labels" if person else "another of the same label"
+    if release.labels == "protected":
+        others = "any others of other labels, or ones" if person else "any of another label, or one"
+        others += " of the same label"
+    near = f" at most {_short(release.radius)} away ({_meaning(release)})"
+    known = "the records of everybody else" if person else "all other records"
+    labels = "" if release.labels == "protected" else "labels and class counts; "
+    several = "" if person else "several records of one person; "
+    times = _times(release.certificate(0.1))
+    return Section(
+        "In short",
+        points=(
+            f"Hidden: whether {what} replaced by {others}{near}.",
+            f"What an attacker gains: he knows {known} and holds ten equally likely candidates "
+            f"that close to one possible record. He names the true one at most {times} times in a "
+            "hundred, where a blind guess is right 10 times.",
+            f"Not covered: {labels}{several}larger changes; what several models from the same "
+            "records tell together.",
+        ),
+    )
+
+
+def _meaning(release: Any) -> str:
+    """What a radius means, as far as it is known."""
+    if release.hidden_edits:
+        return f"this covers {release.hidden_edits}"
+    if release.radius >= release.full_radius:
+        return "no two records are further apart"
+    share = release.radius / release.full_radius
+    if share < 0.01:
+        return "less than a hundredth of the largest distance of two rows"
+    return f"{math.floor(100.0 * share + 1e-9)} % of the largest distance of two rows"
+
+
+def _short(value: float) -> str:
+    """A distance in three digits, rounded down: what is hidden further is hidden here."""
+    digits = 2 - math.floor(math.log10(value))
+    shown = math.floor(value * 10.0**digits * (1.0 + 1e-12)) / 10.0**digits
+    return f"{shown:.3g}"
+
+
+def _times(share: float) -> str:
+    """How often in a hundred, rounded up."""
+    return f"{min(100, math.ceil(100.0 * share - 1e-9))}"
+
+
 def _promise(release: Any, model: Any = None) -> Section:
-    if release.private is False:
-        seeded = (
-            "The radius was computed from private records with noise from a seed. Whoever knows "
-            "the seed learns about the records from it."
-            if release.radius_source == "seeded"
-            else "The noise in this model was drawn from a seed. Whoever knows or guesses the seed "
-            "can take the noise off, so nothing is hidden."
-        )
-        return Section(
-            "NOT PRIVATE",
-            (seeded, "The numbers below hold for the same method without a seed."),
-        )
     condition = "This holds on one condition: the radius, read off the records, may be public."
     conditions = (condition,) if release.private == "conditional" else ()
     person = release.unit == "person"
@@ -283,9 +349,7 @@ def _promise(release: Any, model: Any = None) -> Section:
             f"used, even if he knows {others}, the method and its settings.",
             f"His advantage over guessing is at most {_percent(release.guarantee().advantage)} "
             "(0 % is guessing, 100 % is certainty).",
-            f"Now suppose ten {_versions(release)} {same}lie that close to one possible record, "
-            "and each is equally likely to be the true one. He names the true one with probability "
-            f"at most {_percent(release.certificate(0.1))}; a blind guess is right in 10 %.",
+            f"The ten candidates above are {_versions(release)} {same.strip()}.".replace(" .", "."),
             *conditions,
         ),
     )
@@ -348,6 +412,7 @@ def _guarantee(release: Any) -> Section:
             f"(Kulynych et al., 2025, arXiv:2507.06969).{label}",
         ),
         table=(head, *((name, *cells) for name, cells in rows)),
+        folded=True,
     )
 
 
@@ -397,6 +462,7 @@ def _others(release: Any) -> Section:
             "Choosing the best of several models by scores on private records is a release of its "
             "own.",
         ),
+        folded=True,
     )
 
 
@@ -439,7 +505,7 @@ def _origin(release: Any, model: Any) -> Section:
         same = release.matches(model)
         points.append(f"the model at hand {'has' if same else 'does NOT have'} these parameters")
     points += [f"assumes: {assumption}" for assumption in release.assumptions]
-    return Section("Where it comes from", points=tuple(points))
+    return Section("Where it comes from", points=tuple(points), folded=True)
 
 
 def _registry(release: Any) -> dict[str, Any]:

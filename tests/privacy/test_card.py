@@ -293,5 +293,36 @@ def test_versions_of_a_person_keep_their_labels():
         BallDPRidgePrototype(1.0, radius=0.5).fit(X, y, groups=np.arange(len(y)) // 2).release_
     )
     assert (
-        "versions of one person's records with the same labels lie" in release.card().to_markdown()
+        "versions of one person's records with the same labels." in release.card().to_markdown()
     )
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_three_lines_come_first_and_are_bounds(name):
+    release = fitted(name).release_
+    first = release.card().sections[0]
+    assert first.title == "In short"
+    hidden, gains, left = first.points
+    near = float(re.search(r"at most (\S+) away", hidden)[1])
+    assert near <= release.radius <= near * 1.01
+    times = float(re.search(r"(\d+) times in a hundred", gains)[1])
+    assert 100 * release.certificate(0.1) <= times + 1e-6
+    assert times < 100 * release.certificate(0.1) + 1
+    assert ("labels" in left) == (release.labels == "public")
+    assert ("any of another label" in hidden) == (release.labels == "protected")
+
+
+def test_a_radius_is_shown_in_three_digits_with_its_meaning():
+    def hidden(radius):
+        release = BallDPRidgePrototype(2.0, radius=radius).fit(*data()).release_
+        return release.card().sections[0].points[0]
+
+    assert "at most 0.612 away (30 % of the largest distance" in hidden(0.6129)
+    assert "at most 2 away (no two records are further apart)" in hidden(None)
+    assert "at most 0.00123 away (less than a hundredth" in hidden(0.00123)
+
+
+def test_what_is_for_experts_is_folded():
+    page = fitted("prototypes").release_.card().to_html()
+    assert page.index("In short") < page.index("What is not covered") < page.index("<details>")
+    assert page.count("<details>") == page.count("</details>") == 3
