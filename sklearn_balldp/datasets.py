@@ -1,5 +1,6 @@
-"""Embeddings from a file of the user's, as unit rows."""
+"""Embeddings from a file of the user's, and messages that come with the package."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,33 @@ def load_embeddings(path: Any, *, normalize: bool = True) -> Bunch:
         rows = np.asarray(arrays[name], dtype=np.float32)
         arrays[name] = unit_rows(rows) if normalize else rows
     return Bunch(**arrays)
+
+
+def load_messages() -> Bunch:
+    """Messages of a bank's customers on four topics, with their embeddings.
+
+    They are real, public, and stand for private ones in the tutorial.
+
+    Returns
+    -------
+    Bunch
+        ``texts_train`` of 717 messages, ``X_train`` (float32 rows of unit norm, shape (717, 384),
+        by all-MiniLM-L6-v2) and ``y_train`` (topics); the same with ``test``, of 160.
+
+    References
+    ----------
+    Casanueva et al., "Efficient Intent Detection with Dual Sentence Encoders" (2020): BANKING77, by
+    PolyAI, under CC BY 4.0. Four of its 77 topics.
+
+    Examples
+    --------
+    >>> from sklearn_balldp.datasets import load_messages
+    >>> load_messages().X_train.shape
+    (717, 384)
+    """
+    with np.load(Path(__file__).parent / "messages.npz") as file:
+        arrays = dict(file)
+    return Bunch(**{k: unit_rows(v) if k[0] == "X" else v for k, v in arrays.items()})
 
 
 def unit_rows(X: ArrayLike) -> NDArray[np.float32]:

@@ -139,6 +139,10 @@ def stretch_of(step: Any) -> float | None:
         return float(1.0 / np.min(step.scale_))
     if kind is MinMaxScaler and hasattr(step, "scale_"):
         return float(np.max(step.scale_))
+    if kind is RBFSampler and hasattr(step, "random_weights_"):
+        # The slope of each cosine is at most one.
+        weights = step.random_weights_
+        return float(np.linalg.norm(weights, 2) * np.sqrt(2.0 / weights.shape[1])) * (1.0 + 1e-9)
     plain = kind in (TruncatedSVD, GaussianRandomProjection) or (kind is PCA and not step.whiten)
     if plain and hasattr(step, "components_"):
         return float(np.linalg.norm(step.components_, 2)) * (1.0 + 1e-9)

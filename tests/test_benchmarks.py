@@ -300,16 +300,12 @@ def assert_same_page(found, expected):
         assert abs(float(own) - float(its)) < 1.5 * 10.0 ** -len(its.split(".")[1])
 
 
-def test_the_docs_pages_are_made_of_the_committed_results(tmp_path):
-    # Beside the docs, since the pages name their pictures by relative paths.
-    docs = report.DOCS.parent / f".docs-{tmp_path.name}"
-    docs.mkdir()
-    try:
-        report.pages(report.RESULTS, docs)
-        for name in ("reproduction.md", "errata.md"):
-            assert_same_page((docs / name).read_text(), (report.DOCS / name).read_text())
-    finally:
-        shutil.rmtree(docs)
+def test_tables_and_the_page_of_errors_are_made_of_the_committed_cells(tmp_path):
+    report.pages(report.RESULTS, tmp_path)
+    page = (report.DOCS / "errata.md").read_text()
+    assert_same_page((tmp_path / "errata.md").read_text(), page)
+    for name, table in report.build(report.RESULTS).items():
+        assert_same_page(tables.markdown(table) + "\n", (report.RESULTS / f"{name}.md").read_text())
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_the_site(tmp_path):
 
 
 def test_the_readme_shows_the_measured_table():
-    table = (ROOT / "benchmarks" / "results" / "summary.md").read_text()
+    table = (ROOT / "benchmarks" / "results" / "summary_short.md").read_text().rstrip()
     assert table in (ROOT / "README.md").read_text()
 
 

@@ -445,6 +445,12 @@ def summary(results, epsilon=2.0):
     return pd.DataFrame(rows).fillna("")
 
 
+def short(found):
+    """The summary for a reader in a hurry."""
+    columns = ["Opacus, standard DP", "ours, standard DP", "ours, ball", "no noise"]
+    return found[["test accuracy", *columns]]
+
+
 def markdown(table):
     """A pipe table whose intervals and short names stay on one line; nothing for an empty one."""
     if table.empty:

@@ -453,12 +453,41 @@ def figure(cells, path):
     plt.close(fig)
 
 
+def figure_of_gains(found, path):
+    """The points that a ball gains, as colours: a panel for each of three epsilons."""
+    columns = [name for name in found if name.startswith("r")]
+    parts = [found[found["epsilon"] == f"{epsilon:g}"] for epsilon in DRAWN]
+    parts = [part[~part["data"].str.contains("mean")] for part in parts]
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return
+    size = (2.0 + 3.2 * len(parts), 0.4 * len(parts[0]) + 1.6)
+    fig, axes = plt.subplots(1, len(parts), figsize=size, layout="constrained", squeeze=False)
+    for ax, part in zip(axes[0], parts, strict=True):
+        values = part[columns].replace("", "nan").astype(float).to_numpy()
+        ax.imshow(values, cmap="Blues", vmin=0.0, vmax=15.0, aspect="auto")
+        for (i, j), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                colour = "white" if value > 9.0 else "black"
+                ax.text(j, i, f"{value:.1f}", ha="center", va="center", color=colour, fontsize=8)
+        names = [name.removeprefix("r/2B = ").removeprefix("r = ") for name in columns]
+        ax.set_xticks(range(len(columns)), names, fontsize=8)
+        ax.set_yticks(range(len(part)), part["data"] if ax is axes[0, 0] else [""] * len(part))
+        ax.set_title(f"epsilon {part['epsilon'].iloc[0]}", fontsize=10)
+        ax.set_xlabel("radius over largest distance", fontsize=9)
+        ax.tick_params(length=0)
+    fig.savefig(path, dpi=130, metadata={"Software": None})
+    plt.close(fig)
+
+
 def report(cells, out):
     """Tables, the picture, and the claims."""
     cells.to_csv(out / "radius_accuracy.csv", index=False)
     for epsilon in DRAWN:
         (out / f"radius_accuracy_{epsilon:g}.md").write_text(markdown(table(cells, epsilon)))
-    (out / "radius_gains.md").write_text(markdown(gains(cells)))
+    table_of_gains = gains(cells)
+    table_of_gains.to_csv(out / "radius_gains.csv", index=False)
+    figure_of_gains(table_of_gains, out / "radius_gains.png")
     found = checks(cells)
     (out / "radius_checks.md").write_text(markdown(found))
     if (out / "radius_noiseless.csv").exists():

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
@@ -84,6 +85,7 @@ _STEPS: dict[type, tuple[str, ...]] = {
         "explained_variance_ratio_",
         "singular_values_",
     ),
+    RBFSampler: ("random_weights_", "random_offset_", "_gamma", "_n_features_out"),
     GaussianRandomProjection: (
         "components_",
         "inverse_components_",
@@ -92,6 +94,8 @@ _STEPS: dict[type, tuple[str, ...]] = {
     ),
 }
 _KNOWN_STEPS = _named(*_STEPS)
+#: State whose length is that of the rows that a step gives.
+_LONG = ("components_", "random_offset_")
 
 #: What a fit of scikit-learn adds; its version is no attribute once a model was loaded.
 _COMMON = (
@@ -533,9 +537,7 @@ def _stateful(
     held = {name: tree_of(value) for name, value in tree.attributes.items() if name in state}
     # The rows of the fit would fit into arrays of other shapes.
     sizes = {_whole(tree_of(tree.attributes.get("n_features_in_")))}
-    sizes |= {
-        len(value) for name, value in held.items() if name == "components_" and np.ndim(value)
-    }
+    sizes |= {len(value) for name, value in held.items() if name in _LONG and np.ndim(value)}
     for name in (*state, "n_features_in_", "feature_names_in_", "_sklearn_output_config"):
         if name not in tree.attributes:
             continue
@@ -603,7 +605,7 @@ def _is_state(name: str, value: Any, sizes: set[int]) -> bool:
     """Whether a step keeps such a value of its fit: a number, or one for each feature."""
     if not isinstance(value, np.ndarray):
         return _is_scalar(value, 20)
-    wide = name in ("components_", "inverse_components_")
+    wide = name in ("components_", "inverse_components_", "random_weights_")
     return (
         value.ndim == (2 if wide else 1)
         and set(value.shape) <= sizes

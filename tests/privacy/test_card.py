@@ -12,6 +12,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
@@ -21,6 +22,7 @@ from sklearn_balldp import (
     RadiusPolicy,
     ReconstructionAuditor,
 )
+from sklearn_balldp.pipelines import stretch_of
 from sklearn_balldp.privacy.card import CANDIDATES, FALSE_POSITIVE_RATES, _up
 
 N = 240
@@ -287,14 +289,24 @@ def test_the_distance_is_that_of_rows_as_the_head_sees_them():
         assert 0.499 < lengths.max() <= 0.5
 
 
+def test_random_features_stretch_no_further_than_the_card_says():
+    """A search over places and directions for the largest stretch of a step."""
+    step = RBFSampler(gamma=0.7, n_components=6, random_state=0).fit(np.zeros((1, 3)))
+    rng, most = np.random.default_rng(0), 0.0
+    for direction in (*np.linalg.svd(step.random_weights_)[0].T, *rng.standard_normal((20, 3))):
+        move = 1e-5 * direction / np.linalg.norm(direction)
+        places = 5.0 * rng.standard_normal((20_000, 3))
+        moved = step.transform(places + move) - step.transform(places)
+        most = max(most, np.linalg.norm(moved, axis=1).max() / 1e-5)
+    assert 0.9 * stretch_of(step) < most <= stretch_of(step) * (1.0 + 1e-6)
+
+
 def test_versions_of_a_person_keep_their_labels():
     X, y = data()
     release = (
         BallDPRidgePrototype(1.0, radius=0.5).fit(X, y, groups=np.arange(len(y)) // 2).release_
     )
-    assert (
-        "versions of one person's records with the same labels." in release.card().to_markdown()
-    )
+    assert "versions of one person's records with the same labels." in release.card().to_markdown()
 
 
 @pytest.mark.parametrize("name", HEADS)

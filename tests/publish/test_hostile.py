@@ -19,6 +19,7 @@ import skops.io
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
@@ -401,6 +402,7 @@ def test_other_weights_are_not_loaded(tmp_path):
         MinMaxScaler(feature_range=(-1, 1)),
         GaussianRandomProjection(3, random_state=0, compute_inverse_components=True),
         PCA(2),
+        RBFSampler(n_components=7, random_state=0),
         StandardScaler().set_output(transform="default"),
     ],
 )
