@@ -1,0 +1,225 @@
+"""Numbers in sentences about results are those of ``benchmarks/results``, or marked as settings."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.paper import report, tables
+from benchmarks.radius import __main__ as radius_benchmark
+from sklearn_balldp import BallDPLinearDiscriminant
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = ("README", "worth", "reproduction", "heads", "people", "howto", "comparison", "radius")
+NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?![\w-])")
+
+#: Settings, sizes and years: what a page states, and no run measured.
+SETTINGS = {
+    "README": ["Epsilon 2 and delta 1e-6"],
+    "worth": [
+        "a radius of 0.1",
+        "each of its 77 classes",
+        "the 10 % and 90 % quantiles",
+        "a message of 75 words",
+        "Up to 0.1",
+        "for two classes of 10000 records each",
+        "Between 0.3 and 0.75",
+        "an epsilon of 1, and falls",
+        "and 40 where another",
+        "in points, 40 releases",
+        "q50 exceeds 1",
+    ],
+    "reproduction": [
+        "which has 16 numeric columns",
+        "the 64 classes of HWU64",
+        'within 0.03 (0.05 for "any distance")',
+        "fit of 25,000 texts",
+    ],
+    "heads": [
+        "64 classes with a small",
+        "1 for embeddings",
+        "up to 29 % off",
+        "20 at 0.5",
+        "at 2 (on",
+    ],
+    "people": [
+        "Su, 2022",
+        "al., 2021",
+        "are capped at 4",
+        "of 384 features",
+        "at radius 0.1, 0.6 and 2",
+    ],
+    "howto": ["on 16 columns", "(16 columns", "for a radius of 0.3", "1.", "2.", "3.", "4."],
+    "comparison": ["with delta 0", "at delta 0", "of 384 features", "16 at 0.5"],
+    "radius": [
+        "between 0 and 2, and 2 covers",
+        "65536",
+        "95 % of the 300",
+        "for 71 %",
+        "20 at 0.5",
+    ],
+}
+
+
+def prose(page):
+    """Text of a page without code, tables, formulas, pictures and addresses."""
+    path = ROOT / ("README.md" if page == "README" else f"docs/{page}.md")
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    text = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("|"))
+    for pattern in (r"\{\w+\}`[^`]*`", r"`[^`]*`", r"\$[^$]*\$", r"!\[[^\]]*\]\([^)]*\)"):
+        text = re.sub(pattern, "", text)
+    return " ".join(re.sub(r"\]\([^)]*\)", "]", text).split())
+
+
+def cells():
+    return pd.read_csv(RESULTS / "radius_accuracy.csv", dtype={"radius": str})
+
+
+def behind():
+    """Cells with a ball: how far the default is behind the best other head, in points."""
+    found = radius_benchmark.against_the_best(cells())
+    return -found[found.index.get_level_values("radius") != "any"]["gain"]
+
+
+def results():
+    return tables.Results.read(report.RESULTS, 0)
+
+
+def accuracy(dataset, method, policy, epsilon):
+    return 100.0 * results().of(dataset, method, policy, epsilon)["mean"]
+
+
+def beaten(method, epsilon):
+    """Points that Opacus is ahead of our standard DP on BANKING77."""
+    other = 100.0 * results().other("banking77", f"Opacus, {method}", epsilon)["mean"]
+    return other - accuracy("banking77", "logistic", "labels", epsilon)
+
+
+def cost_of_labels(method, epsilon, datasets):
+    """Points that hiding labels and every distance costs, at most."""
+    return max(
+        accuracy(name, method, "q50", epsilon) - accuracy(name, method, "labels", epsilon)
+        for name in datasets
+    )
+
+
+def letter(head, radius):
+    found = pd.read_csv(RESULTS / "elsewhere.csv").query("dataset == 'letter' and epsilon == 2.0")
+    found = found[(found["head"] == head) & (found["radius"] == radius)]
+    return 100.0 * found["mean"].iloc[0]
+
+
+def at_any_distance():
+    head = BallDPLinearDiscriminant(0.5, radius=0.02, domain="sphere")
+    return head.plan(20_000, 384, [10_000, 10_000]).release.epsilon_full_radius
+
+
+ALL = ("trec6", "emotion", "banking77", "agnews", "imdb", "cifar10", "mnist")
+SMALL = ("trec6", "emotion", "banking77", "imdb")
+FEATURES = "logistic, random features"
+#: What a page says, the number in it, and what it is; at most half of the last digit apart, or as
+#: "at most" says.
+CLAIMS = [
+    ("worth", "never more than 0.8 points", 0.8, lambda: behind().max(), "at most"),
+    ("worth", "in 252 cells", 252, lambda: len(behind()), "equal"),
+    ("worth", "an epsilon of 63", 63, at_any_distance, "equal"),
+    ("heads", "in 248 of 252", 248, lambda: (behind() <= 0.5).sum(), "equal"),
+    ("heads", "of 252 cells", 252, lambda: len(behind()), "equal"),
+    ("heads", "up to 20", 20, lambda: cost_of_labels("logistic", 0.5, ALL), "at most"),
+    ("heads", "the SVM up to 5.5", 5.5, lambda: cost_of_labels("svc", 2.0, SMALL), "at most"),
+    (
+        "reproduction",
+        "up to 13 points",
+        13,
+        lambda: beaten("add/remove", 0.5),
+        "equal",
+    ),
+    (
+        "comparison",
+        "up to 13 points",
+        13,
+        lambda: beaten("add/remove", 0.5),
+        "equal",
+    ),
+    (
+        "comparison",
+        "about 7",
+        7,
+        lambda: -beaten("replace one", 2.0),
+        "equal",
+    ),
+    (
+        "comparison",
+        "16 at 0.5",
+        16,
+        lambda: -beaten("replace one", 0.5),
+        "equal",
+    ),
+    (
+        "radius",
+        "up to 20",
+        20,
+        lambda: max(
+            accuracy(n, "logistic", "q50", 0.5) - accuracy(n, "logistic", "full", 0.5) for n in ALL
+        ),
+        "at most",
+    ),
+    ("howto", "from 74 %", 74, lambda: letter("logistic", "0.3"), "equal"),
+    ("howto", "to 80 %", 80, lambda: letter(FEATURES, "0.3"), "equal"),
+    ("howto", "from 71 %", 71, lambda: letter("logistic", "any"), "equal"),
+    ("howto", "to 76 %", 76, lambda: letter(FEATURES, "any"), "equal"),
+    ("people", "nine of 16 cells", 16, lambda: len(weighing()), "equal"),
+    ("people", "4.5 times", 4.5, lambda: noise_of_weights(), "equal"),
+    ("people", "steps of 11 %", 11, lambda: 100.0 / 9.0, "equal"),
+]
+
+
+def weighing():
+    """Mean recall of uniform priors less that of balanced weights, cell by cell."""
+    found = pd.read_csv(RESULTS / "classes_cells.csv")
+    wide = found.pivot_table(
+        index=["dataset", "radius", "epsilon"], columns="head", values="balanced"
+    )
+    gain = wide["logistic, uniform priors"] - wide["logistic, balanced"]
+    return gain.dropna()
+
+
+def noise_of_weights():
+    """Noise with capped balanced weights over that without, on TREC-6."""
+    counts = np.array([86, 1250, 1162, 1223, 896, 835])
+    weights = np.minimum(counts.sum() / (6.0 * counts), 4.0 * 1.0)
+    return weights.max() / (weights @ counts / counts.sum())
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "number", "measured", "how"), CLAIMS, ids=[f"{c[0]}: {c[1]}" for c in CLAIMS]
+)
+def test_a_number_is_what_was_measured(page, words, number, measured, how):
+    assert words in prose(page)
+    found = float(measured())
+    digits = len(str(number).partition(".")[2])
+    if how == "equal":
+        assert abs(found - number) <= 0.5 * 10.0**-digits + 1e-9, found
+    else:
+        assert found <= number + 0.5 * 10.0**-digits, found
+        assert found > 0.8 * number, found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_number_is_checked_or_a_setting(page):
+    text = prose(page)
+    known = [words for own, words, *_ in CLAIMS if own == page] + SETTINGS.get(page, [])
+    covered = set()
+    for words in known:
+        assert words in text, f"{words!r} is gone: take it out"
+        for found in re.finditer(re.escape(words), text):
+            covered |= set(range(*found.span()))
+    left = [
+        text[max(0, m.start() - 40) : m.end() + 20]
+        for m in NUMBER.finditer(text)
+        if m.start() not in covered
+    ]
+    assert not left, left
