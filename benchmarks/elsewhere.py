@@ -54,7 +54,7 @@ def measure(rows, name, head, radius, epsilon):
 
 
 def in_features(rows, name, epsilon, radius):
-    """Logistic regression on random Fourier features of the columns, for a radius in the columns."""
+    """Logistic regression on random Fourier features, for a radius in the columns."""
     X, y, Xt, yt = rows
     step = RBFSampler(gamma=2.0, n_components=512, random_state=0).fit(X[:1])
     if radius != "any":

@@ -21,6 +21,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -31,6 +32,10 @@ exclude_patterns = ["_build", "templates"]
 templates_path = ["templates"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+myst_html_meta = {
+    "description": "Ball differential privacy for scikit-learn: publish a classifier of private "
+    "texts or images, and say exactly which changes of one record it hides."
+}
 # What is copied is the code, without prompts and outputs.
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
@@ -67,6 +72,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "sklearn_balldp"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_favicon = "static/favicon.svg"
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": f"sklearn_balldp {version}"},

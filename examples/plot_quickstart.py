@@ -31,9 +31,12 @@ head.release_
 # %%
 # Left: epsilon at other distances. Right: the certificate. An attacker knows every other record,
 # and ten candidates for the last one, all within that distance of one possible record. This is how
-# often the attacker can at most be right. Beyond the declared radius a descent promises less at
-# once, as its steps are only known to hide a chain of records. No row is further than 1 from the
-# zero record, so the certificate stays as it is from there on.
+# often the attacker can at most be right.
+#
+# The lines have kinks. Beyond the declared radius two records are joined by a chain of others, each
+# within the radius of the next, and every further link costs as much as the first. So the left line
+# jumps at each multiple of the radius. No row is further than 1 from the zero record, so that
+# the right line stays as it is from there on.
 release = head.release_
 radii = np.linspace(0.05, 2.0, 40)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")

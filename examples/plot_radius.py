@@ -61,6 +61,10 @@ left.set(xscale="log", xlabel="radius", ylabel="test accuracy, epsilon 0.5")
 left.legend()
 right.plot(radii, everywhere, "o-", color="tab:red")
 right.set(xscale="log", yscale="log", xlabel="radius", ylabel="epsilon at any distance")
+for ax in (left, right):
+    ax.set_xticks(radii, [f"{radius:g}" for radius in radii])
+    ax.minorticks_off()
+right.set_yticks([2, 5, 10, 20, 50], ["2", "5", "10", "20", "50"])
 plt.show()
 
 # %%

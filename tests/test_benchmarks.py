@@ -93,7 +93,7 @@ def test_every_table_and_figure_is_written(measured):
     for name in names | set(TABLES):
         assert (measured / f"{name}.csv").stat().st_size > 0
         assert (measured / f"{name}.md").read_text().startswith("| ")
-    for name in ("tradeoff", "convex", "identification"):
+    for name in ("summary", "worth", "convex", "identification"):
         assert (measured / f"{name}.png").stat().st_size > 10_000
     table = pd.read_csv(measured / "table1.csv")
     assert set(table["data"]) == {"TREC-6", "IMDb"}

@@ -13,8 +13,8 @@ from matplotlib.ticker import ScalarFormatter
 from sklearn_balldp import ReconstructionDisplay
 
 from . import published
-from .plan import AUDIT_EPSILONS, EPSILONS
-from .protocol import DATASETS, N_CANDIDATES, PUBLIC_LABELS
+from .plan import AUDIT_EPSILONS
+from .protocol import DATASETS, N_CANDIDATES
 from .tables import against_one_attacker, certificate, published_audit
 
 #: One colour a policy, wherever it is drawn.
@@ -56,74 +56,6 @@ def _line(ax, x, cells, label, **style):
         [cell["high"] - cell["mean"] for _, cell in points],
     ]
     ax.errorbar([a for a, _ in points], middle, yerr=errors, label=label, capsize=2, **style)
-
-
-def tradeoff(results):
-    """Accuracy against the certificate: the paper's calibration, and this package's."""
-    names = [d for d in results.datasets if results.of(d, "ridge paper", "q50", 1.0) is not None]
-    figure, axes = _panels(names)
-    x = [certificate(epsilon) for epsilon in EPSILONS]
-    for ax, dataset in zip(axes, names, strict=True):
-        for policy in PUBLIC_LABELS:
-            cells = [results.of(dataset, "ridge paper", policy, epsilon) for epsilon in EPSILONS]
-            label = "every distance" if policy == "full" else policy
-            _line(
-                ax,
-                x,
-                cells,
-                f"paper's calibration, {label}",
-                color=COLOURS[policy],
-                linestyle=":",
-                marker=".",
-                linewidth=1.2,
-            )
-        ours = {
-            "prototypes, q50": ("ridge", "q50", "C0", "-", "s"),
-            "logistic (gradients), q50": ("logistic", "q50", "C3", "-", "o"),
-            "logistic, standard DP": ("logistic", "labels", "C3", "--", "D"),
-        }
-        for label, (method, policy, colour, dashes, marker) in ours.items():
-            cells = [results.of(dataset, method, policy, epsilon) for epsilon in EPSILONS]
-            _line(
-                ax,
-                x,
-                cells,
-                label,
-                color=colour,
-                linestyle=dashes,
-                marker=marker,
-                markersize=4,
-                linewidth=1.6,
-            )
-        published_values = published.TABLE1.get(dataset, {})
-        for policy in [p for p in ("q50", "full") if p in published_values]:
-            ax.plot(
-                certificate(2.0),
-                published_values[policy],
-                "x",
-                color=COLOURS[policy],
-                markersize=8,
-                label="paper's Table 1" if policy == "q50" else None,
-            )
-        best = results.noiseless(dataset, "LogisticRegression")
-        ax.axhline(best["mean"], color="0.2", linewidth=0.8)
-        ax.annotate(
-            "noiseless logistic regression",
-            (0.98, best["mean"]),
-            ha="right",
-            va="bottom",
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 2),
-            textcoords="offset points",
-            fontsize=8,
-            color="0.2",
-        )
-        ax.set_title(DATASETS[dataset])
-        ax.set_ylabel("test accuracy")
-        ax.set_ylim(0, min(1.02, best["mean"] + 0.08))
-        ax.set_xlabel("certificate at the radius that each line hides")
-    _legend(figure, axes, 3)
-    return figure
 
 
 def convex(results):
@@ -179,10 +111,8 @@ def identification(results):
     figure, axes = _panels(names)
     series = {
         "q50": ("min", "q50"),
-        "q80": ("min", "q80"),
-        "q95": ("min", "q95"),
         "largest distance": ("min", "diameter"),
-        "q50, noise a class": ("per_class", "q50"),
+        "q50, noise for each class": ("per_class", "q50"),
     }
     for ax, dataset in zip(axes, names, strict=True):
         rows = []
@@ -286,7 +216,6 @@ def summary(results, epsilon=0.5):
 FIGURES = {
     "summary": summary,
     "worth": worth,
-    "tradeoff": tradeoff,
     "convex": convex,
     "identification": identification,
 }

@@ -13,6 +13,9 @@ from .._display import Display, check_columns
 #: Columns of a ReconstructionDisplay's table.
 COLUMNS = ("name", "epsilon", "success", "low", "high", "baseline", "certificate")
 # Width of one epsilon's group of points, and of one policy at most, as a share of the spacing.
+# Told apart by colour-blind readers (Okabe and Ito), and in grey by the markers.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_MARKERS = ("o", "s", "^", "D", "v", "P")
 _GROUP, _SLOT = 0.8, 0.14
 # More policies than this put the legend beside the figure.
 _INSIDE_LEGEND = 5
@@ -110,7 +113,8 @@ class ReconstructionDisplay(Display):
             part = results[results["name"] == name].sort_values("epsilon")
             x = part["epsilon"].map(place) + slot * (i - (len(names) - 1) / 2.0)
             errors = [part["success"] - part["low"], part["high"] - part["success"]]
-            style = {"fmt": "o", "markersize": 5, "capsize": 2, "color": colour}
+            marker = _MARKERS[i % len(_MARKERS)]
+            style = {"fmt": marker, "markersize": 5, "capsize": 2, "color": colour}
             ax.errorbar(x, part["success"], np.abs(errors), label=name, **style)
             ends = x - 0.42 * slot, x + 0.42 * slot
             ax.hlines(part["certificate"], *ends, color=colour, linewidth=2)
@@ -284,5 +288,7 @@ def _release(auditor: Any) -> Any:
 def _colours(n: int) -> Any:
     import matplotlib
 
+    if n <= len(_COLOURS):
+        return _COLOURS[:n]
     # Dark to middling: the light end of the map is illegible on white.
     return matplotlib.colormaps["viridis"](np.linspace(0.0, 0.8, max(n, 1))[:n])
