@@ -12,6 +12,7 @@ The proofs are in this package's documentation.
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -143,7 +144,7 @@ class _OneScore:
     """
 
     def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
-        weights, offsets = _split(theta, domain)
+        weights, offsets = _split(theta, domain.constant)
         self.loss, self.domain = loss, domain
         self.slope, self.offset = float(_norms(weights)[0]), abs(float(offsets[0]))
         self.size = _RESIDUAL_SIZES[loss.name]
@@ -213,7 +214,7 @@ class _OneVersusRest(_Residuals):
 
     def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
         self.loss, self.domain = loss, domain
-        weights, offsets = _split(theta, domain)
+        weights, offsets = _split(theta, domain.constant)
         self.slopes = _norms(weights)
         # Rows: a record of the head's own class, a record of the rest.
         signed = np.stack([-offsets, offsets])
@@ -257,32 +258,10 @@ class _Softmax(_Residuals):
 
     def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
         self.loss, self.domain = loss, domain
-        n_classes = len(theta)
-        # Adding one vector to every class changes nothing.
-        weights, offsets = _split(theta - theta.mean(axis=0), domain)
-        gram = weights @ weights.T
-        squares = np.diag(gram)
-        pairs = squares[:, None] + squares
-        # The products err by at most as many roundings as there are features.
-        error = 4.0 * (weights.shape[1] + 4) * 2.0**-53 * pairs
-        apart = np.sqrt(np.maximum(pairs - 2.0 * gram, 0.0) + error)
-        reach, lead = apart * domain.norm_bound, offsets - offsets[:, None]
-        off = ~np.eye(n_classes, dtype=bool)
-
-        def others(scores: Array) -> Array:
-            """1 - p_y from the scores of the other classes against its own."""
-            scores = np.where(off, scores, -np.inf)
-            peak = scores.max(axis=1)
-            return expit(peak + np.log(np.exp(scores - peak[:, None]).sum(axis=1)))
-
-        # Row y: the largest and least 1 - p_y of any record, and the largest p_c.
-        most, least = others(lead + reach), others(lead - reach)
-        pairwise = np.minimum(expit(lead + reach), 1.0 - least)
-        rival = np.where(off, pairwise, 0.0).max(axis=1) * _UP
-        self.sizes = np.sqrt(most * (most + np.minimum(rival, most)))
+        own = theta.astype(np.float64).tobytes(), theta.shape, domain.norm_bound, domain.constant
+        self.sizes, least, spectral = _softmax_sizes(*own)
         self.largest = float(self.sizes.max())
-        self.least = float(least.min()) * math.sqrt(n_classes / (n_classes - 1.0))
-        spectral = max(float(np.linalg.eigvalsh(gram)[-1]), 0.0) + float(error.sum())
+        self.least = least * math.sqrt(len(theta) / (len(theta) - 1.0))
         self.apart = math.sqrt(spectral) * domain.radius
 
     def label_change(self) -> float:
@@ -290,10 +269,46 @@ class _Softmax(_Residuals):
         return float(np.sort(self.sizes)[-2:].sum()) * self.domain.augmented
 
 
-def _split(theta: Array, domain: Domain) -> tuple[Array, Array]:
+@lru_cache(maxsize=1)
+def _softmax_sizes(
+    parameters: bytes, shape: tuple[int, int], norm_bound: float, constant: float
+) -> tuple[Array, float, float]:
+    """Largest residual of each label, the least 1 - p_y, and the squared spectral norm.
+
+    A step asks for two radii at the same parameters, and no radius counts here.
+    """
+    theta = np.frombuffer(parameters).reshape(shape)
+    # Adding one vector to every class changes nothing.
+    weights, offsets = _split(theta - theta.mean(axis=0), constant)
+    gram = weights @ weights.T
+    squares = np.diag(gram)
+    pairs = squares[:, None] + squares
+    # The products err by at most as many roundings as there are features.
+    error = 4.0 * (weights.shape[1] + 4) * 2.0**-53 * pairs
+    apart = np.sqrt(np.maximum(pairs - 2.0 * gram, 0.0) + error)
+    reach, lead = apart * norm_bound, offsets - offsets[:, None]
+    off = ~np.eye(len(theta), dtype=bool)
+
+    def others(scores: Array) -> Array:
+        """1 - p_y from the scores of the other classes against its own."""
+        scores = np.where(off, scores, -np.inf)
+        peak = scores.max(axis=1)
+        return expit(peak + np.log(np.exp(scores - peak[:, None]).sum(axis=1)))
+
+    # Row y: the largest and least 1 - p_y of any record, and the largest p_c.
+    most, least = others(lead + reach), others(lead - reach)
+    pairwise = np.minimum(expit(lead + reach), 1.0 - least)
+    rival = np.where(off, pairwise, 0.0).max(axis=1) * _UP
+    sizes = np.sqrt(most * (most + np.minimum(rival, most)))
+    spectral = max(float(np.linalg.eigvalsh(gram)[-1]), 0.0) + float(error.sum())
+    sizes.setflags(write=False)
+    return sizes, float(least.min()), spectral
+
+
+def _split(theta: Array, constant: float) -> tuple[Array, Array]:
     """Weights of the features, and intercepts."""
-    if domain.constant > 0.0:
-        return theta[:, :-1], theta[:, -1] * domain.constant
+    if constant > 0.0:
+        return theta[:, :-1], theta[:, -1] * constant
     return theta, np.zeros(len(theta))
 
 
