@@ -28,7 +28,7 @@ def test_normal_distribution():
 def test_promises(epsilon):
     mu = mu_from_budget(epsilon, 1e-6)
     assert run(f"balldp.muOf({epsilon}, 1e-6)") == pytest.approx(mu, rel=1e-7)
-    for times in (0.5, 1.0, 4.0):
+    for times in (0.5, 1.0, 4.0, 40.0):
         own = epsilon_from_mu(times * mu, 1e-6)
         assert run(f"balldp.epsilonOf({times * mu!r}, 1e-6)") == pytest.approx(own, rel=1e-6)
 

@@ -470,11 +470,14 @@ def figure_of_gains(found, path):
             if np.isfinite(value):
                 colour = "white" if value > 9.0 else "black"
                 ax.text(j, i, f"{value:.1f}", ha="center", va="center", color=colour, fontsize=8)
-        names = [name.removeprefix("r/2B = ").removeprefix("r = ") for name in columns]
+        names = [
+            "q50" if name == "r = q50" else f"{2.0 * float(name.removeprefix('r/2B = ')):g}"
+            for name in columns
+        ]
         ax.set_xticks(range(len(columns)), names, fontsize=8)
         ax.set_yticks(range(len(part)), part["data"] if ax is axes[0, 0] else [""] * len(part))
         ax.set_title(f"epsilon {part['epsilon'].iloc[0]}", fontsize=10)
-        ax.set_xlabel("radius over largest distance", fontsize=9)
+        ax.set_xlabel("radius", fontsize=9)
         ax.tick_params(length=0)
     fig.savefig(path, dpi=130, metadata={"Software": None})
     plt.close(fig)

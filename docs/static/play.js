@@ -6,11 +6,15 @@ var balldp = (function () {
     return Math.exp(-0.5 * x * x) / Math.sqrt(2 * Math.PI);
   }
 
-  /* Upper tail of the normal distribution, from x >= 4: Laplace's continued fraction. */
-  function far(x) {
+  /* Density over upper tail of the normal distribution, from x >= 4: Laplace's continued fraction. */
+  function ratio(x) {
     var fraction = x;
     for (var k = 80; k > 0; k--) fraction = x + k / fraction;
-    return density(x) / fraction;
+    return fraction;
+  }
+
+  function far(x) {
+    return density(x) / ratio(x);
   }
 
   /* Normal distribution function: Marsaglia's series, and the fraction in the tails. */
@@ -36,7 +40,10 @@ var balldp = (function () {
 
   /* Delta of a mu-GDP release at an epsilon (Balle and Wang, 2018). */
   function delta(mu, epsilon) {
-    return cdf(mu / 2 - epsilon / mu) - Math.exp(epsilon) * cdf(-mu / 2 - epsilon / mu);
+    var near = epsilon / mu - mu / 2, beyond = epsilon / mu + mu / 2;
+    /* exp(epsilon) times the density at one is the density at the other, and overflows alone. */
+    var second = beyond < 4 ? Math.exp(epsilon) * cdf(-beyond) : density(near) / ratio(beyond);
+    return cdf(-near) - second;
   }
 
   function muOf(epsilon, allowed) {
@@ -44,7 +51,7 @@ var balldp = (function () {
   }
 
   function epsilonOf(mu, allowed) {
-    return inverse(function (epsilon) { return -delta(mu, epsilon); }, -allowed, 0, 600);
+    return inverse(function (epsilon) { return -delta(mu, epsilon); }, -allowed, 0, mu * mu / 2 + 8 * mu + 1);
   }
 
   /* How often an attacker with so many equally likely candidates is right, at most. */
@@ -96,8 +103,11 @@ if (typeof document !== "undefined") document.addEventListener("DOMContentLoaded
     show("certificate", percent(balldp.certificate(mu, m)));
     show("guess", percent(1 / m));
     show("advantage", percent(balldp.advantage(mu)));
+    var shown = {};
     [0.5, 1, 2, LARGEST / radius].forEach(function (times) {
       var t = Math.min(times * radius, LARGEST), own = mu * t / radius;
+      if (shown[t.toFixed(2)]) return;
+      shown[t.toFixed(2)] = true;
       html += "<tr><td>" + t.toFixed(2) + "</td><td>" + balldp.epsilonOf(own, DELTA).toPrecision(3) +
         "</td><td>" + percent(balldp.certificate(own, m)) + "</td></tr>";
     });
