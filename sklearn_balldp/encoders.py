@@ -549,7 +549,8 @@ class ImageEncoder(BaseEncoder):
     @property
     def stated_identity(self) -> str:
         """The same by name alone, without the library's version and without a look at any file."""
-        return f"{self.model}@{self._named() or self.weights}"
+        own = self.weights.name if isinstance(self.weights, Enum) else self.weights
+        return f"{self.model}@{own}"
 
     def _bytes(self, record: NDArray[np.uint8]) -> bytes:
         return repr(record.shape).encode() + record.tobytes()

@@ -1,10 +1,12 @@
 """The parts of a model: its head, the steps before it, and which steps learn from the rows."""
 
 import contextlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.ensemble import VotingClassifier
 from sklearn.feature_extraction import FeatureHasher
@@ -29,6 +31,9 @@ _SHAPE_ONLY = (
     RBFSampler,
     SkewedChi2Sampler,
 )
+
+# Entries of a map whose norm is computed exactly; the sum of its squares takes no time.
+_LARGE = 2**20
 
 
 @dataclass(frozen=True)
@@ -130,23 +135,32 @@ def stretch_of(step: Any) -> float | None:
     step = step.estimator if isinstance(step, FrozenEstimator) else step
     if step is None or isinstance(step, str):
         return 1.0
-    kind = type(step)
-    if kind is StandardScaler and getattr(step, "scale_", None) is not None:
-        return float(1.0 / np.min(step.scale_))
+    factor = _factor(type(step), step)
+    return factor if factor is not None and 0.0 < factor < math.inf else None
+
+
+def _factor(kind: type, step: Any) -> float | None:
+    """The factor as its state gives it, which may be no factor at all."""
+    scale: Any = getattr(step, "scale_", None)
     if kind is StandardScaler and hasattr(step, "n_features_in_"):
-        return 1.0
-    if kind is MaxAbsScaler and hasattr(step, "scale_"):
-        return float(1.0 / np.min(step.scale_))
-    if kind is MinMaxScaler and hasattr(step, "scale_"):
-        return float(np.max(step.scale_))
+        moves = step.with_std and scale is not None
+        return float(1.0 / np.min(np.abs(scale))) if moves else 1.0
+    if kind is MaxAbsScaler and scale is not None:
+        return float(1.0 / np.min(np.abs(scale)))
+    if kind is MinMaxScaler and scale is not None:
+        return float(np.max(np.abs(scale)))
     if kind is RBFSampler and hasattr(step, "random_weights_"):
         # The slope of each cosine is at most one.
-        weights = step.random_weights_
-        return float(np.linalg.norm(weights, 2) * np.sqrt(2.0 / weights.shape[1])) * (1.0 + 1e-9)
+        return _norm(step.random_weights_) * math.sqrt(2.0 / step.n_components)
     plain = kind in (TruncatedSVD, GaussianRandomProjection) or (kind is PCA and not step.whiten)
-    if plain and hasattr(step, "components_"):
-        return float(np.linalg.norm(step.components_, 2)) * (1.0 + 1e-9)
-    return None
+    return _norm(step.components_) if plain and hasattr(step, "components_") else None
+
+
+def _norm(matrix: NDArray[np.float64]) -> float:
+    """Upper bound on the largest stretch of a linear map."""
+    if matrix.size > _LARGE or not np.isfinite(matrix).all():
+        return float(np.linalg.norm(matrix))
+    return float(np.linalg.norm(matrix, 2)) * (1.0 + 1e-9)
 
 
 def learns(step: Any) -> bool:

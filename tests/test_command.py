@@ -508,5 +508,5 @@ def test_public_records_tell_what_the_noise_costs(tmp_path, capsys):
         epsilon: float(text.split(" points")[0].split()[-1]) for epsilon, text in found.items()
     }
     assert points["0.0001"] > 20.0 > 5.0 > points["8"]
-    assert "public records of 1 classes are too few" in line("8", "two.csv")
+    assert "1 classes have too few public records" in line("8", "two.csv")
     assert "points" in line("8", "public.csv", "--owner", "owner")

@@ -10,19 +10,23 @@ from typing import Any
 from unicodedata import category
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from ..encoder_weights import installed
 from ..encoders import ImageEncoder, SentenceEncoder
-from ..pipelines import parts_of
+from ..pipelines import ModelParts, parts_of
 from ..privacy.encoder_name import same_encoder
 from ..publish import load
 from ..publish.folder import as_pipeline, downloaded, model_in, parts_of_folder
 from ..publish.loading import received_from
+from ..publish.received import width_of
 from .tables import Columns, InputError, contents_of, names_of, parts_of_table
 
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"
+# Values of rows that are held at a time, whatever width a stranger's steps give them.
+_MOST_VALUES = 2**22
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,13 +62,9 @@ def predict(options: argparse.Namespace) -> None:
             for own in (LABEL, PROBABILITY):
                 if own in part:
                     raise InputError(f"{options.file} has a column {own!r} already; rename it.")
-            # Embedded once, for labels and probabilities.
-            for _, step in parts.steps:
-                X = step.transform(X)
-            found = [_shown(label) for label in parts.head.predict(X)]
-            labelled = part.assign(**{LABEL: found})
-            if hasattr(parts.head, "predict_proba"):
-                best = np.asarray(parts.head.predict_proba(X)).max(axis=1)
+            found, best = _predicted(parts, X)
+            labelled = part.assign(**{LABEL: list(map(_shown, found))})
+            if best is not None:
                 labelled[PROBABILITY] = np.round(best, 4)
             labelled.to_csv(
                 target, sep=separator, index=False, header=not written, lineterminator="\n"
@@ -76,6 +76,23 @@ def predict(options: argparse.Namespace) -> None:
             return
         with options.out.open("w", newline="", encoding="utf-8") as out:
             shutil.copyfileobj(target, out)
+
+
+def _predicted(parts: ModelParts, X: Any) -> tuple[list[Any], NDArray[Any] | None]:
+    """Labels, and their probabilities if the head has any; of wide rows, a few at a time."""
+    width = max([width_of(step) or 1 for _, step in parts.steps], default=1)
+    size = max(1, _MOST_VALUES // width)
+    labels: list[Any] = []
+    shares = []
+    for start in range(0, len(X), size):
+        rows = X[start : start + size]
+        # Embedded once, for labels and probabilities.
+        for _, step in parts.steps:
+            rows = step.transform(rows)
+        labels += list(parts.head.predict(rows))
+        if hasattr(parts.head, "predict_proba"):
+            shares.append(np.asarray(parts.head.predict_proba(rows)).max(axis=1))
+    return labels, np.concatenate(shares) if shares else None
 
 
 def _shown(label: Any) -> str:

@@ -313,21 +313,28 @@ def expected(job: Job, rows: NDArray[Any] | None) -> str:
     if job.public is None or job.public.y is None or rows is None:
         return ""
     labels, release = np.asarray(job.public.y), job.plan.release
+    classes = np.unique(np.asarray(job.records.y) if job.head.classes is None else job.head.classes)
     rng = np.random.default_rng(0)
-    order = rng.permutation(len(rows))
-    own, tested = order[: len(rows) // 2], order[len(rows) // 2 :]
+    order = rng.permutation(np.flatnonzero(np.isin(labels, classes)))
+    own, tested = np.array_split(order, 2)
     wanted = np.asarray(job.records.y)
     if release.labels == "protected":
-        wanted = rng.choice(labels[own], len(wanted))
+        wanted = rng.choice(labels[own], len(wanted)) if len(own) else wanted
     places = {label: own[labels[own] == label] for label in np.unique(wanted)}
     lacking = sum(not len(found) for found in places.values())
-    if lacking or len(np.unique(labels[own])) < 2:
-        return f"Accuracy  not foretold: public records of {lacking} classes are too few"
+    if lacking:
+        return f"Accuracy  not foretold: {lacking} classes have too few public records"
+    if not len(tested) or len(np.unique(labels[own])) < 2:
+        return "Accuracy  not foretold: public records are too few, or of one class"
     chosen = np.empty(len(wanted), dtype=np.intp)
     for label, found in places.items():
         chosen[wanted == label] = rng.choice(found, int(np.sum(wanted == label)))
     given = {} if job.records.owners is None else {"groups": job.records.owners}
-    noisy = clone(job.head).fit(rows[chosen], labels[chosen], **given)
+    try:
+        noisy = clone(job.head).fit(rows[chosen], labels[chosen], **given)
+    except ValueError:
+        # A forecast ends no run: what is wrong with the private records is said by their own fit.
+        return "Accuracy  not foretold: public records cannot be fitted"
     plain = LogisticRegression(C=10.0, max_iter=1000).fit(rows[own], labels[own])
     scores = [np.mean(model.predict(rows[tested]) == labels[tested]) for model in (noisy, plain)]
     return (

@@ -110,6 +110,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         check_random_state(self.random_state)
         if not (self.encoder is None or isinstance(self.encoder, str)):
             raise ValueError(f"encoder must be a string or None, got {self.encoder!r}.")
+        name = self.encoder or ""
+        if not (name.isprintable() and len(name) <= 200):
+            raise ValueError(
+                f"encoder={name[:40]!r}... must be one line of 200 characters at most; shorten it."
+            )
         if self.protect_labels and self.classes is None:
             raise ValueError(
                 "classes=None with protect_labels=True: the label set must be declared, not read "

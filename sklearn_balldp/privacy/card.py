@@ -14,6 +14,8 @@ from ..text import one_line
 CANDIDATES = (2, 10, 100)
 #: False-positive rates that an attacker's true-positive rate is stated at.
 FALSE_POSITIVE_RATES = (0.01, 0.001)
+#: Advantage of an attacker above which a release hides next to nothing.
+NOTHING_HIDDEN = 0.99
 _BLANK = "FILL IN"
 Table = tuple[tuple[str, ...], ...]
 
@@ -292,10 +294,15 @@ def _in_short(release: Any) -> Section:
     labels = "" if release.labels == "protected" else "labels and class counts; "
     several = "" if person else "several records of one person; "
     times = _times(release.certificate(0.1))
+    hidden = f"Hidden: whether {what} replaced by {others}{near}."
+    if release.guarantee().advantage > NOTHING_HIDDEN:
+        hidden = "Next to nothing is hidden: the noise is too small."
+    elif release.private == "conditional":
+        hidden += " This holds if the radius, which was read off the records, may be public."
     return Section(
         "In short",
         points=(
-            f"Hidden: whether {what} replaced by {others}{near}.",
+            hidden,
             f"What an attacker gains: he knows {known} and holds ten equally likely candidates "
             f"that close to one possible record. He names the true one at most {times} times in a "
             "hundred, where a blind guess is right 10 times.",

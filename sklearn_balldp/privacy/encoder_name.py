@@ -7,10 +7,16 @@ folder another name, so that the digest and the settings alone are compared.
 import re
 from pathlib import Path
 
-# Records of before say local:DIGEST@newest.
-_DIGEST = re.compile(r"(?:local:|sha256:)([0-9a-f]{16})(?:@newest)?(?![0-9a-f])")
+# What comes before the name, and behind the digest: an architecture, a length, a library.
+_NAME = re.compile(
+    r"(?P<kind>[a-z0-9_]{1,40}@)?"
+    # Records of before say local:DIGEST@newest.
+    r"(?:[\w./-]{1,100} sha256:(?P<digest>[0-9a-f]{16})|local:(?P<old>[0-9a-f]{16})(?:@newest)?)"
+    r"(?P<settings>(?:, [0-9]{1,6} tokens)?|, torchvision [0-9a-z.+]{1,40})",
+    re.ASCII,
+)
 _HUB_FOLDER = re.compile(r"models--(.+?)--(.+)/snapshots/[^/]+$")
-_NOT_IN_NAMES = re.compile(r"[^\w./-]+|sha256:|local:")
+_NOT_IN_NAMES = re.compile(r"[^\w./-]+|sha256:|local:", re.ASCII)
 
 
 def name_of_weights(path: str, digest: str) -> str:
@@ -37,12 +43,14 @@ def _title(folder: Path) -> str | None:
     except (OSError, UnicodeDecodeError):
         return None
     titles = [line[2:].strip() for line in text.splitlines() if line.startswith("# ")]
-    return titles[0] if titles and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", titles[0]) else None
+    return (
+        titles[0] if titles and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", titles[0], re.ASCII) else None
+    )
 
 
 def has_digest(name: str | None) -> bool:
     """Whether a name tells weights apart that have one name."""
-    return name is not None and _DIGEST.search(name) is not None
+    return name is not None and _NAME.fullmatch(name) is not None
 
 
 def same_encoder(name: str | None, other: str | None) -> bool | None:
@@ -52,6 +60,9 @@ def same_encoder(name: str | None, other: str | None) -> bool | None:
     return _what_counts(name) == _what_counts(other)
 
 
-def _what_counts(name: str | None) -> str | None:
-    found = None if name is None else _DIGEST.search(name)
-    return name if found is None or name is None else found[1] + name[found.end() :]
+def _what_counts(name: str | None) -> str | tuple[str | None, ...] | None:
+    found = None if name is None else _NAME.fullmatch(name)
+    # Whatever else a name says is compared as it stands.
+    if found is None:
+        return name
+    return found["kind"], found["digest"] or found["old"], found["settings"]

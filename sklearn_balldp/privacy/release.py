@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from .._parameters import MOST, check_inside, check_option, check_whole, is_real
+from .._parameters import MOST, check_inside, check_option, check_positive, check_whole, is_real
 from .._version import __version__
 from ..adjacency import DOMAINS, LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
 from ..pipelines import parts_of
@@ -171,7 +171,9 @@ class Release:
         check_types(self.bound, "record: bound")
         for name, options in _OPTIONS.items():
             check_option(f"record: {name}", getattr(self, name), options)
-        for name in ("n_samples", "n_features", "norm_bound", "radius", "epsilon"):
+        for name in ("norm_bound", "radius"):
+            check_positive(f"record: {name}", getattr(self, name))
+        for name in ("n_samples", "n_features", "epsilon"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"record: {name}={getattr(self, name)!r} must be positive.")
         check_inside("record: delta", self.delta)

@@ -270,9 +270,8 @@ def _encoder_check(record: Release, received: Received) -> Check:
         found = f"the record names {record.encoder}: pass these weights (encoder=), to compare"
     elif steps:
         verdict = PASS if named else FAIL
-        found = f"{steps[0].encoder_name}" + (
-            "" if named else f", the record says {record.encoder}"
-        )
+        own = steps[0].encoder_name
+        found = own if own == record.encoder else f"{own}, the record says {record.encoder}"
     return Check("encoder", verdict, found, basis)
 
 

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,17 @@ def as_pipeline(received: Received, record: Release) -> Any:
     head = received.head
     head.release_ = record
     steps = [
-        (step.name, step.encoder if step.encoder is not None else step.made)
+        (step.name, _Named(step.encoder_name) if step.encoder is not None else step.made)
         for step in received.steps
     ]
     return Pipeline([*steps, (received.name, head)]) if steps else head
+
+
+@dataclass(frozen=True)
+class _Named:
+    """In place of an encoder of a file, which must open nothing: what it calls itself."""
+
+    identity: str
 
 
 def _task(received: Received) -> str:
@@ -171,14 +179,34 @@ def _readme_checks(own: str | None, expected: str) -> list[Check]:
     return checks
 
 
-def keep_own_text(old: Path, new: Path) -> None:
-    """Above the new card, put what the publisher wrote above that of the folder replaced."""
-    own, made = _text(old / README), _text(new / README)
-    if own is None or made is None or own.count(_BEGIN) != 1:
-        return
-    front = own.split(_BEGIN)[0]
-    if front not in map(_front, _TASKS):
-        (new / README).write_bytes((front + _BEGIN + made.split(_BEGIN)[1]).encode())
+def own_text(folder: Path) -> str | None:
+    """What the publisher wrote above the card of a folder; None if it is the text of the start.
+
+    Raises
+    ------
+    ValueError
+        If the card cannot be told from that text, or it is too long.
+    """
+    if not (folder / README).exists():
+        return None
+    text = (_text(folder / README) or "").replace("\r\n", "\n")
+    front = text.split(_BEGIN)[0]
+    if text.count(_BEGIN) != 1 or len(front) > _MOST_BYTES // 4:
+        raise ValueError(
+            f"folder={str(folder)!r}: its README.md was edited so that your text cannot be told "
+            "from the card, and would be lost; move it away."
+        )
+    return None if front in map(_front, _TASKS) else front
+
+
+def with_own_text(text: str, own: str | None) -> str:
+    """A new README.md with the publisher's text above its card."""
+    if own is None:
+        return text
+    front, card = text.split(_BEGIN)
+    task = re.search(r"^pipeline_tag: .*$", front, re.MULTILINE)
+    assert task is not None
+    return re.sub(r"^pipeline_tag: .*$", task[0], own, count=1, flags=re.MULTILINE) + _BEGIN + card
 
 
 def _text(path: Path) -> str | None:

@@ -120,7 +120,7 @@ _HASHING = (
     "norm",
     "alternate_sign",
 )
-_MOST_HASHED = 2**18
+_MOST_HASHED, _MOST_GRAMS, _MOST_STEPS = 2**16, 10, 20
 # Longer texts, and larger numbers, are no labels, no settings, no names and no counts.
 _LONGEST_LABEL, _LONGEST, _LARGEST = 1000, 200, 2**64
 _MOST_NAMES, _LONGEST_NAME = 10**5, 100
@@ -253,6 +253,9 @@ def receive(model: Any, name: str = "model") -> Received:
             if len(set(names)) < len(names) or not all(map(_NAME_OF_STEP.fullmatch, names)):
                 faults.append("pipeline.steps, whose names are no short names")
             *before, (label, last) = tree.attributes["steps"]
+            if len(steps) + len(before) > _MOST_STEPS:
+                faults.append(f"pipeline.steps, of which there are more than {_MOST_STEPS}")
+                before = before[: _MOST_STEPS - len(steps)]
             steps += [_step(own, step, faults) for own, step in before]
             tree = tree_of(last)
         elif "release_" not in tree.attributes and "estimator_" in tree.attributes:
@@ -272,6 +275,8 @@ def receive(model: Any, name: str = "model") -> Received:
     received = _head(tree) if tree.kind in _HEADS else _own_head(tree)
     received.steps, received.faults = steps, faults + received.faults
     received.name = label
+    if in_file:
+        received.faults += _widths(steps, received.record.get("n_features"))
     return received
 
 
@@ -383,8 +388,13 @@ def _made(
                 faults.append(f"{prefix}{name}={_shown(value)}, other than the default")
         elif name == "n_features" and not 0 < _whole(value) <= _MOST_HASHED:
             faults.append(f"{prefix}{name}={_shown(value)}, more than rows may have")
-        elif _is_scalar(value) or (name in ("feature_range", "ngram_range") and _is_range(value)):
-            given[name] = tuple(value) if name == "ngram_range" else value
+        elif name == "ngram_range":
+            if not _is_ngram_range(value):
+                faults.append(f"{prefix}{name}={_shown(value)}, no two lengths up to {_MOST_GRAMS}")
+            else:
+                given[name] = tuple(value)
+        elif _is_scalar(value) or (name == "feature_range" and _is_range(value)):
+            given[name] = value
         else:
             faults.append(f"its parameter {prefix}{name}={_shown(value)} is no number or text")
     return kind(**given)
@@ -394,7 +404,7 @@ def _is_default(value: Any, own: Any) -> bool:
     """Whether a parameter has the value that it has by default; a file names types of NumPy."""
     if own is np.float64:
         known = isinstance(value, Thing) and not value.attributes
-        return known and (value.own is own or value.kind == "numpy.float64")
+        return known and (value.own is own or (value.is_type and value.kind == "numpy.float64"))
     return type(value) is type(own) and bool(value == own)
 
 
@@ -526,6 +536,32 @@ def _step(name: str, value: Any, faults: list[str]) -> Step:
     return Step(name, inner.name, made, has_state, encoder)
 
 
+def width_of(step: Any) -> int | None:
+    """Features of the rows that a step made anew gives, as far as its settings and state tell."""
+    if isinstance(step, HashingVectorizer):
+        return _whole(step.n_features)
+    for name in _LONG:
+        state: Any = getattr(step, name, None)
+        if np.ndim(state):
+            return len(state)
+    return None if isinstance(step, str) else getattr(step, "n_features_in_", None)
+
+
+def _widths(steps: list[Step], n_features: Any) -> Iterator[str]:
+    """Steps whose rows do not fit into the next one, or into the head."""
+    width: int | None = None
+    for step in steps:
+        if step.made is None:
+            width = None
+            continue
+        takes = getattr(step.made, "n_features_in_", None)
+        if takes is not None and width is not None and takes != width:
+            yield f"{step.shown}, which takes rows of {_shown(takes)} features, not of {width}"
+        width = width_of(step.made) or width
+    if width is not None and width != n_features:
+        yield f"steps that give rows of {_shown(width)} features, where the head takes others"
+
+
 def _stateful(
     kind: Any, tree: Thing, prefix: str, state: tuple[str, ...], faults: list[str]
 ) -> BaseEstimator:
@@ -538,6 +574,8 @@ def _stateful(
     # The rows of the fit would fit into arrays of other shapes.
     sizes = {_whole(tree_of(tree.attributes.get("n_features_in_")))}
     sizes |= {len(value) for name, value in held.items() if name in _LONG and np.ndim(value)}
+    if kind is RBFSampler and not _is_sampler(made, held):
+        faults.append(f"{prefix[:-1]}, whose numbers of features or whose gammas differ")
     for name in (*state, "n_features_in_", "feature_names_in_", "_sklearn_output_config"):
         if name not in tree.attributes:
             continue
@@ -550,10 +588,31 @@ def _stateful(
     return made
 
 
+def _is_sampler(made: Any, held: Mapping[str, Any]) -> bool:
+    """Whether all that says how many features it gives, and how wide they are, agrees."""
+    weights: Any = held.get("random_weights_")
+    offset: Any = held.get("random_offset_")
+    gamma: Any = held.get("_gamma")
+    if np.ndim(weights) != 2 or np.ndim(offset) != 1 or not (is_real(gamma) and gamma > 0.0):
+        return False
+    widths = {weights.shape[1], len(offset), held.get("_n_features_out"), made.n_components}
+    return len(widths) == 1 and made.gamma in (gamma, "scale")
+
+
 def _encoder(kind: Any, tree: Thing, prefix: str, faults: list[str]) -> BaseEncoder:
     """An encoder of these settings, without the folder of its cache."""
     made: BaseEncoder = _made(kind, tree, prefix, faults)
     made.set_params(cache_dir=None)
+    for name in ("model", "weights", "revision", "device"):
+        value = getattr(made, name, None)
+        if not (isinstance(value, str) or (value is None and name != "model")):
+            faults.append(f"{prefix}{name}, which is no name")
+            made.set_params(**{name: "unreadable"})
+    for name in ("max_length", "batch_size"):
+        value = getattr(made, name, None)
+        if not (value is None or type(value) is int):
+            faults.append(f"{prefix}{name}, which is no whole number")
+            made.set_params(**{name: 1})
     return made
 
 
@@ -597,6 +656,12 @@ def _is_range(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and len(value) == 2 and all(map(is_real, value))
 
 
+def _is_ngram_range(value: Any) -> bool:
+    """Whether it is a least and a largest number of words or letters: long ones take for ever."""
+    pair = isinstance(value, (list, tuple)) and len(value) == 2 and {*map(type, value)} == {int}
+    return pair and 1 <= value[0] <= value[1] <= _MOST_GRAMS
+
+
 def _whole(value: Any) -> int:
     return int(value) if isinstance(value, (int, np.integer)) else -1
 
@@ -606,6 +671,10 @@ def _is_state(name: str, value: Any, sizes: set[int]) -> bool:
     if not isinstance(value, np.ndarray):
         return _is_scalar(value, 20)
     wide = name in ("components_", "inverse_components_", "random_weights_")
+    if value.dtype.kind == "f" and not np.isfinite(value).all():
+        return False
+    if name == "scale_" and not (value > 0.0).all():
+        return False
     return (
         value.ndim == (2 if wide else 1)
         and set(value.shape) <= sizes

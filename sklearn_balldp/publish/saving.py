@@ -17,7 +17,7 @@ from ..encoders import BaseEncoder
 from ..pipelines import parts_of
 from ..privacy.encoder_name import public_name
 from ..text import one_line
-from .folder import FILES, MODEL, RECORD, files_of, keep_own_text
+from .folder import FILES, MODEL, README, RECORD, files_of, own_text, with_own_text
 from .loading import received_from
 from .verify import verify
 
@@ -85,9 +85,10 @@ def save(model: Any, folder: str | Path, *, force: bool = False) -> Path:
                 f"model: {one_line('; '.join(faults))} would be refused by whoever receives it; "
                 "take it out, or publish the head alone."
             )
+        own = own_text(folder)
         for name, text in files_of(received, received.release()).items():
-            (written / name).write_bytes(text.encode())
-        keep_own_text(folder, written)
+            whole = with_own_text(text, own) if name == README else text
+            (written / name).write_bytes(whole.encode())
         verdict = verify(written)
         failed = [
             f"{check.name}: {check.found}" for check in verdict.checks if check.verdict == "FAIL"
@@ -118,6 +119,8 @@ def check_writable(folder: Path, force: bool) -> None:
     if folder.is_symlink() or (folder.exists() and not (force and _is_ours(folder))):
         remedy = "it holds something else" if force else "or replace a model in it by force"
         raise ValueError(f"folder={str(folder)!r} exists: name another one ({remedy}).")
+    if folder.exists():
+        own_text(folder)
     nearest = next(parent for parent in folder.absolute().parents if parent.exists())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
         raise ValueError(f"folder={str(folder)!r} cannot be made: {nearest} takes no new folder.")

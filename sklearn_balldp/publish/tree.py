@@ -76,11 +76,14 @@ class Thing:
         What it holds, by name.
     own : object
         The object itself where it was handed over in memory; None where a file holds it.
+    is_type : bool
+        Whether a file says that it is the type itself.
     """
 
     kind: str
     attributes: Mapping[str, Any]
     own: Any = None
+    is_type: bool = False
 
     @property
     def name(self) -> str:
@@ -148,7 +151,8 @@ class _Skops:
                 raise ValueError("an object holds no attributes by name")
             return Thing(kind, held)
         # What nobody looks at must not pass for an object without attributes.
-        return Thing(kind, {"unread": Thing(loader, {})} if node.keys() - _ITSELF else {})
+        held = {"unread": Thing(loader, {})} if node.keys() - _ITSELF else {}
+        return Thing(kind, held, is_type=loader == "TypeNode")
 
     def _mapping(self, node: Any) -> dict[Any, Any]:
         kinds = self.value(node["key_types"])
@@ -205,6 +209,7 @@ def _scalar(node: Any) -> Any:
 def _key(kind: Thing, text: str) -> Any:
     """The key of a mapping, under the same condition."""
     own = kind.kind in (f"builtins.{kind.name}", f"numpy.{kind.name}") and not kind.attributes
+    own = own and kind.is_type
     # Python's own errors would show the text.
     with contextlib.suppress(KeyError, ValueError):
         key = _KEYS[kind.name](text)

@@ -22,6 +22,7 @@ from ..audit.residuals import (
     weight_checks,
 )
 from ..heads import ReleasedModel, Transcript
+from ..privacy.card import NOTHING_HIDDEN
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from .consistency import consistency_checks, shape_fault
@@ -39,8 +40,6 @@ _NORMAL = (
     "text of the README",
     "unit",
 )
-#: An attacker who tells two records apart with more than this advantage is stopped by nothing.
-_NOTHING_HIDDEN = 0.99
 
 
 @dataclass(frozen=True)
@@ -261,7 +260,7 @@ def _record_checks(
     )
     checks = [Check("record", PASS, found, basis)]
     advantage = record.guarantee().advantage
-    if advantage > _NOTHING_HIDDEN:
+    if advantage > NOTHING_HIDDEN:
         found = (
             f"an attacker who knows all else may tell two records apart, advantage {advantage:.4f}"
         )
