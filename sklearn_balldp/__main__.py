@@ -20,6 +20,7 @@ from .command import COMMANDS
 from .command import main as command
 from .datasets import load_embeddings, unit_rows
 from .distances import same_label_quantile
+from .privacy.card import percent
 
 CANDIDATES = 10
 #: Epsilon of the release whose card is written.
@@ -88,7 +89,8 @@ def format_table(table: pd.DataFrame, ceiling: float) -> str:
     """One row for each epsilon, the promises side by side."""
     wide = table.pivot(index="epsilon", columns="promise")
     accuracy = wide["accuracy"].map("{:.3f}".format) + " +- " + wide["sd"].map("{:.3f}".format)
-    certificate = wide["certificate"].map("{:.3f}".format)
+    # An upper bound is rounded up.
+    certificate = (np.ceil(1000.0 * wide["certificate"]) / 1000.0).map("{:.3f}".format)
     shown = {("", "epsilon"): wide.index.map("{:g}".format)}
     shown |= {("test accuracy", promise): accuracy[promise] for promise in (BALL, STANDARD)}
     for promise in (BALL, STANDARD):
@@ -106,8 +108,8 @@ def conclude(table: pd.DataFrame, radius: float, ceiling: float, seeded: bool) -
     protection = (
         f"someone who knows every record but one, and {CANDIDATES} equally likely candidates for "
         f"it, of its label and within {radius:.2f} of one possible record, names the right one "
-        f"with probability at most {ball['certificate']:.3f}; a blind guess succeeds with "
-        f"{1 / CANDIDATES:.3f}."
+        f"with probability at most {percent(ball['certificate'])}; a blind guess succeeds in "
+        f"{100 / CANDIDATES:g} %."
     )
     if seeded:
         protection = "none, because --seed makes noise that anyone can draw again."

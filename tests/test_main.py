@@ -26,7 +26,8 @@ def test_the_main_job_prints_draws_and_writes_a_card(tmp_path, capsys):
     # The same candidates: a release that hides more certifies less of an attacker's success, but
     # where its steps get all but a hundredth of the budget: no gap at a distance is known there.
     few_records, enough = ([float(value) for value in row[7:9]] for row in rows)
-    assert 0.1 < few_records[1] == few_records[0]
+    # Both are rounded up.
+    assert 0.1 < few_records[1] <= few_records[0] <= few_records[1] + 0.0011
     assert 0.1 < enough[1] < enough[0]
     assert out.stat().st_size > 10_000
     card = (tmp_path / "new" / "balldp.card.html").read_text()

@@ -1,6 +1,7 @@
 """``balldp``: train, predict, verify, card and plan, from the command line."""
 
 import argparse
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -36,10 +37,14 @@ def _warn(message: Warning | str, *_: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     try:
         if options.command == "card":
-            print(predicting.opened_record(options.folder))
+            print(predicting.opened_record(options.folder), flush=True)
         else:
             run = {"train": training.train, "plan": training.plan, "predict": predicting.predict}
             run[options.command](options)
+    except BrokenPipeError:
+        # Whoever reads has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, ImportError, OSError) as error:
         print(f"{options.command}: {one_line(error, 2000)}", file=sys.stderr)
         return 2

@@ -21,6 +21,7 @@ from ..publish import load
 from ..publish.folder import as_pipeline, downloaded, model_in, parts_of_folder
 from ..publish.loading import received_from
 from ..publish.received import width_of
+from ..text import one_line
 from .tables import Columns, InputError, contents_of, names_of, parts_of_table
 
 #: Columns that are added.
@@ -35,6 +36,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="new records")
     parser.add_argument(
         "--column",
+        "--text",
+        "--image",
+        "--embedding",
+        dest="column",
         help="column of the records (default: text, image or embedding, or the only one)",
     )
     parser.add_argument("--out", type=Path, help="CSV to write (default: the terminal)")
@@ -58,7 +63,7 @@ def predict(options: argparse.Namespace) -> None:
     with tempfile.TemporaryFile("w+", newline="", encoding="utf-8") as target:
         written = False
         for part in parts_of_table(options.file, columns):
-            X = contents_of(part, options.file, columns)
+            X = _contents(part, options.file, columns, parts.head)
             for own in (LABEL, PROBABILITY):
                 if own in part:
                     raise InputError(f"{options.file} has a column {own!r} already; rename it.")
@@ -76,6 +81,20 @@ def predict(options: argparse.Namespace) -> None:
             return
         with options.out.open("w", newline="", encoding="utf-8") as out:
             shutil.copyfileobj(target, out)
+
+
+def _contents(part: Any, file: Path, columns: Columns, head: Any) -> Any:
+    """Records of a part; where they are no embeddings, an error says of what they must be."""
+    try:
+        return contents_of(part, file, columns)
+    except InputError as error:
+        if columns.embedding is None:
+            raise
+        of = f" by {head.release_.encoder}" if head.release_.encoder else ""
+        raise InputError(
+            f"{one_line(error, 1000)} The model takes embeddings{of}, {head.n_features_in_} "
+            "numbers for each record, and no texts or images."
+        ) from None
 
 
 def _predicted(parts: ModelParts, X: Any) -> tuple[list[Any], NDArray[Any] | None]:
@@ -107,7 +126,8 @@ def opened(folder: str, encoder: str | None) -> Any:
         model = load(folder, encoder=encoder)
         parts = parts_of(model)
         stated = parts.head.release_.encoder
-        if stated is not None and not same_encoder(parts.encoder, stated):
+        known = parts.encoder
+        if None not in (known, stated) and not same_encoder(known, stated):
             warnings.warn(
                 f"--encoder {encoder} is not that of the record ({stated}): labels may be wrong.",
                 stacklevel=2,
@@ -124,8 +144,8 @@ def opened(folder: str, encoder: str | None) -> Any:
     if own is None:
         name = received.release().encoder or stated[0].stated_identity
         raise InputError(
-            f"{folder}: no weights on this machine have the digest of its encoder ({name}); name "
-            "those that you trust (--encoder FOLDER)."
+            f"{folder}: no weights on this machine have the digest of its encoder ({name}); "
+            "install or name those that you trust (--encoder FOLDER)."
         )
     return load(folder, encoder=own)
 

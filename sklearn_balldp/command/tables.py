@@ -120,7 +120,7 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
             raise InputError(f"{path}: no finite embedding in {_rows(odd)}; see --missing drop.")
     kept = np.flatnonzero(~lacking)
     if not len(kept):
-        raise InputError(f"{path}: no record is complete.")
+        raise InputError(f"{path}: no record is complete, or there is none.")
     labels, owners = (
         None if name is None else _labels([texts[name][i] for i in kept], path, name, kept)
         for name in (columns.label, columns.owner)
@@ -191,7 +191,7 @@ def _check_columns(frame: Frame, path: Path, columns: Columns) -> None:
         raise InputError(f"{path}: its rows have more fields than its first line.")
     own = [columns.content, columns.label, columns.owner]
     if len({name for name in own if name is not None}) < sum(name is not None for name in own):
-        raise InputError(f"{path}: one column cannot be both; name another for each.")
+        raise InputError(f"{path}: one column cannot serve as two; name another for each option.")
     for name in own:
         prefixed = name == columns.embedding and bool(_prefixed(frame, columns))
         if name is not None and name not in frame and not prefixed:
@@ -287,7 +287,9 @@ class _reading:
             known = missing if missing != "a package" else needed
             raise InputError(f"{self.path}: it is read by {known}; pip install {known}.") from None
         if isinstance(error, UnicodeError):
-            raise InputError(f"{self.path}: it is no UTF-8; save it as UTF-8.") from None
+            raise InputError(
+                f"{self.path}: it is not UTF-8; save it as UTF-8 (in Excel: CSV UTF-8)."
+            ) from None
         refused = (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
         if isinstance(error, refused) and not isinstance(error, InputError):
             # The text of a parser may quote a record.
@@ -298,10 +300,17 @@ class _reading:
 
 
 def _csv(path: Path, **options: Any) -> Any:
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    separator = "\t" if path.suffix.lower() == ".tsv" else _separator(path)
     # Texts stay texts: "NA", "null" and "007" are values, and only an empty cell is missing.
     given = {"dtype": str, "keep_default_na": False, "na_values": [""], "encoding": "utf-8-sig"}
     return pd.read_csv(path, sep=separator, **given, **options)
+
+
+def _separator(path: Path) -> str:
+    """The separator of a CSV, by its first line: many spreadsheets write semicolons."""
+    with path.open("rb") as file:
+        first = file.readline(2**20)
+    return ";" if first.count(b";") > first.count(b",") else ","
 
 
 def _table(path: Path) -> Frame:

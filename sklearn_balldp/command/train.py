@@ -2,6 +2,7 @@
 
 import argparse
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from ..heads import (
 )
 from ..heads.cost import in_words, seconds
 from ..heads.plan import AT_RISK, LOST, Plan
+from ..privacy.card import NOTHING_HIDDEN, percent
 from ..progress import shown
 from ..publish import save
 from ..publish.saving import check_writable
@@ -146,6 +148,7 @@ def prepare(options: argparse.Namespace) -> Job:
         # Public records need no owner, and incomplete ones serve nothing.
         named = Columns(options.text, options.image, options.embedding, options.label)
         public = read(options.public, named, missing="drop")
+        _check_public(options, records, public)
     _check_labels(options, records)
     steps: list[tuple[str, Any]] = [("unit", Normalizer())]
     if columns.kind != "embedding":
@@ -169,9 +172,31 @@ def prepare(options: argparse.Namespace) -> Job:
     return Job(head, steps, records, public, plan, seconds)
 
 
+def _check_public(options: argparse.Namespace, records: Records, public: Records) -> None:
+    """Private records must not pass for public ones: radius and accuracy would be read off them."""
+    private = set(map(_content, records.X))
+    common = sum(_content(own) in private for own in public.X)
+    if common > len(public.X) / 2:
+        raise InputError(
+            f"--public {options.public}: {common:,} of its {len(public.X):,} records are among the "
+            "private ones; name records that may be published."
+        )
+    if common:
+        warnings.warn(
+            f"--public {options.public}: {common:,} of its records are among the private ones.",
+            stacklevel=2,
+        )
+
+
+def _content(record: Any) -> str | bytes:
+    return record if isinstance(record, str) else np.asarray(record).tobytes()
+
+
 def _check_labels(options: argparse.Namespace, records: Records) -> None:
     """Public labels are published: they must be classes, not texts or names."""
     n_records, n_classes = len(records.X), len(np.unique(np.asarray(records.y)))
+    if n_classes == 1 and options.labels == "public":
+        raise InputError(f"--label {options.label}: all records have one label; two are needed.")
     if options.labels == "public" and n_records > _FEW and n_classes > n_records / 2:
         raise InputError(
             f"--label {options.label}: {n_classes} different labels in {n_records} records would "
@@ -266,7 +291,7 @@ def describe(job: Job) -> str:
     )
     lines.append(
         f"          who knows all else names the right one of {CANDIDATES} candidates with "
-        f"probability {certificate:.1%} at most"
+        f"probability {percent(certificate)} at most"
     )
     lines += _at_risk(job, plan)
     times = [f"{in_words(seconds(release))} to fit"]
@@ -362,7 +387,24 @@ def train(options: argparse.Namespace) -> None:
         print(f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records")
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"Wrote     {folder} ({size / 1e6:.1f} MB)")
-    print(f"Next      balldp verify {folder}; hf upload NAME {folder}")
+    warning = _warning(job)
+    if warning:
+        print(f"Warning   {warning}")
+    else:
+        print(f"Next      balldp verify {folder}; hf upload NAME {folder}")
+
+
+def _warning(job: Job) -> str | None:
+    """What speaks against publishing a model, by public numbers."""
+    if job.plan.release.guarantee().advantage > NOTHING_HIDDEN:
+        return "the model hides next to nothing: lower epsilon before you publish one."
+    ratios = job.plan.class_signal_to_noise or job.plan.signal_to_noise
+    if sum(ratio < LOST for ratio in ratios) > len(ratios) / 2:
+        return (
+            "the model is mostly noise: more records, a larger epsilon or a smaller radius help; "
+            "see docs/troubleshooting."
+        )
+    return None
 
 
 def plan(options: argparse.Namespace) -> None:

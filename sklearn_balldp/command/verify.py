@@ -1,6 +1,7 @@
 """``balldp verify``: check a published model from the command line."""
 
 import argparse
+import os
 import sys
 
 from ..publish import verify
@@ -78,5 +79,8 @@ def verify_command(arguments: list[str]) -> int:
         return 2
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
-    print(verdict)
+    try:
+        print(verdict, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1 if verdict.failed else 0

@@ -207,7 +207,7 @@ def _near(release: Any) -> str:
     scaled = f" {_where(release)}" if release.domain == "sphere" else ""
     edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
     distance = f"{release.metric} distance between rows as the head sees them{scaled}{edits}"
-    return f"within {_exact(release.radius)} ({distance})"
+    return f"within {_short(release.radius)} ({distance})"
 
 
 def _change(release: Any) -> str:
@@ -248,14 +248,15 @@ def _before(release: Any, model: Any) -> tuple[str, ...]:
     if unknown or release.metric != "euclidean":
         which = ", ".join(unknown or [names])
         return (
-            f"The head sees rows after {names}. How far apart they are before is not known: "
-            f"{which} may move two rows further apart, even rows that are all but equal.",
+            f"The head sees rows after {names}, and the distance is one of these rows. How far "
+            f"apart they are before is not known: {which} may move even records that are all but "
+            "equal further apart.",
         )
     factor = math.prod(stretch for stretch in stretches if stretch is not None)
-    least = release.radius / factor * (1.0 - 1e-9)
+    least = float(_short(release.radius)) / factor * (1.0 - 1e-9)
     return (
         f"The head sees rows after {names}. Two rows within {_down(least)} of each other before "
-        f"these steps lie within {_exact(release.radius)} after them.",
+        f"these steps lie within {_short(release.radius)} after them.",
     )
 
 
@@ -354,7 +355,7 @@ def _promise(release: Any, model: Any = None) -> Section:
             *_before(release, model),
             f"Whoever sees the model {_tells(release.guarantee().advantage)} which of the two was "
             f"used, even if he knows {others}, the method and its settings.",
-            f"His advantage over guessing is at most {_percent(release.guarantee().advantage)} "
+            f"His advantage over guessing is at most {percent(release.guarantee().advantage)} "
             "(0 % is guessing, 100 % is certainty).",
             f"The ten candidates above are {_versions(release)} {same.strip()}.".replace(" .", "."),
             *conditions,
@@ -372,7 +373,7 @@ def _radii(release: Any) -> list[tuple[str, float | None]]:
     full = release.full_radius
     named = [("r", release.radius), ("2 r", 2.0 * release.radius)]
     kept = [(name, radius) for name, radius in named if radius < full]
-    shown: list[tuple[str, float | None]] = [(f"{n} = {_exact(t)}", t) for n, t in kept]
+    shown: list[tuple[str, float | None]] = [(f"{n} = {_short(t)}", t) for n, t in kept]
     return [*shown, (f"any distance (up to {_up(full)})", full)]
 
 
@@ -385,18 +386,18 @@ def _guarantee(release: Any) -> Section:
         ("delta", [_up(g.delta) for g in columns]),
         ("mu (Gaussian DP)", [_up(g.mu_total) for g in columns]),
         ("rho (zero-concentrated DP)", [_up(0.5 * g.mu_total**2) for g in columns]),
-        ("advantage in telling two records apart", [_percent(g.advantage) for g in columns]),
+        ("advantage in telling two records apart", [percent(g.advantage) for g in columns]),
         *(
             (
                 f"true positives at {100.0 * fpr:g} % false positives",
-                [_percent(g.tpr(fpr)) for g in columns],
+                [percent(g.tpr(fpr)) for g in columns],
             )
             for fpr in FALSE_POSITIVE_RATES
         ),
         *(
             (
                 f"names the right one of {m} candidates",
-                [_percent(g.certificate(1.0 / m)) for g in candidates],
+                [percent(g.certificate(1.0 / m)) for g in candidates],
             )
             for m in CANDIDATES
         ),
@@ -441,7 +442,7 @@ def _not_covered(release: Any) -> Section:
             "the number of records, the encoder and every setting, which are public",
             "preprocessing fitted on the private records, and anything else made from them",
             "a publisher who does not do what he says: anyone can check that model and record "
-            "agree (python -m sklearn_balldp verify), only the owner of the records can test the "
+            "agree (balldp verify), only the owner of the records can test the "
             "noise, and no check finds a clever lie",
         ),
     )
@@ -477,9 +478,9 @@ def _measured(audit: Any) -> Section:
     low, high = audit.success_interval_["clopper_pearson"]
     points = [
         f"{len(audit.report_)} simulated attacks by someone who knows all other records: the right "
-        f"candidate was named in {_percent(audit.success_rate_)} ({_percent(low)} to "
-        f"{_percent(high)}); blind guess {_percent(audit.baseline_)}, bound "
-        f"{_percent(float(audit.certificate_['direct']))}",
+        f"candidate was named in {percent(audit.success_rate_)} ({percent(low)} to "
+        f"{percent(high)}); blind guess {percent(audit.baseline_)}, bound "
+        f"{percent(float(audit.certificate_['direct']))}",
     ]
     weights = getattr(audit, "weights_", None)
     if weights is not None:
@@ -503,7 +504,7 @@ def _origin(release: Any, model: Any) -> Section:
         f"released on {release.date} by sklearn_balldp {release.version}, numpy "
         f"{release.numpy_version}",
         f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
-        f"noise: {release.sampler}",
+        f"radius: {_exact(release.radius)}; noise: {release.sampler}",
         *(f"{name}: {text}" for name, text in release.weight_rows()),
         f"encoder of the records: {release.encoder or 'not recorded'}",
         f"SHA-256 of the released parameters: {release.digest or 'not recorded'}",
@@ -591,8 +592,8 @@ def _registry(release: Any) -> dict[str, Any]:
     }
 
 
-def _percent(share: float) -> str:
-    # An upper bound is rounded up, so that it stays one.
+def percent(share: float) -> str:
+    """A share in percent, rounded up: an upper bound stays one."""
     digits = 3 if share < 0.001 else 2 if share < 0.01 else 1
     scale = 10.0**digits
     return f"{min(100.0, math.ceil(share * 100.0 * scale) / scale):.{digits}f} %"

@@ -267,7 +267,10 @@ def _encoder_check(record: Release, received: Received) -> Check:
     elif record.encoder is not None and not steps:
         found = f"only the record names {record.encoder}: embed records with it"
     elif steps and named is None:
-        found = f"the record names {record.encoder}: pass these weights (encoder=), to compare"
+        found = (
+            f"the record names {record.encoder}: pass these weights (encoder=, --encoder), to "
+            "compare"
+        )
     elif steps:
         verdict = PASS if named else FAIL
         own = steps[0].encoder_name

@@ -32,6 +32,8 @@ _BEGIN = "<!-- What follows is made from the record: verify compares it. -->\n"
 _END = "<!-- The end of what is made from the record. -->\n"
 #: The hub's names of what a model is for.
 _TASKS = ("text-classification", "image-classification", "tabular-classification")
+_ENCODER = "The encoder is not part of it: name the one that you\ntrust (`--encoder`)."
+_EMBEDDINGS = "The records are rows of numbers, as\nthe head sees them."
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _PREDICT = '''\
 """Predict for new records: python predict.py FILE [--encoder FOLDER] [--out FILE]."""
@@ -123,8 +125,7 @@ tags:
 FILL IN: what the records are, what the model is for, and its licence (above).
 
 `balldp verify FOLDER` checks this folder, and `balldp predict FOLDER FILE` labels new records
-(`pip install sklearn_balldp`). The encoder is not part of it: name the one that you trust
-(`--encoder`).
+(`pip install sklearn_balldp`). {_ENCODER if task in _TASKS[:2] else _EMBEDDINGS}
 
 """
 
@@ -153,7 +154,7 @@ def folder_checks(folder: Path, received: Received, record: Release) -> list[Che
         if name == README and same:
             checks += _readme_checks(own, text)
         elif own == text:
-            checks.append(Check(name, PASS, "as it follows", basis))
+            checks.append(Check(name, PASS, "it matches model and record", basis))
         elif same or name == "predict.py":
             # Code that a receiver may run is known, whatever version a record names.
             checks.append(Check(name, FAIL, "it differs from what follows", basis))
@@ -172,7 +173,7 @@ def _readme_checks(own: str | None, expected: str) -> list[Check]:
     front, card = expected.split(_BEGIN)
     if own is None or own.count(_BEGIN) != 1 or own.split(_BEGIN)[1] != card:
         return [Check(README, FAIL, "its card differs from what follows", basis)]
-    checks = [Check(README, PASS, "its card is as it follows", basis)]
+    checks = [Check(README, PASS, "its card matches model and record", basis)]
     if own.split(_BEGIN)[0] != front:
         found = "the text above the card is the publisher's own: read it"
         checks.append(Check("text of the README", CANNOT_CHECK, found, "nothing that it says"))

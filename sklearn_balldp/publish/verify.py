@@ -77,7 +77,8 @@ class Verdict:
         found = [check.verdict for check in self.checks]
         notes = [
             "At least one check failed: the model differs from its record, the record promises no "
-            "privacy, or the rows passed are not those of the fit. The FAIL lines say which."
+            "privacy, the folder was changed, or the rows passed are not those of the fit. The "
+            "FAIL lines say which."
             if FAIL in found
             else "Nothing was refuted."
         ]
@@ -371,7 +372,7 @@ def _private_checks(
     if unread:
         found = (
             f"nothing of a file runs, and {unread[0].shown} is none that is made anew: embed the "
-            "records (encoder=), or verify the last step on rows as it sees them"
+            "records (encoder=, --encoder), or verify the last step on rows as it sees them"
         )
         return [Check("rows", CANNOT_CHECK, found, "the pipeline's own steps", True)]
     for step in received.steps:

@@ -272,7 +272,7 @@ def test_the_distance_is_that_of_rows_as_the_head_sees_them():
     assert "The head sees rows after" not in plain.release_.card(plain).to_markdown()
     unit = make_pipeline(Normalizer(), clone(head)).fit(X, y)
     text = unit[-1].release_.card(unit).to_markdown()
-    assert "after normalizer. How far apart they are before is not known: normalizer may" in text
+    assert "How far apart they are before is not known: normalizer may" in text
     for step in (StandardScaler(), MaxAbsScaler(), MinMaxScaler(), PCA(3), TruncatedSVD(3)):
         model = make_pipeline(step, clone(head)).fit(X, y)
         text = model[-1].release_.card(model).to_markdown()
@@ -338,3 +338,10 @@ def test_what_is_for_experts_is_folded():
     page = fitted("prototypes").release_.card().to_html()
     assert page.index("In short") < page.index("What is not covered") < page.index("<details>")
     assert page.count("<details>") == page.count("</details>") == 3
+
+
+def test_the_first_line_promises_no_more_than_there_is():
+    weak = BallDPRidgePrototype(100.0, radius=0.5).fit(*data()).release_.card()
+    assert weak.sections[0].points[0].startswith("Next to nothing is hidden")
+    declared = BallDPRidgePrototype(2.0, radius=RadiusPolicy(source="declared")).fit(*data())
+    assert "may be public" in declared.release_.card().sections[0].points[0]

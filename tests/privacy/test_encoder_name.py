@@ -60,3 +60,27 @@ def test_one_encoder_under_two_names_is_composed(ball_rows):
         BallDPRidgePrototype(epsilon=1.0, radius=0.5, encoder=names[0]).fit(X, y)
         with pytest.raises(ValueError, match="differ in encoder"):
             BallDPRidgePrototype(epsilon=1.0, radius=0.5, encoder="a@newest").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        (f"A sha256:{DIGEST}", f"A with rows times 0.1; sha256:{DIGEST}"),
+        (
+            f"resnet18@w sha256:{DIGEST}, torchvision 1",
+            f"resnet50@w sha256:{DIGEST}, torchvision 1",
+        ),
+        (f"a sha256:{DIGEST}", f"asha256:{DIGEST}"),
+        (f"a sha256:{DIGEST}", f"a sha256:{DIGEST}, scaled"),
+        (f"a sha256:{DIGEST}", f"a sha256:{DIGEST}\n"),
+    ],
+)
+def test_what_is_said_beside_a_digest_counts(name, other):
+    assert same_encoder(name, other) is not True
+
+
+def test_a_long_name_is_refused_before_noise(ball_rows):
+    X, y = ball_rows
+    for name in ("e" * 201, "two\nlines"):
+        with pytest.raises(ValueError, match="must be one line of 200"):
+            BallDPRidgePrototype(epsilon=1.0, radius=0.5, encoder=name).fit(X, y)

@@ -175,3 +175,10 @@ def test_public_labels_promise_nothing_of_changes(release):
 
 def test_records_state_zcdp_beside_mu(release):
     assert release.rho == release.mu**2 / 2
+
+
+def test_a_radius_of_next_to_nothing_is_none():
+    X, y = np.eye(4), [0, 1] * 2
+    release = BallDPRidgePrototype(2.0, radius=1e-30).fit(X, y).release_
+    with pytest.raises(ValueError, match="record: radius must be a positive number"):
+        dataclasses.replace(release, radius=1e-310)

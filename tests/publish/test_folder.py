@@ -18,6 +18,7 @@ from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.publish import folder as folder_module
 from sklearn_balldp.publish import load, save
 from sklearn_balldp.publish.folder import FILES
+from sklearn_balldp.publish.saving import check_writable
 from sklearn_balldp.rows import DenseRows
 
 pytest.importorskip("skops")
@@ -318,3 +319,18 @@ def test_predict_py_runs_in_a_process_of_its_own(published, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "embedding,prediction,probability"
     assert len(done.stdout.splitlines()) == 3
+
+
+def test_a_text_that_would_be_lost_ends_it_before_the_noise(tmp_path):
+    folder = save(model(), tmp_path / "model")
+    readme = folder / "README.md"
+    own = readme.read_text().replace("license: unknown", "license: mit")
+    readme.write_bytes(own.replace("\n", "\r\n").encode())
+    save(model(), folder, force=True)
+    assert "license: mit" in readme.read_text()
+    readme.write_text(own.replace("<!-- What follows", "<!-- what follows"))
+    with pytest.raises(ValueError, match="would be lost; move it away"):
+        check_writable(folder, True)
+    with pytest.raises(ValueError, match="would be lost; move it away"):
+        save(model(), folder, force=True)
+    assert "license: mit" in readme.read_text()
