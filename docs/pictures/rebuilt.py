@@ -15,7 +15,7 @@ sums = np.array([known[labels == label].sum(axis=0) for label in range(10)])
 counts = np.bincount(labels)
 
 plain = BallDPRidgePrototype(epsilon=1e10).fit(X, y)
-found = invert_ridge(plain.prototypes_, sums, counts, alpha=0.01, norm_bound=1.0, tol=1e-3)
+found = invert_ridge(plain.prototypes_, sums, counts, alpha=0.01, norm_bound=1.01, tol=1e-2)
 head = BallDPRidgePrototype(epsilon=2.0, radius=0.6).fit(X, y)
 sigma = head.release_.sigma
 estimate, *_ = invert_noisy_ridge(head.prototypes_, sums, counts, sigma, alpha=0.01)
@@ -29,7 +29,8 @@ pictures = {
 for ax, (title, row) in zip(axes, pictures.items(), strict=True):
     ax.imshow(row.reshape(8, 8), cmap="gray_r")
     ax.set_title(title, fontsize=10)
-    ax.set_axis_off()
+    ax.set_xticks([])
+    ax.set_yticks([])
 
 if __name__ == "__main__":
     figure.savefig("docs/pictures/rebuilt.png", dpi=110, metadata={"Software": None})
