@@ -27,7 +27,8 @@ GENERATED = shutil.ignore_patterns("auto_examples", "generated", "_build", "__py
 
 
 def referenced():
-    names = re.findall(r"^   ([A-Za-z][\w.]*)$", (DOCS / "api.rst").read_text(), re.MULTILINE)
+    pages = "".join(path.read_text() for path in sorted((DOCS / "api").glob("*.rst")))
+    names = re.findall(r"^   ([A-Za-z][\w.]*)$", pages, re.MULTILINE)
     assert len(names) == len(set(names))
     return names
 
