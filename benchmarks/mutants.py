@@ -343,6 +343,41 @@ MUTANTS = (
         "return math.sqrt(2.0 * total / omega) * moved * _UP",
         ("privacy/test_sharper_gaps.py",),
     ),
+    Mutant(
+        "largest softmax residual of an iterate / 1.05",
+        "privacy/iterate_gap.py",
+        "    sizes = np.sqrt(most * (most + np.minimum(rival, most)))",
+        "    sizes = np.sqrt(most * (most + np.minimum(rival, most))) / 1.05",
+        STEPS,
+    ),
+    Mutant(
+        "stretch of random features / 1.05",
+        "pipelines.py",
+        "return _norm(step.random_weights_) * math.sqrt(2.0 / step.n_components)",
+        "return _norm(step.random_weights_) * math.sqrt(2.0 / step.n_components) / 1.05",
+        ("privacy/test_card.py",),
+    ),
+    Mutant(
+        "times in a hundred rounded down",
+        "privacy/card.py",
+        'return f"{min(100, math.ceil(100.0 * share - 1e-9))}"',
+        'return f"{min(100, math.floor(100.0 * share))}"',
+        ("privacy/test_card.py",),
+    ),
+    Mutant(
+        "encoders of one digest and other settings added up",
+        "privacy/encoder_name.py",
+        'return found["kind"], found["digest"] or found["old"], found["settings"]',
+        'return found["digest"] or found["old"]',
+        ("privacy/test_encoder_name.py",),
+    ),
+    Mutant(
+        "a place of a stranger opened",
+        "publish/folder.py",
+        "_Named(step.encoder_name) if step.encoder is not None",
+        "step.encoder if step.encoder is not None",
+        ("publish/test_steps.py",),
+    ),
 )
 
 
