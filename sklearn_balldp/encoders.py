@@ -207,7 +207,7 @@ class BaseEncoder(
 
 
 def _one_column(X: Any) -> Any:
-    """The only column of a table that is none of pandas' or NumPy's, as a list."""
+    """The only column of another library's table, as a list."""
     if isinstance(X, Mapping):
         raise ValueError("X is a mapping: select one column of it, X[COLUMN].")
     if isinstance(X, Iterator):

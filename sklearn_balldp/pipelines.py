@@ -22,7 +22,7 @@ from sklearn.utils import get_tags
 
 # These fit nothing beside the models that they hold.
 _OF_SEVERAL = (OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier, VotingClassifier)
-# The fit of these reads at most the shape of the rows; older hashers lack the tag that says so.
+# The fit of these reads at most the shape of the rows, which older hashers do not declare.
 _SHAPE_ONLY = (
     BaseRandomProjection,
     FeatureHasher,

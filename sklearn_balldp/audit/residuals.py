@@ -145,7 +145,7 @@ def weight_checks(
     others, left_out = [], 0
     for other in earlier:
         known = None
-        with contextlib.suppress(Exception):  # a fault of another model is none of this one
+        with contextlib.suppress(Exception):  # a fault of an earlier model does not fail this one
             if np.array_equal(other.classes, model.classes):
                 weighed = FitWeights(
                     problem.row_weights, problem.sums_weights, problem.loss_weights

@@ -153,7 +153,7 @@ def _as_text(cell: Any, path: Path, name: str, row: int) -> str | None:
 
 
 def _labels(cells: list[Any], path: Path, name: str, rows: NDArray[Any]) -> NDArray[np.str_]:
-    """Labels or owners; a long one would make an array of as long ones, and is none."""
+    """Labels or owners. A long one is refused: it would make every entry of the array as long."""
     for row, cell in zip(rows.tolist(), cells, strict=True):
         if len(cell) > _LONGEST_LABEL:
             raise InputError(

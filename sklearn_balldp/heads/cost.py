@@ -11,7 +11,7 @@ from ..privacy.bounds import MinimizerBound
 from ..privacy.release import Release
 from ..progress import say
 
-#: A fit that will take more seconds says so, and names a head that takes fewer.
+#: A fit that will take more seconds warns, and names a head that takes fewer.
 LONG = 600.0
 # Multiplications that take no more than a minute on any machine: no look at the clock before.
 _FEW = 2e11

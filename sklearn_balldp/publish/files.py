@@ -240,7 +240,7 @@ def _existing(path: str | Path, name: str) -> Path:
 
 
 def _read(read: Callable[[], Any], none: str) -> Any:
-    """What a file holds; whatever is wrong with it, it is none of its kind."""
+    """What a file holds; any fault in it gives one error."""
     try:
         return read()
     except Exception as error:

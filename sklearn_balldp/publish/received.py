@@ -309,7 +309,7 @@ def _head(tree: Thing) -> Received:
             if sound:
                 given[name] = made
             else:
-                faults.append(f"its parameter {name}={_shown(value)} is none of a head")
+                faults.append(f"its parameter {name}={_shown(value)} is not one that a head takes")
     head = kind(**given)
     held = tree_of(tree.attributes["release_"])
     received = Received(head, faults=faults)
@@ -657,7 +657,7 @@ def _is_range(value: Any) -> bool:
 
 
 def _is_ngram_range(value: Any) -> bool:
-    """Whether it is a least and a largest number of words or letters: long ones take for ever."""
+    """Whether it is a least and a largest number of words or letters, and no large one."""
     pair = isinstance(value, (list, tuple)) and len(value) == 2 and {*map(type, value)} == {int}
     return pair and 1 <= value[0] <= value[1] <= _MOST_GRAMS
 
