@@ -20,6 +20,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from sklearn.random_projection import BaseRandomProjection, GaussianRandomProjection
 from sklearn.utils import get_tags
 
+from ._parameters import LEAST, MOST
+
 # These fit nothing beside the models that they hold.
 _OF_SEVERAL = (OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier, VotingClassifier)
 # The fit of these reads at most the shape of the rows, which older hashers do not declare.
@@ -136,7 +138,7 @@ def stretch_of(step: Any) -> float | None:
     if step is None or isinstance(step, str):
         return 1.0
     factor = _factor(type(step), step)
-    return factor if factor is not None and 0.0 < factor < math.inf else None
+    return factor if factor is not None and LEAST <= factor <= MOST else None
 
 
 def _factor(kind: type, step: Any) -> float | None:
@@ -149,7 +151,7 @@ def _factor(kind: type, step: Any) -> float | None:
         return float(1.0 / np.min(np.abs(scale)))
     if kind is MinMaxScaler and scale is not None:
         return float(np.max(np.abs(scale)))
-    if kind is RBFSampler and hasattr(step, "random_weights_"):
+    if kind is RBFSampler and hasattr(step, "random_weights_") and step.n_components > 0:
         # The slope of each cosine is at most one.
         return _norm(step.random_weights_) * math.sqrt(2.0 / step.n_components)
     plain = kind in (TruncatedSVD, GaussianRandomProjection) or (kind is PCA and not step.whiten)

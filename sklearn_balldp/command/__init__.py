@@ -42,9 +42,9 @@ def _run(options: argparse.Namespace) -> int:
             run = {"train": training.train, "plan": training.plan, "predict": predicting.predict}
             run[options.command](options)
     except BrokenPipeError:
-        # Whoever reads has seen enough.
+        # Whoever reads has seen enough; but no model was written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 2 if options.command == "train" else 0
     except (ValueError, ImportError, OSError) as error:
         print(f"{options.command}: {one_line(error, 2000)}", file=sys.stderr)
         return 2

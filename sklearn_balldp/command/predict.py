@@ -107,7 +107,8 @@ def _predicted(parts: ModelParts, X: Any) -> tuple[list[Any], NDArray[Any] | Non
         rows = X[start : start + size]
         # Embedded once, for labels and probabilities.
         for _, step in parts.steps:
-            rows = step.transform(rows)
+            if step not in (None, "passthrough"):
+                rows = step.transform(rows)
         labels += list(parts.head.predict(rows))
         if hasattr(parts.head, "predict_proba"):
             shares.append(np.asarray(parts.head.predict_proba(rows)).max(axis=1))

@@ -310,7 +310,8 @@ def _separator(path: Path) -> str:
     """The separator of a CSV, by its first line: many spreadsheets write semicolons."""
     with path.open("rb") as file:
         first = file.readline(2**20)
-    return ";" if first.count(b";") > first.count(b",") else ","
+    names = re.sub(rb'"[^"]*"', b"", first)
+    return ";" if names.count(b";") > names.count(b",") else ","
 
 
 def _table(path: Path) -> Frame:

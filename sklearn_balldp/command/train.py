@@ -1,6 +1,7 @@
 """``balldp train`` and ``balldp plan``: from a file of private records to a folder to publish."""
 
 import argparse
+import hashlib
 import time
 import warnings
 from dataclasses import dataclass
@@ -174,12 +175,13 @@ def prepare(options: argparse.Namespace) -> Job:
 
 def _check_public(options: argparse.Namespace, records: Records, public: Records) -> None:
     """Private records must not pass for public ones: radius and accuracy would be read off them."""
-    private = set(map(_content, records.X))
-    common = sum(_content(own) in private for own in public.X)
-    if common > len(public.X) / 2:
+    private, own = (set(map(_content, part.X)) for part in (records, public))
+    common = len(private & own)
+    # Short answers are given by many: what counts is how many different ones there are.
+    if common > len(own) / 2:
         raise InputError(
-            f"--public {options.public}: {common:,} of its {len(public.X):,} records are among the "
-            "private ones; name records that may be published."
+            f"--public {options.public}: {common:,} of its {len(own):,} different records are "
+            "among the private ones; name records that may be published."
         )
     if common:
         warnings.warn(
@@ -188,8 +190,10 @@ def _check_public(options: argparse.Namespace, records: Records, public: Records
         )
 
 
-def _content(record: Any) -> str | bytes:
-    return record if isinstance(record, str) else np.asarray(record).tobytes()
+def _content(record: Any) -> bytes:
+    """A digest of a record: rows and images would take their memory again."""
+    body = record.encode() if isinstance(record, str) else np.asarray(record).tobytes()
+    return hashlib.blake2b(body, digest_size=16).digest()
 
 
 def _check_labels(options: argparse.Namespace, records: Records) -> None:
@@ -382,24 +386,29 @@ def train(options: argparse.Namespace) -> None:
     job.head.fit(rows, job.records.y, **given)
     model = Pipeline([*job.steps, ("head", job.head)])
     folder = save(model, options.out, force=options.force)
+    score = None
     if job.public is not None and public is not None:
         score = float(np.mean(job.head.predict(public) == job.public.y))
         print(f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records")
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"Wrote     {folder} ({size / 1e6:.1f} MB)")
-    warning = _warning(job)
+    warning = _warning(job, score)
     if warning:
         print(f"Warning   {warning}")
     else:
         print(f"Next      balldp verify {folder}; hf upload NAME {folder}")
 
 
-def _warning(job: Job) -> str | None:
-    """What speaks against publishing a model, by public numbers."""
+def _warning(job: Job, score: float | None) -> str | None:
+    """What speaks against publishing a model: public numbers, and its score on public records."""
     if job.plan.release.guarantee().advantage > NOTHING_HIDDEN:
         return "the model hides next to nothing: lower epsilon before you publish one."
     ratios = job.plan.class_signal_to_noise or job.plan.signal_to_noise
-    if sum(ratio < LOST for ratio in ratios) > len(ratios) / 2:
+    lost = sum(ratio < LOST for ratio in ratios) > len(ratios) / 2
+    if score is not None and job.public is not None:
+        labels = np.unique(np.asarray(job.public.y), return_counts=True)[1]
+        lost = lost or score <= labels.max() / labels.sum()
+    if lost:
         return (
             "the model is mostly noise: more records, a larger epsilon or a smaller radius help; "
             "see docs/troubleshooting."

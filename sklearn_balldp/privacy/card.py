@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._parameters import LEAST, MOST
 from ..pipelines import parts_of, stretch_of
 from ..text import one_line
 
@@ -245,14 +246,14 @@ def _before(release: Any, model: Any) -> tuple[str, ...]:
     names = ", ".join(one_line(name, 60) for name, _ in steps)
     stretches = [stretch_of(step) for _, step in steps]
     unknown = [one_line(n, 60) for (n, _), s in zip(steps, stretches, strict=True) if s is None]
-    if unknown or release.metric != "euclidean":
+    factor = math.prod(stretch for stretch in stretches if stretch is not None)
+    if unknown or release.metric != "euclidean" or not LEAST <= factor <= MOST:
         which = ", ".join(unknown or [names])
         return (
             f"The head sees rows after {names}, and the distance is one of these rows. How far "
             f"apart they are before is not known: {which} may move even records that are all but "
             "equal further apart.",
         )
-    factor = math.prod(stretch for stretch in stretches if stretch is not None)
     least = float(_short(release.radius)) / factor * (1.0 - 1e-9)
     return (
         f"The head sees rows after {names}. Two rows within {_down(least)} of each other before "

@@ -12,8 +12,7 @@ _NAME = re.compile(
     r"(?P<kind>[a-z0-9_]{1,40}@)?"
     # Records of before say local:DIGEST@newest.
     r"(?:[\w./-]{1,100} sha256:(?P<digest>[0-9a-f]{16})|local:(?P<old>[0-9a-f]{16})(?:@newest)?)"
-    r"(?P<settings>(?:, [0-9]{1,6} tokens)?|, torchvision [0-9a-z.+]{1,40})",
-    re.ASCII,
+    r"(?P<settings>(?:, [0-9]{1,6} tokens)?|, torchvision [0-9A-Za-z.+_]{1,40})"
 )
 _HUB_FOLDER = re.compile(r"models--(.+?)--(.+)/snapshots/[^/]+$")
 _NOT_IN_NAMES = re.compile(r"[^\w./-]+|sha256:|local:", re.ASCII)

@@ -192,7 +192,8 @@ def own_text(folder: Path) -> str | None:
         return None
     text = (_text(folder / README) or "").replace("\r\n", "\n")
     front = text.split(_BEGIN)[0]
-    if text.count(_BEGIN) != 1 or len(front) > _MOST_BYTES // 4:
+    whole = text.count(_BEGIN) == 1 and text.endswith(_END)
+    if not whole or len(front) > _MOST_BYTES // 4:
         raise ValueError(
             f"folder={str(folder)!r}: its README.md was edited so that your text cannot be told "
             "from the card, and would be lost; move it away."

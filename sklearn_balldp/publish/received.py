@@ -94,6 +94,12 @@ _STEPS: dict[type, tuple[str, ...]] = {
     ),
 }
 _KNOWN_STEPS = _named(*_STEPS)
+#: State that is an array, of a number or more for each feature.
+_ARRAYS_OF_STEPS = (
+    *("mean_", "var_", "scale_", "min_", "data_min_", "data_max_", "data_range_", "max_abs_"),
+    *("components_", "inverse_components_", "explained_variance_", "explained_variance_ratio_"),
+    *("singular_values_", "random_weights_", "random_offset_"),
+)
 #: State whose length is that of the rows that a step gives.
 _LONG = ("components_", "random_offset_")
 
@@ -171,7 +177,8 @@ class Step:
             return None
         own: str = self.encoder.stated_identity
         # The version of a library is the publisher's.
-        return own == stated or str(stated).startswith(f"{own}, torchvision ")
+        library = re.escape(own) + r", torchvision [0-9A-Za-z.+_]{1,40}"
+        return own == stated or re.fullmatch(library, str(stated)) is not None
 
 
 @dataclass
@@ -509,7 +516,7 @@ def _check_cached(cached: Mapping[str, Any], release: Release) -> None:
 
 def _step(name: str, value: Any, faults: list[str]) -> Step:
     tree, prefix = tree_of(value), f"{name}."
-    if tree is None or tree == "passthrough":
+    if tree is None or (type(tree) is str and tree == "passthrough"):
         return Step(name, "passthrough", "passthrough", has_state=False)
     if not isinstance(tree, Thing):
         faults.append(f"{name}, {_shown(tree)}")
@@ -542,7 +549,7 @@ def width_of(step: Any) -> int | None:
         return _whole(step.n_features)
     for name in _LONG:
         state: Any = getattr(step, name, None)
-        if np.ndim(state):
+        if _is_rows(state):
             return len(state)
     return None if isinstance(step, str) else getattr(step, "n_features_in_", None)
 
@@ -558,7 +565,9 @@ def _widths(steps: list[Step], n_features: Any) -> Iterator[str]:
         if takes is not None and width is not None and takes != width:
             yield f"{step.shown}, which takes rows of {_shown(takes)} features, not of {width}"
         width = width_of(step.made) or width
-    if width is not None and width != n_features:
+        if width is not None and width > _MOST_HASHED:
+            yield f"{step.shown}, whose rows have more than {_MOST_HASHED} features"
+    if width is not None and width != _whole(n_features):
         yield f"steps that give rows of {_shown(width)} features, where the head takes others"
 
 
@@ -573,9 +582,7 @@ def _stateful(
     held = {name: tree_of(value) for name, value in tree.attributes.items() if name in state}
     # The rows of the fit would fit into arrays of other shapes.
     sizes = {_whole(tree_of(tree.attributes.get("n_features_in_")))}
-    sizes |= {len(value) for name, value in held.items() if name in _LONG and np.ndim(value)}
-    if kind is RBFSampler and not _is_sampler(made, held):
-        faults.append(f"{prefix[:-1]}, whose numbers of features or whose gammas differ")
+    sizes |= {len(held[name]) for name in _LONG if _is_rows(held.get(name))}
     for name in (*state, "n_features_in_", "feature_names_in_", "_sklearn_output_config"):
         if name not in tree.attributes:
             continue
@@ -585,18 +592,29 @@ def _stateful(
             vars(made)[name] = value
         else:
             faults.append(f"{prefix}{name}, {_shown(value)}")
+    if not _agree(made):
+        faults.append(f"{prefix[:-1]}, whose numbers of features, or whose gammas, differ")
     return made
 
 
-def _is_sampler(made: Any, held: Mapping[str, Any]) -> bool:
-    """Whether all that says how many features it gives, and how wide they are, agrees."""
-    weights: Any = held.get("random_weights_")
-    offset: Any = held.get("random_offset_")
-    gamma: Any = held.get("_gamma")
-    if np.ndim(weights) != 2 or np.ndim(offset) != 1 or not (is_real(gamma) and gamma > 0.0):
-        return False
-    widths = {weights.shape[1], len(offset), held.get("_n_features_out"), made.n_components}
-    return len(widths) == 1 and made.gamma in (gamma, "scale")
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim in (1, 2)
+
+
+def _agree(made: Any) -> bool:
+    """Whether all that a step says of how many features it gives agrees."""
+    known = vars(made)
+    rows = [known[name] for name in _LONG if name in known]
+    if isinstance(made, RBFSampler):
+        weights, gamma = known.get("random_weights_"), known.get("_gamma")
+        if weights is None or not (rows and is_real(gamma) and gamma > 0.0):
+            return False
+        if not (weights.shape[1] == len(rows[0]) == _whole(made.n_components)):
+            return False
+        if not (made.gamma == "scale" or (is_real(made.gamma) and made.gamma == gamma)):
+            return False
+    said = [known[name] for name in ("n_components_", "_n_features_out") if name in known]
+    return all(_whole(own) == len(rows[0]) for own in said) if rows else not said
 
 
 def _encoder(kind: Any, tree: Thing, prefix: str, faults: list[str]) -> BaseEncoder:
@@ -668,17 +686,31 @@ def _whole(value: Any) -> int:
 
 def _is_state(name: str, value: Any, sizes: set[int]) -> bool:
     """Whether a step keeps such a value of its fit: a number, or one for each feature."""
-    if not isinstance(value, np.ndarray):
-        return _is_scalar(value, 20)
-    wide = name in ("components_", "inverse_components_", "random_weights_")
-    if value.dtype.kind == "f" and not np.isfinite(value).all():
+    if name not in _ARRAYS_OF_STEPS:
+        return (
+            value is None
+            or is_real(value)
+            or (
+                isinstance(value, (str, np.ndarray))
+                and (_is_scalar(value, 20) or _is_numbers(value, 1, sizes, ("<i8",)))
+            )
+        )
+    if value is None:
+        return name in ("scale_", "mean_", "var_")
+    ranks = 2 if name in ("components_", "inverse_components_", "random_weights_") else 1
+    if not _is_numbers(value, ranks, sizes, ("<f8", "<f4", "<f2")):
         return False
-    if name == "scale_" and not (value > 0.0).all():
-        return False
+    # What only describes the fit may be undefined, as shares of no variance are.
+    used = name not in ("explained_variance_ratio_", "explained_variance_", "singular_values_")
+    return not used or bool(np.isfinite(value).all() and (name != "scale_" or (value > 0.0).all()))
+
+
+def _is_numbers(value: Any, ranks: int, sizes: set[int], kinds: tuple[str, ...]) -> bool:
     return (
-        value.ndim == (2 if wide else 1)
+        isinstance(value, np.ndarray)
+        and value.dtype.str in kinds
+        and value.ndim == ranks
         and set(value.shape) <= sizes
-        and value.dtype.str in ("<f8", "<f4", *(["<i8"] if name == "n_samples_seen_" else []))
     )
 
 
@@ -715,9 +747,8 @@ def _is_common(tree: Thing, name: str, value: Any) -> bool:
         if not one or len(value) != _whole(tree_of(tree.attributes.get("n_features_in_"))):
             return False
         names = value.tolist()
-        return len(set(names)) == len(names) and all(
-            type(own) is str and len(own) <= _LONGEST_NAME for own in names
-        )
+        texts = all(type(own) is str and len(own) <= _LONGEST_NAME for own in names)
+        return texts and len(set(names)) == len(names)
     if name == "_sklearn_version":
         return isinstance(value, str) and re.fullmatch(r"[0-9a-z.+]{1,40}", value) is not None
     if name == "_sklearn_output_config":

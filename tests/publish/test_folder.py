@@ -328,6 +328,9 @@ def test_a_text_that_would_be_lost_ends_it_before_the_noise(tmp_path):
     readme.write_bytes(own.replace("\n", "\r\n").encode())
     save(model(), folder, force=True)
     assert "license: mit" in readme.read_text()
+    readme.write_text(own + "\n## Citation\n")
+    with pytest.raises(ValueError, match="would be lost; move it away"):
+        check_writable(folder, True)
     readme.write_text(own.replace("<!-- What follows", "<!-- what follows"))
     with pytest.raises(ValueError, match="would be lost; move it away"):
         check_writable(folder, True)

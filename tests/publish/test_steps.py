@@ -6,10 +6,12 @@ import zipfile
 
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
 
 from sklearn_balldp import BallDPRidgePrototype, verify
 from sklearn_balldp.command import main
@@ -168,3 +170,61 @@ def test_wide_rows_are_labelled_a_few_at_a_time(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == whole
     assert max(sizes) == 7
     assert len(whole.splitlines()) == 81
+
+
+@pytest.mark.parametrize(
+    ("step", "change"),
+    [
+        (GaussianRandomProjection(2, random_state=0), {"_n_features_out": 2**40}),
+        (GaussianRandomProjection(2, random_state=0), {"n_components_": 3}),
+        (StandardScaler(), {"scale_": "abc"}),
+        (StandardScaler(), {"scale_": 0.0}),
+        (StandardScaler(), {"scale_": np.array(["a", "b", "c"])}),
+        (StandardScaler(), {"scale_": np.array([1, 2, 3], dtype="M8[s]")}),
+        (PCA(2), {"components_": 1.0}),
+        (PCA(2), {"components_": [[1.0], [1.0, 2.0]]}),
+        (RBFSampler(n_components=4, random_state=0), {"random_weights_": [[1.0], [2.0]]}),
+        (RBFSampler(n_components=4, random_state=0), {"_n_features_out": [4]}),
+        (RBFSampler(n_components=4, random_state=0), {"n_components": 0}),
+        (StandardScaler(), {"feature_names_in_": np.array([1, 2, 3], dtype=object)}),
+    ],
+)
+def test_state_of_another_kind_is_a_fail(tmp_path, step, change):
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    model = make_pipeline(step, BallDPRidgePrototype(8.0, radius=0.5)).fit(X, LABELS)
+    assert not failed(tmp_path, model)
+    vars(model[0]).update(change)
+    assert failed(tmp_path, model)
+
+
+def test_wide_rows_between_two_steps_are_refused(tmp_path):
+    """A small file could ask for them: its arrays are zeros, and compressed."""
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    head = BallDPRidgePrototype(8.0, radius=0.5).fit(X[:, :1], LABELS)
+    first, second = PCA(1).fit(X), TruncatedSVD(1).fit(X)
+    wide = 2**17
+    vars(first).update(components_=np.zeros((wide, 3)), n_components_=wide)
+    vars(second).update(components_=np.zeros((1, wide)), n_features_in_=wide)
+    assert failed(tmp_path, make_pipeline(first, second, head))
+
+
+@pytest.mark.parametrize("scales", [(1e-306,), (1e200, 1e200), (1e-200, 1e-200)])
+def test_scales_of_any_size_stop_nothing(tmp_path, scales):
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    steps = [StandardScaler().fit(X) for _ in scales]
+    for step, scale in zip(steps, scales, strict=True):
+        step.scale_ = np.full(3, scale)
+    head = BallDPRidgePrototype(8.0, radius=0.5).fit(X, LABELS)
+    model = make_pipeline(*steps, head)
+    assert "before is not known" in str(head.release_.card(model))
+    failed(tmp_path, model)
+
+
+def test_a_step_that_does_nothing(tmp_path, capsys):
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    model = make_pipeline("passthrough", Normalizer(), BallDPRidgePrototype(8.0, radius=0.5))
+    folder = save(model.fit(X, LABELS), tmp_path / "model")
+    np.savez(tmp_path / "new.npz", e=X)
+    given = ["predict", str(folder), str(tmp_path / "new.npz"), "--column", "e"]
+    assert main([*given, "--out", str(tmp_path / "out.csv")]) == 0
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 81
