@@ -404,10 +404,10 @@ def _warning(job: Job, score: float | None) -> str | None:
     if job.plan.release.guarantee().advantage > NOTHING_HIDDEN:
         return "the model hides next to nothing: lower epsilon before you publish one."
     ratios = job.plan.class_signal_to_noise or job.plan.signal_to_noise
-    lost = sum(ratio < LOST for ratio in ratios) > len(ratios) / 2
+    lost = bool(sum(ratio < LOST for ratio in ratios) > len(ratios) / 2)
     if score is not None and job.public is not None:
         labels = np.unique(np.asarray(job.public.y), return_counts=True)[1]
-        lost = lost or score <= labels.max() / labels.sum()
+        lost = lost or bool(score <= labels.max() / labels.sum())
     if lost:
         return (
             "the model is mostly noise: more records, a larger epsilon or a smaller radius help; "
