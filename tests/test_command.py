@@ -145,6 +145,25 @@ def test_plan_writes_and_draws_nothing(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
+def test_a_plan_of_numbers_reads_no_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given = ["plan", "--counts", "120,80,5", "--features", "384", "--radius", "0.6"]
+    with PrivacyAccountant() as accountant:
+        assert main([*given, "--epsilon", "2", "--rare"]) == 0
+        assert main([*given, "--risk", "0.25", "--labels", "protected", "--head", "svc"]) == 0
+    assert not accountant.records
+    shown = capsys.readouterr().out
+    assert "205 in 3 classes" in shown
+    assert "class 3: 5 records, lost" in shown
+    assert "25.0 % at most" in shown
+    for options in (["--epsilon", "-1"], ["--risk", "0.05"], ["--epsilon", "2", "--counts", "a"]):
+        assert main([*given, *options]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 3
+    assert "--counts: give whole numbers" in errors[-1]
+    assert not list(tmp_path.iterdir())
+
+
 def test_many_classes_show_ten(tmp_path, capsys):
     table = frame(n=3000)
     table["label"] = np.arange(3000) % 300

@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["verify"]:
         return verify_command(arguments[1:])
-    options = _parser().parse_args(arguments)
+    options = _parser("--counts" in arguments).parse_args(arguments)
     if hasattr(sys.stdout, "reconfigure"):
         # A terminal may lack letters of a label or a path.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -39,7 +39,11 @@ def _run(options: argparse.Namespace) -> int:
         if options.command == "card":
             print(predicting.opened_record(options.folder), flush=True)
         else:
-            run = {"train": training.train, "plan": training.plan, "predict": predicting.predict}
+            run = {
+                "train": training.train,
+                "plan": training.plan_of_numbers if "counts" in options else training.plan,
+                "predict": predicting.predict,
+            }
             run[options.command](options)
     except BrokenPipeError:
         # Whoever reads has seen enough; but no model was written.
@@ -59,7 +63,8 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(numbers: bool = False) -> argparse.ArgumentParser:
+    """Options of all commands; a plan may be of numbers alone."""
     parser = argparse.ArgumentParser(
         prog="balldp",
         description="Train a classifier on private texts or images, and publish it with a proof of "
@@ -75,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     plan = commands.add_parser(
         "plan", help="what train would do: no noise is drawn, no file written"
     )
-    training.add_options(plan)
+    (training.add_numbers if numbers else training.add_options)(plan)
     predict = commands.add_parser("predict", help="labels of new records")
     predicting.add_options(predict)
     card = commands.add_parser("card", help="print the card of a model")

@@ -80,6 +80,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="distance between unit rows within which a replaced record is hidden; edits takes it "
         f"from public texts, so that a share of {HIDDEN_EDITS:g} of small edits is hidden",
     )
+    parser.add_argument("--encoder", metavar="NAME|FOLDER", help="weights that embed the records")
+    parser.add_argument("--missing", choices=("error", "drop"), default="error")
+    parser.add_argument("--classes", type=Path, help="with protected labels: one label a line")
+    _add_promise(parser)
+
+
+def add_numbers(parser: argparse.ArgumentParser) -> None:
+    """Options of a plan of numbers alone, for which no file is read."""
+    parser.add_argument("--features", type=int, required=True, help="numbers in an embedding")
+    parser.add_argument(
+        "--counts",
+        required=True,
+        metavar="N,N,...",
+        help="records of each class, which must be public unless labels are protected",
+    )
+    parser.add_argument("--radius", type=float, required=True, help="distance between unit rows")
+    _add_promise(parser)
+
+
+def _add_promise(parser: argparse.ArgumentParser) -> None:
+    """Options of what a fit promises, and by which head."""
     goal = parser.add_mutually_exclusive_group(required=True)
     goal.add_argument("--epsilon", type=float, help="privacy loss: smaller hides more")
     goal.add_argument(
@@ -90,11 +111,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--delta", type=float, default=1e-6, help="default 1e-6")
     parser.add_argument("--labels", choices=("public", "protected"), default="public")
-    parser.add_argument("--classes", type=Path, help="with protected labels: one label a line")
-    parser.add_argument("--encoder", metavar="NAME|FOLDER", help="weights that embed the records")
     parser.add_argument("--head", choices=tuple(HEADS), default="logistic")
     parser.add_argument("--rare", action="store_true", help="rare classes count as much as others")
-    parser.add_argument("--missing", choices=("error", "drop"), default="error")
 
 
 @dataclass(frozen=True)
@@ -241,12 +259,7 @@ def _head(options: argparse.Namespace, records: Records, radius: Any, encoder: A
             )
         epsilon = epsilon_from_certificate(options.risk, 1.0 / CANDIDATES, options.delta)
     params: dict[str, Any] = {"epsilon": epsilon, "delta": options.delta, "radius": radius}
-    if options.rare:
-        if options.labels == "protected":
-            raise InputError("--rare needs --labels public: sizes of classes are hidden otherwise.")
-        if options.head == "svc":
-            raise InputError("--rare: the SVC has no priors; use --head logistic.")
-        params["priors"] = "uniform"
+    params |= _choices(options)
     if options.labels == "protected":
         if options.classes is None:
             raise InputError("--labels protected needs --classes FILE, a public list of labels.")
@@ -256,6 +269,39 @@ def _head(options: argparse.Namespace, records: Records, radius: Any, encoder: A
     if isinstance(encoder, BaseEncoder):
         params["encoder"] = encoder.identity
     return HEADS[options.head](**params)
+
+
+def _choices(options: argparse.Namespace) -> dict[str, Any]:
+    """Parameters that follow from options alone."""
+    params: dict[str, Any] = {}
+    if options.rare:
+        if options.labels == "protected":
+            raise InputError("--rare needs --labels public: sizes of classes are hidden otherwise.")
+        if options.head == "svc":
+            raise InputError("--rare: the SVC has no priors; use --head logistic.")
+        params["priors"] = "uniform"
+    return params
+
+
+def plan_of_numbers(options: argparse.Namespace) -> None:
+    """Print what a fit would promise, by public numbers."""
+    try:
+        counts = [int(count) for count in options.counts.split(",")]
+    except ValueError:
+        raise InputError("--counts: give whole numbers, as 120,80,40.") from None
+    names = np.array([f"class {code + 1}" for code in range(len(counts))])
+    radius, epsilon = options.radius, options.epsilon
+    if options.risk is not None:
+        epsilon = epsilon_from_certificate(options.risk, 1.0 / CANDIDATES, options.delta)
+    params: dict[str, Any] = {"epsilon": epsilon, "delta": options.delta, "radius": radius}
+    params |= _choices(options)
+    protected = options.labels == "protected"
+    if protected:
+        params |= {"protect_labels": True, "classes": names}
+    given = None if protected else counts
+    found = HEADS[options.head](**params).plan(sum(counts), options.features, given)
+    records = Records(range(sum(counts)), np.repeat(names, counts), None, 0, 0)
+    print(describe(Job(None, [("rows", None)], records, None, found, 0.0)))
 
 
 def _classes(path: Path, records: Records) -> list[str]:
