@@ -182,7 +182,9 @@ def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:
 
 def n_threads(n_rows: int, n_features: int) -> int:
     """Number of threads that a pass over rows can use well."""
-    return min(4, joblib.effective_n_jobs(-1), len(shards_of(n_rows, n_features)))
+    n_shards = len(shards_of(n_rows, n_features))
+    # Asking for the number of processors takes longer than a pass over few rows.
+    return 1 if n_shards == 1 else min(4, joblib.effective_n_jobs(-1), n_shards)
 
 
 def map_shards(
