@@ -97,6 +97,7 @@ def main(arguments=None):
         cells = list(itertools.product(HEADS, RADII, EPSILONS))
         for head, radius, epsilon in tqdm(cells, desc=name, disable=None):
             with warnings.catch_warnings():
+                # Seeds, and classes with few records.
                 warnings.simplefilter("ignore")
                 own = measure(rows, name, head, radius, epsilon)
             found.append((name, head, radius, epsilon, *own))

@@ -360,7 +360,7 @@ MUTANTS = (
     Mutant(
         "times in a hundred rounded down",
         "privacy/card.py",
-        'return f"{min(100, math.ceil(100.0 * share - 1e-9))}"',
+        'return f"{min(100, math.ceil(100.0 * share))}"',
         'return f"{min(100, math.floor(100.0 * share))}"',
         ("privacy/test_card.py",),
     ),

@@ -160,9 +160,9 @@ def _factor(kind: type, step: Any) -> float | None:
 
 def _norm(matrix: NDArray[np.float64]) -> float:
     """Upper bound on the largest stretch of a linear map."""
-    if matrix.size > _LARGE or not np.isfinite(matrix).all():
-        return float(np.linalg.norm(matrix))
-    return float(np.linalg.norm(matrix, 2)) * (1.0 + 1e-9)
+    exactly = matrix.size <= _LARGE and np.isfinite(matrix).all()
+    # Both norms may be one, and either is computed with rounding.
+    return float(np.linalg.norm(matrix, 2 if exactly else None)) * (1.0 + 1e-9)
 
 
 def learns(step: Any) -> bool:

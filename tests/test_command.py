@@ -161,6 +161,11 @@ def test_a_plan_of_numbers_reads_no_file(tmp_path, monkeypatch, capsys):
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 3
     assert "--counts: give whole numbers" in errors[-1]
+    # Each count stands by its own class, of more than nine too.
+    counts = ",".join(["10000"] * 11 + ["3"])
+    given = ["plan", f"--counts={counts}", "--features", "384", "--radius", "0.6"]
+    assert main([*given, "--epsilon", "2"]) == 0
+    assert "class 12: 3 records, lost" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 
 

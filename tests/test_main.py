@@ -3,9 +3,10 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from sklearn_balldp.__main__ import main
+from sklearn_balldp.__main__ import BALL, STANDARD, conclude, format_table, main
 
 
 def test_the_main_job_prints_draws_and_writes_a_card(tmp_path, capsys):
@@ -69,3 +70,13 @@ def test_a_file_that_cannot_be_used_is_told_in_one_line(kind, tmp_path):
         main(["--data", str(path), "--out", str(tmp_path / "picture.png")])
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "picture.png").exists()
+
+
+def test_certificates_are_rounded_up():
+    own = {"accuracy": 0.5, "sd": 0.0, "at any distance": 1.0}
+    rows = [
+        {"epsilon": 2.0, "promise": promise, "certificate": 0.2020001, **own}
+        for promise in (BALL, STANDARD)
+    ]
+    assert format_table(pd.DataFrame(rows), 0.9).count("0.203") == 2
+    assert "at most 20.3 %" in conclude(pd.DataFrame(rows), 0.6, 0.9, seeded=False)

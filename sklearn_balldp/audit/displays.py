@@ -12,10 +12,10 @@ from .._display import Display, check_columns
 
 #: Columns of a ReconstructionDisplay's table.
 COLUMNS = ("name", "epsilon", "success", "low", "high", "baseline", "certificate")
-# Width of one epsilon's group of points, and of one policy at most, as a share of the spacing.
 # Told apart by colour-blind readers (Okabe and Ito), and in grey by the markers.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
+# Width of one epsilon's group of points, and of one policy at most, as a share of the spacing.
 _GROUP, _SLOT = 0.8, 0.14
 # More policies than this put the legend beside the figure.
 _INSIDE_LEGEND = 5

@@ -20,7 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["verify"]:
         return verify_command(arguments[1:])
-    options = _parser("--counts" in arguments).parse_args(arguments)
+    numbers = any(argument.partition("=")[0] == "--counts" for argument in arguments)
+    options = _parser(numbers).parse_args(arguments)
     if hasattr(sys.stdout, "reconfigure"):
         # A terminal may lack letters of a label or a path.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -46,7 +47,7 @@ def _run(options: argparse.Namespace) -> int:
             }
             run[options.command](options)
     except BrokenPipeError:
-        # Whoever reads has seen enough; but no model was written.
+        # Whoever reads has seen enough; but a model may not have been written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2 if options.command == "train" else 0
     except (ValueError, ImportError, OSError) as error:
@@ -78,7 +79,10 @@ def _parser(numbers: bool = False) -> argparse.ArgumentParser:
     train.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     train.add_argument("--force", action="store_true", help="replace a model in that folder")
     plan = commands.add_parser(
-        "plan", help="what train would do: no noise is drawn, no file written"
+        "plan",
+        help="what train would do: nothing is released, no file written",
+        epilog="In place of a file, public numbers: balldp plan --counts 120,80,5 --features 384 "
+        "--radius 0.6 --epsilon 2.",
     )
     (training.add_numbers if numbers else training.add_options)(plan)
     predict = commands.add_parser("predict", help="labels of new records")

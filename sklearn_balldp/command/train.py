@@ -250,16 +250,7 @@ def _radius(options: argparse.Namespace, public: Records | None, encoder: Any) -
 
 def _head(options: argparse.Namespace, records: Records, radius: Any, encoder: Any) -> Any:
     """The head that was asked for."""
-    epsilon = options.epsilon
-    if options.risk is not None:
-        if not 1.0 / CANDIDATES < options.risk < 1.0:
-            raise InputError(
-                f"--risk {options.risk:g} must lie between a blind guess, {1 / CANDIDATES:g}, "
-                "and 1."
-            )
-        epsilon = epsilon_from_certificate(options.risk, 1.0 / CANDIDATES, options.delta)
-    params: dict[str, Any] = {"epsilon": epsilon, "delta": options.delta, "radius": radius}
-    params |= _choices(options)
+    params = {"radius": radius, **_choices(options)}
     if options.labels == "protected":
         if options.classes is None:
             raise InputError("--labels protected needs --classes FILE, a public list of labels.")
@@ -273,7 +264,15 @@ def _head(options: argparse.Namespace, records: Records, radius: Any, encoder: A
 
 def _choices(options: argparse.Namespace) -> dict[str, Any]:
     """Parameters that follow from options alone."""
-    params: dict[str, Any] = {}
+    epsilon = options.epsilon
+    if options.risk is not None:
+        if not 1.0 / CANDIDATES < options.risk < 1.0:
+            raise InputError(
+                f"--risk {options.risk:g} must lie between a blind guess, {1 / CANDIDATES:g}, "
+                "and 1."
+            )
+        epsilon = epsilon_from_certificate(options.risk, 1.0 / CANDIDATES, options.delta)
+    params: dict[str, Any] = {"epsilon": epsilon, "delta": options.delta}
     if options.rare:
         if options.labels == "protected":
             raise InputError("--rare needs --labels public: sizes of classes are hidden otherwise.")
@@ -289,18 +288,16 @@ def plan_of_numbers(options: argparse.Namespace) -> None:
         counts = [int(count) for count in options.counts.split(",")]
     except ValueError:
         raise InputError("--counts: give whole numbers, as 120,80,40.") from None
-    names = np.array([f"class {code + 1}" for code in range(len(counts))])
-    radius, epsilon = options.radius, options.epsilon
-    if options.risk is not None:
-        epsilon = epsilon_from_certificate(options.risk, 1.0 / CANDIDATES, options.delta)
-    params: dict[str, Any] = {"epsilon": epsilon, "delta": options.delta, "radius": radius}
-    params |= _choices(options)
+    # Padded, so that they are in the order of their numbers.
+    digits = len(str(len(counts)))
+    names = np.array([f"class {code:0{digits}}" for code in range(1, len(counts) + 1)])
+    params = {"radius": options.radius, **_choices(options)}
     protected = options.labels == "protected"
     if protected:
         params |= {"protect_labels": True, "classes": names}
     given = None if protected else counts
     found = HEADS[options.head](**params).plan(sum(counts), options.features, given)
-    records = Records(range(sum(counts)), np.repeat(names, counts), None, 0, 0)
+    records = Records(range(sum(counts)), names, None)
     print(describe(Job(None, [("rows", None)], records, None, found, 0.0)))
 
 
@@ -392,15 +389,15 @@ def expected(job: Job, rows: NDArray[Any] | None) -> str:
     rng = np.random.default_rng(0)
     order = rng.permutation(np.flatnonzero(np.isin(labels, classes)))
     own, tested = np.array_split(order, 2)
+    if not len(tested) or len(np.unique(labels[own])) < 2:
+        return "Accuracy  not foretold: public records are too few, or of one class"
     wanted = np.asarray(job.records.y)
     if release.labels == "protected":
-        wanted = rng.choice(labels[own], len(wanted)) if len(own) else wanted
+        wanted = rng.choice(labels[own], len(wanted))
     places = {label: own[labels[own] == label] for label in np.unique(wanted)}
     lacking = sum(not len(found) for found in places.values())
     if lacking:
         return f"Accuracy  not foretold: {lacking} classes have too few public records"
-    if not len(tested) or len(np.unique(labels[own])) < 2:
-        return "Accuracy  not foretold: public records are too few, or of one class"
     chosen = np.empty(len(wanted), dtype=np.intp)
     for label, found in places.items():
         chosen[wanted == label] = rng.choice(found, int(np.sum(wanted == label)))
@@ -463,7 +460,7 @@ def _warning(job: Job, score: float | None) -> str | None:
 
 
 def plan(options: argparse.Namespace) -> None:
-    """Print what train would do; no noise is drawn, and nothing is written."""
+    """Print what train would do; nothing of the private records is released or written."""
     job = prepare(options)
     print(describe(job), flush=True)
     with shown(True):

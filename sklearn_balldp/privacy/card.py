@@ -335,15 +335,15 @@ def _short(value: float) -> str:
 
 def _times(share: float) -> str:
     """How often in a hundred, rounded up."""
-    return f"{min(100, math.ceil(100.0 * share - 1e-9))}"
+    return f"{min(100, math.ceil(100.0 * share))}"
 
 
 def _promise(release: Any, model: Any = None) -> Section:
     condition = "This holds on one condition: the radius, read off the records, may be public."
     conditions = (condition,) if release.private == "conditional" else ()
     person = release.unit == "person"
-    same = "" if release.labels == "protected" else "of one label "
-    same = "with the same labels " if person and same else same
+    same = "" if release.labels == "protected" else " of one label"
+    same = " with the same labels" if person and same else same
     others = "the records of everybody else" if person else "all other records"
     return Section(
         "What is promised",
@@ -358,7 +358,7 @@ def _promise(release: Any, model: Any = None) -> Section:
             f"used, even if he knows {others}, the method and its settings.",
             f"His advantage over guessing is at most {percent(release.guarantee().advantage)} "
             "(0 % is guessing, 100 % is certainty).",
-            f"The ten candidates above are {_versions(release)} {same.strip()}.".replace(" .", "."),
+            f"The ten candidates above are {_versions(release)}{same}.",
             *conditions,
         ),
     )

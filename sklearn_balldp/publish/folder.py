@@ -32,7 +32,10 @@ _BEGIN = "<!-- What follows is made from the record: verify compares it. -->\n"
 _END = "<!-- The end of what is made from the record. -->\n"
 #: The hub's names of what a model is for.
 _TASKS = ("text-classification", "image-classification", "tabular-classification")
-_ENCODER = "The encoder is not part of it: name the one that you\ntrust (`--encoder`)."
+_ENCODER = (
+    "If a model embeds the records, it is not part of the\n"
+    "folder: name the one that you trust (`--encoder`)."
+)
 _EMBEDDINGS = "The records are rows of numbers, as\nthe head sees them."
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _PREDICT = '''\

@@ -40,7 +40,7 @@ class DenseRows(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self
             The step.
         """
-        validate_data(self, X, accept_sparse=True, skip_check_array=False)
+        validate_data(self, X, accept_sparse=True)
         return self
 
     def transform(self, X: Any) -> Any:

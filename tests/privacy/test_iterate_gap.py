@@ -13,7 +13,12 @@ from scipy.special import expit, softmax
 import sklearn_balldp.privacy.iterate_gap as iterate_gap_module
 from sklearn_balldp.adjacency import Domain
 from sklearn_balldp.losses import Softmax
-from sklearn_balldp.privacy.iterate_gap import clipped_gap, gap_limits, iterate_gap
+from sklearn_balldp.privacy.iterate_gap import (
+    _softmax_sizes,
+    clipped_gap,
+    gap_limits,
+    iterate_gap,
+)
 
 LOSSES = [
     ("logistic", 1),
@@ -385,3 +390,25 @@ def test_radii_whose_square_is_zero():
     for loss, theta in (("logistic", [[1.0, 0.5]]), ("softmax", np.eye(3, 2))):
         gap = iterate_gap(loss, np.array(theta), 1e-170, norm_bound=1.0, constant=0.0)
         assert 0.2e-140 < gap < 5e-140
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_what_two_radii_share_holds_for_every_record(n_classes):
+    """Residuals are no longer, and 1 - p_y no less, than stated; with two classes both are met."""
+    rng = np.random.default_rng(n_classes)
+    theta = 2.0 * rng.standard_normal((n_classes, 4))
+    sizes, least, spectral = _softmax_sizes(theta.tobytes(), theta.shape, 1.0, 0.3)
+    weights, offsets = theta[:, :-1], 0.3 * theta[:, -1]
+    rows = rng.standard_normal((4000, 3))
+    rows = np.vstack([rows, *(weights[:, None] - weights).reshape(1, -1, 3)])
+    rows /= np.maximum(np.linalg.norm(rows, axis=1), 1e-12)[:, None]
+    shares = softmax(rows @ weights.T + offsets, axis=1)
+    left = 1.0 - shares
+    found = np.sqrt(left**2 + (shares**2).sum(axis=1)[:, None] - shares**2).max(axis=0)
+    assert (found <= sizes * (1.0 + 1e-9)).all()
+    assert least <= left.min() * (1.0 + 1e-9)
+    centred = np.linalg.norm(weights - weights.mean(axis=0), 2) ** 2
+    assert centred <= spectral <= centred * (1.0 + 1e-6)
+    if n_classes == 2:
+        np.testing.assert_allclose(found, sizes, rtol=1e-9)
+        np.testing.assert_allclose(left.min(), least, rtol=1e-9)

@@ -219,7 +219,6 @@ def test_hashed_words_travel(tmp_path):
         ("n_features", 2**30),
     ],
 )
-@pytest.mark.filterwarnings("ignore")
 def test_a_vectorizer_that_could_harm_is_refused(tmp_path, parameter, value):
     """It would read files, run a slow pattern or a function, hold words, or fill the memory."""
     words = HashingVectorizer(**{"n_features": 64, parameter: value})

@@ -9,7 +9,8 @@ from sklearn_balldp.pipelines import learns
 from sklearn_balldp.rows import DenseRows
 
 
-@pytest.mark.filterwarnings("ignore")
+# SciPy's DOK arrays cannot be searched for NaN, of which scikit-learn warns.
+@pytest.mark.filterwarnings("ignore:Can't check dok")
 @parametrize_with_checks([DenseRows()])
 def test_contract(estimator, check):
     check(estimator)
