@@ -1,10 +1,13 @@
 """Base of the package's figures, as scikit-learn's Display classes."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Display(ABC):

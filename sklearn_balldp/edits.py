@@ -6,16 +6,17 @@ user, an encoder maps both versions to rows, and
 ``RadiusPolicy(source="edits")`` takes the distance that covers a share of them.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from ._display import Display, check_columns
@@ -23,6 +24,9 @@ from ._parameters import check_option, check_positive, check_whole
 from .adjacency import DOMAINS, METRICS
 from .distances import nearest_of_label, row_distances
 from .rows import rows_in_domain
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Kinds of edits that need no list from the user.
 KINDS = ("number", "date", "name", "city", "word")
@@ -312,7 +316,7 @@ class EditDistanceDisplay(Display):
         metric: str = "euclidean",
         norm_bound: float = 1.0,
         domain: str = "ball",
-    ) -> "EditDistanceDisplay":
+    ) -> EditDistanceDisplay:
         """Display of encoded edits.
 
         Parameters
@@ -344,6 +348,8 @@ class EditDistanceDisplay(Display):
         ValueError
             If lengths differ, or a parameter is invalid.
         """
+        import pandas as pd
+
         check_option("metric", metric, METRICS)
         if radius is not None:
             check_positive("radius", radius)
@@ -409,6 +415,8 @@ class EditDistanceDisplay(Display):
         return self.distances["distance"] <= (np.inf if self.radius is None else self.radius)
 
     def _draw(self, ax: Any) -> None:
+        import pandas as pd
+
         groups = self.distances.groupby("kind", sort=False)["distance"]
         table = groups.quantile([0.1, 0.5, 0.9]).unstack().sort_values(0.5)
         # Neighbours go on top, apart from edits: an attacker could confuse a record with them.

@@ -1,6 +1,8 @@
 """Heads among scikit-learn's other parts: frames, persistence, wrappers and what they release."""
 
 import pickle
+import subprocess
+import sys
 
 import joblib
 import numpy as np
@@ -100,3 +102,33 @@ def test_what_wrappers_release():
         with PrivacyAccountant(radius=0.5) as accountant:
             assert wrapper.fit(X, Y).predict(X).shape == (150,)
         assert accountant.total().n_releases == expected, wrapper
+
+
+# scikit-learn itself loads pandas where it can, so neither library can be found here.
+WITHOUT_TABLES = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pandas", "matplotlib"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Hidden())
+import numpy as np
+import sklearn_balldp as own
+from sklearn_balldp import edits
+
+X, y = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 2
+for head in (
+    own.BallDPLogisticRegression(), own.BallDPSquaredHingeSVC(),
+    own.BallDPRidgePrototype(), own.BallDPLinearDiscriminant(),
+):
+    head.set_params(epsilon=4.0, radius=0.5).fit(X, y)
+    assert not own.verify(head, head.release_.to_dict()).failed
+    assert head.to_sklearn().predict(X).shape == y.shape
+    assert head.release_.card().to_html()
+"""
+
+
+def test_heads_and_checks_load_no_tables_and_no_figures():
+    subprocess.run([sys.executable, "-c", WITHOUT_TABLES], check=True)

@@ -1,13 +1,14 @@
 """ReconstructionAuditor: fit a head, then attack it as an informed adversary would."""
 
+from __future__ import annotations
+
 import copy
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, binomtest, norm
 from scipy.stats import t as student
@@ -27,6 +28,9 @@ from .residuals import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check, weight_chec
 from .supports import STRATEGIES, Support, draw_supports
 from .trials import AuditSetting, SupportAudit, audit_support, hidden_records, simulated_trials
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _ATTACKS = {
     "success": "the MAP attack",
     "last_iterate": "the attack on the released model alone",
@@ -40,7 +44,7 @@ _ROUNDING = 1e-6
 def _estimator_has(name: str) -> Callable[[Any], bool]:
     """Whether the (fitted) estimator has a method, for ``available_if``."""
 
-    def check(auditor: "ReconstructionAuditor") -> bool:
+    def check(auditor: ReconstructionAuditor) -> bool:
         getattr(getattr(auditor, "estimator_", auditor.estimator), name)
         return True
 
@@ -269,7 +273,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         y_public: ArrayLike | None = None,
         *,
         groups: ArrayLike | None = None,
-    ) -> "ReconstructionAuditor":
+    ) -> ReconstructionAuditor:
         """Fit the estimator (unless it is frozen) and audit it.
 
         Parameters
@@ -315,6 +319,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, y: Any, X_public: Any, y_public: Any, groups: Any) -> dict[str, Any]:
+        import pandas as pd
+
         self._check_parameters()
         rng = audit_generator(self.random_state)
         prepared = prepare(
@@ -483,6 +489,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         DataFrame
             As ``report_``.
         """
+        import pandas as pd
+
         check_is_fitted(self)
         check_whole("n_trials", n_trials)
         if any(result.points is None for result in self._supports_):
@@ -657,6 +665,8 @@ def _by_class(supports: pd.DataFrame, report: pd.DataFrame, confidence: float) -
                 high,
             )
         )
+    import pandas as pd
+
     columns = ["label", "anchors", "trials", "success", "low", "high"]
     return pd.DataFrame(rows, columns=columns).set_index("label")
 

@@ -1,14 +1,18 @@
 """Figures of audits, as scikit-learn's Display classes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .._display import Display, check_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Columns of a ReconstructionDisplay's table.
 COLUMNS = ("name", "epsilon", "success", "low", "high", "baseline", "certificate")
@@ -47,7 +51,7 @@ class ReconstructionDisplay(Display):
         self.results = results
 
     @classmethod
-    def from_estimator(cls, auditor: Any, name: str | None = None) -> "ReconstructionDisplay":
+    def from_estimator(cls, auditor: Any, name: str | None = None) -> ReconstructionDisplay:
         """Display of one fitted auditor.
 
         Parameters
@@ -66,9 +70,7 @@ class ReconstructionDisplay(Display):
         return cls.from_estimators([auditor] if name is None else {name: auditor})
 
     @classmethod
-    def from_estimators(
-        cls, auditors: Mapping[str, Any] | Iterable[Any]
-    ) -> "ReconstructionDisplay":
+    def from_estimators(cls, auditors: Mapping[str, Any] | Iterable[Any]) -> ReconstructionDisplay:
         """Display of several fitted auditors, such as one per epsilon and policy.
 
         Parameters
@@ -82,6 +84,8 @@ class ReconstructionDisplay(Display):
         ReconstructionDisplay
             Not drawn yet.
         """
+        import pandas as pd
+
         groups = auditors.items() if isinstance(auditors, Mapping) else [(None, auditors)]
         named = [(name, auditor) for name, group in groups for auditor in _several(group)]
         rows = []
@@ -175,7 +179,7 @@ class PrivacyUtilityDisplay(Display):
         utility: str = "accuracy",
         certificate: str = "certificate",
         group: str | None = None,
-    ) -> "PrivacyUtilityDisplay":
+    ) -> PrivacyUtilityDisplay:
         """Display of a multi-metric search, such as ``GridSearchCV(...).cv_results_``.
 
         Parameters
@@ -202,6 +206,8 @@ class PrivacyUtilityDisplay(Display):
         ValueError
             If the search has no such scorer or parameter.
         """
+        import pandas as pd
+
         columns = {
             "certificate": f"mean_test_{certificate}",
             "utility": f"mean_test_{utility}",

@@ -1,11 +1,12 @@
 """One support of an audit: candidate models, their bounds, and trials with independent noise."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from ..heads import Neighbours, PrivateProblem, ReleasedModel
@@ -24,6 +25,9 @@ from .identification import decode, log_posterior
 from .supports import Support, candidate_distances
 from .tolerance import guesses_within
 from .transcripts import TranscriptTrials
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -253,6 +257,8 @@ def _judge(logs: Array, target: Positions, hits: NDArray[np.bool_] | None) -> pd
 
     An answer that may err is shown by the likeliest candidate that it hits.
     """
+    import pandas as pd
+
     guess = answer = decode(logs, hits)
     success = guess == target
     if hits is not None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -49,6 +48,8 @@ def plain_model(
         return model
     public: Any = np.zeros((1, coef.shape[1]))
     if names is not None:
+        import pandas as pd
+
         public = pd.DataFrame(public, columns=names)
     if domain == "sphere":
         model.coef_, model.n_features_in_ = norm_bound * coef, coef.shape[1]
