@@ -34,12 +34,12 @@ Rows = NDArray[np.float32]
 _LENGTH_STEP = 16
 
 
-def _require(module: str, extra: str, name: str) -> Any:
+def _require(module: str, name: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"{name} needs {module}; pip install 'sklearn_balldp[{extra}]'."
+            f"{name} needs {module}; pip install {module.replace('_', '-')}."
         ) from error
 
 
@@ -231,7 +231,7 @@ def _one_column(X: Any) -> Any:
 
 @lru_cache(maxsize=4)
 def _sentence_model(model: str, revision: str | None, device: str | None) -> Any:
-    library = _require("sentence_transformers", "text", "SentenceEncoder")
+    library = _require("sentence_transformers", "SentenceEncoder")
     torch = import_module("torch")
     loaded = library.SentenceTransformer(model, revision=revision, device=_device(torch, device))
     return loaded.eval()
@@ -254,7 +254,7 @@ class SentenceEncoder(BaseEncoder):
     ----------
     model : str, default="sentence-transformers/all-MiniLM-L6-v2"
         Which model embeds the texts, and so what distances mean: a name on the model hub, or the
-        path to a local model. Needs ``pip install 'sklearn_balldp[text]'``.
+        path to a local model. Needs sentence-transformers.
     revision : str or None, default=None
         Name a revision on the hub to reproduce results. None is the newest, which may change.
     max_length : int or None, default=None
@@ -409,7 +409,7 @@ class SentenceEncoder(BaseEncoder):
 @lru_cache(maxsize=4)
 def _image_model(model: str, weights: str | None, device: str | None) -> tuple[Any, Any, int]:
     """Network without its classifier, its preprocessing, and its number of features."""
-    models = _require("torchvision", "vision", "ImageEncoder").models
+    models = _require("torchvision", "ImageEncoder").models
     torch = import_module("torch")
     try:
         published = models.get_model_weights(model)
@@ -477,7 +477,7 @@ class ImageEncoder(BaseEncoder):
     model : str, default="resnet18"
         Which residual network of torchvision embeds the images, and so what distances mean. Images
         are RGB images or uint8 arrays of shape (height, width) or (height, width, 3). Needs
-        ``pip install 'sklearn_balldp[vision]'``.
+        torchvision.
     weights : str, enum, path-like or None, default="DEFAULT"
         "DEFAULT" takes the published weights (downloaded once by torchvision); so do their other
         names ("IMAGENET1K_V1") and members of torchvision's enums. Else the path to a
@@ -535,7 +535,7 @@ class ImageEncoder(BaseEncoder):
         if weights is None and self.weights is not None:
             weights = _file_digest(Path(self.weights))
         # Published weights may change with the version of the library.
-        version = _require("torchvision", "vision", "ImageEncoder").__version__
+        version = _require("torchvision", "ImageEncoder").__version__
         return {"kind": "image", "model": self.model, "weights": weights, "version": version}
 
     @property

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sklearn.datasets import load_iris
 
 import sklearn_balldp
+from sklearn_balldp.publish import save
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,3 +58,28 @@ def test_the_readme_has_two_commands_and_names_files_that_exist():
         assert (ROOT / path).exists(), path
     for path in re.findall(r"`([A-Z]+\.md)`", text):
         assert (ROOT / path).exists(), path
+
+
+#: What would fetch the package by its name, from an index where that name is nobody's yet.
+FETCHED = re.compile(
+    r"(?:pip|uv|pipx|conda) (?:add|install)\b[^\n&;`]*\bsklearn[-_.]balldp\b"
+    r"|\bsklearn[-_.]balldp *(?:\[|[=~<>!]=)",
+    re.IGNORECASE,
+)
+TEXTS = {".py", ".md", ".html", ".json", ".toml", ".cfg", ".yml", ".cff"}
+
+
+def test_nothing_fetches_the_package_by_its_name(tmp_path):
+    head = sklearn_balldp.BallDPRidgePrototype(4.0, radius=0.5)
+    save(head.fit(*load_iris(return_X_y=True)), tmp_path / "model")
+    folders = ("sklearn_balldp", "docs", "examples", "benchmarks", ".github")
+    paths = [*ROOT.glob("*.*"), *(path for name in folders for path in (ROOT / name).rglob("*"))]
+    paths += (tmp_path / "model").iterdir()
+    built = {"_build", "auto_examples"}
+    texts = {p: p.read_text("utf-8") for p in paths if p.suffix in TEXTS and not built & {*p.parts}}
+    assert not {path: FETCHED.findall(text) for path, text in texts.items() if FETCHED.search(text)}
+    readme = texts[tmp_path / "model" / "README.md"]
+    assert "the address of the\nsource of sklearn_balldp" in readme
+    assert f"by sklearn\\_balldp {sklearn_balldp.__version__}" in readme
+    assert FETCHED.search("pip install -U 'sklearn_balldp[text]'")
+    assert not FETCHED.search("pip install . && python -m sklearn_balldp")

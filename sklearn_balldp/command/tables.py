@@ -244,9 +244,7 @@ def image_of(path: Path, name: str, row: int) -> NDArray[np.uint8]:
     try:
         from PIL import Image
     except ImportError:
-        raise InputError(
-            "images are read by Pillow; pip install 'sklearn_balldp[vision]'."
-        ) from None
+        raise InputError("images are read by Pillow; pip install pillow.") from None
     try:
         own = Path(name)
         if not own.is_absolute():

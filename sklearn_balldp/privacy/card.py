@@ -135,9 +135,7 @@ class Card:
         try:
             import yaml
         except ImportError as error:
-            raise ImportError(
-                "YAML is written by PyYAML; pip install 'sklearn_balldp[publish]'."
-            ) from error
+            raise ImportError("YAML is written by PyYAML; pip install pyyaml.") from error
         text: str = yaml.safe_dump(self.registry, sort_keys=False, allow_unicode=True)
         return text
 

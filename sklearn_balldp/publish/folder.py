@@ -65,10 +65,8 @@ def files_of(received: Received, record: Release) -> dict[str, str]:
     card, task = record.card(model), _task(received)
     config = {
         "sklearn": {
-            "environment": [
-                f"sklearn_balldp=={record.version}",
-                f"numpy=={record.numpy_version}",
-            ],
+            # A host installs these by name, and no index has this package under its own.
+            "environment": [f"numpy=={record.numpy_version}"],
             "model": {"file": MODEL},
             "model_format": "skops",
             "task": task,
@@ -125,10 +123,12 @@ tags:
 - skops
 ---
 
-FILL IN: what the records are, what the model is for, and its licence (above).
+FILL IN: what the records are, what the model is for, its licence (above), and the address of the
+source of sklearn_balldp, in the version that the card names.
 
-`balldp verify FOLDER` checks this folder, and `balldp predict FOLDER FILE` labels new records
-(`pip install sklearn_balldp`). {_ENCODER if task in _TASKS[:2] else _EMBEDDINGS}
+`balldp verify FOLDER` checks this folder, and `balldp predict FOLDER FILE` labels new records. Both
+come with sklearn_balldp: install it from a source that you trust. A package of that name in an
+index may be a stranger's. {_ENCODER if task in _TASKS[:2] else _EMBEDDINGS}
 
 """
 
@@ -257,7 +257,7 @@ def downloaded(path: str | Path) -> str | Path:
     except ImportError:
         raise ValueError(
             f"model={text!r} is no file and no folder; to download a repository of that name, "
-            "pip install 'sklearn_balldp[text]'."
+            "pip install huggingface_hub."
         ) from None
     try:
         cache = Path(snapshot_download(text, allow_patterns=list(FILES)))

@@ -115,7 +115,7 @@ def check_writable(folder: Path, force: bool) -> None:
         If skops is not installed.
     """
     if importlib.util.find_spec("skops") is None:
-        raise ImportError("A model is written by skops; pip install 'sklearn_balldp[publish]'.")
+        raise ImportError("A model is written by skops; pip install skops.")
     if folder.is_symlink() or (folder.exists() and not (force and _is_ours(folder))):
         remedy = "it holds something else" if force else "or replace a model in it, --force"
         raise ValueError(f"folder={str(folder)!r} exists: name another one ({remedy}).")

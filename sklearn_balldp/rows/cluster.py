@@ -76,7 +76,7 @@ def on_cluster(X: Any, client: Any = None) -> Rows:
     Raises
     ------
     ImportError
-        If distributed is missing: ``pip install 'sklearn_balldp[dask]'``.
+        If distributed is missing: ``pip install 'dask[array]' distributed``.
     ValueError
         If there is no client, or the rows have no such type, or unknown lengths.
     TypeError
@@ -91,7 +91,7 @@ def on_cluster(X: Any, client: Any = None) -> Rows:
         from distributed import get_client, get_worker
     except ImportError as error:
         raise ImportError(
-            "rows on a cluster need distributed; pip install 'sklearn_balldp[dask]'."
+            "rows on a cluster need distributed; pip install 'dask[array]' distributed."
         ) from error
     with contextlib.suppress(ValueError):
         get_worker()

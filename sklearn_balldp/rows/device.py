@@ -48,7 +48,7 @@ def on_device(X: Any) -> Rows:
     Raises
     ------
     ImportError
-        If array-api-compat is missing: ``pip install 'sklearn_balldp[device]'``.
+        If array-api-compat is missing: ``pip install array-api-compat``.
     TypeError
         If their library does not follow the standard.
     ValueError
@@ -67,7 +67,7 @@ class DeviceRows(Rows):
             namespace(X)
         except ImportError as error:
             raise ImportError(
-                "rows on a device need array-api-compat; pip install 'sklearn_balldp[device]'."
+                "rows on a device need array-api-compat; pip install array-api-compat."
             ) from error
         except TypeError as error:
             raise TypeError(

@@ -506,7 +506,7 @@ def from_zarr(path: str | Path) -> Rows:
     ValueError
         If there are no such rows.
     ImportError
-        If zarr is missing: ``pip install 'sklearn_balldp[files]'``.
+        If zarr is missing: ``pip install zarr``.
     """
     return _found(lambda: ZarrRows(path), path, "zarr")
 
@@ -531,7 +531,7 @@ def from_hdf5(path: str | Path, dataset: str) -> Rows:
     ValueError
         If there are no such rows.
     ImportError
-        If h5py is missing: ``pip install 'sklearn_balldp[files]'``.
+        If h5py is missing: ``pip install h5py``.
     """
     return _found(lambda: HDF5Rows(path, dataset), path, "h5py")
 
@@ -563,7 +563,7 @@ def from_parquet(
     ValueError
         If there are no such rows.
     ImportError
-        If pyarrow is missing: ``pip install 'sklearn_balldp[files]'``.
+        If pyarrow is missing: ``pip install pyarrow``.
     """
     check_flag("verify_checksums", verify_checksums)
     paths = _parts(path) if isinstance(path, (str, Path)) else list(path)
@@ -591,6 +591,4 @@ def _found(open_rows: Callable[[], Rows], path: Any, package: str) -> Rows:
         with _readable(str(path)):
             return open_rows()
     except ImportError as error:
-        raise ImportError(
-            f"these rows need {package}; pip install 'sklearn_balldp[files]'."
-        ) from error
+        raise ImportError(f"these rows need {package}; pip install {package}.") from error
