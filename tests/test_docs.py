@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import importlib
-import importlib.util
 import inspect
 import re
 import shutil
@@ -64,9 +63,11 @@ def test_the_reference_is_short():
     assert len(referenced()) <= 69
 
 
+@pytest.mark.needs("numpydoc")
 @pytest.mark.parametrize("name", referenced())
 def test_docstrings_are_numpydoc(name):
-    validate = pytest.importorskip("numpydoc.validate").validate
+    from numpydoc.validate import validate
+
     item = find(name)
     # The fields of a record are its attributes, and documented as such.
     skipped = OPTIONAL | ({"PR01"} if dataclasses.is_dataclass(item) else set())
@@ -147,9 +148,7 @@ def has_pictures(site):
     return bool(drawn) and all(path.name in page.read_text() for path in drawn)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("sphinx_gallery") is None, reason="the extra docs is not installed"
-)
+@pytest.mark.needs("sphinx_gallery")
 def test_the_site(tmp_path):
     site = build(tmp_path)
     assert broken_links(site) == []

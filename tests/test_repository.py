@@ -2,6 +2,9 @@
 
 import configparser
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +86,32 @@ def test_nothing_fetches_the_package_by_its_name(tmp_path):
     assert f"by sklearn\\_balldp {sklearn_balldp.__version__}" in readme
     assert FETCHED.search("pip install -U 'sklearn_balldp[text]'")
     assert not FETCHED.search("pip install . && python -m sklearn_balldp")
+
+
+SKIPPING = """
+import pytest
+
+@pytest.mark.skip(reason="no GPU")
+def test_listed(): pass
+
+@pytest.mark.needs("no_such_library")
+def test_unknown_library(): pass
+
+@pytest.mark.needs("pytest")
+def test_library_that_is_there(): pass
+
+@pytest.mark.skipif(True, reason="no time")
+def test_unlisted(): pass
+
+def test_missing():
+    pytest.importorskip("no_such_library")
+"""
+
+
+def test_a_skip_needs_a_listed_reason(tmp_path):
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    (tmp_path / "test_skips.py").write_text(SKIPPING)
+    (tmp_path / "test_file.py").write_text("import pytest; pytest.importorskip('no_such_library')")
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--continue-on-collection-errors"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 failed, 1 passed, 1 skipped, 3 errors" in done.stdout, done.stdout

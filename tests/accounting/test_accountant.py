@@ -589,16 +589,17 @@ def score_inside(scorer, model):
     return scorer(model, X, Y)
 
 
+METHODS = sorted({"fork", "spawn"} & {*multiprocessing.get_all_start_methods()})
+
+
 def refit_inside(head):
     return head.fit(X, Y).release_.epsilon
 
 
 @pytest.mark.parametrize("when", ["before", "inside"])
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", METHODS)
 def test_pools_of_the_standard_library(method, when):
     """Whatever is sent unfitted is counted, in workers from before the block as well."""
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip("not on this system")
     context, model = multiprocessing.get_context(method), FITTED
     pool = None
     try:
@@ -625,10 +626,8 @@ def fit_after_a_move(head, folder):
         tempfile.tempdir = None
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_folder_of_temporary_files_that_moves_hides_no_fit(method, tmp_path):
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip("not on this system")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
         pool.submit(abs, 1).result()
         with PrivacyAccountant(radius=0.5) as accountant:

@@ -243,8 +243,10 @@ def test_files(tmp_path):
         card.save(tmp_path / "card.pdf")
 
 
+@pytest.mark.needs("huggingface_hub")
 def test_model_hubs_read_it():
-    hub = pytest.importorskip("huggingface_hub")
+    import huggingface_hub as hub
+
     card = hub.ModelCard(fitted("prototypes").release_.card().to_markdown())
     assert card.data.library_name == "sklearn_balldp"
     assert json.dumps(card.data.to_dict())

@@ -99,7 +99,7 @@ def test_noise_has_no_copies():
             copying(Noise())
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("same", [False, True])
 def test_forked_processes_do_not_share_noise(same):
@@ -143,7 +143,8 @@ def test_values_are_rounded_to_the_grid_first():
 
 def opendp_gaussian(n_values):
     """OpenDP's discrete Gaussian on the same grid: the oracle for law and privacy map."""
-    dp = pytest.importorskip("opendp.prelude")
+    import opendp.prelude as dp
+
     dp.enable_features("contrib")
     try:
         domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n_values)

@@ -21,8 +21,6 @@ from sklearn_balldp.publish.folder import FILES
 from sklearn_balldp.publish.saving import check_writable
 from sklearn_balldp.rows import DenseRows
 
-pytest.importorskip("skops")
-
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((300, 6)), np.arange(300) % 3
 
@@ -303,7 +301,7 @@ def test_a_repository_of_the_hub(published, tmp_path, monkeypatch):
         load("bank/letters")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a process without a home of its own")
+@pytest.mark.skipif(os.name != "posix", reason="this system is not POSIX")
 def test_predict_py_runs_in_a_process_of_its_own(published, tmp_path):
     import subprocess
 

@@ -6,6 +6,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import skops.io as skops_io
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.kernel_approximation import RBFSampler
@@ -20,7 +21,6 @@ from sklearn_balldp.pipelines import stretch_of
 from sklearn_balldp.publish import load, save
 from sklearn_balldp.rows import DenseRows
 
-skops_io = pytest.importorskip("skops.io")
 TEXTS = [f"{word} {i}" for i in range(40) for word in ("pay my card", "return the money")]
 LABELS = ["card", "money"] * 40
 

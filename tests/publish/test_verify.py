@@ -397,12 +397,16 @@ def test_a_name_takes_no_settings_of_the_strangers(tmp_path):
     )
     own = received_encoder(tmp_path, stranger, "trusted/model")
     assert own.get_params() == SentenceEncoder("trusted/model", max_length=64).get_params()
+    chosen = SentenceEncoder("trusted/model", revision="3")
+    assert received_encoder(tmp_path, stranger, chosen) is chosen
+
+
+@pytest.mark.needs("torchvision")
+def test_weights_in_a_file_take_no_settings_of_the_strangers(tmp_path):
     pictures = ImageEncoder("resnet50", batch_size=10**12, device="cuda:7")
     own = received_encoder(tmp_path, pictures, tmp_path / "own.pt")
     expected = ImageEncoder("resnet50", weights=str(tmp_path / "own.pt"))
     assert own.get_params() == expected.get_params()
-    chosen = SentenceEncoder("trusted/model", revision="3")
-    assert received_encoder(tmp_path, stranger, chosen) is chosen
 
 
 @pytest.mark.parametrize("length", [0, 2**16 + 1, 10**12, True, 8.0, "a secret"])

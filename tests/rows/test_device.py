@@ -28,10 +28,13 @@ def strict(X):
 
 
 def tensor(X):
-    return pytest.importorskip("torch").from_numpy(X)
+    import torch
+
+    return torch.from_numpy(X)
 
 
-LIBRARIES = {"strict": strict, "torch": tensor}
+needs_torch = pytest.mark.needs("torch")
+LIBRARIES = (strict, pytest.param(tensor, marks=needs_torch))
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def small_portions(many_shards, monkeypatch):
 @pytest.mark.parametrize("name", HEADS)
 def test_a_device_gives_the_model_of_numpy(name, n_classes, library):
     X, y = records(n_classes=n_classes)
-    given = on_device(LIBRARIES[library](X))
+    given = on_device(library(X))
     head, other = fitted(name, X, y), fitted(name, given, y)
     # Rounded to a grid of 2^-40 noise scales; a minimiser to its tolerance.
     assert_same(head, other, rtol=1e-5, atol=1e-7)
@@ -71,7 +74,7 @@ def test_passes_on_a_device_are_those_of_numpy(loss, moved, library, whitening):
     """One pass each: nothing evens out what differs."""
     n_classes = 2 if loss == "logistic" else 3
     X, y = records(n_classes=n_classes)
-    given, weights = on_device(LIBRARIES[library](X)), np.linspace(0.1, 2.0, N)
+    given, weights = on_device(library(X)), np.linspace(0.1, 2.0, N)
     rng, common = np.random.default_rng(1), {"norm_bound": 0.7, "constant": 0.3, "clip": 0.1}
     if moved is not None:
         own, _ = whitening(0.2 * np.ones(D), 0.8, moved, 0.7)
@@ -99,6 +102,7 @@ def test_passes_on_a_device_are_those_of_numpy(loss, moved, library, whitening):
         np.testing.assert_allclose(other, one, rtol=1e-10, atol=1e-14)
 
 
+@needs_torch
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_less_precise_tensors_are_computed_with_in_double(dtype):
     X, y = records(np.dtype(dtype))
@@ -137,9 +141,11 @@ def test_huge_and_tiny_rows():
         assert_same(head, other, rtol=1e-5, atol=1e-6)
 
 
+@needs_torch
 def test_arrays_that_are_no_rows_are_refused(monkeypatch):
     X, y = records(n=100)
-    torch = pytest.importorskip("torch")
+    import torch
+
     for rows in (torch.from_numpy(X).bfloat16(), torch.from_numpy(X[:, 0]), strict(X).device):
         with pytest.raises((ValueError, TypeError)):
             on_device(rows)
@@ -159,6 +165,7 @@ def test_arrays_that_are_no_rows_are_refused(monkeypatch):
         on_device(strict(X))
 
 
+@needs_torch
 def test_a_tensor_with_a_derivative_is_detached():
     X, y = records()
     rows = tensor(X).requires_grad_()
@@ -175,10 +182,12 @@ def test_audits_and_checks_copy_rows_to_the_host():
     assert auditor.guarantee_holds_
 
 
+@needs_torch
 @pytest.mark.parametrize("name", HEADS)
 def test_rows_and_labels_on_a_gpu(name):
     """Where there is one."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
     X, y = records(np.float32)

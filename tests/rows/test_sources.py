@@ -340,8 +340,10 @@ def test_what_would_be_pulled_into_memory_is_refused(tmp_path):
             BallDPRidgePrototype().fit(file["e"], y)
 
 
+@pytest.mark.needs("torch")
 def test_tensors_on_the_host_are_arrays():
-    torch = pytest.importorskip("torch")
+    import torch
+
     X, y = records(np.float32)
     assert_same(*(fitted("prototypes", rows, y) for rows in (X, torch.from_numpy(X))))
 

