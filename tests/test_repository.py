@@ -44,6 +44,13 @@ def test_ci_runs_the_pythons_that_the_package_names(setup):
     assert setup["options"]["python_requires"] == f">={named[0]}"
 
 
+def test_ci_runs_the_readmes_commands_where_nothing_else_is_installed():
+    parts = (ROOT / ".ci" / "run").read_text().split("\nbegin ")
+    own = [part for part in parts if "eval " in part]
+    assert len(own) == 2
+    assert not [part for part in own if "pip install" in part]
+
+
 def test_a_package_has_one_floor(setup):
     """A requirement that is written twice, in two extras, must say the same."""
     floors = {}
