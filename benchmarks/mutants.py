@@ -351,6 +351,13 @@ MUTANTS = (
         STEPS,
     ),
     Mutant(
+        "scaling to the sphere left out of what stretches distances",
+        "privacy/card.py",
+        'if release.domain == "sphere":\n        # Short',
+        "if False:\n        # Short",
+        ("privacy/test_card.py",),
+    ),
+    Mutant(
         "stretch of random features / 1.05",
         "pipelines.py",
         "return _norm(step.random_weights_) * math.sqrt(2.0 / step.n_components)",
@@ -360,8 +367,8 @@ MUTANTS = (
     Mutant(
         "times in a hundred rounded down",
         "privacy/card.py",
-        'return f"{min(100, math.ceil(100.0 * share))}"',
-        'return f"{min(100, math.floor(100.0 * share))}"',
+        'percent(share, places=0).removesuffix(" %")',
+        'percent(share, DOWN, places=0).removesuffix(" %")',
         ("privacy/test_card.py",),
     ),
     Mutant(
