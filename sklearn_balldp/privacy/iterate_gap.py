@@ -281,8 +281,7 @@ def _softmax_sizes(
     if not theta.any():
         # No row tells classes apart: no matrix of pairs is needed, however many there are.
         q = float(expit(math.log(len(theta) - 1.0)))
-        rival = min(0.5, 1.0 - q) * _UP
-        sizes = np.full(len(theta), math.sqrt(q * (q + min(rival, q))))
+        sizes = np.full(len(theta), math.sqrt(q * (q + min(min(0.5, 1.0 - q) * _UP, q))))
         sizes.setflags(write=False)
         return sizes, q, 0.0
     # Adding one vector to every class changes nothing.

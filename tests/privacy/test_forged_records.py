@@ -565,6 +565,32 @@ def test_digest_of_parameters():
     assert parameters_digest({"w": order}) == parameters_digest({"w": order.copy("C")})
 
 
+def test_labels_of_another_type_have_another_digest():
+    """Also where their text, or their bytes, are the same."""
+    days = ["2026-01-30", "2026-01-31"]
+    for one, other in (
+        (np.array([1, 2], dtype=object), ["1", "2"]),
+        (np.array([1, 2], dtype=object), np.array([1.0, 2.0], dtype=object)),
+        (np.array([True, False], dtype=object), ["True", "False"]),
+        (np.array([None, "a"], dtype=object), ["None", "a"]),
+        (np.array([b"1"], dtype=object), ["b'1'"]),
+        (np.array([b"1"]), ["b'1'"]),
+        (np.array(days, dtype="datetime64[D]"), days),
+        (np.array([7], dtype="datetime64[ns]"), ["7"]),
+        (np.array([7], dtype="datetime64[ns]"), np.array([7], dtype="timedelta64[ns]")),
+        (np.array([2**64 - 1], dtype=np.uint64), [-1]),
+    ):
+        assert parameters_digest({"classes_": one}) != parameters_digest({"classes_": other})
+    # Of ordinary labels it is the digest that it always was, however they are stored.
+    for one, other in (
+        (np.array(["1", "2"], dtype=object), ["1", "2"]),
+        (np.array([1, 2], dtype=np.uint8), [1, 2]),
+        (np.array([1, 2], dtype=np.uint64), [1, 2]),
+        (np.array([np.int8(1), 2], dtype=object), np.array([1, 2], dtype=object)),
+    ):
+        assert parameters_digest({"classes_": one}) == parameters_digest({"classes_": other})
+
+
 @pytest.mark.parametrize("name", ["prototypes", "minimiser", "descent", "statistics", "seeded"])
 def test_the_record_knows_its_parameters(name):
     head = copy.deepcopy(HEADS[name]).fit(*data())
