@@ -314,7 +314,12 @@ class Release:
 
     @cached_property
     def mu(self) -> float:
-        """Sensitivity over noise scale, with the sampler's allowance."""
+        """Gaussian differential privacy of the parameters at the radius, sampler included.
+
+        Of noise on parameters or sums it is sensitivity over noise scale. Of a descent it is that
+        of all steps, and of the sums they start from, together: it was fixed before the first
+        step, and ``sensitivity`` over ``sigma`` is that of each step alone.
+        """
         return float(self.bound.mu(self._euclidean(self.radius)))
 
     @property
