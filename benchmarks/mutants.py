@@ -351,6 +351,22 @@ MUTANTS = (
         STEPS,
     ),
     Mutant(
+        "certificates rounded to nearest",
+        "privacy/gaussian.py",
+        "float(ndtr(quantile + mu)) * up",
+        "float(ndtr(quantile + mu))",
+        ("privacy/test_gaussian.py",),
+    ),
+    Mutant(
+        "deviates drawn ahead, and kept",
+        "privacy/noise.py",
+        "            return rounded_normal(size)",
+        """            stock = vars(self).setdefault("_stock", rounded_normal(50 + size))
+            self._stock = stock[size:] if len(stock) >= size else rounded_normal(50)
+            return stock[:size] if len(stock) >= size else rounded_normal(size)""",
+        ("privacy/test_noise.py",),
+    ),
+    Mutant(
         "scaling to the sphere left out of what stretches distances",
         "privacy/card.py",
         'if release.domain == "sphere":\n        # Short',
