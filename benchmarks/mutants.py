@@ -351,6 +351,29 @@ MUTANTS = (
         STEPS,
     ),
     Mutant(
+        "certificates rounded to nearest",
+        "privacy/gaussian.py",
+        "float(ndtr(quantile + mu)) * up",
+        "float(ndtr(quantile + mu))",
+        ("privacy/test_gaussian.py",),
+    ),
+    Mutant(
+        "deviates drawn ahead, and kept",
+        "privacy/noise.py",
+        "            return rounded_normal(size)",
+        """            stock = vars(self).setdefault("_stock", rounded_normal(50 + size))
+            self._stock = stock[size:] if len(stock) >= size else rounded_normal(50)
+            return stock[:size] if len(stock) >= size else rounded_normal(size)""",
+        ("privacy/test_noise.py",),
+    ),
+    Mutant(
+        "scaling to the sphere left out of what stretches distances",
+        "privacy/card.py",
+        'if release.domain == "sphere":\n        # Short',
+        "if False:\n        # Short",
+        ("privacy/test_card.py",),
+    ),
+    Mutant(
         "stretch of random features / 1.05",
         "pipelines.py",
         "return _norm(step.random_weights_) * math.sqrt(2.0 / step.n_components)",
@@ -360,8 +383,8 @@ MUTANTS = (
     Mutant(
         "times in a hundred rounded down",
         "privacy/card.py",
-        'return f"{min(100, math.ceil(100.0 * share))}"',
-        'return f"{min(100, math.floor(100.0 * share))}"',
+        'percent(share, places=0).removesuffix(" %")',
+        'percent(share, DOWN, places=0).removesuffix(" %")',
         ("privacy/test_card.py",),
     ),
     Mutant(

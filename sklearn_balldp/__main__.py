@@ -20,7 +20,7 @@ from .command import COMMANDS
 from .command import main as command
 from .datasets import load_embeddings, unit_rows
 from .distances import same_label_quantile
-from .privacy.card import percent
+from .text import percent
 
 CANDIDATES = 10
 #: Epsilon of the release whose card is written.

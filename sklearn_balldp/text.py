@@ -1,7 +1,11 @@
-"""Text of a stranger, as it may be shown."""
+"""Text of a stranger, and numbers that are bounds, as they may be shown."""
 
 import re
 import unicodedata
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+#: Ways to round: an upper bound goes up, a lower one down.
+UP, DOWN = ROUND_CEILING, ROUND_FLOOR
 
 # Printable for Python, yet drawn as nothing, as a gap, or over their neighbours.
 _BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
@@ -20,3 +24,18 @@ def one_line(text: object, most: int = 400) -> str:
 
 def _is_seen(c: str) -> bool:
     return c.isprintable() and c not in _BLANKS and unicodedata.category(c) not in _UNSEEN
+
+
+def rounded(value: float, digits: int, way: str) -> str:
+    """A number in few significant digits; one that has no more of them stays as it is."""
+    found = Context(prec=digits, rounding=way).create_decimal(repr(float(value)))
+    return f"{float(found):.{digits}g}"
+
+
+def percent(share: float, way: str = UP, places: int | None = None) -> str:
+    """A share in percent, rounded up as an upper bound is; :data:`DOWN` is for lower ones."""
+    if places is None:
+        places = 3 if share < 0.001 else 2 if share < 0.01 else 1
+    # The decimal that the share is written as: 0.07, not the double next to it.
+    written = 100 * Decimal(repr(float(share)))
+    return f"{written.quantize(Decimal(1).scaleb(-places), way)} %"

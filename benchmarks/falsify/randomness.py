@@ -77,7 +77,7 @@ def attack_repeats(rng: Rng, tries: int) -> Found:
     """No deviate occurs twice: in a fork, another thread, or a later fit."""
     noise, size = Noise(), int(rng.integers(3, 40))
     _SHARED[:] = [noise]
-    # A stock of deviates that are drawn ahead is what children would inherit.
+    # What a call left behind is what children would inherit.
     drawn = [noise(np.zeros(size), 1.0) for _ in range(int(rng.integers(1, 12)))]
     place = "threads"
     if rng.random() < 0.6 and not multiprocessing.current_process().daemon:

@@ -375,7 +375,8 @@ class PrivacyAccountant:
         ----------
         mu : float
             Its Gaussian differential privacy for every substitution, at any distance (label
-            changes too, beside heads that protect labels): sensitivity over noise scale.
+            changes too, beside heads that protect labels). Of values with Gaussian noise it is
+            sensitivity over noise scale.
         what : str
             What it is, for the record.
 

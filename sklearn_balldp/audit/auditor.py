@@ -582,19 +582,19 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self.estimator_.predict(X)
 
     @available_if(_estimator_has("decision_function"))
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def decision_function(self, X: ArrayLike) -> NDArray[np.floating]:
         """Scores of the fitted estimator, in the shape that it gives them."""
         check_is_fitted(self)
         return self.estimator_.decision_function(X)
 
     @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.floating]:
         """Probabilities of the fitted estimator, in the shape that it gives them."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
     @available_if(_estimator_has("predict_log_proba"))
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating]:
         """Log-probabilities of the fitted estimator, in the shape that it gives them."""
         check_is_fitted(self)
         return self.estimator_.predict_log_proba(X)

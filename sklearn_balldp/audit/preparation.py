@@ -25,7 +25,7 @@ _STREAM = int.from_bytes(b"audit", "big")
 
 
 class PooledPreprocessingWarning(UserWarning):
-    """A transformer learns from the private rows; no guarantee covers what it reveals."""
+    """A transformer may have learned from the private rows; no guarantee covers what it reveals."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from scipy.spatial.distance import cdist
 from .._parameters import check_option
 from ..adjacency import METRICS
 from ..rows import project_onto_ball
+from ..text import UP, rounded
 
 # Rows closer than this, in units of their length, count as one record.
 _SAME = 1e-6
@@ -132,10 +133,7 @@ def candidates_in_ball(
 
 def _up(radius: float) -> str:
     """A radius in few digits, rounded up, so that it is still large enough."""
-    if not 0.0 < radius < np.inf:
-        return f"{radius:g}"
-    unit = 10.0 ** (np.floor(np.log10(radius)) - 3)
-    return f"{np.ceil(radius / unit) * unit:.4g}"
+    return rounded(radius, 4, UP)
 
 
 def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:

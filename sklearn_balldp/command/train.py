@@ -28,12 +28,12 @@ from ..heads import (
 )
 from ..heads.cost import in_words, seconds
 from ..heads.plan import AT_RISK, LOST, Plan
-from ..privacy.card import NOTHING_HIDDEN, percent
+from ..privacy.card import NOTHING_HIDDEN
 from ..progress import shown
 from ..publish import save
 from ..publish.saving import check_writable
 from ..radius import RadiusPolicy
-from ..text import one_line
+from ..text import one_line, percent
 from .tables import Columns, InputError, Records, read
 
 HEADS = {

@@ -506,7 +506,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         with all_finite():
             return projected_scores(X, coef, intercept, bound, domain, largest=largest)
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def decision_function(self, X: ArrayLike) -> NDArray[np.floating]:
         """Scores of the released rule.
 
         Parameters
@@ -518,7 +518,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             With two classes one score per row, positive for ``classes_[1]``. With more, one score
-            per class and row, all of them in memory.
+            per class and row, all of them in memory. They are float32 for rows of float32 or
+            float16, if that can hold the weights, and float64 for others.
         """
         scores = self._scores(X)
         if scores.shape[1] == 2:
@@ -547,19 +548,20 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         Parameters
         ----------
         project : bool, default=True
-            True gives the same predictions for every row: the model is a Pipeline, whose first
-            steps, scikit-learn's own, project rows outside of the ball of radius ``norm_bound``
-            onto it (or scale rows to its surface). False gives the linear model alone, which
-            converts to ONNX. It predicts the same for rows that are in place already (embeddings of
-            unit norm).
+            True gives the same predictions for rows of any usual length: the model is a Pipeline,
+            whose first steps, scikit-learn's own, project rows outside of the ball of radius
+            ``norm_bound`` onto it (or scale rows to its surface). False gives the linear model
+            alone, which converts to ONNX. It predicts the same for rows that are in place already
+            (embeddings of unit norm).
 
         Returns
         -------
         estimator
             ``LogisticRegression`` where this head gives probabilities, else ``LinearSVC``, or a
             Pipeline that ends in one. Labels, scores and probabilities are this head's for rows in
-            double precision (on the sphere with entries above 1e-14). It carries no record: publish
-            ``release_`` beside it.
+            double precision: in the ball without entries above 1e140, which this head clips (rows
+            of norm 1e154 and more are an error of scikit-learn's); on the sphere with an entry
+            above 1e-14. It carries no record: publish ``release_`` beside it.
         """
         check_is_fitted(self)
         check_flag("project", project)

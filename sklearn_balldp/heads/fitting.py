@@ -109,7 +109,8 @@ def run(pledge: Pledge, given: Input) -> Outcome:
     # A mechanism of one's own may draw noise elsewhere.
     own = bool(pledge.promise.bound.mechanism)
     spent = charged(pledge.release, lambda: pledge.noise.used or not own)
-    # Neither warnings nor errors of arithmetic may depend on the rows.
+    # Neither warnings nor errors of arithmetic may depend on the rows; passes take this to their
+    # threads and workers.
     with spent, all_finite(), np.errstate(all="ignore"):
         outcome = pledge.mechanism.run(problem, pledge.promise, pledge.noise)
     surplus = [name for name in outcome.attributes if name[-1:] != "_" or name[:1] == "_"]

@@ -41,7 +41,7 @@ class Budget:
 
     @property
     def mu(self) -> float:
-        """The same as Gaussian differential privacy: sensitivity over noise scale, at most."""
+        """The same as Gaussian differential privacy: the largest mu that keeps it."""
         return mu_from_budget(self.epsilon, self.delta)
 
 

@@ -23,7 +23,7 @@ class ProbabilitiesMixin:
         return True
 
     @available_if(lambda self: self._has_probabilities())
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating]:
         """Log-probabilities of the released model.
 
         Parameters
@@ -34,7 +34,8 @@ class ProbabilitiesMixin:
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Log-probability of each class of ``classes_``.
+            Log-probability of each class of ``classes_``: float32 for rows of float32 or float16,
+            if that can hold the weights, and float64 for others.
         """
         scores = self._scores(X)
         if scores.shape[1] == 1:
@@ -44,7 +45,7 @@ class ProbabilitiesMixin:
         return np.where(np.exp(logs) > 0.0, logs, -np.inf)
 
     @available_if(lambda self: self._has_probabilities())
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.floating]:
         """Probabilities of the released model.
 
         Parameters
@@ -55,7 +56,7 @@ class ProbabilitiesMixin:
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Probability of each class of ``classes_``.
+            Probability of each class of ``classes_``, in the type of ``predict_log_proba``.
         """
         return np.exp(self.predict_log_proba(X))
 

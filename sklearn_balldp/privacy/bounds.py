@@ -46,8 +46,9 @@ class Bound(ABC):
     """Guarantee of one release as a function of the radius; derive a frozen dataclass from it.
 
     A subclass needs the field ``labels`` ("public" or "protected", as released), the property
-    ``theorem`` and the method :meth:`mu_at`; its fields must be plain numbers, strings and tuples,
-    as they go into JSON.
+    ``theorem`` and the method :meth:`mu_at`. Its fields go into JSON: beside ``weights`` they must
+    be numbers, strings, None, and tuples of these. A field that holds a dataclass needs a
+    ``from_fields`` that makes it anew.
     """
 
     #: What the noise was added to, for the record.
@@ -217,8 +218,8 @@ def bound_from_dict(record: Mapping[str, Any]) -> Bound:
 class ParameterBound(Bound):
     """Noise of fixed scales on values whose sensitivity is known: mu is their ratio.
 
-    A subclass needs the fields ``n_values`` and ``sigma`` (empty until calibrated) and the method
-    :meth:`sensitivity`.
+    A subclass needs ``n_values`` (a field or a property), the field ``sigma`` (empty until
+    calibrated) and the method :meth:`sensitivity`.
     """
 
     what = "noise on the parameters"

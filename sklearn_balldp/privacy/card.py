@@ -9,7 +9,7 @@ from typing import Any
 
 from .._parameters import LEAST, MOST
 from ..pipelines import parts_of, stretch_of
-from ..text import one_line
+from ..text import DOWN, UP, one_line, percent, rounded
 
 #: Numbers of candidates that certificates are stated for.
 CANDIDATES = (2, 10, 100)
@@ -245,6 +245,9 @@ def _before(release: Any, model: Any) -> tuple[str, ...]:
     stretches = [stretch_of(step) for _, step in steps]
     unknown = [one_line(n, 60) for (n, _), s in zip(steps, stretches, strict=True) if s is None]
     factor = math.prod(stretch for stretch in stretches if stretch is not None)
+    if release.domain == "sphere":
+        # Short rows are stretched by it, as far as one likes.
+        unknown.append(f"the scaling to norm {release.norm_bound:g} after them")
     if unknown or release.metric != "euclidean" or not LEAST <= factor <= MOST:
         which = ", ".join(unknown or [names])
         return (
@@ -326,14 +329,12 @@ def _meaning(release: Any) -> str:
 
 def _short(value: float) -> str:
     """A distance in three digits, rounded down: what is hidden further is hidden here."""
-    digits = 2 - math.floor(math.log10(value))
-    shown = math.floor(value * 10.0**digits * (1.0 + 1e-12)) / 10.0**digits
-    return f"{shown:.3g}"
+    return rounded(value, 3, DOWN)
 
 
 def _times(share: float) -> str:
     """How often in a hundred, rounded up."""
-    return f"{min(100, math.ceil(100.0 * share))}"
+    return percent(share, places=0).removesuffix(" %")
 
 
 def _promise(release: Any, model: Any = None) -> Section:
@@ -477,7 +478,7 @@ def _measured(audit: Any) -> Section:
     low, high = audit.success_interval_["clopper_pearson"]
     points = [
         f"{len(audit.report_)} simulated attacks by someone who knows all other records: the right "
-        f"candidate was named in {percent(audit.success_rate_)} ({percent(low)} to "
+        f"candidate was named in {percent(audit.success_rate_)} ({percent(low, DOWN)} to "
         f"{percent(high)}); blind guess {percent(audit.baseline_)}, bound "
         f"{percent(float(audit.certificate_['direct']))}",
     ]
@@ -591,17 +592,9 @@ def _registry(release: Any) -> dict[str, Any]:
     }
 
 
-def percent(share: float) -> str:
-    """A share in percent, rounded up: an upper bound stays one."""
-    digits = 3 if share < 0.001 else 2 if share < 0.01 else 1
-    scale = 10.0**digits
-    return f"{min(100.0, math.ceil(share * 100.0 * scale) / scale):.{digits}f} %"
-
-
 def _down(value: float) -> str:
     """A number with four digits, rounded down."""
-    digits = 3 - math.floor(math.log10(value))
-    return f"{math.floor(value * 10.0**digits) / 10.0**digits:.4g}"
+    return rounded(value, 4, DOWN)
 
 
 def _exact(value: float) -> str:
@@ -611,13 +604,7 @@ def _exact(value: float) -> str:
 
 def _up(value: float, digits: int = 4) -> str:
     """An upper bound in few digits, never below it."""
-    if not math.isfinite(value):
-        return "none"
-    shown = f"{value:.{digits}g}"
-    if float(shown) < value * (1.0 - 1e-9):
-        step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
-        shown = f"{float(shown) + step:.{digits}g}"
-    return shown
+    return rounded(value, digits, UP) if math.isfinite(value) else "none"
 
 
 def _marked(text: str) -> str:

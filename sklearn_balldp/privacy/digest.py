@@ -15,6 +15,8 @@ def parameters_digest(parameters: Mapping[str, ArrayLike]) -> str:
     The arrays are taken in the order of their names. Each adds one line of JSON, ``[name, type,
     shape]`` with a line feed, and then its values in C order: little-endian float64 ("f8"), int64
     ("i8") or bytes 0 and 1 ("b1"); labels that are text add the JSON list of them in UTF-8 ("str").
+    Whole numbers beyond int64 are uint64 ("u8"). Labels of any other type, as in an array of
+    objects, have the name of NumPy's type, and add the JSON list of ``[type, text]`` of each.
     """
     digest = hashlib.sha256()
     for name in sorted(parameters):
@@ -24,12 +26,16 @@ def parameters_digest(parameters: Mapping[str, ArrayLike]) -> str:
 
 
 def _layout(values: np.ndarray[Any, Any]) -> tuple[str, list[int], bytes]:
-    kinds = {"f": "f8", "i": "i8", "u": "i8", "b": "b1"}
-    kind = kinds.get(values.dtype.kind)
-    if kind is None:
-        text = json.dumps([str(value) for value in values.ravel().tolist()], ensure_ascii=False)
-        return "str", list(values.shape), text.encode()
-    return kind, list(values.shape), values.astype("<" + kind).tobytes()
+    shape, kind = list(values.shape), {"f": "f8", "i": "i8", "b": "b1"}.get(values.dtype.kind)
+    if values.dtype.kind == "u":
+        kind = "i8" if values.max(initial=0) < 2**63 else "u8"
+    if kind is not None:
+        return kind, shape, values.astype("<" + kind).tobytes()
+    items = [v.item() if isinstance(v, np.generic) else v for v in values.ravel().tolist()]
+    if all(isinstance(item, str) for item in items):
+        return "str", shape, json.dumps(list(map(str, items)), ensure_ascii=False).encode()
+    typed = [[type(item).__name__, str(item)] for item in items]
+    return values.dtype.name, shape, json.dumps(typed, ensure_ascii=False).encode()
 
 
 def record_digest(record: Mapping[str, Any]) -> str:

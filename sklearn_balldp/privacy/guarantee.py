@@ -75,11 +75,14 @@ class Guarantee:
     def advantage(self) -> float:
         """Largest advantage of an attacker who tells two adjacent datasets apart.
 
-        True-positive rate minus false-positive rate, at most; 2 Phi(mu / 2) - 1 for a Gaussian
-        release. It bounds the advantage over guessing in re-identification, attribute inference and
-        reconstruction alike (Kulynych et al., 2025).
+        True-positive rate minus false-positive rate, at most, rounded up; 2 Phi(mu / 2) - 1 for a
+        Gaussian release. It bounds the advantage over guessing in re-identification, attribute
+        inference and reconstruction alike (Kulynych et al., 2025).
         """
-        return 2.0 * gaussian_power(0.5, 0.5 * self.mu_total) - 1.0
+        mu = self.mu_total
+        # The same number in a form that does not cancel.
+        up = math.nextafter(math.erf(mu / math.sqrt(8.0)) * (1.0 + 2.0**-50), math.inf)
+        return min(1.0, up) if mu > 0.0 else 0.0
 
     def tpr(self, fpr: float) -> float:
         """Largest true-positive rate of such an attacker at a false-positive rate.
@@ -113,12 +116,12 @@ class Guarantee:
         Returns
         -------
         float
-            The bound, between ``kappa`` and 1.
+            The bound, between ``kappa`` and 1, rounded up.
         """
         bound = gaussian_power(kappa, self.mu_total)
         if self.radius_epsilon > 0.0:
             raised = math.exp(min(self.radius_epsilon, 700.0)) * gaussian_power(kappa, self.mu)
-            bound = min(bound, raised)
+            bound = min(bound, raised * (1.0 + 2.0**-50))
         return bound
 
 

@@ -278,6 +278,12 @@ def _softmax_sizes(
     A step asks for two radii at the same parameters, and no radius counts here.
     """
     theta = np.frombuffer(parameters).reshape(shape)
+    if not theta.any():
+        # No row tells classes apart: no matrix of pairs is needed, however many there are.
+        q = float(expit(math.log(len(theta) - 1.0)))
+        sizes = np.full(len(theta), math.sqrt(q * (q + min(min(0.5, 1.0 - q) * _UP, q))))
+        sizes.setflags(write=False)
+        return sizes, q, 0.0
     # Adding one vector to every class changes nothing.
     weights, offsets = _split(theta - theta.mean(axis=0), constant)
     gram = weights @ weights.T

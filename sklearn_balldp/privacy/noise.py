@@ -9,7 +9,6 @@ costs.
 import math
 import numbers
 import os
-import threading
 from fractions import Fraction
 from typing import NoReturn
 
@@ -27,8 +26,6 @@ SEEDED_SAMPLER = "NumPy (seeded, reproducible: not private)"
 
 # Doubles of at least this size are multiples of the grid step.
 _ON_GRID = 2.0 ** (53 + GRID_EXPONENT)
-# Most deviates that a release of many small parts draws ahead.
-_MOST_AHEAD = 2**14
 
 
 def grid_slack(n_values: int) -> float:
@@ -60,8 +57,9 @@ def check_random_state(
 class Noise:
     """Gaussian noise of one release: call it with values and their noise scales.
 
-    Every deviate is used once, on any thread and in any process. A copy would repeat its noise, so
-    it cannot be copied, and a forked process draws its own deviates.
+    Without a seed each call draws its deviates from the operating system. Nothing is drawn ahead,
+    and nothing is kept, so that threads and processes, forked ones too, never share a deviate. A
+    copy of a seeded one would repeat its noise, so none can be copied.
 
     Parameters
     ----------
@@ -77,8 +75,6 @@ class Noise:
 
     def __init__(self, random_state: RandomState = None) -> None:
         self._generator = check_random_state(random_state)
-        self._stock, self._drawn = np.empty(0), 0
-        self._lock, self._process = threading.Lock(), os.getpid()
         #: Whether noise was drawn: what it was added to may be known to somebody from then on.
         self.used = False
 
@@ -118,20 +114,10 @@ class Noise:
         return released
 
     def _deviates(self, size: int) -> Array:
-        """The next standard normal deviates."""
-        if self._generator is not None:
-            return self._generator.standard_normal(size)
-        if self._process != os.getpid():
-            # The deviates in stock are the parent's, and its lock may have been held at the fork.
-            self._stock, self._process, self._lock = np.empty(0), os.getpid(), threading.Lock()
-        with self._lock:
-            if len(self._stock) < size:
-                # A single call draws what it needs; many small calls draw ever more ahead.
-                more = rounded_normal(max(size - len(self._stock), min(self._drawn, _MOST_AHEAD)))
-                self._stock = np.concatenate([self._stock, more])
-                self._drawn += len(more)
-            taken, self._stock = self._stock[:size], self._stock[size:]
-            return taken
+        """Standard normal deviates that nobody has used."""
+        if self._generator is None:
+            return rounded_normal(size)
+        return self._generator.standard_normal(size)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Noise is not copied: it must not repeat.")

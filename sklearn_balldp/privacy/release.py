@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import html
 import math
+import numbers
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -55,12 +56,13 @@ _UNIT_ASSUMPTIONS = {
     "person": ("whose each record is, and how many records each person has, are public",),
 }
 _DOMAIN_ASSUMPTIONS = {"sphere": ("radii are distances between rows scaled to one norm",)}
-#: Losses of this package's own heads; mechanisms of one's own need not name theirs.
+#: Losses of this package's own heads; mechanisms of one's own need not name theirs. None is the
+#: logistic loss of two classes, and softmax of more.
 _LOSSES = {
-    "BallDPLinearDiscriminant": ("discriminant",),
-    "BallDPLogisticRegression": ("logistic", "softmax"),
-    "BallDPRidgePrototype": ("prototypes",),
-    "BallDPSquaredHingeSVC": ("squared_hinge",),
+    "BallDPLinearDiscriminant": "discriminant",
+    "BallDPLogisticRegression": None,
+    "BallDPRidgePrototype": "prototypes",
+    "BallDPSquaredHingeSVC": "squared_hinge",
 }
 #: Longer texts are no names.
 _LONGEST_TEXT = 500
@@ -296,11 +298,9 @@ class Release:
             if field.name in _SHARED:
                 stated = getattr(bound, field.name)
                 check_follows(f"bound.{field.name}", stated, getattr(self, field.name))
-        if self.head in _LOSSES and bound.loss not in _LOSSES[self.head]:
-            check_follows("the loss of its bound", bound.loss, _LOSSES[self.head][-1])
-        binary = "logistic" if self.n_classes == 2 else "softmax"
-        if bound.loss in ("logistic", "softmax"):
-            check_follows("bound.loss", bound.loss, binary)
+        log_loss = "logistic" if self.n_classes == 2 else "softmax"
+        if self.head in _LOSSES or bound.loss in ("logistic", "softmax"):
+            check_follows("bound.loss", bound.loss, _LOSSES.get(self.head) or log_loss)
 
     def _euclidean(self, radius: float) -> float:
         return euclidean_radius(
@@ -314,7 +314,12 @@ class Release:
 
     @cached_property
     def mu(self) -> float:
-        """Sensitivity over noise scale, with the sampler's allowance."""
+        """Gaussian differential privacy of the parameters at the radius, sampler included.
+
+        Of noise on parameters or sums it is sensitivity over noise scale. Of a descent it is that
+        of all steps, and of the sums they start from, together: it was fixed before the first
+        step, and ``sensitivity`` over ``sigma`` is that of each step alone.
+        """
         return float(self.bound.mu(self._euclidean(self.radius)))
 
     @property
@@ -830,7 +835,12 @@ def _range(values: Blocks, parts: str) -> str:
 def _to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _to_json(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, (list, tuple)):
+        return [_to_json(item) for item in value]
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        # NumPy's numbers are numbers too, and JSON knows none of them.
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    return value
 
 
 def _from_json(value: Any) -> Any:

@@ -45,6 +45,8 @@ _EXCESS = 1e-6
 _HINGE_EXCESS = 3e-4
 # Rounds a computed bound up: its evaluation errs by far less.
 _UP = 1.0 + 1e-12
+# Roots, quotients and Lambert's function err by a few units in the last place.
+_UP_OF_NORM = 1.0 + 2.0**-48
 # Differences of shares cancel: their errors grow as radii fall, down to this share of B.
 _LEAST_OF_ODDS, _UP_OF_ODDS = 1e-6, 1.0 + 1e-8
 
@@ -202,7 +204,7 @@ def minimizer_norm_bound(
     n_classes: int = 2,
     method: str = "tight",
 ) -> float:
-    r"""Largest norm R of the minimiser over all datasets; arguments as :func:`gradient_gap`.
+    r"""Upper bound R on a minimiser's norm over all datasets; arguments as :func:`gradient_gap`.
 
     R is in the norm of one weight vector (logistic, squared hinge: per one-versus-rest head) or the
     Frobenius norm (softmax). With :math:`\tilde B^2 = B^2 + 1` under an intercept, which is then
@@ -213,7 +215,7 @@ def minimizer_norm_bound(
     """
     kind = _loss(loss, n_classes, method)
     domain = Domain(norm_bound, 0.0, float(fit_intercept))
-    return _norm_bound(kind, float(alpha), domain, method)
+    return _norm_bound(kind, float(alpha), domain, method) * _UP_OF_NORM
 
 
 def _norm_bound(loss: Loss, alpha: float, domain: Domain, method: str) -> float:

@@ -30,7 +30,7 @@ from .rounding import UNIT_ROUNDOFF, additions
 from .sensitivity import moment_sensitivity
 from .weights import Weights, is_weighted, total_of
 
-#: Number of rows in one sum in double precision.
+#: Rows in one sum of outer products in double precision, and at most in single precision.
 SUMMED = 256
 #: Number of groups whose sums are added up in pairs, in the same precision.
 FOLDED = 4
@@ -160,7 +160,7 @@ class StatisticsBound(ParameterBound):
         return math.nextafter(ratio + grid_slack(self.n_values), math.inf)
 
     def _ratio(self, radius: float, labels: str) -> float:
-        """Sensitivity over noise scale of both releases together."""
+        """Mu of both releases together: the root of the sum of squares."""
         sigma = np.asarray(self.sigma)
         ratios = self.sensitivity(radius, labels) / sigma
         ratio = math.hypot(*ratios.tolist())

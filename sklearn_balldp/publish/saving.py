@@ -5,6 +5,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
+from .._validation import caller_level
+from ..audit.preparation import PooledPreprocessingWarning
 from ..encoders import BaseEncoder
 from ..pipelines import parts_of
 from ..privacy.encoder_name import public_name
@@ -53,6 +56,12 @@ def save(model: Any, folder: str | Path, *, force: bool = False) -> Path:
     ImportError
         If skops is not installed.
 
+    Warns
+    -----
+    PooledPreprocessingWarning
+        If a step learned from rows and is not in a ``FrozenEstimator``. Of private rows, that is
+        not covered by the promise.
+
     Examples
     --------
     >>> import tempfile
@@ -85,6 +94,7 @@ def save(model: Any, folder: str | Path, *, force: bool = False) -> Path:
                 f"model: {one_line('; '.join(faults))} would be refused by whoever receives it; "
                 "take it out, or publish the head alone."
             )
+        _warn_of_learners(parts_of(model).learners)
         own = own_text(folder)
         for name, text in files_of(received, received.release()).items():
             whole = with_own_text(text, own) if name == README else text
@@ -102,6 +112,18 @@ def save(model: Any, folder: str | Path, *, force: bool = False) -> Path:
     finally:
         shutil.rmtree(written, ignore_errors=True)
     return folder
+
+
+def _warn_of_learners(names: list[str]) -> None:
+    """Warn of steps whose state may come from the private rows: a model does not tell."""
+    if names:
+        warnings.warn(
+            f"the step(s) {one_line(', '.join(names))} learned from rows. If these were private, "
+            "one record moved every row, and the promise does not hold. Fit such steps on public "
+            "rows, and put each into a FrozenEstimator before you fit the pipeline.",
+            PooledPreprocessingWarning,
+            stacklevel=caller_level(),
+        )
 
 
 def check_writable(folder: Path, force: bool) -> None:

@@ -342,7 +342,9 @@ class _Task(ABC):
         if failed := [found for found in inputs if isinstance(found, _Failure)]:
             return failed[0]
         try:
-            return self.of(given)
+            # As for the fit: no warning of arithmetic may depend on the rows.
+            with np.errstate(all="ignore"):
+                return self.of(given)
         except (KeyboardInterrupt, SystemExit):
             # A request to stop the worker.
             raise

@@ -6,10 +6,11 @@ a pass, but no bit of its result.
 """
 
 import contextlib
+import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -214,12 +215,18 @@ def map_shards(
         ahead = len(shards) if back else 2 * threads
         order = -1 if back else 1
         first = shards[:ahead][::order]
-        waiting = deque([pool.submit(function, *shard) for shard in first][::order])
+
+        def submit(shard: tuple[int, int]) -> Future[T]:
+            # A thread of a pool does not know what its caller set, such as NumPy's errstate.
+            context = contextvars.copy_context()
+            return pool.submit(lambda: context.run(function, *shard))
+
+        waiting = deque([submit(shard) for shard in first][::order])
         try:
             for place in range(len(shards)):
                 yield waiting.popleft().result()
                 if place + ahead < len(shards):
-                    waiting.append(pool.submit(function, *shards[place + ahead]))
+                    waiting.append(submit(shards[place + ahead]))
         finally:
             # After an error in one shard, the results of the others are not needed.
             for future in waiting:

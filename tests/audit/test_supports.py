@@ -185,6 +185,9 @@ def test_advised_radius_counts_other_labels_at_any_distance():
 def test_quoted_radii_are_rounded_up():
     for radius in (0.29293704, 1.23451, 0.99999, 12.0, 3e-7):
         assert radius <= float(_up(radius)) <= radius * 1.001
+    # Quotients by a power of ten would move some of these up.
+    for shown in ("0.0011", "0.002", "1.2", "inf"):
+        assert _up(float(shown)) == shown
 
 
 def test_anchors_that_are_too_few():

@@ -167,3 +167,27 @@ def test_onnx_of_a_pipeline():
     labels, shares = session.run(None, {"X": X.astype(np.float32)})
     assert (labels == model.predict(X)).mean() > 0.98
     np.testing.assert_allclose(shares, model.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+def test_rows_of_any_length_up_to_the_stated_ones(domain):
+    X, y = data(3)
+    head = BallDPLogisticRegression(8.0, domain=domain).fit(X, y)
+    plain = head.to_sklearn()
+    for length in (1e-10, 1.0, 1e100, 1e139):
+        np.testing.assert_allclose(
+            plain.predict_proba(length * X), head.predict_proba(length * X), rtol=0, atol=1e-12
+        )
+    # Further out the head clips entries, and scikit-learn refuses squares that overflow.
+    head.predict_proba(1e155 * X)
+    if domain == "ball":
+        with pytest.raises(ValueError, match="infinity"), np.errstate(all="ignore"):
+            plain.predict_proba(1e155 * X)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_scores_have_the_precision_that_is_stated(dtype):
+    X, y = data(3, dtype=dtype)
+    head = BallDPLogisticRegression(8.0).fit(X, y)
+    for method in (head.decision_function, head.predict_proba, head.predict_log_proba):
+        assert method(X).dtype == np.promote_types(dtype, np.float32)

@@ -17,13 +17,22 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     RadiusPolicy,
     ReconstructionAuditor,
 )
 from sklearn_balldp.pipelines import stretch_of
-from sklearn_balldp.privacy.card import CANDIDATES, FALSE_POSITIVE_RATES, _up
+from sklearn_balldp.privacy.card import (
+    CANDIDATES,
+    FALSE_POSITIVE_RATES,
+    _down,
+    _short,
+    _times,
+    _up,
+)
+from sklearn_balldp.text import DOWN, percent
 
 N = 240
 
@@ -84,6 +93,18 @@ def test_upper_bounds_in_few_digits(value):
         assert shown >= value * (1 - 1e-9)
         assert shown <= value * (1 + 10.0 ** (1 - digits))
     assert _up(math.inf) == "none"
+
+
+def test_decimals_that_need_no_rounding_stay():
+    """Products with powers of ten would move 0.07, 0.14 and others to the next digit."""
+    for k in range(1, 1001):
+        places = 2 if k < 10 else 1
+        assert percent(k / 1000) == percent(k / 1000, DOWN) == f"{k / 10:.{places}f} %"
+        assert _short(k / 1000) == _down(k / 1000) == _up(k / 1000) == f"{k / 1000:g}"
+    assert [_times(k / 100) for k in range(101)] == [str(k) for k in range(101)]
+    for share in (0.1234, 0.00567891, 1.23e-5, math.nextafter(0.07, 1.0)):
+        low, high = (float(percent(share, *way).removesuffix(" %")) for way in ((DOWN,), ()))
+        assert low < 100 * share < high
 
 
 def test_an_attacker_in_other_words():
@@ -158,6 +179,9 @@ def test_model_and_audit():
     assert "the model at hand has these parameters" in text
     assert "not for publication" in text
     assert "scale of the noise: PASS" in text
+    # Both ends of the interval are rounded outward.
+    audit.success_interval_["clopper_pearson"] = (0.1234, 0.5678)
+    assert "(12.3 % to 56.8 %)" in str(head.release_.card(head, audit))
     assert head.release_.digest in text
     # What is meant for publication holds none of it.
     assert "candidate was named" not in card.to_yaml()
@@ -289,6 +313,20 @@ def test_the_distance_is_that_of_rows_as_the_head_sees_them():
         moved = model[0].transform(X[:1] + moves) - model[0].transform(X[:1])
         lengths = np.linalg.norm(moved, axis=1)
         assert 0.499 < lengths.max() <= 0.5
+
+
+def test_rows_are_scaled_to_the_sphere_after_the_steps():
+    """No factor bounds how far that moves short rows apart, so the card states none."""
+    X, y = data()
+    head = BallDPLinearDiscriminant(2.0, radius=0.5, domain="sphere")
+    model = make_pipeline(StandardScaler(), head).fit(X, y)
+    near = model[0].mean_ + 1e-3 * np.array([[1.0], [-1.0]]) * model[0].scale_
+    units = model[0].transform(near)
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    assert np.linalg.norm(near[0] - near[1]) < 0.01 < 1.99 < np.linalg.norm(units[0] - units[1])
+    text = model[-1].release_.card(model).to_markdown()
+    assert "of each other before these steps" not in text
+    assert "before is not known: the scaling to norm 1 after them may" in text
 
 
 def test_random_features_stretch_no_further_than_the_card_says():

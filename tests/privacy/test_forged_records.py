@@ -8,6 +8,8 @@ import dataclasses
 import functools
 import json
 import math
+import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -324,8 +326,8 @@ BOUND_EDITS = [
     ("started descent", "least_reach", lambda v: 0.29, "least_reach"),
     ("statistics", "summed", lambda v: -1, "summed"),
     ("descent", "n_samples", lambda v: 10 * v, "n_samples"),
-    ("descent", "loss", lambda v: "squared_hinge", "loss of its bound"),
-    ("hinge descent", "loss", lambda v: "softmax", "loss of its bound"),
+    ("descent", "loss", lambda v: "squared_hinge", "bound.loss"),
+    ("hinge descent", "loss", lambda v: "softmax", "bound.loss"),
     ("descent", "descent", lambda v: {**v, "shares": v["shares"][:4]}, "length of sensitivity"),
     ("descent", "descent", lambda v: {**v, "shares": [2 * s for s in v["shares"]]}, "shares"),
     ("descent", "descent", lambda v: {**v, "clip": 0.4}, "sensitivity"),
@@ -480,6 +482,64 @@ def test_a_contradiction_cannot_be_made_in_memory_either():
             dataclasses.replace(release, **change)
 
 
+def test_numbers_of_numpy_are_written_as_plain_ones():
+    """They pass the checks of a record, so JSON must take them."""
+    release = release_of("prototypes")
+    bound, alpha = release.bound, np.float32(0.5)
+    sigma = tuple(2 * np.float32(bound.sigma))
+    changed = dataclasses.replace(
+        release,
+        n_samples=np.int32(N),
+        radius_edits=np.int64(0),
+        alpha=alpha,
+        epsilon=np.float32(30.0),
+        bound=dataclasses.replace(
+            bound, n_values=np.int64(bound.n_values), alpha=alpha, sigma=sigma
+        ),
+    )
+    written = json.loads(json.dumps(changed.to_dict()))
+    assert Release.from_dict(written) == changed
+
+
+def test_another_loss_is_told_the_right_one():
+    """What a record of a head should say is believed once it says so."""
+    X, y = data()
+    for name, kind, n_classes, loss in (
+        ("descent", BallDPLogisticRegression, 2, "logistic"),
+        ("descent", BallDPLogisticRegression, 3, "softmax"),
+        ("hinge descent", BallDPSquaredHingeSVC, 2, "squared_hinge"),
+    ):
+        head = kind(**HEADS[name].get_params(deep=False)).fit(X, y % n_classes)
+        record = head.release_.to_dict()
+        for other in {"logistic", "softmax", "squared_hinge", "prototypes"} - {loss}:
+            forged = {**record, "bound": {**record["bound"], "loss": other}}
+            with pytest.raises(ValueError, match=rf"bound\.loss=.* it should be '{loss}'"):
+                Release.from_dict(sealed(forged))
+        assert Release.from_dict(sealed(record)) == head.release_
+
+
+@pytest.mark.parametrize("name", ["descent", "hinge descent", "started descent"])
+@pytest.mark.parametrize("n_classes", [1500, 10_000])
+def test_many_classes_take_no_time(name, n_classes):
+    """A record of a thousand bytes may state as many as are read: no table of pairs of them."""
+    record = record_of(name)
+    bound = {**record["bound"], "n_classes": n_classes}
+    if bound["start"] is not None:
+        bound["start"] = {**bound["start"], "n_classes": n_classes}
+    steps = record["bound"]["descent"]["shares"]
+    forged = {**record, "n_classes": n_classes, "bound": bound, "sensitivity": [1.0] * len(steps)}
+    forged = sealed({**forged, "sigma": [1e9] * len(steps)})
+    start = time.process_time()
+    tracemalloc.start()
+    try:
+        assert Release.from_dict(forged).n_classes == n_classes
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert time.process_time() - start < 0.5
+    assert peak < 2e7
+
+
 def test_digest_of_parameters():
     """The layout that the documentation states, computed by hand."""
     import hashlib
@@ -503,6 +563,32 @@ def test_digest_of_parameters():
     assert parameters_digest({**named, "weights": named["weights"].T}) != parameters_digest(named)
     order = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     assert parameters_digest({"w": order}) == parameters_digest({"w": order.copy("C")})
+
+
+def test_labels_of_another_type_have_another_digest():
+    """Also where their text, or their bytes, are the same."""
+    days = ["2026-01-30", "2026-01-31"]
+    for one, other in (
+        (np.array([1, 2], dtype=object), ["1", "2"]),
+        (np.array([1, 2], dtype=object), np.array([1.0, 2.0], dtype=object)),
+        (np.array([True, False], dtype=object), ["True", "False"]),
+        (np.array([None, "a"], dtype=object), ["None", "a"]),
+        (np.array([b"1"], dtype=object), ["b'1'"]),
+        (np.array([b"1"]), ["b'1'"]),
+        (np.array(days, dtype="datetime64[D]"), days),
+        (np.array([7], dtype="datetime64[ns]"), ["7"]),
+        (np.array([7], dtype="datetime64[ns]"), np.array([7], dtype="timedelta64[ns]")),
+        (np.array([2**64 - 1], dtype=np.uint64), [-1]),
+    ):
+        assert parameters_digest({"classes_": one}) != parameters_digest({"classes_": other})
+    # Of ordinary labels it is the digest that it always was, however they are stored.
+    for one, other in (
+        (np.array(["1", "2"], dtype=object), ["1", "2"]),
+        (np.array([1, 2], dtype=np.uint8), [1, 2]),
+        (np.array([1, 2], dtype=np.uint64), [1, 2]),
+        (np.array([np.int8(1), 2], dtype=object), np.array([1, 2], dtype=object)),
+    ):
+        assert parameters_digest({"classes_": one}) == parameters_digest({"classes_": other})
 
 
 @pytest.mark.parametrize("name", ["prototypes", "minimiser", "descent", "statistics", "seeded"])

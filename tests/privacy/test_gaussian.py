@@ -3,8 +3,11 @@
 import math
 
 import mpmath
+import numpy as np
 import pytest
+from scipy.special import ndtri
 
+from sklearn_balldp.audit.certificates import mu_from_certificate
 from sklearn_balldp.privacy.gaussian import (
     compose,
     delta_from_mu,
@@ -12,6 +15,8 @@ from sklearn_balldp.privacy.gaussian import (
     gaussian_power,
     mu_from_budget,
 )
+from sklearn_balldp.privacy.guarantee import Guarantee
+from sklearn_balldp.privacy.sensitivity import minimizer_norm_bound
 
 EPSILONS = [10 ** (-3 + 6 * i / 35) for i in range(36)]
 DELTAS = [10 ** (-2 - i) for i in range(14)]
@@ -103,6 +108,62 @@ def test_power():
     assert gaussian_power(0.2, 0) == pytest.approx(0.2)
     assert gaussian_power(0.2, math.inf) == 1
     assert gaussian_power(0, math.inf) == 1
+
+
+def true_power(level, mu):
+    """Phi(Phi^-1(level) + mu), with the quantile by Newton's method on the nearer tail."""
+    level, quantile = mpmath.mpf(level), mpmath.mpf(float(ndtri(level)))
+    side = -1 if level < 0.5 else 1
+    for _ in range(5):
+        tail = mpmath.erfc(side * quantile / mpmath.sqrt(2)) / 2
+        error = mpmath.log(tail / (level if side < 0 else 1 - level))
+        quantile += side * error * tail / mpmath.npdf(quantile)
+    return mpmath.erfc(-(quantile + mpmath.mpf(mu)) / mpmath.sqrt(2)) / 2
+
+
+def test_what_an_attacker_gains_is_rounded_up():
+    """No digit of power, advantage or accepted risk is to the attacker's side of the truth."""
+    rng = np.random.default_rng(0)
+    with mpmath.workdps(40):
+        for _ in range(300):
+            mu = 10 ** rng.uniform(-12, 1)
+            for level in (10 ** rng.uniform(-200, 0), rng.uniform(), 1 - 10 ** rng.uniform(-15, 0)):
+                exact, power = true_power(level, mu), gaussian_power(level, mu)
+                assert exact <= power <= min(1, exact * (1 + mpmath.mpf("2e-12")))
+                if level > 1e-3:
+                    assert power <= exact * (1 + mpmath.mpf("2e-13"))
+            guarantee = Guarantee(0.5, mu, 1.0, 1e-6, "public", True)
+            exact = mpmath.erf(mpmath.mpf(mu) / mpmath.sqrt(8))
+            assert exact <= guarantee.advantage <= min(1, exact * (1 + mpmath.mpf("3e-15")))
+            kappa = 10 ** rng.uniform(-9, 0)
+            gamma = kappa + rng.uniform() * (1 - kappa)
+            assert true_power(kappa, mu_from_certificate(gamma, kappa)) <= gamma
+    assert Guarantee(0.5, 0.0, 0.0, 1e-6, "public", True).advantage == 0.0
+    assert Guarantee(0.5, math.inf, math.inf, 1e-6, "public", True).advantage == 1.0
+    assert gaussian_power(0.1, 0.0) == 0.1
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_longest_minimisers_are_rounded_up(fit_intercept):
+    rng = np.random.default_rng(0)
+    with mpmath.workdps(40):
+        for _ in range(300):
+            alpha, norm, k = (
+                10 ** rng.uniform(-9, 3),
+                10 ** rng.uniform(-3, 3),
+                rng.integers(3, 999),
+            )
+            B = mpmath.sqrt(mpmath.mpf(norm) ** 2 + fit_intercept)
+            for loss, constant, residual in (
+                ("logistic", mpmath.lambertw(1 / mpmath.e), 1),
+                ("softmax", mpmath.lambertw((int(k) - 1) / mpmath.e), mpmath.sqrt(2)),
+                ("squared_hinge", mpmath.mpf(1) / 2, 2),
+            ):
+                classes = 2 if loss == "logistic" else int(k)
+                options = {"alpha": alpha, "norm_bound": norm, "fit_intercept": fit_intercept}
+                found = minimizer_norm_bound(loss, n_classes=classes, **options)
+                exact = min(mpmath.sqrt(constant.real / mpmath.mpf(alpha)), residual * B / alpha)
+                assert exact <= found <= exact * (1 + mpmath.mpf("1e-14"))
 
 
 def test_errors_name_the_argument():

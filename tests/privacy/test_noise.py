@@ -4,10 +4,13 @@ Every test of randomness here rejects a correct sampler with probability below 1
 """
 
 import copy
+import errno
 import itertools
 import math
 import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
@@ -66,7 +69,8 @@ def test_exact_draws_differ():
     assert len(np.unique(np.concatenate(draws))) > 59_985
 
 
-def test_small_calls_hand_out_every_deviate_once(monkeypatch):
+def test_nothing_is_drawn_ahead_or_kept(monkeypatch):
+    """What a call does not keep, no thread and no other process can draw again."""
     drawn = []
 
     def recorded(size, _original=noise_module.rounded_normal):
@@ -77,11 +81,9 @@ def test_small_calls_hand_out_every_deviate_once(monkeypatch):
     noise = Noise()
     sizes = (3, 0, 385, 385, 20_000, 7, 385, 40_000)
     taken = [noise(np.zeros(size), 1.0) for size in sizes]
-    everything = np.concatenate(taken)
-    assert len(np.unique(everything)) == len(everything) == sum(sizes)
-    np.testing.assert_array_equal(everything, np.concatenate(drawn)[: len(everything)])
-    # The first call draws no more than it needs.
-    assert len(drawn[0]) == 3
+    assert tuple(map(len, drawn)) == sizes
+    np.testing.assert_array_equal(np.concatenate(taken), np.concatenate(drawn))
+    assert vars(noise) == {"_generator": None, "used": True}
 
 
 def test_names_say_what_is_private():
@@ -102,28 +104,78 @@ def test_noise_has_no_copies():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("same", [False, True])
-def test_forked_processes_do_not_share_noise(same):
-    """Neither through new objects nor through one: what was drawn ahead is the parent's."""
+@pytest.mark.parametrize("threads", [1, 4])
+def test_forked_processes_do_not_share_noise(same, threads):
+    """Neither through new objects nor through one, nor do the threads of a child."""
     kept = Noise()
     for _ in range(20):
         kept(np.zeros(50), 1.0)
-    assert len(kept._stock) > 50
 
-    def draw():
+    def draw(_=0):
         return (kept if same else Noise())(np.zeros(50), 1.0)
 
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.write(writer, pickle.dumps(draw()))
+            with ThreadPoolExecutor(threads) as pool:
+                os.write(writer, pickle.dumps(np.concatenate(list(pool.map(draw, range(8))))))
         finally:
             os._exit(0)
     os.close(writer)
     here = draw()
-    os.waitpid(child, 0)
     with os.fdopen(reader, "rb") as stream:
-        assert not np.isin(here, pickle.load(stream)).any()
+        there = pickle.load(stream)
+    os.waitpid(child, 0)
+    assert len(np.unique(np.concatenate([here, there]))) == 450
+
+
+IN_TWO_NAMESPACES = """
+import os, sys
+import numpy as np
+from sklearn_balldp.privacy import Noise
+
+def in_new_namespace(run):
+    try:
+        os.unshare(os.CLONE_NEWPID)
+    except OSError as error:
+        os._exit(error.errno)
+    child = os.fork()
+    if child == 0:
+        run()
+        sys.stdout.flush()
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code:
+        os._exit(code)
+
+def draw():
+    print(os.getpid(), *noise(np.zeros(3), 1.0))
+
+def parent():
+    global noise
+    noise = Noise()
+    for _ in range(20):
+        noise(np.zeros(50), 1.0)
+    in_new_namespace(draw)
+    draw()
+
+in_new_namespace(parent)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "unshare"), reason="os.unshare is of Linux and Python 3.12")
+def test_a_child_with_the_number_of_its_parent_draws_its_own_noise():
+    """Both are the first process of their namespace, so that no number tells them apart."""
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_TWO_NAMESPACES], capture_output=True, text=True, timeout=60
+    )
+    if ran.returncode in (errno.EPERM, errno.ENOSYS, errno.ENOSPC):
+        pytest.skip("this system permits no new PID namespace")
+    assert ran.returncode == 0, ran.stderr
+    child, parent = (line.split() for line in ran.stdout.splitlines())
+    assert child[0] == parent[0] == "1"
+    assert not set(child[1:]) & set(parent[1:])
 
 
 def test_threads_share_no_deviate():

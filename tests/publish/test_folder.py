@@ -8,11 +8,15 @@ import types
 import numpy as np
 import pytest
 import sklearn
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer, StandardScaler
 
 from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype, verify
+from sklearn_balldp.audit import PooledPreprocessingWarning
 from sklearn_balldp.command import main
 from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.publish import folder as folder_module
@@ -223,6 +227,22 @@ def test_a_vectorizer_that_could_harm_is_refused(tmp_path, parameter, value):
     own = make_pipeline(words, DenseRows(), BallDPRidgePrototype(8.0, radius=0.5).fit(X, Y))
     with pytest.raises(ValueError, match=r"would be refused|is no skops file"):
         save(own, tmp_path / "model")
+
+
+@pytest.mark.parametrize("step", [StandardScaler(), MaxAbsScaler(), PCA(3), TruncatedSVD(3)])
+def test_a_step_that_learned_from_rows_is_told(tmp_path, step):
+    """Of which rows a model does not tell; its owner knows."""
+    head = BallDPRidgePrototype(8.0, radius=0.5)
+    own = make_pipeline(step, head).fit(X, Y)
+    with pytest.warns(PooledPreprocessingWarning, match=f"{own.steps[0][0]} learned from rows"):
+        folder = save(own, tmp_path / "pooled")
+    assert not failed(folder)
+    # In silence: what was fitted elsewhere and frozen, and what learns nothing.
+    public = FrozenEstimator(step.fit(RNG.standard_normal((50, 6))))
+    features = RBFSampler(n_components=8, random_state=0)
+    for steps in ([public, Normalizer()], [features], ["passthrough"]):
+        own = make_pipeline(*steps, head).fit(X, Y)
+        save(own, tmp_path / f"folder {len(list(tmp_path.iterdir()))}")
 
 
 def test_earlier_releases_are_folders_too(published, tmp_path):

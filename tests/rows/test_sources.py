@@ -550,6 +550,14 @@ def test_after_an_error_the_other_shards_are_left():
     assert len(done) < 20
 
 
+def test_threads_ignore_what_their_caller_ignores():
+    """Else whether a warning is given would depend on the rows."""
+    with passes.ThreadPoolExecutor(2) as pool, np.errstate(all="ignore"):
+        found = list(passes.map_shards(lambda *_: np.float64(1e308) * 10, 2_000_000, 100, pool))
+    assert len(found) > 2
+    assert set(found) == {np.inf}
+
+
 @pytest.mark.parametrize("options", [{}, {"chunks": (100, D)}, {"compression": "gzip"}])
 @pytest.mark.parametrize("userblock", [0, 1024])
 def test_a_dataset_in_one_piece_is_read_where_it_is(tmp_path, options, userblock):
