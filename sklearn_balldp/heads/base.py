@@ -271,7 +271,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         signals: tuple[float, ...] = ()
         if masses is not None:
             signals = bound.class_signals(tuple(masses.tolist()))
-        return Plan(pledge.release, counts, *bound.signal_and_noise(pledge.release), signals)
+        return Plan(pledge.release, counts, bound.signal_and_noise(pledge.release), signals)
 
     def _planned_labels(
         self, n_samples: int, class_counts: Any, y: Any, groups: Any

@@ -149,6 +149,23 @@ def test_numbers_that_are_no_plan(arguments, match):
         HEADS[0].plan(*arguments)
 
 
+def test_parts_are_told_apart_by_name():
+    """Two classes, and two parts that are none of classes."""
+    plan = BallDPLinearDiscriminant(2.0, radius=0.3, share=0.5).plan(N, D, (200, 100))
+    sums, moment = (f"{noise:.3g} in the" for noise in plan.noise)
+    assert list(plan.parts) == ["class sums", "second moment"]
+    assert f"noise of length {sums} class sums" in str(plan)
+    assert f"noise of length {moment} second moment" in str(plan)
+    rows = [line.split() for line in str(plan).splitlines()[-2:]]
+    assert rows == [
+        [str(code), str(count), f"{ratio:.3g}"]
+        for code, count, ratio in zip((0, 1), (200, 100), plan.class_signal_to_noise, strict=True)
+    ]
+    # Counts are private: one line for all prototypes.
+    text = str(HEADS[2].plan(N, D))
+    assert text.count("noise of length") == text.count("in each prototype") == 1
+
+
 def test_radii_that_are_chosen():
     with pytest.raises(ValueError, match="this policy chooses from rows, and a plan has none"):
         BallDPRidgePrototype(radius=RadiusPolicy()).plan(N, D, COUNTS)

@@ -443,7 +443,7 @@ def test_a_record_with_owners(name):
     plan = head.plan(60, 5, y=y, groups=groups)
     release = head.fit(X, y, groups=groups).release_
     assert plan.release.promised == release.promised
-    assert len(plan.class_signal_to_noise or plan.signal_to_noise) == 3
+    assert len(plan.class_signal_to_noise) == 3
     with pytest.raises(ValueError, match="pass y with groups"):
         head.plan(60, 5, [20, 20, 20], groups=groups)
     assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
