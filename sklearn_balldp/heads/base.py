@@ -17,12 +17,20 @@ from sklearn.utils.validation import check_is_fitted
 from .._parameters import (
     check_flag,
     check_inside,
+    check_no_mask,
     check_option,
     check_positive,
     check_whole,
     checked_priors,
 )
-from .._validation import all_finite, all_or_nothing, validated, validated_public
+from .._validation import (
+    all_finite,
+    all_or_nothing,
+    check_complete,
+    complete_labels,
+    validated,
+    validated_public,
+)
 from ..accounting import CountedMixin
 from ..adjacency import DOMAINS, METRICS, euclidean_radius
 from ..privacy.bounds import Bound
@@ -137,9 +145,22 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _labels(self) -> str:
         return "protected" if self.protect_labels else "public"
 
-    def _listed_classes(self) -> Any:
-        """Declared classes, of which a set is a list too."""
-        return list(self.classes) if isinstance(self.classes, Set) else self.classes
+    def _declared_classes(self) -> Any:
+        """Declared classes in order, each once; None where the labels tell them."""
+        if self.classes is None:
+            return None
+        # A set is a list too.
+        listed = list(self.classes) if isinstance(self.classes, Set) else self.classes
+        check_complete("classes", listed, "leave them out")
+        declared = classes = np.empty(0)
+        with contextlib.suppress(TypeError, ValueError):
+            declared = np.asarray(listed)
+            classes = np.unique(declared)
+        if declared.ndim != 1 or len(classes) < 2:
+            raise ValueError(
+                f"classes must list at least 2 labels of one type, got {self.classes!r}."
+            )
+        return classes
 
     # The fit.
 
@@ -213,12 +234,12 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         self._check_reachable()
         X, y = validated(self, X, y, domain=self.domain)
         classes, codes = self._encode(y)
-        weighed = self._weighed(codes, classes, computed("groups", groups))
+        counts = tuple(np.bincount(codes, minlength=len(classes)).tolist())
+        weighed = self._weighed(len(codes), classes, codes, counts, computed("groups", groups))
         radius = self._chosen_radius(
             lambda policy: self._policy_rows(policy, X, y),
             lambda edits: self._public_rows(X_public, y_public, edits, classes),
         )
-        counts = tuple(np.bincount(codes, minlength=len(classes)).tolist())
         problem = self._public_problem(X.shape, classes, counts, radius, weighed)
         return Input(problem, radius, X, codes, weighed.rows)
 
@@ -261,10 +282,11 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         self._check_parameters()
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
             check_whole(name, value)
-        classes, codes, counts = self._planned_labels(int(n_samples), class_counts, y, groups)
-        weighed = self._weighed(codes, classes, groups)
+        n_samples = int(n_samples)
+        classes, codes, counts = self._planned_labels(n_samples, class_counts, y, groups)
+        weighed = self._weighed(n_samples, classes, codes, counts, computed("groups", groups))
         radius = self._chosen_radius(_no_rows, _no_rows)
-        shape = int(n_samples), int(n_features)
+        shape = n_samples, int(n_features)
         problem = self._public_problem(shape, classes, counts, radius, weighed)
         pledge = promise(self, self._mechanism(), problem, radius, self._noise())
         bound, masses = pledge.promise.bound, pledge.problem.class_sizes
@@ -275,32 +297,44 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     def _planned_labels(
         self, n_samples: int, class_counts: Any, y: Any, groups: Any
-    ) -> tuple[NDArray[Any], NDArray[np.intp], tuple[int, ...] | None]:
-        """Classes, codes of as many records, and public counts (None where they are private)."""
-        declared, codes = self._listed_classes(), np.zeros(n_samples, dtype=np.intp)
+    ) -> tuple[NDArray[Any], NDArray[np.intp] | None, tuple[int, ...] | None]:
+        """Classes, codes if ``y`` tells them, and public counts (None where they are private)."""
+        declared = self._declared_classes()
         if self.protect_labels:
-            return np.unique(declared), codes, None
+            return declared, None, None
         if y is not None:
-            if class_counts is not None or np.shape(y) != (n_samples,):
+            y, labels = complete_labels(y), np.empty(0)
+            with contextlib.suppress(TypeError, ValueError):
+                labels = np.asarray(y)
+            if class_counts is not None or labels.shape != (n_samples,):
                 raise ValueError(
                     f"y must hold one label for each of n_samples={n_samples!r} records, and takes "
                     "the place of class_counts."
                 )
-            classes, codes = self._encode(np.asarray(y))
+            classes, codes = self._encode(labels)
             return classes, codes, tuple(np.bincount(codes, minlength=len(classes)).tolist())
         if class_counts is None:
             raise ValueError(
                 "class_counts=None: with public labels the noise may follow the counts; pass the "
                 "records of each class."
             )
-        counts = tuple(np.asarray(class_counts).tolist())
+        check_no_mask("class_counts", class_counts)
+        given = np.empty(())
+        with contextlib.suppress(TypeError, ValueError):
+            given = np.asarray(class_counts)
+        if given.ndim != 1:
+            raise ValueError(
+                f"class_counts must list the records of each class, in the order of classes, got "
+                f"{class_counts!r}."
+            )
+        counts = tuple(given.tolist())
         for count in counts:
             check_whole("class_counts", count, 0)
         if sum(counts) != n_samples:
             raise ValueError(
                 f"class_counts={counts!r} add up to {sum(counts)}, not to n_samples={n_samples!r}."
             )
-        classes = np.arange(len(counts)) if declared is None else np.unique(declared)
+        classes = np.arange(len(counts)) if declared is None else declared
         if len(classes) < 2 or len(counts) != len(classes):
             raise ValueError(
                 f"class_counts={counts!r} must hold one count for each of at least 2 classes "
@@ -311,10 +345,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 "y=None: with public labels the noise follows the classes of each owner; pass y "
                 "with groups."
             )
-        if self._class_weight() is not None:
-            codes = np.repeat(np.arange(len(counts)), counts)
-        # Without weights of classes no record is looked at, and a plan of many takes no memory.
-        return classes, codes, counts
+        # No record is looked at: a plan of many takes no memory.
+        return classes, None, counts
 
     def _public_problem(
         self,
@@ -358,13 +390,19 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         )
 
     def _weighed(
-        self, codes: NDArray[np.intp], classes: NDArray[Any], groups: ArrayLike | None
+        self,
+        n_samples: int,
+        classes: NDArray[Any],
+        codes: NDArray[np.intp] | None,
+        counts: tuple[int, ...] | None,
+        groups: ArrayLike | None,
     ) -> FitWeights:
         """Weights of the records, from public things alone."""
         weighed = fit_weights(
             None if self.protect_labels else codes,
-            len(codes),
+            n_samples,
             classes,
+            counts=None if self.protect_labels else counts,
             groups=groups,
             class_weight=self._class_weight(),
         )
@@ -377,7 +415,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                         "radius: a private quantile hides one record, and groups= asks for all of "
                         "one person; use source='reference' or 'edits', or a number."
                     )
-        warn_of_large_delta(self.delta, weighed.sums, len(codes))
+        warn_of_large_delta(self.delta, weighed.sums, n_samples)
         return weighed
 
     def _completed(self, fitted: dict[str, Any], release: Release) -> dict[str, Any]:
@@ -463,7 +501,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         return np.array(self.class_counts_ if totals is None else totals, dtype=np.float64)
 
     def _encode(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-        if self.classes is None:
+        classes = self._declared_classes()
+        if classes is None:
             if y.dtype.kind not in "biu":  # whole numbers are classes, and need no slow look
                 check_classification_targets(y)
             found = None
@@ -479,14 +518,6 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                     "to declare labels that are absent from y)."
                 )
             return classes, codes
-        declared = classes = np.empty(0)
-        with contextlib.suppress(TypeError, ValueError):
-            declared = np.asarray(self._listed_classes())
-            classes = np.unique(declared)
-        if declared.ndim != 1 or len(classes) < 2:
-            raise ValueError(
-                f"classes must list at least 2 labels of one type, got {self.classes!r}."
-            )
         known = False
         with contextlib.suppress(TypeError, np.exceptions.DTypePromotionError):
             codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)

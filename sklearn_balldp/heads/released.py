@@ -77,8 +77,8 @@ class ReleasedModel:
     @property
     def declared_classes(self) -> NDArray[Any] | None:
         """Labels that the head declares, in order; None where it reads them."""
-        declared = self.head._listed_classes()
-        return None if declared is None else np.unique(declared)
+        declared: NDArray[Any] | None = self.head._declared_classes()
+        return declared
 
     @property
     def given_alpha(self) -> float | None:
