@@ -319,7 +319,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 "records of each class."
             )
         check_no_mask("class_counts", class_counts)
-        given = np.empty(())
+        given: NDArray[Any] = np.empty(())
         with contextlib.suppress(TypeError, ValueError):
             given = np.asarray(class_counts)
         if given.ndim != 1:

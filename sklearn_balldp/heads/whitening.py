@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..arrays import namespace
 from ..privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
-from ..rows import ball_factors, project_onto_ball
+from ..rows import ball_factors, blas_threads_for, project_onto_ball
 from .mechanism import Array
 from .settings import LEAST_REACH, WHITENING
 from .statistics import Statistics
@@ -126,7 +126,8 @@ def whitening_map(statistics: Statistics, *, several_steps: bool) -> WhiteningMa
     share = float(centre @ centre) / norm_bound**2
     reach = norm_bound * math.sqrt(max(1.0 - share, LEAST_REACH**2))
     if several_steps and statistics.second_moment is not None:
-        return _whitening(statistics, centre, reach)
+        with blas_threads_for(len(centre)):
+            return _whitening(statistics, centre, reach)
     return WhiteningMap(centre, np.empty((len(centre), 0)), np.empty(0), reach, reach)
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import kstest, norm
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -29,6 +30,7 @@ from sklearn_balldp.privacy import Release, rounding
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
 from sklearn_balldp.privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
+from sklearn_balldp.rows import passes
 
 N, D = 900, 12
 
@@ -473,6 +475,31 @@ def test_public_vectors_of_the_classes_help_where_noise_is_large():
     assert rule_check(ReleasedModel(head), head.transcript_).verdict == "PASS"
     other = ReleasedModel(head.set_params(class_embeddings=None))
     assert rule_check(other, head.transcript_).verdict == "FAIL"
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_rules_decompose_on_one_thread(digits, monkeypatch, several):
+    """On a busy machine threads of a small decomposition wait for each other."""
+    threads, real = [], np.linalg.eigh
+
+    def eigh(matrix):
+        found = [i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"]
+        threads.append(max(found, default=1))
+        return real(matrix)
+
+    monkeypatch.setattr(np.linalg, "eigh", eigh)
+    if several:
+        monkeypatch.setattr(passes, "ONE_THREAD_FEATURES", 63)
+    steps = GradientPerturbation(n_steps=2, start="statistics")
+    with threadpool_limits(2, user_api="blas"):
+        eigh(np.eye(2))
+        if threads.pop() != 2:
+            pytest.skip("this BLAS has one thread")
+        BallDPLinearDiscriminant(8.0, radius=0.1, share=0.5).fit(*digits[0])
+        assert len(threads) == 1
+        BallDPLogisticRegression(8.0, radius=0.1, mechanism=steps).fit(*digits[0])
+    # The rule of the discriminant, and then the whitening map and the rule.
+    assert threads == [2 if several else 1] * 3
 
 
 def test_rows_that_a_map_makes_shorter_than_rounding_allows_are_refused(monkeypatch, refused):
