@@ -153,7 +153,9 @@ def complete_labels(y: Any) -> Any:
     if "bfloat16" in str(getattr(y, "dtype", "")):
         raise ValueError("y is a tensor of type bfloat16; pass whole numbers (y.long()).")
     y = computed("y", y)
-    check_complete("y", y, "drop those records, or give them a label of their own")
+    # Labels that are not passed at all are scikit-learn's to refuse.
+    if y is not None:
+        check_complete("y", y, "drop those records, or give them a label of their own")
     return y
 
 

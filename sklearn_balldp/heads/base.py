@@ -1,6 +1,7 @@
 """The one template of every head: parameters, a fit in four steps, and a linear decision."""
 
 import contextlib
+import copy
 import numbers
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -102,6 +103,39 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         return self._mechanism()
 
     # Parameters.
+
+    def set_params(self, **params: Any) -> "BaseBallDPClassifier":
+        """Set all of these parameters, or none if one is unknown.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters; those of a mechanism or a policy as ``mechanism__n_steps``. An object whose
+            parameters are set is copied before, as other heads may hold it; a mechanism given by
+            name becomes its object.
+
+        Returns
+        -------
+        self
+            The head.
+        """
+        nested = {name.partition("__")[0] for name in params if "__" in name}
+        known = self.get_params(deep=False)
+        own = {
+            name: self._with_parameters(name, params.get(name, known[name]))
+            for name in nested & set(known)
+        }
+        trial = type(self)(**known)
+        super(BaseBallDPClassifier, trial).set_params(**{**params, **own})
+        for name in {name.partition("__")[0] for name in params}:
+            setattr(self, name, getattr(trial, name))
+        return self
+
+    def _with_parameters(self, name: str, value: Any) -> Any:
+        """A copy of an object whose parameters are to be set."""
+        if not hasattr(value, "set_params"):
+            raise ValueError(f"{name}={value!r} has no parameters; pass {name}= itself.")
+        return copy.copy(value)
 
     def _check_parameters(self) -> None:
         for name in ("epsilon", "norm_bound"):

@@ -1,5 +1,6 @@
 """What the linear heads share: a loss, a mechanism, weights and intercepts."""
 
+import copy
 import math
 from typing import Any, ClassVar
 
@@ -48,6 +49,18 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 
+def mechanism_of(given: Any) -> Mechanism:
+    """The mechanism that ``mechanism=`` names, or is."""
+    if isinstance(given, Mechanism):
+        return given
+    if isinstance(given, str) and given in MECHANISMS:
+        return MECHANISMS[given]()
+    raise ValueError(
+        f"mechanism must be one of {', '.join(MECHANISMS)}, or a Mechanism such as "
+        f"GradientPerturbation(n_steps=50); got {given!r}."
+    )
+
+
 class BaseLinearClassifier(BaseBallDPClassifier):
     """Linear head that minimises a regularised mean loss; subclasses name the loss."""
 
@@ -57,14 +70,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     class_weight: Any
 
     def _mechanism(self) -> Mechanism:
-        if isinstance(self.mechanism, Mechanism):
-            return self.mechanism
-        if isinstance(self.mechanism, str) and self.mechanism in MECHANISMS:
-            return MECHANISMS[self.mechanism]()
-        raise ValueError(
-            f"mechanism must be one of {', '.join(MECHANISMS)}, or a Mechanism such as "
-            f"GradientPerturbation(n_steps=50); got {self.mechanism!r}."
-        )
+        return mechanism_of(self.mechanism)
 
     def _mechanism_named(self, name: str) -> Mechanism:
         mechanism = self._mechanism()
@@ -72,31 +78,15 @@ class BaseLinearClassifier(BaseBallDPClassifier):
             return MECHANISMS[name]()
         return mechanism
 
-    def set_params(self, **params: Any) -> "BaseLinearClassifier":
-        """Set parameters; those of a mechanism that was given by name turn it into its object.
-
-        Parameters
-        ----------
-        **params : dict
-            Parameters, nested ones as ``mechanism__n_steps``.
-
-        Returns
-        -------
-        self
-            The head.
-        """
-        if any(name.startswith("mechanism__") for name in params):
-            given = params.pop("mechanism", self.mechanism)
-            named = isinstance(given, str) and given == AutoMechanism.name
-            if named or isinstance(given, AutoMechanism):
-                raise ValueError(
-                    "mechanism='auto' has no settings of its own; choose mechanism='gradient' or "
-                    "'output' first, or pass an object such as GradientPerturbation(n_steps=50)."
-                )
-            self.mechanism = given
-            if isinstance(given, str):
-                self.mechanism = self._mechanism()
-        return super().set_params(**params)
+    def _with_parameters(self, name: str, value: Any) -> Any:
+        if name != "mechanism":
+            return super()._with_parameters(name, value)
+        if isinstance(value, AutoMechanism) or (isinstance(value, str) and value == "auto"):
+            raise ValueError(
+                "mechanism='auto' has no settings of its own; choose mechanism='gradient' or "
+                "'output' first, or pass an object such as GradientPerturbation(n_steps=50)."
+            )
+        return copy.copy(mechanism_of(value))
 
     def _check_parameters(self) -> None:
         check_flag("fit_intercept", self.fit_intercept)

@@ -14,6 +14,7 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
+    RadiusPolicy,
 )
 
 RANGE = "must be a positive number between 1e-30 and"
@@ -150,6 +151,53 @@ def test_odd_rows_labels_and_owners(ball_rows, change, match):
     with pytest.raises(ValueError, match=match):
         head.fit(X, y, groups=groups)
     assert not hasattr(head, "release_")
+
+
+POLICY, STEPS = RadiusPolicy(source="edits"), GradientPerturbation(n_steps=5)
+
+
+@pytest.mark.parametrize(
+    ("head", "params", "match"),
+    [
+        (BallDPRidgePrototype(), {"epsilon": 2.0, "bogus": 1}, "Invalid parameter 'bogus'"),
+        (BallDPLinearDiscriminant(), {"share": 0.5, "bogus__a": 1}, "Invalid parameter 'bogus'"),
+        (BallDPLinearDiscriminant(), {"share": 0.5, "epsilon__a": 1}, "epsilon=1.0 has no param"),
+        (
+            BallDPRidgePrototype(radius=POLICY),
+            {"radius__quantile": 0.5, "radius__bogus": 1},
+            "Invalid parameter 'bogus' for estimator RadiusPolicy",
+        ),
+        *(
+            (BallDPLogisticRegression(mechanism=given), {"epsilon": 2.0, **params}, match)
+            for given in ("gradient", STEPS)
+            for params, match in (
+                ({"mechanism__n_steps": 7, "mechanism__bogus": 1}, "Invalid parameter 'bogus'"),
+                ({"mechanism": "auto", "mechanism__n_steps": 7}, "has no settings of its own"),
+                ({"mechanism": "none", "mechanism__n_steps": 7}, "mechanism must be one of"),
+            )
+        ),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_parameters_are_set_all_or_none(head, params, match):
+    before = head.get_params()
+    with pytest.raises(ValueError, match=match):
+        head.set_params(**params)
+    assert head.get_params() == before
+
+
+def test_objects_that_heads_share_stay_as_they_are():
+    heads = [
+        BallDPLogisticRegression(mechanism=STEPS, radius=POLICY),
+        BallDPSquaredHingeSVC(mechanism=STEPS, radius=POLICY),
+    ]
+    before = heads[1].get_params()
+    changed = heads[0].set_params(mechanism__n_steps=7, radius__quantile=0.3)
+    assert (changed.mechanism.n_steps, changed.radius.quantile) == (7, 0.3)
+    assert heads[1].get_params() == before
+    # One that comes with its own settings is not changed either.
+    assert heads[0].set_params(mechanism=STEPS, mechanism__n_steps=9).mechanism.n_steps == 9
+    assert STEPS.n_steps == 5
 
 
 def texts(nothing):
