@@ -42,7 +42,7 @@ from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import computed, rows_in_domain
 from .cost import foretell
 from .fitting import Input, promise, publish, run, warn_of_large_delta
-from .mechanism import Mechanism, Problem
+from .mechanism import Budget, Mechanism, Problem
 from .plan import Plan
 from .scoring import projected_scores
 from .serving import plain_model
@@ -97,6 +97,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _class_weight(self) -> Any:
         """Weights of classes in the loss, where the head has one."""
         return None
+
+    def _chosen_mechanism(self, problem: Problem, budget: Budget) -> Mechanism:
+        """The mechanism of a fit: the head's, or what it chooses from public numbers."""
+        return self._mechanism()
 
     def _mechanism_named(self, name: str) -> Mechanism:
         """The mechanism, or the one of this name where it chooses among others."""
@@ -243,7 +247,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """
         with shown(self.verbose), all_or_nothing(self):
             given = self._read(X, y, X_public, y_public, groups)
-            pledge = promise(self, self._mechanism(), given.problem, given.radius, self._noise())
+            pledge = promise(self, given.problem, given.radius, self._noise())
             foretell(pledge.release, given.X)
             outcome = run(pledge, given)
             problem = pledge.problem
@@ -322,7 +326,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         radius = self._chosen_radius(_no_rows, _no_rows)
         shape = n_samples, int(n_features)
         problem = self._public_problem(shape, classes, counts, radius, weighed)
-        pledge = promise(self, self._mechanism(), problem, radius, self._noise())
+        pledge = promise(self, problem, radius, self._noise())
         bound, masses = pledge.promise.bound, pledge.problem.class_sizes
         signals: tuple[float, ...] = ()
         if masses is not None:

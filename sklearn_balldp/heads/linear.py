@@ -7,45 +7,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import check_flag, check_positive, checked_class_embeddings, is_real
+from .._parameters import check_flag, check_positive, checked_class_embeddings, is_auto, is_real
 from ..losses import make_loss
 from ..privacy.bounds import Bound
-from ..privacy.noise import Noise
 from ..privacy.release import Release
 from .base import BaseBallDPClassifier
 from .descent import GradientPerturbation
-from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
+from .mechanism import Budget, Mechanism, Problem
 from .output import OutputPerturbation
 from .weighing import check_class_weight
 
-
-class AutoMechanism(Mechanism):
-    """Noise on the minimiser where that costs next to nothing, else noise on gradients.
-
-    The first where the noise in one parameter would be small although the minimiser is hardly
-    regularised, or at the ``alpha`` that was given
-    (:meth:`.OutputPerturbation.has_small_noise`). That mostly takes an epsilon of hundreds to
-    thousands.
-    """
-
-    name = "auto"
-
-    def chosen(self, problem: Problem, budget: Budget) -> Mechanism:
-        output = OutputPerturbation()
-        if problem.class_embeddings is None and output.has_small_noise(problem, budget):
-            return output
-        return GradientPerturbation()
-
-    def promise(self, problem: Problem, budget: Budget) -> Promise:
-        return self.chosen(problem, budget).promise(problem, budget)
-
-    def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
-        return MECHANISMS[promise.bound.mechanism]().run(problem, promise, noise)
-
-
-#: What ``mechanism=`` takes by name.
+#: What ``mechanism=`` takes by name, beside "auto".
 MECHANISMS: dict[str, type[Mechanism]] = {
-    kind.name: kind for kind in (AutoMechanism, OutputPerturbation, GradientPerturbation)
+    kind.name: kind for kind in (OutputPerturbation, GradientPerturbation)
 }
 
 
@@ -56,7 +30,7 @@ def mechanism_of(given: Any) -> Mechanism:
     if isinstance(given, str) and given in MECHANISMS:
         return MECHANISMS[given]()
     raise ValueError(
-        f"mechanism must be one of {', '.join(MECHANISMS)}, or a Mechanism such as "
+        f"mechanism must be one of auto, {', '.join(MECHANISMS)}, or a Mechanism such as "
         f"GradientPerturbation(n_steps=50); got {given!r}."
     )
 
@@ -70,18 +44,30 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     class_weight: Any
 
     def _mechanism(self) -> Mechanism:
-        return mechanism_of(self.mechanism)
+        return GradientPerturbation() if is_auto(self.mechanism) else mechanism_of(self.mechanism)
+
+    def _chosen_mechanism(self, problem: Problem, budget: Budget) -> Mechanism:
+        """Of "auto", noise on the minimiser where that costs next to nothing; else on gradients.
+
+        The first where the noise in one parameter would be small although the minimiser is hardly
+        regularised, or at the ``alpha`` that was given
+        (:meth:`.OutputPerturbation.has_small_noise`). That mostly takes an epsilon of hundreds to
+        thousands.
+        """
+        output, free = OutputPerturbation(), problem.class_embeddings is None
+        if is_auto(self.mechanism) and free and output.has_small_noise(problem, budget):
+            return output
+        return self._mechanism()
 
     def _mechanism_named(self, name: str) -> Mechanism:
-        mechanism = self._mechanism()
-        if isinstance(mechanism, AutoMechanism) and name in MECHANISMS:
+        if is_auto(self.mechanism) and name in MECHANISMS:
             return MECHANISMS[name]()
-        return mechanism
+        return self._mechanism()
 
     def _with_parameters(self, name: str, value: Any) -> Any:
         if name != "mechanism":
             return super()._with_parameters(name, value)
-        if isinstance(value, AutoMechanism) or (isinstance(value, str) and value == "auto"):
+        if is_auto(value):
             raise ValueError(
                 "mechanism='auto' has no settings of its own; choose mechanism='gradient' or "
                 "'output' first, or pass an object such as GradientPerturbation(n_steps=50)."
