@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..arrays import namespace
-from ..privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
 from ..rows import ball_factors, blas_threads_for, project_onto_ball
 from .mechanism import Array
-from .settings import LEAST_REACH, WHITENING
+from .settings import LEAST_KEPT, LEAST_REACH, MOST_DIRECTIONS, WHITENING
 from .statistics import Statistics
 
 
