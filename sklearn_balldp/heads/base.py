@@ -55,6 +55,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     #: Where rows are brought: heads that can scale them take it as a parameter.
     domain: str = "ball"
 
+    #: Parameters of a fitted head that act at once; all others act at the next fit.
+    _acting: ClassVar[tuple[str, ...]] = ("verbose",)
+
     #: Fitted attributes that are released parameters, or public counts of records.
     _parameters: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "class_counts_")
 
@@ -109,7 +112,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     # Parameters.
 
     def set_params(self, **params: Any) -> "BaseBallDPClassifier":
-        """Set all of these parameters, or none if one is unknown.
+        """Set all of these parameters, or none if one is unknown, for the next fit.
+
+        What was released stays as it is, and so do audits and checks of it. Of a fitted head,
+        ``decision`` and the ``priors`` of logistic regression and prototypes act at once.
 
         Parameters
         ----------
@@ -131,9 +137,25 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         }
         trial = type(self)(**known)
         super(BaseBallDPClassifier, trial).set_params(**{**params, **own})
-        for name in {name.partition("__")[0] for name in params}:
+        names = {name.partition("__")[0] for name in params}
+        for name in names:
             setattr(self, name, getattr(trial, name))
+        if hasattr(self, "release_"):
+            before = {name: known[name] for name in names.difference(self._acting)}
+            before |= self.__dict__.pop("_params_of_fit_", {})
+            changed = {k: v for k, v in before.items() if not _same(v, getattr(self, k))}
+            if changed:
+                self._params_of_fit_ = changed
         return self
+
+    def _as_fitted(self) -> "BaseBallDPClassifier":
+        """This head with the parameters of its fit, where others were set since."""
+        if not hasattr(self, "_params_of_fit_"):
+            return self
+        other: Any = object.__new__(type(self))
+        vars(other).update({**vars(self), **self._params_of_fit_})
+        del other._params_of_fit_
+        return other  # type: ignore[no-any-return]
 
     def _with_parameters(self, name: str, value: Any) -> Any:
         """A copy of an object whose parameters are to be set."""
@@ -648,6 +670,12 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         # Noise calibrated to a handful of records rightly drowns them.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values of a parameter are one object, or equal numbers or texts."""
+    plain = isinstance(one, (str, int, float)) and type(one) is type(other)
+    return one is other or (plain and one == other)
 
 
 def _no_rows(*_: Any) -> Any:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._parameters import check_flag, check_positive, checked_class_embeddings, is_auto, is_real
 from ..losses import make_loss
-from ..privacy.bounds import Bound
+from ..privacy.bounds import Bound, counts_intercept
 from ..privacy.release import Release
 from .base import BaseBallDPClassifier
 from .descent import GradientPerturbation
@@ -103,9 +103,8 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         loss = self._loss_name(len(public["classes"]))
         shape = len(public["classes"]), public["n_features"]
         vectors = checked_class_embeddings(self.class_embeddings, *shape)
-        intercept = bool(self.fit_intercept)
-        own = {"loss": loss, "fit_intercept": intercept, "class_embeddings": vectors}
-        return super()._problem(**public, **own)
+        own = {"loss": loss, "fit_intercept": bool(self.fit_intercept), "class_embeddings": vectors}
+        return super()._problem(**{**own, **public})
 
     def _publish(
         self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
@@ -122,6 +121,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         return {"coef_": parameters[:, :-1].copy(), "intercept_": parameters[:, -1].copy()}
 
     def _released_values(self, record: Release) -> NDArray[np.float64]:
-        if not self.fit_intercept:
+        told = counts_intercept(record.bound)
+        if not (self.fit_intercept if told is None else told):
             return self.coef_
         return np.hstack([self.coef_, self.intercept_[:, None]])

@@ -534,3 +534,9 @@ def as_float_or_tuple(values: Sequence[float] | NDArray[np.float64]) -> Blocks:
     """One float for one block, else a tuple: how blocks are stated in the public record."""
     values = tuple(float(v) for v in values)
     return values[0] if len(values) == 1 else values
+
+
+def counts_intercept(bound: Any) -> bool | None:
+    """Whether a bound counts an intercept; None if it does not tell."""
+    told = getattr(bound, "fit_intercept", getattr(bound, "constant", None))
+    return None if told is None else bool(told)
