@@ -40,14 +40,19 @@ class WhiteningMap:
         """Whether rows are shortened along some directions."""
         return len(self.factors) > 0
 
+    @property
+    def within_limits(self) -> bool:
+        """Whether the bound of the rounding, as this version knows it, covers the map."""
+        kept = bool((self.factors >= LEAST_KEPT * (1.0 - 1e-9)).all())
+        return kept and len(self.factors) <= MOST_DIRECTIONS
+
     def fault(self, norm_bound: float, least_reach: float) -> str | None:
         """Why this is no map of rows of norm B that keeps ``least_reach`` of it; None if it is."""
         n_directions = len(self.factors)
         if self.directions.shape != (len(self.centre), n_directions):
             return "its directions and factors are not of one length"
-        inside = (self.factors <= 1.0).all() and (self.factors >= LEAST_KEPT * (1.0 - 1e-9)).all()
-        if n_directions > MOST_DIRECTIONS or not inside:
-            return f"its factors must lie between {LEAST_KEPT:.3g} and 1, {MOST_DIRECTIONS} at most"
+        if not ((self.factors > 0.0) & (self.factors <= 1.0)).all():
+            return "its factors must lie between 0 and 1"
         products = self.directions.T @ self.directions
         if not np.allclose(products, np.eye(n_directions), rtol=0.0, atol=1e-9):
             return "its directions are not orthonormal"

@@ -19,7 +19,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.audit.residuals import rule_check, transcript_fault
 from sklearn_balldp.audit.transcripts import transcript_log_posterior
-from sklearn_balldp.heads import ReleasedModel, descent
+from sklearn_balldp.heads import ReleasedModel, descent, released, settings, whitening
 from sklearn_balldp.heads.descent import mean_gradient
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.initialisation import initialise, start_values
@@ -442,6 +442,7 @@ def test_whitening_has_its_limits():
             moment = np.diag(size * spectrum / spectrum.sum())
             own = whitening_map(statistics_with(moment), several_steps=True)
             assert own.fault(1.0, LEAST_REACH) is None
+            assert own.within_limits
             assert len(own.factors) <= MOST_DIRECTIONS
             assert (own.factors >= LEAST_KEPT).all()
             assert (own.factors <= 1.0).all()
@@ -449,6 +450,27 @@ def test_whitening_has_its_limits():
             weights = rng.standard_normal((20, d))
             lengths = [np.linalg.norm(w, axis=1) for w in (own.shortened(weights), weights)]
             assert (lengths[0] <= lengths[1] * (1.0 + 1e-12)).all()
+
+
+@pytest.mark.parametrize(("name", "other"), [("MOST_DIRECTIONS", 2), ("LEAST_KEPT", 0.9)])
+def test_a_map_beyond_the_limits_is_refuted_under_the_same_rule_alone(
+    digits, monkeypatch, name, other
+):
+    """Honest transcripts of a version with other limits cannot be checked here."""
+    steps = GradientPerturbation(n_steps=20, start="statistics", keep_transcript=True)
+    head = BallDPLogisticRegression(8.0, radius=0.2, mechanism=steps).fit(*digits[0])
+    assert not verify(head).failed
+    for module in (settings, whitening):
+        monkeypatch.setattr(module, name, other)
+
+    def verdicts(private):
+        checks = verify(head, private=private).checks
+        return {check.verdict for check in checks if check.name == "transcript"}
+
+    assert verdicts(None) == verdicts(digits[0]) == {"FAIL"}
+    monkeypatch.setattr(released, "RULE", settings._rule())
+    assert verdicts(None) == verdicts(digits[0]) == {"CANNOT CHECK"}
+    assert not verify(head, private=digits[0]).failed
 
 
 def test_public_vectors_of_the_classes_help_where_noise_is_large():
