@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from ._parameters import check_no_mask
@@ -79,10 +80,9 @@ def _with_rows(checked: Any, change: Callable[[Any], Any]) -> Any:
 
 def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
     _check_kind(X)
-    _check_labels(y)
+    y = complete_labels(y)
     check_no_mask("X", X)
-    X, y = as_rows(X), computed("y", y)
-    check_no_mask("y", y)
+    X = as_rows(X)
     if isinstance(X, Rows):
         X = X._for_one_fit()
         if X.dtype not in DTYPES:
@@ -99,14 +99,9 @@ def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
         X = squarable(X, getattr(estimator, "domain", "ball"))
     kind: type[Exception] = ValueError
     try:
-        checked = validate_data(estimator, X, y, dtype=DTYPES, ensure_all_finite=False, reset=reset)
+        return validate_data(estimator, X, y, dtype=DTYPES, ensure_all_finite=False, reset=reset)
     except Exception as error:
         kind, text = type(error), str(error)
-    else:
-        labels = checked[1] if isinstance(checked, tuple) else np.empty(0)
-        if labels.dtype != object or not any(label is None for label in labels):
-            return checked
-        text = "y holds None; drop those records, or give them a label of their own."
     # Raise outside of the handler: the original error would be the context, and quote cells.
     raise _quoting_nothing(kind, text)
 
@@ -151,28 +146,62 @@ def _check_kind(X: Any) -> None:
             )
 
 
-def _check_labels(y: Any) -> None:
-    """Raise a ValueError for labels that are missing, or that NumPy cannot read."""
+def complete_labels(y: Any) -> Any:
+    """Labels in this process; a ValueError for missing ones, and such as NumPy cannot read."""
     if getattr(y, "requires_grad", False) is True:
         raise ValueError("y is a tensor that requires grad; pass y.detach().")
     if "bfloat16" in str(getattr(y, "dtype", "")):
         raise ValueError("y is a tensor of type bfloat16; pass whole numbers (y.long()).")
-    module = type(y).__module__.split(".")[0]
-    missing = 0
-    if module == "pandas":
-        missing = int(np.sum(np.asarray(y.isna())))
-    elif module in ("polars", "pyarrow"):
-        count = getattr(y, "null_count", 0)
-        missing = count() if callable(count) else count
-    if isinstance(missing, int) and missing:
-        raise ValueError(
-            "y holds missing labels; drop those records, or give them a label of their own."
-        )
+    y = computed("y", y)
+    # Labels that are not passed at all are scikit-learn's to refuse.
+    if y is not None:
+        check_complete("y", y, "drop those records, or give them a label of their own")
+    return y
+
+
+def check_complete(name: str, values: Any, remedy: str) -> None:
+    """Raise a ValueError if a label or an owner is missing, in the spelling of any library.
+
+    A missing value (None, NaN, NaT, NA, or under a mask) would become a class, or an owner.
+    """
+    check_no_mask(name, values)
+    if _some_missing(values):
+        raise ValueError(f"{name} holds missing values; {remedy}.")
+
+
+def _some_missing(values: Any) -> bool:
+    """Whether an array, a table or a list holds a missing value."""
+    found: NDArray[Any] = np.empty(0)
+    # What NumPy cannot read is refused by others, with an error that says so.
+    with contextlib.suppress(Exception):
+        found = np.asarray(values)
+        if found.dtype.kind in "SU" and not hasattr(values, "__array__"):
+            # In a list, a NaN beside texts would become the text "nan".
+            found = np.asarray(values, dtype=object)
+    if found.dtype.kind in "biuSU":
+        return False
+    if found.dtype.kind not in "OT":
+        return bool(found.dtype.kind in "fcmM" and (found != found).any())
+    # Texts of variable width spell a missing one by an object of their type.
+    nothing = getattr(found.dtype, "na_object", None)
+    return any(_is_missing(value, nothing) for value in found.astype(object).flat)
+
+
+def _is_missing(value: Any, nothing: Any) -> bool:
+    """Whether an object stands for a missing value: of NaN, NaT and NA none equals itself."""
+    if value is None or value is np.ma.masked or value is nothing:
+        return True
+    try:
+        return bool(value != value) or (isinstance(nothing, str) and value == nothing)
+    except (TypeError, ArithmeticError):
+        return True  # NA has no truth value, and a signalling NaN is not compared
+    except ValueError:
+        return False  # an array, which is no label
 
 
 def _quoting_nothing(kind: type[Exception], text: str) -> Exception:
     """An error like scikit-learn's whose message quotes no cell."""
-    if text.startswith("y holds None") or _QUOTES_NOTHING.match(text):
+    if _QUOTES_NOTHING.match(text):
         return kind(text)
     for beginning, remedy in _REMEDIES.items():
         if re.match(beginning, text):

@@ -29,7 +29,13 @@ from sklearn_balldp import (
     heads,
     verify,
 )
-from sklearn_balldp.heads import settings
+from sklearn_balldp.heads import (
+    discriminant_rule,
+    initialisation,
+    prototype_rule,
+    settings,
+    whitening,
+)
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.publish.files import load_model
 
@@ -151,6 +157,20 @@ def changed(*names):
             if hasattr(module, "RULE"):
                 stack.enter_context(patch.object(module, "RULE", rule))
         yield
+
+
+def numbers_of_the_rule():
+    """Numbers that the modules of the rule know, wherever they are defined."""
+    known = (settings, discriminant_rule, prototype_rule, whitening, initialisation)
+    return sorted({name for module in known for name in vars(module)} & set(tuned()))
+
+
+@pytest.mark.parametrize("name", numbers_of_the_rule())
+def test_the_digest_of_the_rule_moves_with_each_of_its_numbers(name):
+    """Otherwise a record of another number would be refuted, where it cannot be checked."""
+    rule = settings.RULE
+    with changed(name):
+        assert settings._rule() != rule
 
 
 def verdicts(model, kind):

@@ -123,9 +123,10 @@ def test_labels_of_a_policy(estimator, kind):
     refused(estimator.fit, ROWS, BAD_LABELS[kind])
 
 
-def test_none_among_labels_has_a_message_of_its_own():
-    for labels in (BAD_LABELS["None"], BAD_LABELS["list with None"]):
-        assert refused(BallDPRidgePrototype().fit, ROWS, labels).startswith("y holds None")
+def test_missing_labels_have_a_message_of_their_own():
+    for kind in ("None", "list with None", "NaN", "NA"):
+        text = refused(BallDPRidgePrototype().fit, ROWS, BAD_LABELS[kind])
+        assert text.startswith("y holds missing values; drop those records")
 
 
 def test_public_rows_are_given_by_name():

@@ -123,7 +123,7 @@ def run(folder, out, names, quick):
             if head not in PLAIN:
                 continue
             plan = own.plan(len(X), X.shape[1], counts)
-            ratios = plan.class_signal_to_noise or plan.signal_to_noise
+            ratios = plan.class_signal_to_noise
             rows = zip(range(len(counts)), counts, ratios, np.mean(recalls, 0), strict=True)
             _append(by_class, [[name, head, radius, epsilon, *row] for row in rows], RECALL)
     return pd.read_csv(path), pd.read_csv(by_class)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .._parameters import check_inside, check_positive, check_whole, is_real
+from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
 from ..privacy.gaussian import (
     LARGEST_EPSILON,
     compose,
@@ -106,11 +106,18 @@ class Total:
             "False": "NO: a release was drawn from a seed",
             "conditional": "if a radius, a quantile of private rows, is public",
         }
+        owners = "all records of a person are hidden together"
+        if self.unit == "record":
+            owners = (
+                "NOT known: no fit was given groups=, so each record counts for itself (a search "
+                "passes them to heads by metadata routing alone)"
+            )
         within = "any distance" if self.radius is None else f"within {self.radius:g}"
         limit = "" if self.limit is None else f" of the limit {self.limit:g}"
         rows = [
             ("releases", str(self.n_releases)),
             ("hides", f"one {self.unit}'s substitution {within}, in all of them together"),
+            ("owners", owners),
             ("labels", self.labels),
             (
                 "guarantee",
@@ -272,6 +279,11 @@ class PrivacyAccountant:
         planned, such as candidates times folds plus the refit, and needs a ``limit``. The first fit
         that the accountant sees is refused if that many like it would exceed the limit. Later ones
         are refused one by one, as without it.
+    unit : {"record", "person"} or None, default=None
+        What each release must hide. With "person" a fit that is given no ``groups=`` is refused
+        before it touches the rows: scikit-learn's searches and cross-validation take ``groups=``
+        for their splitter, and pass them to the heads by metadata routing alone. None takes what
+        the first fit hides.
 
     Examples
     --------
@@ -296,6 +308,7 @@ class PrivacyAccountant:
         *,
         limit: float | None = None,
         n_fits: int | None = None,
+        unit: str | None = None,
     ) -> None:
         check_inside("delta", delta)
         if radius is not None:
@@ -306,6 +319,9 @@ class PrivacyAccountant:
             check_whole("n_fits", n_fits)
             if limit is None:
                 raise ValueError(f"n_fits={n_fits!r} plans against a limit; pass limit= too.")
+        if unit is not None:
+            check_option("unit", unit, ("record", "person"))
+        self._unit = unit
         self._n_fits = None if n_fits is None else int(n_fits)
         self._delta = float(delta)
         self._radius = None if radius is None else float(radius)
@@ -334,7 +350,7 @@ class PrivacyAccountant:
         if self._ticket is not None:
             raise RuntimeError("this accountant is active already; make another one.")
         self._check_complete()
-        ticket = Ticket.issue(self.delta, self.radius, self.limit, self._n_fits)
+        ticket = Ticket.issue(self.delta, self.radius, self.limit, self._n_fits, self._unit)
         try:
             Ledger(ticket.path).create(self._rows)
             begin(ticket)

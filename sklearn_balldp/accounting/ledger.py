@@ -90,6 +90,24 @@ def check_spent(labels: str, unit: str, spent: OtherRelease) -> None:
         )
 
 
+def check_unit(unit: str | None, record: Record) -> None:
+    """Raise a ValueError unless a release hides what an accountant was told that all of them do."""
+    if not isinstance(record, Release):
+        check_spent("public", unit or "record", record)
+    elif unit == "person" and record.unit != unit:
+        raise ValueError(
+            "this accountant counts by person (unit='person'), and this fit was given no groups=: "
+            "it would hide one record; nothing was released. A search passes groups= to its heads "
+            "by metadata routing alone: sklearn.set_config(enable_metadata_routing=True), and "
+            "set_fit_request(groups=True) on the head."
+        )
+    elif unit == "record" and record.unit != unit:
+        raise ValueError(
+            "this accountant counts by record (unit='record'), and this fit was given groups=; "
+            "nothing was released. Leave them out, or count by person."
+        )
+
+
 def square_of(rows: Iterable[Row]) -> float:
     """Square of the mu of all: each private radius once, whichever releases rest on it."""
     total, draws = 0.0, dict[str, float]()
@@ -140,6 +158,7 @@ class Ledger:
     def _insert(self, base: sqlite3.Connection, record: Record, ticket: Ticket) -> int:
         radius, limit, delta = ticket.radius, ticket.limit, ticket.delta
         adjacency, draw, drawn = None, None, 0.0
+        check_unit(ticket.unit, record)
         found = base.execute("SELECT DISTINCT adjacency FROM record WHERE adjacency IS NOT NULL")
         known = [json.loads(text) for (text,) in found]
         if isinstance(record, Release):

@@ -1,6 +1,7 @@
 """What a model search costs: disjoint folds, and scores that are private themselves."""
 
 import re
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -17,6 +18,7 @@ from sklearn.model_selection import (
 )
 
 from .._parameters import is_real
+from .._validation import caller_level
 from ..pipelines import heads_of, parts_of
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
@@ -127,6 +129,14 @@ def touching_one_record(
             "search: its folds may be by others than the owners, which must reach splitter and "
             "head as one groups=: request them by set_fit_request(groups=True) with metadata "
             "routing, or use total() without search=."
+        )
+    if heads and not persons and isinstance(splitter, _BY_GROUP):
+        warnings.warn(
+            f"search: cv={given!r} was given groups=, and its fits were not: each release hides "
+            "one record, not all of one owner. Request groups by set_fit_request(groups=True) with "
+            "metadata routing (enable_metadata_routing=True), and fit again.",
+            UserWarning,
+            stacklevel=caller_level(),
         )
     if isinstance(splitter, _STRATIFIED) and any(r.labels == "protected" for r in heads):
         raise ValueError(

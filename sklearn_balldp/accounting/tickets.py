@@ -38,6 +38,7 @@ class Ticket:
     radius: float | None
     limit: float | None
     n_fits: int | None = None
+    unit: str | None = None
 
     @classmethod
     def issue(cls, *terms: Any) -> "Ticket":

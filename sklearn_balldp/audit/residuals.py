@@ -181,7 +181,7 @@ def _residuals(
         )
     fault = transcript_fault(model, transcript)
     if fault is not None:
-        return Check("transcript", FAIL, fault, _REPLAYED, True)
+        return fault_check(model, fault, _REPLAYED, private=True)
     return _of_transcript(model, problem, transcript)
 
 
@@ -273,6 +273,10 @@ _NOT_FOLLOWING = "what the model predicts with does not follow from what was rel
 _REPLAYED = "iterates and model follow from the noisy gradients by public rules"
 
 
+#: Of a map that follows no rule of this version, and whose rounding it cannot bound.
+BEYOND_LIMITS = "its map of the rows shortens them more, or along more directions, than any may"
+
+
 def transcript_fault(model: ReleasedModel, transcript: Transcript) -> str | None:
     """Why a transcript is not that of a model, in words; None when it is. It needs no records.
 
@@ -300,6 +304,8 @@ def transcript_fault(model: ReleasedModel, transcript: Transcript) -> str | None
         fault = stated.map.fault(bound.norm_bound, bound.least_reach)
         if fault is not None:
             return f"its map of the rows: {fault}"
+        if not stated.map.within_limits:
+            return BEYOND_LIMITS
     elif bound.start is None and iterates[0].any():
         return "its first iterate is not zero, where nothing was released before"
     # Iterates with few values do not show the precision of the rows, so both are tried.
@@ -319,6 +325,21 @@ def transcript_fault(model: ReleasedModel, transcript: Transcript) -> str | None
     return fault
 
 
+def fault_check(model: ReleasedModel, fault: str, basis: str, *, private: bool = False) -> Check:
+    """What a fault of a transcript is worth: another rule may have other limits of the map."""
+    verdict = FAIL
+    if fault == BEYOND_LIMITS and not model.same_rule:
+        verdict, fault = CANNOT_CHECK, f"{fault}; {_other_rule(model)}"
+    return Check("transcript", verdict, fault, basis, private)
+
+
+def _other_rule(model: ReleasedModel) -> str:
+    return (
+        f"its rule {model.record.rule or 'is not named'} is not that of this version; ask "
+        f"sklearn_balldp {model.record.version}, and verify again"
+    )
+
+
 def rule_check(model: ReleasedModel, transcript: Transcript) -> Check | None:
     """Check that the steps started from what the released sums give; None without such sums."""
     bound, name = model.record.bound, "start of the steps"
@@ -326,11 +347,7 @@ def rule_check(model: ReleasedModel, transcript: Transcript) -> Check | None:
         return None
     why = "map and first iterate follow from the released sums by the rule that the record names"
     if not model.same_rule:
-        found = (
-            f"its rule {model.record.rule or 'is not named'} is not that of this version; ask "
-            f"sklearn_balldp {model.record.version}, and verify again"
-        )
-        return Check(name, CANNOT_CHECK, found, why)
+        return Check(name, CANNOT_CHECK, _other_rule(model), why)
     stated = _as_arrays(transcript, bound)
     begun = initialise(stated.start, model.problem, bound)
     pairs = [(stated.iterates[0], begun.theta)]

@@ -358,9 +358,7 @@ def _meaning(release: Any) -> str:
 
 def _at_risk(job: Job, plan: Plan) -> list[str]:
     """The classes that the noise drowns first, where labels are public."""
-    ratios = plan.class_signal_to_noise or (
-        plan.signal_to_noise if len(plan.signal_to_noise) == len(plan.class_counts or ()) else ()
-    )
+    ratios = plan.class_signal_to_noise
     if not ratios or plan.class_counts is None:
         return []
     names = np.unique(np.asarray(job.records.y))

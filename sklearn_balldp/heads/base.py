@@ -1,6 +1,7 @@
 """The one template of every head: parameters, a fit in four steps, and a linear decision."""
 
 import contextlib
+import copy
 import numbers
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -17,12 +18,20 @@ from sklearn.utils.validation import check_is_fitted
 from .._parameters import (
     check_flag,
     check_inside,
+    check_no_mask,
     check_option,
     check_positive,
     check_whole,
     checked_priors,
 )
-from .._validation import all_finite, all_or_nothing, validated, validated_public
+from .._validation import (
+    all_finite,
+    all_or_nothing,
+    check_complete,
+    complete_labels,
+    validated,
+    validated_public,
+)
 from ..accounting import CountedMixin
 from ..adjacency import DOMAINS, METRICS, euclidean_radius
 from ..privacy.bounds import Bound
@@ -33,7 +42,7 @@ from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import computed, rows_in_domain
 from .cost import foretell
 from .fitting import Input, promise, publish, run, warn_of_large_delta
-from .mechanism import Mechanism, Problem
+from .mechanism import Budget, Mechanism, Problem
 from .plan import Plan
 from .scoring import projected_scores
 from .serving import plain_model
@@ -45,6 +54,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
 
     #: Where rows are brought: heads that can scale them take it as a parameter.
     domain: str = "ball"
+
+    #: Parameters of a fitted head that act at once; all others act at the next fit.
+    _acting: ClassVar[tuple[str, ...]] = ("verbose",)
 
     #: Fitted attributes that are released parameters, or public counts of records.
     _parameters: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "class_counts_")
@@ -89,11 +101,67 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """Weights of classes in the loss, where the head has one."""
         return None
 
+    def _chosen_mechanism(self, problem: Problem, budget: Budget) -> Mechanism:
+        """The mechanism of a fit: the head's, or what it chooses from public numbers."""
+        return self._mechanism()
+
     def _mechanism_named(self, name: str) -> Mechanism:
         """The mechanism, or the one of this name where it chooses among others."""
         return self._mechanism()
 
     # Parameters.
+
+    def set_params(self, **params: Any) -> "BaseBallDPClassifier":
+        """Set all of these parameters, or none if one is unknown, for the next fit.
+
+        What was released stays as it is, and so do audits and checks of it. Of a fitted head,
+        ``decision`` and the ``priors`` of logistic regression and prototypes act at once.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters; those of a mechanism or a policy as ``mechanism__n_steps``. An object whose
+            parameters are set is copied before, as other heads may hold it; a mechanism given by
+            name becomes its object.
+
+        Returns
+        -------
+        self
+            The head.
+        """
+        nested = {name.partition("__")[0] for name in params if "__" in name}
+        known = self.get_params(deep=False)
+        own = {
+            name: self._with_parameters(name, params.get(name, known[name]))
+            for name in nested & set(known)
+        }
+        trial = type(self)(**known)
+        super(BaseBallDPClassifier, trial).set_params(**{**params, **own})
+        names = {name.partition("__")[0] for name in params}
+        for name in names:
+            setattr(self, name, getattr(trial, name))
+        if hasattr(self, "release_"):
+            before = {name: known[name] for name in names.difference(self._acting)}
+            before |= self.__dict__.pop("_params_of_fit_", {})
+            changed = {k: v for k, v in before.items() if not _same(v, getattr(self, k))}
+            if changed:
+                self._params_of_fit_ = changed
+        return self
+
+    def _as_fitted(self) -> "BaseBallDPClassifier":
+        """This head with the parameters of its fit, where others were set since."""
+        if not hasattr(self, "_params_of_fit_"):
+            return self
+        other: Any = object.__new__(type(self))
+        vars(other).update({**vars(self), **self._params_of_fit_})
+        del other._params_of_fit_
+        return other  # type: ignore[no-any-return]
+
+    def _with_parameters(self, name: str, value: Any) -> Any:
+        """A copy of an object whose parameters are to be set."""
+        if not hasattr(value, "set_params"):
+            raise ValueError(f"{name}={value!r} has no parameters; pass {name}= itself.")
+        return copy.copy(value)
 
     def _check_parameters(self) -> None:
         for name in ("epsilon", "norm_bound"):
@@ -137,9 +205,22 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _labels(self) -> str:
         return "protected" if self.protect_labels else "public"
 
-    def _listed_classes(self) -> Any:
-        """Declared classes, of which a set is a list too."""
-        return list(self.classes) if isinstance(self.classes, Set) else self.classes
+    def _declared_classes(self) -> Any:
+        """Declared classes in order, each once; None where the labels tell them."""
+        if self.classes is None:
+            return None
+        # A set is a list too.
+        listed = list(self.classes) if isinstance(self.classes, Set) else self.classes
+        check_complete("classes", listed, "leave them out")
+        declared = classes = np.empty(0)
+        with contextlib.suppress(TypeError, ValueError):
+            declared = np.asarray(listed)
+            classes = np.unique(declared)
+        if declared.ndim != 1 or len(classes) < 2:
+            raise ValueError(
+                f"classes must list at least 2 labels of one type, got {self.classes!r}."
+            )
+        return classes
 
     # The fit.
 
@@ -188,7 +269,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """
         with shown(self.verbose), all_or_nothing(self):
             given = self._read(X, y, X_public, y_public, groups)
-            pledge = promise(self, self._mechanism(), given.problem, given.radius, self._noise())
+            pledge = promise(self, given.problem, given.radius, self._noise())
             foretell(pledge.release, given.X)
             outcome = run(pledge, given)
             problem = pledge.problem
@@ -213,12 +294,12 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         self._check_reachable()
         X, y = validated(self, X, y, domain=self.domain)
         classes, codes = self._encode(y)
-        weighed = self._weighed(codes, classes, computed("groups", groups))
+        counts = tuple(np.bincount(codes, minlength=len(classes)).tolist())
+        weighed = self._weighed(len(codes), classes, codes, counts, computed("groups", groups))
         radius = self._chosen_radius(
             lambda policy: self._policy_rows(policy, X, y),
             lambda edits: self._public_rows(X_public, y_public, edits, classes),
         )
-        counts = tuple(np.bincount(codes, minlength=len(classes)).tolist())
         problem = self._public_problem(X.shape, classes, counts, radius, weighed)
         return Input(problem, radius, X, codes, weighed.rows)
 
@@ -261,46 +342,59 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         self._check_parameters()
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
             check_whole(name, value)
-        classes, codes, counts = self._planned_labels(int(n_samples), class_counts, y, groups)
-        weighed = self._weighed(codes, classes, groups)
+        n_samples = int(n_samples)
+        classes, codes, counts = self._planned_labels(n_samples, class_counts, y, groups)
+        weighed = self._weighed(n_samples, classes, codes, counts, computed("groups", groups))
         radius = self._chosen_radius(_no_rows, _no_rows)
-        shape = int(n_samples), int(n_features)
+        shape = n_samples, int(n_features)
         problem = self._public_problem(shape, classes, counts, radius, weighed)
-        pledge = promise(self, self._mechanism(), problem, radius, self._noise())
+        pledge = promise(self, problem, radius, self._noise())
         bound, masses = pledge.promise.bound, pledge.problem.class_sizes
         signals: tuple[float, ...] = ()
         if masses is not None:
             signals = bound.class_signals(tuple(masses.tolist()))
-        return Plan(pledge.release, counts, *bound.signal_and_noise(pledge.release), signals)
+        return Plan(pledge.release, counts, bound.signal_and_noise(pledge.release), signals)
 
     def _planned_labels(
         self, n_samples: int, class_counts: Any, y: Any, groups: Any
-    ) -> tuple[NDArray[Any], NDArray[np.intp], tuple[int, ...] | None]:
-        """Classes, codes of as many records, and public counts (None where they are private)."""
-        declared, codes = self._listed_classes(), np.zeros(n_samples, dtype=np.intp)
+    ) -> tuple[NDArray[Any], NDArray[np.intp] | None, tuple[int, ...] | None]:
+        """Classes, codes if ``y`` tells them, and public counts (None where they are private)."""
+        declared = self._declared_classes()
         if self.protect_labels:
-            return np.unique(declared), codes, None
+            return declared, None, None
         if y is not None:
-            if class_counts is not None or np.shape(y) != (n_samples,):
+            y, labels = complete_labels(y), np.empty(0)
+            with contextlib.suppress(TypeError, ValueError):
+                labels = np.asarray(y)
+            if class_counts is not None or labels.shape != (n_samples,):
                 raise ValueError(
                     f"y must hold one label for each of n_samples={n_samples!r} records, and takes "
                     "the place of class_counts."
                 )
-            classes, codes = self._encode(np.asarray(y))
+            classes, codes = self._encode(labels)
             return classes, codes, tuple(np.bincount(codes, minlength=len(classes)).tolist())
         if class_counts is None:
             raise ValueError(
                 "class_counts=None: with public labels the noise may follow the counts; pass the "
                 "records of each class."
             )
-        counts = tuple(np.asarray(class_counts).tolist())
+        check_no_mask("class_counts", class_counts)
+        given: NDArray[Any] = np.empty(())
+        with contextlib.suppress(TypeError, ValueError):
+            given = np.asarray(class_counts)
+        if given.ndim != 1:
+            raise ValueError(
+                f"class_counts must list the records of each class, in the order of classes, got "
+                f"{class_counts!r}."
+            )
+        counts = tuple(given.tolist())
         for count in counts:
             check_whole("class_counts", count, 0)
         if sum(counts) != n_samples:
             raise ValueError(
                 f"class_counts={counts!r} add up to {sum(counts)}, not to n_samples={n_samples!r}."
             )
-        classes = np.arange(len(counts)) if declared is None else np.unique(declared)
+        classes = np.arange(len(counts)) if declared is None else declared
         if len(classes) < 2 or len(counts) != len(classes):
             raise ValueError(
                 f"class_counts={counts!r} must hold one count for each of at least 2 classes "
@@ -311,10 +405,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                 "y=None: with public labels the noise follows the classes of each owner; pass y "
                 "with groups."
             )
-        if self._class_weight() is not None:
-            codes = np.repeat(np.arange(len(counts)), counts)
-        # Without weights of classes no record is looked at, and a plan of many takes no memory.
-        return classes, codes, counts
+        # No record is looked at: a plan of many takes no memory.
+        return classes, None, counts
 
     def _public_problem(
         self,
@@ -358,13 +450,19 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         )
 
     def _weighed(
-        self, codes: NDArray[np.intp], classes: NDArray[Any], groups: ArrayLike | None
+        self,
+        n_samples: int,
+        classes: NDArray[Any],
+        codes: NDArray[np.intp] | None,
+        counts: tuple[int, ...] | None,
+        groups: ArrayLike | None,
     ) -> FitWeights:
         """Weights of the records, from public things alone."""
         weighed = fit_weights(
             None if self.protect_labels else codes,
-            len(codes),
+            n_samples,
             classes,
+            counts=None if self.protect_labels else counts,
             groups=groups,
             class_weight=self._class_weight(),
         )
@@ -377,7 +475,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                         "radius: a private quantile hides one record, and groups= asks for all of "
                         "one person; use source='reference' or 'edits', or a number."
                     )
-        warn_of_large_delta(self.delta, weighed.sums, len(codes))
+        warn_of_large_delta(self.delta, weighed.sums, n_samples)
         return weighed
 
     def _completed(self, fitted: dict[str, Any], release: Release) -> dict[str, Any]:
@@ -463,7 +561,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         return np.array(self.class_counts_ if totals is None else totals, dtype=np.float64)
 
     def _encode(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-        if self.classes is None:
+        classes = self._declared_classes()
+        if classes is None:
             if y.dtype.kind not in "biu":  # whole numbers are classes, and need no slow look
                 check_classification_targets(y)
             found = None
@@ -479,14 +578,6 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                     "to declare labels that are absent from y)."
                 )
             return classes, codes
-        declared = classes = np.empty(0)
-        with contextlib.suppress(TypeError, ValueError):
-            declared = np.asarray(self._listed_classes())
-            classes = np.unique(declared)
-        if declared.ndim != 1 or len(classes) < 2:
-            raise ValueError(
-                f"classes must list at least 2 labels of one type, got {self.classes!r}."
-            )
         known = False
         with contextlib.suppress(TypeError, np.exceptions.DTypePromotionError):
             codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
@@ -581,6 +672,12 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         # Noise calibrated to a handful of records rightly drowns them.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values of a parameter are one object, or equal numbers or texts."""
+    plain = isinstance(one, (str, int, float)) and type(one) is type(other)
+    return one is other or (plain and one == other)
 
 
 def _no_rows(*_: Any) -> Any:

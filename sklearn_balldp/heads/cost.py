@@ -68,10 +68,12 @@ def foretell(release: Release, X: Any) -> None:
         return
     expected = seconds(release)
     say(f"{release.head}: {in_words(expected)} for {release.n_samples:,} records")
-    if expected > LONG and release.head != "BallDPRidgePrototype":
+    # Class sums alone are the least that any head releases.
+    steps = release.mechanism == "gradient" or isinstance(release.bound, MinimizerBound)
+    if expected > LONG and (steps or getattr(release.bound, "moment", False)):
         warnings.warn(
-            f"this fit will take {in_words(expected)}; BallDPRidgePrototype needs a single pass "
-            "over the rows.",
+            f"this fit will take {in_words(expected)}; BallDPLinearDiscriminant(share=1.0) needs a "
+            "single pass over the rows.",
             UserWarning,
             stacklevel=caller_level(),
         )

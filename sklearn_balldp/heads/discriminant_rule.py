@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..rows import blas_threads_for
 from .prototype_rule import discounted, gaussian_rule, log_priors_of
 from .settings import EFFECTIVE_DIMENSION, LEAST_REACH, RIDGE, TAIL, WITHIN_CLASS_FLOOR
 
@@ -50,7 +51,8 @@ def discriminant_rule(
         n_samples = statistics.total
         moment = statistics.second_moment / (n_samples * scale**2)
         sigma = statistics.sigma_moment / (n_samples * scale**2)
-        weights, offsets = _scores(means, noise, counts, moment, sigma, log_priors, shrinkage)
+        with blas_threads_for(moment.shape[0]):
+            weights, offsets = _scores(means, noise, counts, moment, sigma, log_priors, shrinkage)
     coef, intercept = np.zeros(statistics.class_sums.shape), np.full(len(here), -np.inf)
     coef[here], intercept[here] = weights / scale, offsets
     return coef, intercept

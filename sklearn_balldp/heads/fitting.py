@@ -56,12 +56,10 @@ class Pledge:
     release: Release
 
 
-def promise(
-    head: Any, mechanism: Mechanism, problem: Problem, radius: ChosenRadius, noise: Noise
-) -> Pledge:
+def promise(head: Any, problem: Problem, radius: ChosenRadius, noise: Noise) -> Pledge:
     """The mechanism of a fit, what it promises, and the record of it."""
     budget = Budget(float(head.epsilon), float(head.delta))
-    mechanism = mechanism.chosen(problem, budget)
+    mechanism: Mechanism = head._chosen_mechanism(problem, budget)
     if math.isnan(problem.alpha):
         problem = replace(problem, alpha=mechanism.alpha_for(problem, budget))
     promised = _checked(mechanism.name, mechanism.promise(problem, budget), problem, budget)

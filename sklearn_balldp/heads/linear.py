@@ -1,51 +1,38 @@
 """What the linear heads share: a loss, a mechanism, weights and intercepts."""
 
+import copy
 import math
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import check_flag, check_positive, checked_class_embeddings, is_real
+from .._parameters import check_flag, check_positive, checked_class_embeddings, is_auto, is_real
 from ..losses import make_loss
-from ..privacy.bounds import Bound
-from ..privacy.noise import Noise
+from ..privacy.bounds import Bound, counts_intercept
 from ..privacy.release import Release
 from .base import BaseBallDPClassifier
 from .descent import GradientPerturbation
-from .mechanism import Budget, Mechanism, Outcome, PrivateProblem, Problem, Promise
+from .mechanism import Budget, Mechanism, Problem
 from .output import OutputPerturbation
 from .weighing import check_class_weight
 
-
-class AutoMechanism(Mechanism):
-    """Noise on the minimiser where that costs next to nothing, else noise on gradients.
-
-    The first where the noise in one parameter would be small although the minimiser is hardly
-    regularised, or at the ``alpha`` that was given
-    (:meth:`.OutputPerturbation.has_small_noise`). That mostly takes an epsilon of hundreds to
-    thousands.
-    """
-
-    name = "auto"
-
-    def chosen(self, problem: Problem, budget: Budget) -> Mechanism:
-        output = OutputPerturbation()
-        if problem.class_embeddings is None and output.has_small_noise(problem, budget):
-            return output
-        return GradientPerturbation()
-
-    def promise(self, problem: Problem, budget: Budget) -> Promise:
-        return self.chosen(problem, budget).promise(problem, budget)
-
-    def run(self, problem: PrivateProblem, promise: Promise, noise: Noise) -> Outcome:
-        return MECHANISMS[promise.bound.mechanism]().run(problem, promise, noise)
-
-
-#: What ``mechanism=`` takes by name.
+#: What ``mechanism=`` takes by name, beside "auto".
 MECHANISMS: dict[str, type[Mechanism]] = {
-    kind.name: kind for kind in (AutoMechanism, OutputPerturbation, GradientPerturbation)
+    kind.name: kind for kind in (OutputPerturbation, GradientPerturbation)
 }
+
+
+def mechanism_of(given: Any) -> Mechanism:
+    """The mechanism that ``mechanism=`` names, or is."""
+    if isinstance(given, Mechanism):
+        return given
+    if isinstance(given, str) and given in MECHANISMS:
+        return MECHANISMS[given]()
+    raise ValueError(
+        f"mechanism must be one of auto, {', '.join(MECHANISMS)}, or a Mechanism such as "
+        f"GradientPerturbation(n_steps=50); got {given!r}."
+    )
 
 
 class BaseLinearClassifier(BaseBallDPClassifier):
@@ -57,46 +44,35 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     class_weight: Any
 
     def _mechanism(self) -> Mechanism:
-        if isinstance(self.mechanism, Mechanism):
-            return self.mechanism
-        if isinstance(self.mechanism, str) and self.mechanism in MECHANISMS:
-            return MECHANISMS[self.mechanism]()
-        raise ValueError(
-            f"mechanism must be one of {', '.join(MECHANISMS)}, or a Mechanism such as "
-            f"GradientPerturbation(n_steps=50); got {self.mechanism!r}."
-        )
+        return GradientPerturbation() if is_auto(self.mechanism) else mechanism_of(self.mechanism)
+
+    def _chosen_mechanism(self, problem: Problem, budget: Budget) -> Mechanism:
+        """Of "auto", noise on the minimiser where that costs next to nothing; else on gradients.
+
+        The first where the noise in one parameter would be small although the minimiser is hardly
+        regularised, or at the ``alpha`` that was given
+        (:meth:`.OutputPerturbation.has_small_noise`). That mostly takes an epsilon of hundreds to
+        thousands.
+        """
+        output, free = OutputPerturbation(), problem.class_embeddings is None
+        if is_auto(self.mechanism) and free and output.has_small_noise(problem, budget):
+            return output
+        return self._mechanism()
 
     def _mechanism_named(self, name: str) -> Mechanism:
-        mechanism = self._mechanism()
-        if isinstance(mechanism, AutoMechanism) and name in MECHANISMS:
+        if is_auto(self.mechanism) and name in MECHANISMS:
             return MECHANISMS[name]()
-        return mechanism
+        return self._mechanism()
 
-    def set_params(self, **params: Any) -> "BaseLinearClassifier":
-        """Set parameters; those of a mechanism that was given by name turn it into its object.
-
-        Parameters
-        ----------
-        **params : dict
-            Parameters, nested ones as ``mechanism__n_steps``.
-
-        Returns
-        -------
-        self
-            The head.
-        """
-        if any(name.startswith("mechanism__") for name in params):
-            given = params.pop("mechanism", self.mechanism)
-            named = isinstance(given, str) and given == AutoMechanism.name
-            if named or isinstance(given, AutoMechanism):
-                raise ValueError(
-                    "mechanism='auto' has no settings of its own; choose mechanism='gradient' or "
-                    "'output' first, or pass an object such as GradientPerturbation(n_steps=50)."
-                )
-            self.mechanism = given
-            if isinstance(given, str):
-                self.mechanism = self._mechanism()
-        return super().set_params(**params)
+    def _with_parameters(self, name: str, value: Any) -> Any:
+        if name != "mechanism":
+            return super()._with_parameters(name, value)
+        if is_auto(value):
+            raise ValueError(
+                "mechanism='auto' has no settings of its own; choose mechanism='gradient' or "
+                "'output' first, or pass an object such as GradientPerturbation(n_steps=50)."
+            )
+        return copy.copy(mechanism_of(value))
 
     def _check_parameters(self) -> None:
         check_flag("fit_intercept", self.fit_intercept)
@@ -127,9 +103,8 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         loss = self._loss_name(len(public["classes"]))
         shape = len(public["classes"]), public["n_features"]
         vectors = checked_class_embeddings(self.class_embeddings, *shape)
-        intercept = bool(self.fit_intercept)
-        own = {"loss": loss, "fit_intercept": intercept, "class_embeddings": vectors}
-        return super()._problem(**public, **own)
+        own = {"loss": loss, "fit_intercept": bool(self.fit_intercept), "class_embeddings": vectors}
+        return super()._problem(**{**own, **public})
 
     def _publish(
         self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
@@ -146,6 +121,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         return {"coef_": parameters[:, :-1].copy(), "intercept_": parameters[:, -1].copy()}
 
     def _released_values(self, record: Release) -> NDArray[np.float64]:
-        if not self.fit_intercept:
+        told = counts_intercept(record.bound)
+        if not (self.fit_intercept if told is None else told):
             return self.coef_
         return np.hstack([self.coef_, self.intercept_[:, None]])

@@ -55,6 +55,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
         A number between 0 and 1 mixes the covariance with a multiple of the identity, as
         scikit-learn's ``LinearDiscriminantAnalysis`` does.
     $priors
+        They act at the next fit; :meth:`from_statistics` needs none.
     $class_embeddings
         Without it they are shrunk to their common mean.
     norm_bound : float, default=1.0
@@ -276,7 +277,8 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseBallDPClassifier):
 
     def decision_follows(self, record: Release | None = None) -> bool:
         try:
-            return self._follows(self.release_ if record is None else record)
+            head: Any = self._as_fitted()
+            return bool(head._follows(self.release_ if record is None else record))
         except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError):
             # A received model may hold anything.
             return False

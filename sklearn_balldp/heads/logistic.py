@@ -86,6 +86,8 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     (3, 2)
     """
 
+    _acting = ("priors", "verbose")
+
     def __init__(
         self,
         epsilon=1.0,

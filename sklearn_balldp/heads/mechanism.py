@@ -361,22 +361,6 @@ class Mechanism(BaseEstimator, ABC):
     def check(self) -> None:
         """Raise a ValueError if a parameter is invalid."""
 
-    def chosen(self, problem: Problem, budget: Budget) -> "Mechanism":
-        """The mechanism that a fit uses: this one, unless it chooses among others.
-
-        Parameters
-        ----------
-        problem, budget : Problem, Budget
-            Public numbers of the fit (``alpha`` is NaN where it was left to the mechanism), and
-            what may be spent.
-
-        Returns
-        -------
-        Mechanism
-            What makes the promise, and runs.
-        """
-        return self
-
     def alpha_for(self, problem: Problem, budget: Budget) -> float:
         """Regularisation strength where ``alpha`` is None.
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ..privacy.bounds import PROTOTYPE
 from ..privacy.release import Release
 
 #: Signal to noise of a class below which its recall was near zero on benchmark data, and below
@@ -21,51 +22,59 @@ class Plan:
         The record, as it would be counted before the rows are touched.
     class_counts : tuple of int or None
         Records of each class, where they were given.
-    signal : tuple of float
-        Largest length that the parameters can have before noise. Prototypes have one per class, a
-        minimiser has one, statistics have one for the class sums and one for the second moment.
-        With noise on gradients it is the largest joint length of the mean gradients of all steps at
-        the start.
-    noise : tuple of float
-        Expected length of the noise in them. Both are empty for mechanisms of one's own.
+    parts : dict of str to (float, float)
+        What is released, by name: the largest length that it can have before noise, and the
+        expected length of its noise. Prototypes have a part for each class, a minimiser has one,
+        statistics have the class sums and, if released, the second moment. Noise on gradients has
+        one: the joint length of the mean gradients of all steps at the start. Empty for mechanisms
+        of one's own.
     class_signal_to_noise : tuple of float
         For each class, what its records can at most move of the released values, over the length of
         the noise in its share of them. Below :data:`LOST` classes were hardly ever found on
         benchmark data, above :data:`AT_RISK` they mostly were. Empty where labels are protected,
-        for prototypes (``signal_to_noise`` has one for each class) and for mechanisms of one's own.
+        and for mechanisms of one's own.
     """
 
     release: Release
     class_counts: tuple[int, ...] | None
-    signal: tuple[float, ...]
-    noise: tuple[float, ...]
+    parts: dict[str, tuple[float, float]]
     class_signal_to_noise: tuple[float, ...] = ()
+
+    @property
+    def signal(self) -> tuple[float, ...]:
+        """Largest length of each part before noise."""
+        return tuple(signal for signal, _ in self.parts.values())
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """Expected length of the noise in each part."""
+        return tuple(noise for _, noise in self.parts.values())
 
     @property
     def signal_to_noise(self) -> tuple[float, ...]:
         """Largest signal over expected length of the noise."""
-        pairs = zip(self.signal, self.noise, strict=True)
+        pairs = self.parts.values()
         return tuple(signal / noise if noise > 0.0 else 0.0 for signal, noise in pairs)
 
     def __str__(self) -> str:
         lines = str(self.release).splitlines()[1:]
         shown = ["Plan", *(line for line in lines if not line.startswith("  parameters"))]
-        if len(self.noise) == len(self.class_counts or ()) > 1:
-            return "\n".join(shown + self._of_classes(self.signal_to_noise, self.noise))
-        names = (" in the class sums", " in the second moment") if len(self.noise) > 1 else ("",)
-        for name, noise, ratio in zip(names, self.noise, self.signal_to_noise, strict=False):
-            shown.append(
-                f"  noise of length {noise:.3g}{name}; signal to noise at most {ratio:.3g}"
-            )
+        of_classes: list[float] = []
+        for name, noise, ratio in zip(self.parts, self.noise, self.signal_to_noise, strict=True):
+            if name.startswith(PROTOTYPE) and self.class_signal_to_noise:
+                of_classes.append(noise)
+                continue
+            # Without class counts the prototypes are all alike.
+            own = "each prototype" if name.startswith(PROTOTYPE) else f"the {name}"
+            line = f"  noise of length {noise:.3g} in {own}; signal to noise at most {ratio:.3g}"
+            shown += [line] if line not in shown else []
         if self.class_signal_to_noise:
-            shown += self._of_classes(self.class_signal_to_noise)
+            shown += self._of_classes(of_classes)
         return "\n".join(shown)
 
-    def _of_classes(
-        self, ratios: tuple[float, ...], noise: tuple[float, ...] | None = None
-    ) -> list[str]:
-        """A line for each class; of many classes, for those most at risk."""
-        counts = self.class_counts or ()
+    def _of_classes(self, noise: list[float]) -> list[str]:
+        """A line for each class, with its noise if it has its own; of many, those most at risk."""
+        counts, ratios = self.class_counts or (), self.class_signal_to_noise
         title = "   noise " if noise else ""
         lines = [f"  class   records{title}   signal to noise (at most)"]
         chosen = list(range(len(ratios)))

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._validation import validated
 from ..adjacency import euclidean_radius
+from ..privacy.bounds import counts_intercept
 from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..rows import Rows, rows_in_domain
@@ -23,12 +24,12 @@ from .weighing import FitWeights, fit_weights, follow_class_weight
 class ReleasedModel:
     """A fitted head beside a record (its own by default): all that audits and checks ask of either.
 
-    What was released counts, not what the head's parameters say by now.
+    What was released counts, and the parameters of the fit: not those that were set since.
     """
 
     def __init__(self, head: BaseBallDPClassifier, record: Release | None = None) -> None:
         check_is_fitted(head)
-        self.head = head
+        self.head = head._as_fitted()
         self.record: Release = head.release_ if record is None else record
 
     # -- what was published -------------------------------------------------------------------
@@ -77,8 +78,8 @@ class ReleasedModel:
     @property
     def declared_classes(self) -> NDArray[Any] | None:
         """Labels that the head declares, in order; None where it reads them."""
-        declared = self.head._listed_classes()
-        return None if declared is None else np.unique(declared)
+        declared: NDArray[Any] | None = self.head._declared_classes()
+        return declared
 
     @property
     def given_alpha(self) -> float | None:
@@ -127,7 +128,10 @@ class ReleasedModel:
             # Without a start nothing is made of sums.
             start = getattr(record.bound, "start", None)
             sums = None if start is None else start.weights
+        intercept = counts_intercept(record.bound)
+        told = {} if intercept is None else {"fit_intercept": intercept}
         return self.head._problem(
+            **told,
             n_samples=record.n_samples,
             n_features=record.n_features,
             classes=self.classes,

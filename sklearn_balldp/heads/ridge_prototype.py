@@ -106,6 +106,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseBallDPClassifier):
     False
     """
 
+    _acting = ("decision", "priors", "verbose")
     _parameters = ("prototypes_", "class_counts_")
 
     def __init__(

@@ -1,14 +1,15 @@
 """Weights of the records of a fit: from owners and classes, never from rows."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._parameters import LEAST, MOST, check_no_mask, is_real
+from .._parameters import LEAST, MOST, is_real
+from .._validation import check_complete
 from ..privacy.weights import Weights
 from .settings import MOST_BALANCED
 
@@ -35,11 +36,13 @@ def fit_weights(
     n_samples: int,
     classes: NDArray[Any],
     *,
+    counts: Sequence[int] | None = None,
     groups: ArrayLike | None = None,
     class_weight: Any = None,
 ) -> FitWeights:
     """Weights of records from public things alone; ``codes`` are None where labels are protected.
 
+    Without ``groups``, ``counts`` of the classes are enough: pass them in place of ``codes``.
     ``groups`` names the owner of each record, which then counts for one over the records of its
     owner. Anything invalid raises a ValueError; no message quotes an owner, a label of a record or
     a weight.
@@ -51,26 +54,50 @@ def fit_weights(
         sums = weights_of(rows, codes, k, owners)
         # Where every owner has one record, all weights are one.
         rows = None if sums.uniform else rows
-    if class_weight is None or codes is None:
+    if codes is not None:
+        counts = np.bincount(codes, minlength=k).tolist()
+    if class_weight is None or counts is None:
         return FitWeights(rows, sums, sums)
-    masses = np.bincount(codes, rows, k).astype(np.float64)
+    masses = np.array(counts, dtype=np.float64)
+    if rows is not None:
+        masses = np.bincount(codes, rows, k)  # type: ignore[arg-type]
     factors = _class_weights(class_weight, classes, masses, MOST_BALANCED)
-    own = factors[codes] if rows is None else rows * factors[codes]
-    if not own.any():
+    totals = masses * factors
+    if not totals.any():
         raise ValueError(
             f"class_weight={class_weight!r} leaves no record with a weight; give one to a class "
             "that has records."
         )
     by_class = tuple(factors.tolist())
     # Equal terms in a long sum would drift: these totals are products.
-    loss = weights_of(own, codes, k, owners, by_class, masses * factors)
-    return FitWeights(rows, sums, loss)
+    if owners is None:
+        return FitWeights(rows, sums, _weights_of_classes(factors, counts, totals))
+    own = factors[codes] if rows is None else rows * factors[codes]
+    return FitWeights(rows, sums, weights_of(own, codes, k, owners, by_class, totals))
+
+
+def _weights_of_classes(factors: Array, counts: Sequence[int], totals: Array) -> Weights:
+    """Public numbers of weights that are those of the classes, from the counts alone."""
+    largest = np.where(np.array(counts) > 0, factors, 0.0)
+    return Weights(
+        unit="record",
+        n_units=sum(counts),
+        most_records=1,
+        most_classes=1,
+        total=float(totals.sum()),
+        largest=float(largest.max()),
+        record=float(largest.max()),
+        class_records=tuple(counts),
+        class_totals=tuple(totals.tolist()),
+        class_largest=tuple(largest.tolist()),
+        by_class=tuple(factors.tolist()),
+    )
 
 
 def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
     """Owners as whole numbers from 0, for numbers or texts of one type."""
     found = None
-    check_no_mask("groups", groups)
+    check_complete("groups", groups, "give records without a known owner one of their own")
     try:
         given = np.asarray(groups)
         if given.shape == (n_samples,) and _is_ordered(given):
@@ -80,7 +107,7 @@ def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
     if found is None:
         raise ValueError(
             f"groups must name one owner for each of the {n_samples} records, by numbers or texts "
-            "of one type; give records without a known owner one of their own."
+            "of one type."
         )
     return found.astype(np.intp)
 
@@ -88,9 +115,8 @@ def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
 def _is_ordered(owners: NDArray[Any]) -> bool:
     """Whether equal ones are found by sorting: sets, say, are ordered in part only."""
     if owners.dtype != object:
-        return owners.dtype.kind in "biufUSmM" and not bool((owners != owners).any())
-    texts = all(isinstance(owner, str) for owner in owners)
-    return texts or all(is_real(owner) and owner == owner for owner in owners)
+        return owners.dtype.kind in "biufUSTmM"
+    return all(isinstance(owner, str) for owner in owners) or all(map(is_real, owners))
 
 
 def check_class_weight(class_weight: Any) -> None:

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..arrays import namespace
-from ..privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
-from ..rows import ball_factors, project_onto_ball
+from ..rows import ball_factors, blas_threads_for, project_onto_ball
 from .mechanism import Array
-from .settings import LEAST_REACH, WHITENING
+from .settings import LEAST_KEPT, LEAST_REACH, MOST_DIRECTIONS, WHITENING
 from .statistics import Statistics
 
 
@@ -41,14 +40,19 @@ class WhiteningMap:
         """Whether rows are shortened along some directions."""
         return len(self.factors) > 0
 
+    @property
+    def within_limits(self) -> bool:
+        """Whether the bound of the rounding, as this version knows it, covers the map."""
+        kept = bool((self.factors >= LEAST_KEPT * (1.0 - 1e-9)).all())
+        return kept and len(self.factors) <= MOST_DIRECTIONS
+
     def fault(self, norm_bound: float, least_reach: float) -> str | None:
         """Why this is no map of rows of norm B that keeps ``least_reach`` of it; None if it is."""
         n_directions = len(self.factors)
         if self.directions.shape != (len(self.centre), n_directions):
             return "its directions and factors are not of one length"
-        inside = (self.factors <= 1.0).all() and (self.factors >= LEAST_KEPT * (1.0 - 1e-9)).all()
-        if n_directions > MOST_DIRECTIONS or not inside:
-            return f"its factors must lie between {LEAST_KEPT:.3g} and 1, {MOST_DIRECTIONS} at most"
+        if not ((self.factors > 0.0) & (self.factors <= 1.0)).all():
+            return "its factors must lie between 0 and 1"
         products = self.directions.T @ self.directions
         if not np.allclose(products, np.eye(n_directions), rtol=0.0, atol=1e-9):
             return "its directions are not orthonormal"
@@ -126,7 +130,8 @@ def whitening_map(statistics: Statistics, *, several_steps: bool) -> WhiteningMa
     share = float(centre @ centre) / norm_bound**2
     reach = norm_bound * math.sqrt(max(1.0 - share, LEAST_REACH**2))
     if several_steps and statistics.second_moment is not None:
-        return _whitening(statistics, centre, reach)
+        with blas_threads_for(len(centre)):
+            return _whitening(statistics, centre, reach)
     return WhiteningMap(centre, np.empty((len(centre), 0)), np.empty(0), reach, reach)
 
 

@@ -134,7 +134,7 @@ class Bound(ABC):
         """
         return None
 
-    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def signal_and_noise(self, record: Any) -> dict[str, tuple[float, float]]:
         """Largest length of the values before noise, and expected length of the noise, by part.
 
         Parameters
@@ -144,10 +144,10 @@ class Bound(ABC):
 
         Returns
         -------
-        tuple of (tuple of float, tuple of float)
-            Both from public numbers; empty where the bound does not tell.
+        dict of str to (float, float)
+            Both from public numbers, by the name of the part; empty where the bound does not tell.
         """
-        return (), ()
+        return {}
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         """Largest effect of each class's records on the released values, over their noise.
@@ -300,6 +300,10 @@ class ParameterBound(Bound):
         return math.nextafter(ratio + grid_slack(self.n_values), math.inf)
 
 
+#: How the name of the part of one class begins; the position of the class follows.
+PROTOTYPE = "prototype of class "
+
+
 @dataclass(frozen=True)
 class PrototypeBound(ParameterBound):
     """Noise on ridge prototypes: a substitution within the label moves one block."""
@@ -347,16 +351,25 @@ class PrototypeBound(ParameterBound):
             check_follows("the length of bound.class_counts", len(counts), record.n_classes)
         self._check_sigma(record.n_classes if self.mode == "per_class" else 1, radius)
 
-    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def signal_and_noise(self, record: Any) -> dict[str, tuple[float, float]]:
         # Without counts any class may hold all records.
         total = total_of(self.weights, self.n_samples)
         counts: tuple[float, ...] = (total,) * record.n_classes
         if self.class_counts:
             counts = class_sizes_of(self.weights, self.class_counts)
-        sigma = np.broadcast_to(np.asarray(self.sigma), len(counts)).tolist()
-        ridge = self.alpha * total
-        signal = [2.0 * n * self.norm_bound / (2.0 * n + ridge) if n else 0.0 for n in counts]
-        return tuple(signal), tuple(s * math.sqrt(record.n_features) for s in sigma)
+        return {f"{PROTOTYPE}{code}": pair for code, pair in enumerate(self._by_class(counts))}
+
+    def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
+        pairs = self._by_class(masses)
+        return tuple(signal / noise if noise > 0.0 else 0.0 for signal, noise in pairs)
+
+    def _by_class(self, masses: tuple[float, ...]) -> list[tuple[float, float]]:
+        """Largest length of each class's prototype, and expected length of its noise."""
+        root = math.sqrt(self.n_values / len(masses))
+        ridge = self.alpha * total_of(self.weights, self.n_samples)
+        signal = [2.0 * n * self.norm_bound / (2.0 * n + ridge) if n else 0.0 for n in masses]
+        sigma = np.broadcast_to(np.asarray(self.sigma), len(masses)).tolist()
+        return [(longest, root * scale) for longest, scale in zip(signal, sigma, strict=True)]
 
     @property
     def theorem(self) -> str:
@@ -452,9 +465,9 @@ class MinimizerBound(ParameterBound):
         if not self.tol >= 0.0:
             raise ValueError(f"record: bound.tol={self.tol!r} must not be negative.")
 
-    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def signal_and_noise(self, record: Any) -> dict[str, tuple[float, float]]:
         longest = math.sqrt(self.kind.n_stacked) * self.norm()
-        return (longest,), (self.sigma[0] * math.sqrt(self.n_values),)
+        return {"minimiser": (longest, self.sigma[0] * math.sqrt(self.n_values))}
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         # A class moves the minimiser by its share of the mean gradient, over alpha.
@@ -522,3 +535,9 @@ def as_float_or_tuple(values: Sequence[float] | NDArray[np.float64]) -> Blocks:
     """One float for one block, else a tuple: how blocks are stated in the public record."""
     values = tuple(float(v) for v in values)
     return values[0] if len(values) == 1 else values
+
+
+def counts_intercept(bound: Any) -> bool | None:
+    """Whether a bound counts an intercept; None if it does not tell."""
+    told = getattr(bound, "fit_intercept", getattr(bound, "constant", None))
+    return None if told is None else bool(told)

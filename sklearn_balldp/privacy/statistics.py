@@ -248,9 +248,11 @@ class StatisticsBound(ParameterBound):
         noise = self.sigma[0] * math.sqrt(self.n_features)
         return tuple(mass * self.norm_bound / noise for mass in masses)
 
-    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def signal_and_noise(self, record: Any) -> dict[str, tuple[float, float]]:
         n, b = total_of(self.weights, self.n_samples), self.norm_bound
-        values = [self._values_of_sums, n_triangle(self.n_features)]
-        signal = (n * math.hypot(b, self.count_constant), n * b**2)
-        noise = tuple(s * math.sqrt(k) for s, k in zip(self.sigma, values, strict=False))
-        return signal[: len(noise)], noise
+        noise = self.sigma[0] * math.sqrt(self._values_of_sums)
+        found = {"class sums": (n * math.hypot(b, self.count_constant), noise)}
+        if self.moment:
+            noise = self.sigma[1] * math.sqrt(n_triangle(self.n_features))
+            found["second moment"] = n * b**2, noise
+        return found

@@ -267,11 +267,11 @@ class TranscriptBound(Bound):
                     f"of it: it should be at least {float(needed[step])!r}, and positive."
                 )
 
-    def signal_and_noise(self, record: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def signal_and_noise(self, record: Any) -> dict[str, tuple[float, float]]:
         # All steps together, at the start: T mean gradients, weighted so that they tell the most.
         n_steps = self.descent.n_steps
         noise = n_steps * math.sqrt(self.step_values) / self._precision_of_steps()
-        return (n_steps * self._longest_gradient(),), (noise,)
+        return {"gradients": (n_steps * self._longest_gradient(), noise)}
 
     def class_signals(self, masses: tuple[float, ...]) -> tuple[float, ...]:
         # Gradients of the steps, and the sums that they start from, tell the class apart

@@ -10,6 +10,7 @@ from .._parameters import checked_priors, is_real
 from ..audit.residuals import CANNOT_CHECK, FAIL, PASS, Check
 from ..heads import ReleasedModel
 from ..losses import Loss
+from ..privacy.bounds import counts_intercept
 from ..privacy.digest import parameters_digest
 from ..privacy.fields import agree
 from ..privacy.noise import EXACT_SAMPLER
@@ -55,13 +56,13 @@ def shape_fault(model: ReleasedModel) -> str | None:
         return f"{n_classes} classes, the record has {record.n_classes}"
     kind = getattr(record.bound, "kind", None)
     n_scores = kind.n_scores if isinstance(kind, Loss) else None
-    width = record.n_features + int(_augmented(record.bound) is True)
-    known = _augmented(record.bound) is not None or n_scores is not None
+    width = record.n_features + int(counts_intercept(record.bound) is True)
+    known = counts_intercept(record.bound) is not None or n_scores is not None
     if not (sound and numbers and len(shape) == 2):
         return "its parameters are no table of numbers"
     if known and shape != (n_scores, width):
         return f"parameters of shape {shape}, the record's are {(n_scores, width)}"
-    if _augmented(record.bound) is False and hasattr(head, "intercept_"):
+    if counts_intercept(record.bound) is False and hasattr(head, "intercept_"):
         offsets = np.asarray(head.intercept_)
         if offsets.shape != shape[:1] or offsets.any():
             return "an intercept that is not zero, though none is fitted"
@@ -156,7 +157,8 @@ def _parameter_faults(model: ReleasedModel) -> Iterator[str]:
             yield f"its parameter {name}={value!r}, the record has {getattr(record, name)!r}"
     if bool(head.protect_labels) != (record.labels == "protected"):
         yield f"protect_labels={head.protect_labels!r}, the record keeps labels {record.labels}"
-    if _augmented(record.bound) is not None and head.fit_intercept != _augmented(record.bound):
+    intercept = counts_intercept(record.bound)
+    if intercept is not None and head.fit_intercept != intercept:
         yield f"fit_intercept={head.fit_intercept!r}, the record counts otherwise"
     if getattr(head, "n_features_in_", None) != record.n_features:
         yield f"the record has {record.n_features} features"
@@ -315,9 +317,3 @@ def _preprocessing_checks(received: Received) -> list[Check]:
         )
     why = "a step fitted on private rows is outside of the guarantee"
     return [Check("preprocessing", CANNOT_CHECK if with_state else PASS, found, why)]
-
-
-def _augmented(bound: Any) -> bool | None:
-    """Whether a bound counts an intercept; None if it does not tell."""
-    told = getattr(bound, "fit_intercept", getattr(bound, "constant", None))
-    return None if told is None else bool(told)

@@ -305,6 +305,10 @@ def _own_head(tree: Thing) -> Received:
 
 
 def _head(tree: Thing) -> Received:
+    if isinstance(tree.own, BaseBallDPClassifier):
+        # In memory, parameters may have been set since the fit; a file is judged by what it says.
+        fitted: Any = tree_of(tree.own._as_fitted())
+        tree = fitted
     kind: Any = _HEADS[tree.kind]
     faults: list[str] = []
     parameters = kind._get_param_names()

@@ -179,7 +179,7 @@ def _public(model: Any) -> Any:
             f"its best_estimator_); got {type(model).__name__}."
         )
     steps = [(name, _step(step)) for name, step in parts.steps]
-    head = copy.copy(parts.head)
+    head = copy.copy(parts.head._as_fitted())
     vars(head).pop("_metadata_request", None)
     return Pipeline([*steps, ("head", head)]) if steps else head
 

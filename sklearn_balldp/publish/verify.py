@@ -16,6 +16,7 @@ from ..audit.residuals import (
     WEAK,
     Check,
     epsilon_after_redraws,
+    fault_check,
     rule_check,
     size_check,
     transcript_fault,
@@ -284,7 +285,7 @@ def _public_checks(model: ReleasedModel, transcript: Transcript | None) -> list[
     fault = transcript_fault(model, transcript)
     basis = "iterates and model follow from the noisy gradients by public rules"
     if fault is not None:
-        return [Check("transcript", FAIL, fault, basis)]
+        return [fault_check(model, fault, basis)]
     found = f"{len(transcript.sigma)} steps lead to the released model"
     rule = rule_check(model, transcript)
     return [Check("transcript", PASS, found, basis), *([] if rule is None else [rule])]

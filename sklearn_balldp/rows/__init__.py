@@ -5,6 +5,7 @@ from .dense import DenseRows
 from .device import as_rows, on_device
 from .passes import (
     SINGLE_BLAS_THREAD,
+    blas_threads_for,
     block_rows,
     n_threads,
     place_rows,
@@ -31,6 +32,7 @@ __all__ = [
     "Shard",
     "as_rows",
     "ball_factors",
+    "blas_threads_for",
     "block_rows",
     "check_unchanged",
     "computed",

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -259,3 +260,12 @@ class _SingleBlasThread:
 
 
 SINGLE_BLAS_THREAD = _SingleBlasThread()
+
+#: Features up to which decompositions keep to one thread. More threads save little time there, and
+#: wait for each other on a busy machine: a decomposition then takes up to 100 times as long.
+ONE_THREAD_FEATURES = 1500
+
+
+def blas_threads_for(n_features: int) -> AbstractContextManager[None]:
+    """Threads of BLAS for work on a matrix of this size: one, or as many as it has."""
+    return SINGLE_BLAS_THREAD if n_features <= ONE_THREAD_FEATURES else contextlib.nullcontext()

@@ -25,7 +25,7 @@ import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, VotingClassifier
-from sklearn.exceptions import FitFailedWarning
+from sklearn.exceptions import FitFailedWarning, UnsetMetadataPassedError
 from sklearn.feature_selection import RFECV, SequentialFeatureSelector
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -432,6 +432,35 @@ def test_folds_of_a_search_must_keep_persons_together():
             found.fit(X, Y, groups=groups, session=np.arange(len(Y)))
         with pytest.raises(ValueError, match="may be by others than the owners"):
             accountant.total(search=found)
+
+
+def test_owners_that_reach_no_head_are_missed():
+    """Without metadata routing a search keeps ``groups`` for its splitter."""
+    groups, grid = np.arange(len(Y)) // 3, {"epsilon": [0.5, 1.0]}
+    with PrivacyAccountant(radius=0.5) as accountant:
+        found = GridSearchCV(HEAD, grid, cv=GroupKFold(4)).fit(X, Y, groups=groups)
+    assert "NOT known: no fit was given groups=" in str(accountant.total())
+    with pytest.warns(UserWarning, match="each release hides one record") as caught:
+        accountant.total(search=found)
+    assert caught[0].filename == __file__
+    # An accountant that counts persons lets no such fit begin.
+    by_person = PrivacyAccountant(radius=0.5, unit="person")
+    with by_person, pytest.raises(ValueError, match="was given no groups="):
+        GridSearchCV(HEAD, grid, cv=GroupKFold(4), error_score="raise").fit(X, Y, groups=groups)
+    with by_person, pytest.raises(ValueError, match="hides one record"):
+        RadiusPolicy(source="private", epsilon=1.0).fit(X, Y)
+    assert not by_person.records
+    with sklearn.config_context(enable_metadata_routing=True):
+        # With routing, scikit-learn asks what becomes of them.
+        with by_person, pytest.raises(UnsetMetadataPassedError, match="set_fit_request"):
+            GridSearchCV(HEAD, grid, cv=GroupKFold(4)).fit(X, Y, groups=groups)
+        head = clone(HEAD).set_fit_request(groups=True)
+        with by_person:
+            found = GridSearchCV(head, grid, cv=GroupKFold(4)).fit(X, Y, groups=groups)
+    assert by_person.total(search=found).unit == "person"
+    assert "all records of a person are hidden together" in str(by_person.total())
+    with PrivacyAccountant(unit="record"), pytest.raises(ValueError, match="was given groups="):
+        clone(HEAD).fit(X, Y, groups=groups)
 
 
 def test_different_candidates_drop_the_least_costly():
@@ -1184,6 +1213,7 @@ def test_what_is_pickled_inside_holds_no_path(monkeypatch):
         ({"radius": "a"}, "radius must be"),
         ({"radius": True}, "radius must be"),
         ({"limit": True}, "limit must be"),
+        ({"unit": "owner"}, "unit must be one of record, person"),
         ({"limit": "1"}, "limit must be"),
         ({"delta": "x"}, "delta must"),
         ({"limit": 10**400}, "limit must be"),

@@ -32,7 +32,10 @@ def test_words(amount, words):
     assert cost.in_words(amount) == words
 
 
-@pytest.mark.parametrize("head", [BallDPLogisticRegression, BallDPSquaredHingeSVC])
+HEADS = [BallDPLogisticRegression, BallDPSquaredHingeSVC, BallDPLinearDiscriminant]
+
+
+@pytest.mark.parametrize("head", HEADS)
 def test_a_long_fit_says_so_and_names_a_short_one(head, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((90, 4)), np.repeat([0, 1, 2], 30)
@@ -43,5 +46,9 @@ def test_a_long_fit_says_so_and_names_a_short_one(head, monkeypatch, capsys):
     fitted.fit(X, y)
     assert f"{head.__name__}: about 1 s for 90 records" in capsys.readouterr().err
     monkeypatch.setattr(cost, "LONG", 0.0)
-    with pytest.warns(UserWarning, match="BallDPRidgePrototype needs a single pass"):
+    # It is accurate with protected labels too, which default prototypes are not.
+    with pytest.warns(UserWarning, match=r"BallDPLinearDiscriminant\(share=1.0\) needs a single"):
         fitted.fit(X, y)
+    # None is shorter than these.
+    for short in (BallDPLinearDiscriminant(2.0, radius=0.3, share=1.0), BallDPRidgePrototype(2.0)):
+        short.fit(X, y)

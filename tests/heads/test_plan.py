@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from sklearn_balldp import (
@@ -142,11 +143,54 @@ def test_rare_classes_have_less_left():
         ((N, D, (N + 1, -1)), "class_counts must be an integer of at least 0"),
         ((0, D, (0, 0)), "n_samples must be an integer of at least 1"),
         ((N, 2.5, COUNTS), "n_features must be an integer"),
+        ((N, D, N), "class_counts must list the records of each class, .*, got 300"),
+        ((N, D, {0: 200, 1: 100}), "class_counts must list the records of each class"),
+        ((N, D, iter(COUNTS)), "class_counts must list the records of each class"),
+        ((N, D, [[200], [100, 0]]), "class_counts must list the records of each class"),
+        ((N, D, np.ma.masked_array([200, 100], [0, 1])), "class_counts has a mask"),
+        ((N, D, [200.0, 100.0]), "class_counts must be an integer"),
     ],
 )
 def test_numbers_that_are_no_plan(arguments, match):
     with pytest.raises(ValueError, match=match):
         HEADS[0].plan(*arguments)
+
+
+@pytest.mark.parametrize("y", [["a", "b"], "abc", [["a"], ["b", "c"], []], np.zeros((3, 1))])
+def test_labels_that_are_no_plan(y):
+    with pytest.raises(ValueError, match="y must hold one label for each of n_samples=3"):
+        HEADS[0].plan(3, D, y=y)
+
+
+@pytest.mark.parametrize(
+    ("head", "counts"),
+    [
+        (HEADS[0], [10**11, 9 * 10**11]),
+        (HEADS[2], None),
+        (BallDPLogisticRegression(2.0, class_weight="balanced"), [10**11, 9 * 10**11]),
+    ],
+    ids=repr,
+)
+def test_a_plan_of_more_records_than_memory_holds(head, counts):
+    plan = clone(head).set_params(delta=1e-18).plan(10**12, D, counts)
+    assert plan.release.n_samples == 10**12
+
+
+def test_parts_are_told_apart_by_name():
+    """Two classes, and two parts that are none of classes."""
+    plan = BallDPLinearDiscriminant(2.0, radius=0.3, share=0.5).plan(N, D, (200, 100))
+    sums, moment = (f"{noise:.3g} in the" for noise in plan.noise)
+    assert list(plan.parts) == ["class sums", "second moment"]
+    assert f"noise of length {sums} class sums" in str(plan)
+    assert f"noise of length {moment} second moment" in str(plan)
+    rows = [line.split() for line in str(plan).splitlines()[-2:]]
+    assert rows == [
+        [str(code), str(count), f"{ratio:.3g}"]
+        for code, count, ratio in zip((0, 1), (200, 100), plan.class_signal_to_noise, strict=True)
+    ]
+    # Counts are private: one line for all prototypes.
+    text = str(HEADS[2].plan(N, D))
+    assert text.count("noise of length") == text.count("in each prototype") == 1
 
 
 def test_radii_that_are_chosen():

@@ -1,8 +1,10 @@
 """Parameters that are refused by name, before anything is released."""
 
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -12,6 +14,7 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
+    RadiusPolicy,
 )
 
 RANGE = "must be a positive number between 1e-30 and"
@@ -148,3 +151,149 @@ def test_odd_rows_labels_and_owners(ball_rows, change, match):
     with pytest.raises(ValueError, match=match):
         head.fit(X, y, groups=groups)
     assert not hasattr(head, "release_")
+
+
+POLICY, STEPS = RadiusPolicy(source="edits"), GradientPerturbation(n_steps=5)
+
+
+@pytest.mark.parametrize(
+    ("head", "params", "match"),
+    [
+        (BallDPRidgePrototype(), {"epsilon": 2.0, "bogus": 1}, "Invalid parameter 'bogus'"),
+        (BallDPLinearDiscriminant(), {"share": 0.5, "bogus__a": 1}, "Invalid parameter 'bogus'"),
+        (BallDPLinearDiscriminant(), {"share": 0.5, "epsilon__a": 1}, "epsilon=1.0 has no param"),
+        (
+            BallDPRidgePrototype(radius=POLICY),
+            {"radius__quantile": 0.5, "radius__bogus": 1},
+            "Invalid parameter 'bogus' for estimator RadiusPolicy",
+        ),
+        *(
+            (BallDPLogisticRegression(mechanism=given), {"epsilon": 2.0, **params}, match)
+            for given in ("gradient", STEPS)
+            for params, match in (
+                ({"mechanism__n_steps": 7, "mechanism__bogus": 1}, "Invalid parameter 'bogus'"),
+                ({"mechanism": "auto", "mechanism__n_steps": 7}, "has no settings of its own"),
+                ({"mechanism": "none", "mechanism__n_steps": 7}, "mechanism must be one of"),
+            )
+        ),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_parameters_are_set_all_or_none(head, params, match):
+    before = head.get_params()
+    with pytest.raises(ValueError, match=match):
+        head.set_params(**params)
+    assert head.get_params() == before
+
+
+def test_objects_that_heads_share_stay_as_they_are():
+    heads = [
+        BallDPLogisticRegression(mechanism=STEPS, radius=POLICY),
+        BallDPSquaredHingeSVC(mechanism=STEPS, radius=POLICY),
+    ]
+    before = heads[1].get_params()
+    changed = heads[0].set_params(mechanism__n_steps=7, radius__quantile=0.3)
+    assert (changed.mechanism.n_steps, changed.radius.quantile) == (7, 0.3)
+    assert heads[1].get_params() == before
+    # One that comes with its own settings is not changed either.
+    assert heads[0].set_params(mechanism=STEPS, mechanism__n_steps=9).mechanism.n_steps == 9
+    assert STEPS.n_steps == 5
+
+
+def texts(nothing):
+    return ["a", "b", nothing]
+
+
+TEXT, DAYS = np.dtypes.StringDType, np.array(["2026-01-01", "2026-01-02", "NaT"], dtype="M8[D]")
+#: Three labels or owners, the last of them missing.
+MISSING = {
+    "list with None": texts(None),
+    "list with NaN": texts(np.nan),
+    "list with NaN of few bits": texts(np.float16("nan")),
+    "list with NA": texts(pd.NA),
+    "list with NaT": texts(pd.NaT),
+    "list with a day that is NaT": texts(np.datetime64("NaT", "D")),
+    "list with a masked value": texts(np.ma.masked),
+    "list with an array of NaN": texts(np.array(np.nan)),
+    "list of whole numbers and None": [0, 1, None],
+    "list of whole numbers and NaN": [0, 1, float("nan")],
+    "bytes and NaN": [b"a", b"b", np.nan],
+    "decimals": [Decimal(0), Decimal(1), Decimal("NaN")],
+    "signalling NaN": [Decimal(0), Decimal(1), Decimal("sNaN")],
+    "tuple": tuple(texts(np.nan)),
+    "object array": np.array(texts(np.nan), dtype=object),
+    "floats": np.array([0.0, 1.0, np.nan]),
+    "half precision": np.array([0.0, 1.0, np.nan], dtype=np.float16),
+    "dates": DAYS,
+    "durations": (DAYS - DAYS[0]),
+    "texts that spell it NaN": np.array(texts(np.nan), dtype=TEXT(na_object=np.nan)),
+    "texts that spell it None": np.array(texts(None), dtype=TEXT(na_object=None)),
+    "texts that spell it NA": np.array(texts(pd.NA), dtype=TEXT(na_object=pd.NA)),
+    "texts that spell it by a text": np.array(texts("-"), dtype=TEXT(na_object="-")),
+    "mask": np.ma.masked_array(["a", "b", "c"], [False, False, True]),
+    "pandas objects": pd.Series(texts(None), dtype=object),
+    "pandas texts": pd.Series(texts(None), dtype="string"),
+    "pandas categories": pd.Series(texts(None), dtype="category"),
+    "categorical": pd.Categorical([0, 1, None]),
+    "pandas whole numbers": pd.Series([0, 1, None], dtype="Int64"),
+    "pandas truth values": pd.array([True, False, None], dtype="boolean"),
+    "pandas dates": pd.Series(DAYS),
+    "pandas dates with a zone": pd.Series(pd.DatetimeIndex(DAYS, tz="UTC")),
+    "pandas periods": pd.Series(pd.PeriodIndex(DAYS, freq="D")),
+    "pandas index": pd.Index(texts(np.nan)),
+    "arrow texts of pandas": ("string[pyarrow]", texts(None)),
+    "arrow numbers of pandas": ("int64[pyarrow]", [0, 1, None]),
+    "arrow texts": ("pyarrow", texts(None)),
+    "arrow numbers": ("pyarrow", [0, 1, None]),
+    "polars texts": ("polars", texts(None)),
+    "polars numbers": ("polars", [0, 1, None]),
+    "polars NaN": ("polars", [0.0, 1.0, float("nan")]),
+    "dask": ("dask", np.array([0.0, 1.0, np.nan])),
+}
+
+
+def made(kind):
+    """Values of a kind; of a library that need not be there, made where it is."""
+    values = MISSING[kind]
+    if not (isinstance(values, tuple) and len(values) == 2):
+        return values
+    library, values = values
+    if library.endswith("[pyarrow]"):
+        pytest.importorskip("pyarrow")
+        return pd.Series(values, dtype=library)
+    module = pytest.importorskip("dask.array" if library == "dask" else library)
+    build = {"pyarrow": "array", "polars": "Series", "dask": "from_array"}[library]
+    return getattr(module, build)(values)
+
+
+@pytest.mark.parametrize("kind", MISSING)
+def test_what_is_missing_is_no_class_and_no_owner(kind, refused):
+    values = made(kind)
+    # Three records, each of a class of its own; as owners, and as classes.
+    X, head, match = (
+        np.eye(3),
+        BallDPRidgePrototype(radius=0.5),
+        "(holds missing values|has a mask)",
+    )
+    refused(head, X, values, f"^y {match}")
+    refused(head, X, [0, 1, 1], f"^groups {match}", groups=values)
+    declared = BallDPRidgePrototype(radius=0.5, classes=values)
+    refused(declared, X, [0, 1, 1], f"^classes {match}")
+    for own, name, given in (
+        (head, "y", {"y": values}),
+        (head, "groups", {"y": [0, 1, 1], "groups": values}),
+        (declared, "classes", {"class_counts": [1, 1, 1]}),
+    ):
+        with pytest.raises(ValueError, match=f"^{name} {match}"):
+            own.plan(3, 3, **given)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["a", "b", "nan"], np.array(["a", "None", ""]), np.array(["a", "b", ""], dtype=TEXT())],
+    ids=str,
+)
+def test_texts_that_look_like_nothing_are_labels(values):
+    head = BallDPRidgePrototype(radius=0.5, delta=1e-3).fit(np.eye(3), values, groups=values)
+    assert head.classes_.tolist() == sorted(values)
+    assert head.release_.n_units == 3

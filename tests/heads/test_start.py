@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import kstest, norm
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -18,7 +19,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.audit.residuals import rule_check, transcript_fault
 from sklearn_balldp.audit.transcripts import transcript_log_posterior
-from sklearn_balldp.heads import ReleasedModel, descent
+from sklearn_balldp.heads import ReleasedModel, descent, released, settings, whitening
 from sklearn_balldp.heads.descent import mean_gradient
 from sklearn_balldp.heads.gradients import MeanGradient
 from sklearn_balldp.heads.initialisation import initialise, start_values
@@ -29,6 +30,7 @@ from sklearn_balldp.privacy import Release, rounding
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
 from sklearn_balldp.privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
+from sklearn_balldp.rows import passes
 
 N, D = 900, 12
 
@@ -440,6 +442,7 @@ def test_whitening_has_its_limits():
             moment = np.diag(size * spectrum / spectrum.sum())
             own = whitening_map(statistics_with(moment), several_steps=True)
             assert own.fault(1.0, LEAST_REACH) is None
+            assert own.within_limits
             assert len(own.factors) <= MOST_DIRECTIONS
             assert (own.factors >= LEAST_KEPT).all()
             assert (own.factors <= 1.0).all()
@@ -447,6 +450,27 @@ def test_whitening_has_its_limits():
             weights = rng.standard_normal((20, d))
             lengths = [np.linalg.norm(w, axis=1) for w in (own.shortened(weights), weights)]
             assert (lengths[0] <= lengths[1] * (1.0 + 1e-12)).all()
+
+
+@pytest.mark.parametrize(("name", "other"), [("MOST_DIRECTIONS", 2), ("LEAST_KEPT", 0.9)])
+def test_a_map_beyond_the_limits_is_refuted_under_the_same_rule_alone(
+    digits, monkeypatch, name, other
+):
+    """Honest transcripts of a version with other limits cannot be checked here."""
+    steps = GradientPerturbation(n_steps=20, start="statistics", keep_transcript=True)
+    head = BallDPLogisticRegression(8.0, radius=0.2, mechanism=steps).fit(*digits[0])
+    assert not verify(head).failed
+    for module in (settings, whitening):
+        monkeypatch.setattr(module, name, other)
+
+    def verdicts(private):
+        checks = verify(head, private=private).checks
+        return {check.verdict for check in checks if check.name == "transcript"}
+
+    assert verdicts(None) == verdicts(digits[0]) == {"FAIL"}
+    monkeypatch.setattr(released, "RULE", settings._rule())
+    assert verdicts(None) == verdicts(digits[0]) == {"CANNOT CHECK"}
+    assert not verify(head, private=digits[0]).failed
 
 
 def test_public_vectors_of_the_classes_help_where_noise_is_large():
@@ -471,8 +495,33 @@ def test_public_vectors_of_the_classes_help_where_noise_is_large():
     ).fit(X, y)
     assert transcript_fault(ReleasedModel(head), head.transcript_) is None
     assert rule_check(ReleasedModel(head), head.transcript_).verdict == "PASS"
-    other = ReleasedModel(head.set_params(class_embeddings=None))
-    assert rule_check(other, head.transcript_).verdict == "FAIL"
+    head.class_embeddings = None
+    assert rule_check(ReleasedModel(head), head.transcript_).verdict == "FAIL"
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_rules_decompose_on_one_thread(digits, monkeypatch, several):
+    """On a busy machine threads of a small decomposition wait for each other."""
+    threads, real = [], np.linalg.eigh
+
+    def eigh(matrix):
+        found = [i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"]
+        threads.append(max(found, default=1))
+        return real(matrix)
+
+    monkeypatch.setattr(np.linalg, "eigh", eigh)
+    if several:
+        monkeypatch.setattr(passes, "ONE_THREAD_FEATURES", 63)
+    steps = GradientPerturbation(n_steps=2, start="statistics")
+    with threadpool_limits(2, user_api="blas"):
+        eigh(np.eye(2))
+        if threads.pop() != 2:
+            pytest.skip("this BLAS has one thread")
+        BallDPLinearDiscriminant(8.0, radius=0.1, share=0.5).fit(*digits[0])
+        assert len(threads) == 1
+        BallDPLogisticRegression(8.0, radius=0.1, mechanism=steps).fit(*digits[0])
+    # The rule of the discriminant, and then the whitening map and the rule.
+    assert threads == [2 if several else 1] * 3
 
 
 def test_rows_that_a_map_makes_shorter_than_rounding_allows_are_refused(monkeypatch, refused):

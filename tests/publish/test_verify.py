@@ -40,7 +40,7 @@ from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.digest import parameters_digest, record_digest
 from sklearn_balldp.privacy.transcript import TranscriptBound
-from sklearn_balldp.publish import load
+from sklearn_balldp.publish import load, save
 from sklearn_balldp.publish.files import (
     load_model,
     load_record,
@@ -78,6 +78,14 @@ HEADS = {
 
 def fitted(name, **params):
     return copy.deepcopy(HEADS[name]).set_params(**params).fit(*data())
+
+
+def saying(head, **params):
+    """A head that says otherwise than its fit, as a forged file does; ``set_params`` cannot."""
+    for name, value in params.items():
+        owner, _, own = name.rpartition("__")
+        setattr(getattr(head, owner) if owner else head, own, value)
+    return head
 
 
 def failed(verdict):
@@ -525,11 +533,63 @@ def test_nothing_else_may_be_on_the_model():
     ],
 )
 def test_parameters_that_say_otherwise(change):
-    assert failed(verify(fitted("prototypes").set_params(**change))) == ["model"]
+    assert failed(verify(saying(fitted("prototypes"), **change))) == ["model"]
     for other in ({"fit_intercept": False}, {"mechanism": "gradient"}):
         for private in (None, data()):
-            verdict = verify(fitted("minimiser").set_params(**other), private=private)
+            verdict = verify(saying(fitted("minimiser"), **other), private=private)
             assert failed(verdict) == ["model"]
+
+
+LATER = [
+    ("statistics", {"priors": "uniform"}),
+    ("statistics", {"shrinkage": 0.5, "share": 1.0}),
+    ("statistics", {"class_embeddings": np.eye(K, D)}),
+    ("prototypes", {"alpha": 9.0, "counts": "worst", "radius": 0.1}),
+    ("prototypes", {"protect_labels": True, "classes": [0, 1, 2]}),
+    ("prototypes", {"priors": "uniform", "decision": "gaussian"}),
+    ("minimiser", {"fit_intercept": False}),
+    ("minimiser", {"mechanism": "gradient", "epsilon": 1.0}),
+    ("minimiser", {"mechanism__sensitivity": "paper"}),
+    ("descent", {"fit_intercept": False, "norm_bound": 2.0}),
+    ("descent", {"mechanism__n_steps": 7, "domain": "sphere"}),
+    ("started descent", {"class_embeddings": np.eye(K, D), "fit_intercept": True}),
+    ("whitened descent", {"class_weight": "balanced", "random_state": 0}),
+]
+
+
+@pytest.mark.parametrize(("name", "later"), LATER, ids=str)
+def test_parameters_that_are_set_after_a_fit_change_nothing_released(name, later, tmp_path):
+    """They are for the next fit: no check, audit or file of the last one reads them."""
+    head = fitted(name)
+    before = [str(check) for check in verify(head, private=data()).checks]
+    released, scores = ReleasedModel(head).parameters(), head.decision_function(data()[0])
+    changed = head.set_params(**later).set_params(verbose=True).set_params(**later)
+    model = ReleasedModel(changed)
+    np.testing.assert_array_equal(model.parameters(), released)
+    assert model.problem.fit_intercept == ReleasedModel(fitted(name)).problem.fit_intercept
+    assert [str(check) for check in verify(changed, private=data()).checks] == before
+    assert changed.decision_follows()
+    if "priors" not in later or name == "statistics":
+        np.testing.assert_array_equal(changed.decision_function(data()[0]), scores)
+    # A published model has the parameters of its fit; the next fit has the new ones.
+    pytest.importorskip("skops")
+    assert not verify(save(changed, tmp_path / "model")).failed
+    assert all(value is changed.get_params()[key] for key, value in later.items())
+    # Set back, nothing is kept of it.
+    back = fitted(name).set_params(delta=1e-9, verbose=True).set_params(delta=1e-6)
+    assert "_params_of_fit_" not in vars(back)
+    assert not verify(changed.fit(*data())).failed or later.get("random_state") == 0
+    assert "_params_of_fit_" not in vars(changed)
+
+
+def test_released_values_are_read_through_the_record():
+    """Whatever the head says by now, by any way."""
+    for name in ("minimiser", "descent", "started descent"):
+        head = fitted(name)
+        released = ReleasedModel(head).parameters()
+        saying(head, fit_intercept=not head.fit_intercept)
+        np.testing.assert_array_equal(ReleasedModel(head).parameters(), released)
+        assert failed(verify(head)) == ["model"]
 
 
 HONEST = [
@@ -607,7 +667,7 @@ def test_settings_that_the_record_follows(name, params):
 )
 def test_settings_that_say_otherwise(name, change, found):
     for private in (None, data()):
-        verdict = verify(fitted(name).set_params(**change), private=private)
+        verdict = verify(saying(fitted(name), **change), private=private)
         assert failed(verdict) == ["model"]
         assert found in str(verdict)
 
@@ -630,7 +690,7 @@ def test_weights_of_classes_that_say_otherwise(fit, claim, grouped):
     groups = np.arange(len(y)) // 2 if grouped else None
     head = fitted("minimiser", **fit).fit(X, y, groups=groups)
     assert not verify(head).failed
-    verdict = verify(head.set_params(**claim))
+    verdict = verify(saying(head, **claim))
     assert failed(verdict) == ["model"]
 
 
@@ -662,13 +722,13 @@ def test_totals_of_weighted_classes_do_not_drift():
 
 def test_radii_of_policies_that_say_otherwise():
     head = fitted("prototypes", radius=RadiusPolicy(source="private", epsilon=0.3))
-    assert failed(verify(head.set_params(radius__epsilon=3.0))) == ["model"]
-    assert failed(verify(head.set_params(radius__epsilon=0.3, radius__random_state=0))) == ["model"]
-    seeded = head.set_params(radius__epsilon=0.3, radius__random_state=None)
+    assert failed(verify(saying(head, radius__epsilon=3.0))) == ["model"]
+    assert failed(verify(saying(head, radius__epsilon=0.3, radius__random_state=0))) == ["model"]
+    seeded = saying(head, radius__epsilon=0.3, radius__random_state=None)
     seeded.radius.rows = data()[0]
     assert failed(verify(seeded)) == ["model"]
     other = FrozenEstimator(RadiusPolicy(0.9, source="private", epsilon=0.3).fit(*data()))
-    assert failed(verify(head.set_params(radius=other))) == ["model"]
+    assert failed(verify(saying(head, radius=other))) == ["model"]
 
 
 def test_labels_of_any_kind_and_public_policies_pass():
@@ -727,7 +787,7 @@ def test_rows_do_not_ride_along():
     frozen.rows = X
     assert failed(verify(frozen)) == ["model"]
     for name in ("verbose", "encoder", "classes"):
-        assert failed(verify(fitted("prototypes").set_params(**{name: X}))) == ["model"]
+        assert failed(verify(saying(fitted("prototypes"), **{name: X}))) == ["model"]
     pipeline.rows = X
     assert failed(verify(pipeline)) == failed(verify(FrozenEstimator(pipeline))) == ["model"]
     head = fitted("descent")
