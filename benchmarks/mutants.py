@@ -260,6 +260,20 @@ MUTANTS = (
         ("audit/test_tolerance.py",),
     ),
     Mutant(
+        "the noise of an audited fit not looked at",
+        "audit/auditor.py",
+        "return [*checks, *weight_checks(model, prepared.problem, prepared.transcript)]",
+        "return checks",
+        ("audit/test_auditor.py",),
+    ),
+    Mutant(
+        "records of edits told apart by equal rows",
+        "distances.py",
+        "number = np.unique(checked_records(record, len(before)), return_inverse=True)[1]",
+        "number = np.unique(before, axis=0, return_inverse=True)[1].ravel()",
+        ("test_edits.py",),
+    ),
+    Mutant(
         "the charge of an interrupted fit taken back",
         "accounting/ledger.py",
         "        if not drawing or not begun():\n",

@@ -60,7 +60,7 @@ auditors, accuracies = [], []
 with tempfile.TemporaryDirectory() as cache:
     encoder = SentenceEncoder(model, cache_dir=cache)
     before, after = encoder.transform(pairs.before), encoder.transform(pairs.after)
-    policy = RadiusPolicy(0.95, source="edits").fit(before, after)
+    policy = RadiusPolicy(0.95, source="edits").fit(before, after, record=pairs.record)
     rows = encoder.transform(X_public)
     distances = EditDistanceDisplay.from_rows(
         before, after, pairs.kind, X=rows, y=y_public, radius=policy.radius_

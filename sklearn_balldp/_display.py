@@ -40,7 +40,9 @@ class Display(ABC):
 
 
 def check_columns(name: str, table: pd.DataFrame, columns: Iterable[str]) -> None:
-    """Raise a ValueError unless ``table`` has all of the columns."""
+    """Raise a ValueError unless ``table`` has all of the columns, and a row."""
     missing = [column for column in columns if column not in table]
     if missing:
         raise ValueError(f"{name} lacks the column(s) {', '.join(missing)}.")
+    if len(table) == 0:
+        raise ValueError(f"{name} holds no row, so there is nothing to draw; pass at least one.")

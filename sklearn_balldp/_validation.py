@@ -17,10 +17,13 @@ from .rows.sources import squarable
 
 
 def caller_level() -> int:
-    """``stacklevel`` that makes a warning point to the code which called this package."""
+    """``stacklevel`` that makes a warning point to the code which called this package.
+
+    Searches and pipelines call it too: the code that called those is meant.
+    """
     level, frame = 1, sys._getframe(1)
-    package = __name__.split(".")[0]
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == package:
+    between = {__name__.split(".")[0], "sklearn", "joblib"}
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in between:
         level, frame = level + 1, frame.f_back
     return level
 

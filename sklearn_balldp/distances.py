@@ -73,19 +73,23 @@ def _class_distances(
 
 def _diameter(rows: NDArray[np.floating], metric: str) -> float:
     """Exact diameter of a class, in blocks of rows."""
+    rows, name = rows.astype(np.float64), METRICS[metric].scipy_name
     largest = 0.0
     size = max(1, DIAMETER_BLOCK // len(rows))
-    squares = np.vecdot(rows, rows, dtype=np.float64)
+    centred = rows - rows.mean(axis=0)
+    squares = np.vecdot(centred, centred)
+    # More than the rounding of a squared distance by a product, and of the centred rows.
+    reach, length = math.sqrt(squares.max()), math.sqrt(np.vecdot(rows, rows).max())
+    slack = 2.0**-50 * (rows.shape[1] + 8) * reach * (reach + length)
     for start in range(0, len(rows), size):
         block, later = rows[start : start + size], rows[start:]
         if metric == "euclidean":
-            # A matrix product finds the farthest pair of each row; its distance is then exact.
-            gaps = squares[start:] - 2.0 * (block @ later.T)
-            far = later[gaps.argmax(axis=1)].astype(np.float64)
-            distances = np.linalg.norm(block - far, axis=1)
-        else:
-            distances = cdist(block, later, METRICS[metric].scipy_name)
-        largest = max(largest, float(distances.max()))
+            # A matrix product is many times as fast, and leaves the few rows that may be farthest.
+            product = centred[start : start + size] @ centred[start:].T
+            farthest = squares[start : start + size] + (squares[start:] - 2.0 * product).max(axis=1)
+            block = block[farthest >= max(largest**2, farthest.max() - slack) - slack]
+        if len(block):
+            largest = max(largest, float(cdist(block, later, name).max()))
     return largest
 
 
@@ -174,22 +178,46 @@ def edit_quantile(
     *,
     metric: str = "euclidean",
     coverage: str = "pairs",
-) -> tuple[float, float, float]:
+    record: ArrayLike | None = None,
+) -> tuple[float, float, float | None]:
     """Least distance of a pair within which lies a share of the edits, and what it covers.
 
-    Row i of ``X_before`` and of ``X_after`` is a public record before and after an edit. The share
-    is at least ``quantile``: of all pairs, or of the records (equal rows before) all of whose pairs
-    lie within. Returned are the distance, and both shares.
+    Row i of ``X_before`` and of ``X_after`` is a public record before and after an edit, and
+    ``record`` its number. The share is at least ``quantile``: of all pairs, or of the records all
+    of whose pairs lie within. Returned are the distance, and both shares; the second is None
+    without numbers: equal rows do not tell records apart, since encoders round the same text in
+    another batch in another way.
     """
     before = np.asarray(X_before)
-    distances = row_distances(before, np.asarray(X_after), metric)
-    record = np.unique(before, axis=0, return_inverse=True)[1].ravel()
-    furthest = np.zeros(record.max() + 1)
-    np.maximum.at(furthest, record, distances)
+    covered = distances = row_distances(before, np.asarray(X_after), metric)
+    furthest = None
+    if record is not None:
+        number = np.unique(checked_records(record, len(before)), return_inverse=True)[1]
+        furthest = np.zeros(number.max() + 1)
+        np.maximum.at(furthest, number, distances)
+    if coverage == "records":
+        if furthest is None:
+            raise ValueError(
+                "coverage='records' needs the number of each pair's record: fit the policy itself, "
+                "RadiusPolicy(...).fit(X_before, X_after, record=pairs.record), and pass it to a "
+                "head in a FrozenEstimator; or use coverage='pairs'."
+            )
+        covered = furthest
     # This method returns an observed distance, never a value between two of them.
-    covered = distances if coverage == "pairs" else furthest
     radius = float(np.quantile(covered, quantile, method="inverted_cdf"))
-    return radius, float(np.mean(distances <= radius)), float(np.mean(furthest <= radius))
+    of_records = None if furthest is None else float(np.mean(furthest <= radius))
+    return radius, float(np.mean(distances <= radius)), of_records
+
+
+def checked_records(record: ArrayLike, n_pairs: int) -> NDArray[np.integer]:
+    """Numbers of the records that pairs came from; a ValueError if they are none."""
+    numbers = np.asarray(record)
+    if numbers.shape != (n_pairs,) or numbers.dtype.kind not in "iu":
+        raise ValueError(
+            f"record must hold a whole number for each of the {n_pairs} pairs, that of its record; "
+            "pass EditPairs.record."
+        )
+    return numbers
 
 
 def private_quantile(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from ._display import Display, check_columns
 from ._parameters import check_option, check_positive, check_whole
 from .adjacency import DOMAINS, METRICS
-from .distances import nearest_of_label, row_distances
+from .distances import checked_records, nearest_of_label, row_distances
 from .rows import rows_in_domain
 
 if TYPE_CHECKING:
@@ -57,19 +57,23 @@ class EditPairs:
         The two versions of each pair.
     kind : list of str
         Kind of each edit.
+    record : list of int
+        Number of the text that each pair came from; equal texts have one number. Pass it to
+        :meth:`.RadiusPolicy.fit`.
     """
 
     before: list[str]
     after: list[str]
     kind: list[str]
+    record: list[int]
 
     def __len__(self) -> int:
         return len(self.kind)
 
 
 def edit_pairs(
-    texts: Sequence[str],
-    kinds: Sequence[str] = KINDS,
+    texts: Iterable[str],
+    kinds: str | Iterable[str] = KINDS,
     *,
     lists: Mapping[str, Sequence[str]] | None = None,
     nlp: Any = None,
@@ -83,9 +87,9 @@ def edit_pairs(
 
     Parameters
     ----------
-    texts : sequence of str
+    texts : iterable of str
         Public texts, of the kind that a head will be trained on.
-    kinds : sequence of str, default=("number", "date", "name", "city", "word")
+    kinds : str or iterable of str, default=("number", "date", "name", "city", "word")
         Which changes are made, and so what a radius computed from them hides. A number gets as many
         new digits. A date becomes another date in the same form. A name or a city is replaced by
         another one of a short built-in list, a word by another word of the texts.
@@ -95,7 +99,7 @@ def edit_pairs(
     nlp : callable, optional
         A spaCy pipeline, or anything that gives a text's entities (``nlp(text).ents`` with
         ``text``, ``label_``, ``start_char`` and ``end_char``). Entities of one label found in the
-        texts then stand for one another; their label in lower case is the kind.
+        texts then stand for one another; their label, as it is, is the kind.
     n_per_text : int, default=1
         How many edits of each kind are made in one text: more give more pairs. Each edit has a pair
         of its own.
@@ -105,7 +109,8 @@ def edit_pairs(
     Returns
     -------
     EditPairs
-        ``before``, ``after`` and ``kind``: encode both, and fit the policy on the rows.
+        ``before``, ``after``, ``kind`` and ``record``: encode the first two, and fit the policy on
+        the rows and on ``record``.
 
     Raises
     ------
@@ -122,14 +127,24 @@ def edit_pairs(
     >>> pairs.before[0] == texts[0], pairs.before[0] == pairs.after[0]
     (True, False)
     """
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+    several = np.iterable(texts) and not isinstance(texts, str)
+    texts = list(texts) if several else []
+    if not several or not all(isinstance(text, str) for text in texts):
         raise ValueError("texts must be a sequence of strings, one text each.")
+    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
     check_whole("n_per_text", n_per_text)
     rng = np.random.default_rng(random_state)
     editors = _editors(texts, kinds, dict(lists or {}))
     if nlp is not None:
-        editors |= _entities(texts, nlp)
-    before, after, kind = [], [], []
+        entities = _entities(texts, nlp)
+        if both := sorted(editors.keys() & entities):
+            raise ValueError(
+                f"nlp: its label {both[0]!r} is the name of a kind that is edited already; leave "
+                "it out of kinds and lists, or give the entities another label."
+            )
+        editors |= entities
+    before, after, kind, record = [], [], [], []
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     for text in texts:
         for name, editor in editors.items():
             places = editor.places(text)
@@ -141,11 +156,12 @@ def edit_pairs(
                     before.append(text)
                     after.append(_replaced(text, old, new, places))
                     kind.append(name)
+                    record.append(numbers[text])
     if not kind:
         raise ValueError(
             f"texts hold nothing to edit (kinds={tuple(editors)!r}); add kinds, or lists of values."
         )
-    return EditPairs(before, after, kind)
+    return EditPairs(before, after, kind, record)
 
 
 def _replaced(text: str, old: str, new: str, places: Sequence[Span]) -> str:
@@ -181,8 +197,8 @@ def _editors(
             editors[kind] = _Editor(_spans(_WORD), _one_of(words))
         elif kind in own:
             values = [str(value) for value in own[kind]]
-            if len(set(values)) < 2:
-                raise ValueError(f"lists[{kind!r}] must hold at least two values.")
+            if isinstance(own[kind], str) or len(set(values)) < 2:
+                raise ValueError(f"lists[{kind!r}] must hold at least two values, each a string.")
             longest_first = sorted(map(re.escape, values), key=len, reverse=True)
             pattern = re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)")
             editors[kind] = _Editor(_spans(pattern), _one_of(values))
@@ -199,7 +215,7 @@ def _entities(texts: Sequence[str], nlp: Any) -> dict[str, _Editor]:
     values: dict[str, list[str]] = {}
     for text in texts:
         for entity in nlp(text).ents:
-            kind = str(entity.label_).lower()
+            kind = str(entity.label_)
             span = int(entity.start_char), int(entity.end_char)
             spans.setdefault(kind, {}).setdefault(text, []).append(span)
             values.setdefault(kind, []).append(text[slice(*span)])
@@ -232,12 +248,16 @@ def _number_spans(text: str) -> list[Span]:
 def _one_of(values: Sequence[str]) -> Replace:
     """Replace a value by another one of the list; it gets a capital if the old one had one."""
     known = list(dict.fromkeys(values))
+    lower = [value.lower() for value in known]
+    only = lower[0] if len(set(lower)) == 1 else None
 
     def other(old: str, rng: np.random.Generator) -> str:
-        rest = [value for value in known if value.lower() != old.lower()]
-        if not rest:
+        if only == old.lower():
             return old
-        new = rest[int(rng.integers(len(rest)))]
+        # Draw again until it is another one: a list of the others would be as long as all of them.
+        while lower[drawn := int(rng.integers(len(known)))] == old.lower():
+            pass
+        new = known[drawn]
         return new.capitalize() if old[:1].isupper() and new.islower() else new
 
     return other
@@ -267,7 +287,7 @@ def _other_date(old: str, rng: np.random.Generator) -> str:
                 return str(rng.choice(names))
         if len(part) == 4:
             return str(rng.integers(1990, 2030))
-        # A number below 13 may be a month, so it stays below 13; it also keeps its digit count.
+        # A number below 13 may be a month, so it stays below 13; 03 keeps two digits.
         return f"{rng.integers(1, 13 if int(part) < 13 else 29):0{len(part)}d}"
 
     new = old
@@ -310,6 +330,7 @@ class EditDistanceDisplay(Display):
         X_after: ArrayLike,
         kind: Sequence[str],
         *,
+        record: ArrayLike | None = None,
         X: ArrayLike | None = None,
         y: ArrayLike | None = None,
         radius: float | None = None,
@@ -325,6 +346,9 @@ class EditDistanceDisplay(Display):
             Rows before and after an edit.
         kind : sequence of str, length n_edits
             Kind of each edit.
+        record : array-like of int, shape (n_edits,), optional
+            Number of the record that each pair came from (:attr:`.EditPairs.record`), for
+            :meth:`hidden_records`.
         X : array-like of shape (n_samples, n_features), optional
             Public rows whose nearest neighbours of the same label are drawn too.
         y : array-like of shape (n_samples,), optional
@@ -369,9 +393,10 @@ class EditDistanceDisplay(Display):
             {
                 "kind": np.asarray(kind, dtype=object),
                 "distance": row_distances(brought(before), brought(after), metric),
-                "record": np.unique(before, axis=0, return_inverse=True)[1].ravel(),
             }
         )
+        if record is not None:
+            table["record"] = checked_records(record, len(before))
         if X is not None and y is not None:
             near = nearest_of_label(brought(X), np.asarray(y), metric)
             table = pd.concat([table, pd.DataFrame({"kind": cls.neighbours, "distance": near})])
@@ -400,9 +425,13 @@ class EditDistanceDisplay(Display):
         Raises
         ------
         ValueError
-            If ``distances`` has no column "record": build the display by :meth:`from_rows`.
+            If ``distances`` has no column "record".
         """
-        check_columns("distances", self.distances, ("kind", "distance", "record"))
+        if "record" not in self.distances:
+            raise ValueError(
+                "distances lacks the column record: pass the numbers of the records, "
+                "from_rows(record=pairs.record)."
+            )
         edits = self.distances["kind"] != self.neighbours
         pairs = self.distances[edits].assign(within=self._within[edits])
         by_kind = pairs.groupby(["kind", "record"], sort=False)["within"].all()

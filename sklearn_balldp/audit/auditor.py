@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
-from .._validation import all_or_nothing
+from .._validation import all_or_nothing, caller_level
 from ..privacy.transcript import TranscriptBound
 from ..progress import bar
 from .certificates import check_prior
@@ -116,7 +116,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         models. "mechanism" makes every trial a release by the head's own sampler: slower, and it
         also finds noise that is reused from release to release or from block to block.
     n_jobs : int or None, default=None
-        Saves time: the number of threads that the supports are spread over.
+        Saves time: the number of threads that the supports are spread over. With
+        ``noise="mechanism"`` a head with a seed is audited on one, so that the same seed gives the
+        same audit.
     random_state : None, int, Generator or RandomState, default=None
         Draws the hold-out, the supports and the simulated noise; it never seeds the released model.
 
@@ -133,8 +135,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         succeeded: "last_iterate", which sees the released model alone, and with
         ``noise="mechanism"`` those that assume reused noise.
     supports_ : DataFrame
-        One row per support: anchor (position in ``X``; with ``groups`` that of the first of a
-        person's ``n_records``), label, rows in its ball, candidates (positions in the public rows
+        One row per support: anchor (position in ``X``; with ``groups`` that of one of a person's
+        ``n_records``), label, rows in its ball, candidates (positions in the public rows
         or, without those, in the training rows), kappa, success rate, the largest distance between
         a candidate's model and the anchor's in units of the noise, and bounds.
     success_rate_ : float
@@ -156,12 +158,12 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     guarantee_holds_ : bool
         False when an exact test (level 1e-6, so that searches of many fits raise no false alarm)
         puts the success of an attack above the direct certificate, when candidate models lie
-        further from the anchor's than the release's sensitivity allows, or when a check of a frozen
-        model's weights fails.
+        further from the anchor's than the release's sensitivity allows, or when a check of the
+        weights fails.
     weights_ : DataFrame
-        For a frozen model: checks of its weights against the records and the release (name, verdict
-        "PASS", "FAIL" or "CANNOT CHECK", what was found, what it rests on). They find mistakes:
-        other weights, records or noise than stated. They certify nothing.
+        Checks of the released weights against the records and the release (name, verdict "PASS",
+        "FAIL" or "CANNOT CHECK", what was found, what it rests on). They find mistakes: other
+        weights, records or noise than stated. They certify nothing.
     refutation_threshold_ : float
         How high the success rate must be before this many trials can prove the guarantee wrong;
         above 1 if they never can.
@@ -314,7 +316,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 "record says; summary() shows the figures. Find the fault, and start over with a "
                 "fresh budget: fitting again because of an audit gives records away.",
                 FailedGuaranteeWarning,
-                stacklevel=2,
+                stacklevel=caller_level(),
             )
         return self
 
@@ -377,14 +379,13 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         ]
         if (table["distance"] > table["mu"] * (1.0 + _ROUNDING)).any():
             failures.append("candidate models lie further apart than the sensitivity allows")
-        if prepared.frozen:
-            checks = self._weights(prepared)
-            fitted["weights_"] = pd.DataFrame([vars(check) for check in checks])
-            verdicts = {check.verdict for check in checks}
-            report.attrs["weights"] = next(v for v in (FAIL, CANNOT_CHECK, PASS) if v in verdicts)
-            # A warning quotes these texts, so they hold no number that depends on the records.
-            failed = [check.name for check in checks if check.verdict == FAIL]
-            failures += [f"the weights' check of the {name} failed" for name in failed]
+        checks = self._weights(prepared)
+        fitted["weights_"] = pd.DataFrame([vars(check) for check in checks])
+        verdicts = {check.verdict for check in checks}
+        report.attrs["weights"] = next(v for v in (FAIL, CANNOT_CHECK, PASS) if v in verdicts)
+        # A warning quotes these texts, so they hold no number that depends on the records.
+        failed = [check.name for check in checks if check.verdict == FAIL]
+        failures += [f"the weights' check of the {name} failed" for name in failed]
         # Above one if so few trials cannot refute the guarantee.
         refutes = float(binom.isf(FALSE_ALARM, len(report), stated)) + 1.0
         fitted["refutation_threshold_"] = refutes / len(report)
@@ -401,7 +402,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if prepared.placeholder is not None:
             why = "one record is missing; pass all records of the fit"
             return [*checks, Check("noise in the weights", CANNOT_CHECK, why, "residuals", True)]
-        return [*checks, *weight_checks(model, prepared.problem)]
+        return [*checks, *weight_checks(model, prepared.problem, prepared.transcript)]
 
     def _setting(self, prepared: PreparedAudit) -> AuditSetting:
         model, problem = prepared.model, prepared.problem
@@ -471,7 +472,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             joblib.delayed(audit_support)(setting, support, np.random.default_rng(int(seed)))
             for support, seed in zip(supports, seeds, strict=True)
         ]
-        threads = joblib.Parallel(self.n_jobs, prefer="threads", return_as="generator")
+        # Threads would take turns at the generator of a seeded head in any order.
+        seeded = setting.mechanism and not setting.model.noise().private
+        n_jobs = None if seeded else self.n_jobs
+        threads = joblib.Parallel(n_jobs, prefer="threads", return_as="generator")
         return list(bar(threads(jobs), "audit", "support", len(jobs)))
 
     def attack(self, n_trials: int, random_state: Any = None) -> pd.DataFrame:
@@ -503,6 +507,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         shares = np.diff(np.linspace(0, n_trials, len(self._supports_) + 1).astype(int))
         frames = []
         for i, (result, share) in enumerate(zip(self._supports_, shares, strict=True)):
+            if share == 0:
+                continue
             target = hidden_records(weights, uniform, int(share), rng)
             trials = simulated_trials(result.points, target, weights, result.hits, rng)
             frames.append(_placed(trials, int(self.supports_["repeat"].iloc[i]), i))
@@ -536,15 +542,15 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             )
         if len(self.success_by_class_) > 1:
             worst = self.success_by_class_.sort_values("success").iloc[-1]
+            label = np.asarray(worst.name).tolist()
             lines.append(
-                f"  most of all in class {worst.name!r}: {worst['success']:.3f} "
+                f"  most of all in class {label!r}: {worst['success']:.3f} "
                 f"({worst['low']:.3f} to {worst['high']:.3f})"
             )
-        if hasattr(self, "weights_"):
-            lines += [
-                f"weights: {row.verdict:<12} {row.name}: {row.found}"
-                for row in self.weights_.itertuples(index=False)
-            ]
+        lines += [
+            f"weights: {row.verdict:<12} {row.name}: {row.found}"
+            for row in self.weights_.itertuples(index=False)
+        ]
         lines += [f"FAILED: {failure}" for failure in self.failures_]
         if not self.failures_:
             lines.append("nothing was refuted; no audit certifies a release")

@@ -88,6 +88,8 @@ class ReconstructionDisplay(Display):
 
         groups = auditors.items() if isinstance(auditors, Mapping) else [(None, auditors)]
         named = [(name, auditor) for name, group in groups for auditor in _several(group)]
+        if not named:
+            raise ValueError("auditors holds no fitted auditor; pass at least one.")
         rows = []
         for name, estimator in named:
             auditor = fitted_auditor(estimator)

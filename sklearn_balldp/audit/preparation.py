@@ -16,7 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import check_option
 from .._validation import caller_level
-from ..heads import BaseBallDPClassifier, PrivateProblem, ReleasedModel, owners_of
+from ..heads import (
+    BaseBallDPClassifier,
+    PrivateProblem,
+    ReleasedModel,
+    Transcript,
+    fit_and_transcript,
+    owners_of,
+)
 from ..pipelines import ModelParts, parts_of
 from .supports import Pool
 
@@ -46,8 +53,8 @@ class PreparedAudit:
     pool: Pool
     #: Their positions in the public rows, or in the rows given where some of those were held out.
     pool_positions: NDArray[np.intp]
-    #: Whether the model is audited as it was released.
-    frozen: bool
+    #: What the steps of a descent released, where this audit fitted it.
+    transcript: Transcript | None
     #: Owner of each training record, where the release hides all records of one person.
     owners: NDArray[np.intp] | None
 
@@ -102,11 +109,12 @@ def prepare(
         X = transformers.fit_transform(X, y)
     if transformers is not None:
         X_public = transformers.transform(X_public)
+    transcript = None
     if not frozen:
         head = clone(head)
         # Held-out rows are private, so a radius policy may not use them as public reference.
         reference = {} if held_out is not None else {"X_public": X_public, "y_public": y_public}
-        head.fit(X, y, **reference, groups=groups)
+        transcript = fit_and_transcript(head, X, y, **reference, groups=groups)
     model = ReleasedModel(head)
     problem, placeholder = complete_problem(model, model.on(X, y, groups))
     owners = owners_of(groups, len(y)) if model.record.unit == "person" else None
@@ -121,7 +129,7 @@ def prepare(
         position=position,
         pool=pool,
         pool_positions=kept if held_out is None else held_out[kept],
-        frozen=frozen,
+        transcript=transcript,
         owners=owners,
     )
 
@@ -220,17 +228,18 @@ def _hold_out_owners(
 ) -> NDArray[np.bool_]:
     """As :func:`_hold_out`, all records of an owner together; every class keeps a record."""
     owners, codes = owners_of(groups, len(y)), _class_codes(y)
-    left = np.bincount(codes)
+    left, n_held = np.bincount(codes), 0
     held = np.zeros(len(y), dtype=bool)
     order = np.argsort(owners, kind="stable")
     members = np.split(order, np.cumsum(np.bincount(owners))[:-1])
     for owner in rng.permutation(len(members)).tolist():
-        own = np.bincount(codes[members[owner]], minlength=len(left))
-        if held.sum() + len(members[owner]) > share * len(y):
+        own, counts = np.unique(codes[members[owner]], return_counts=True)
+        if n_held + len(members[owner]) > share * len(y):
             continue
-        if not by_class or np.all((left > own) | (own == 0)):
+        if not by_class or np.all(left[own] > counts):
             held[members[owner]] = True
-            left = left - own
+            n_held += len(members[owner])
+            left[own] -= counts
     return held
 
 

@@ -26,7 +26,7 @@ STRATEGIES = ("farthest", "random", "nearest")
 class Support:
     """Candidates for one hidden record, or for all records of one person."""
 
-    #: Position of the training record that they stand in for; the first of several.
+    #: Position of the training record that they stand in for; of several, the one that was drawn.
     anchor: int
     #: A row for each record that changes, inside the admissible ball: (n_candidates, n_changed,
     #: n_features).
@@ -149,6 +149,7 @@ def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
 
 
 def _near_duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
+    """Which records lie within rounding of an earlier one of their class."""
     repeated = np.zeros(len(rows), dtype=bool)
     squares = np.vecdot(rows, rows)
     tolerance = _SAME * math.sqrt(float(squares.max(initial=0.0)))
@@ -156,15 +157,24 @@ def _near_duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.boo
     direction = np.random.default_rng(0).standard_normal(rows.shape[1])
     keys = rows @ (direction / np.linalg.norm(direction))
     order = np.argsort(keys, kind="stable")
+    # Places in that order whose record is compared with that ``step`` places before, and after.
+    places = {-1: np.arange(len(rows)), 1: np.arange(len(rows))}
     for step in range(1, len(rows)):
-        first, second = order[:-step], order[step:]
-        close = np.flatnonzero(keys[second] - keys[first] <= tolerance)
-        if len(close) == 0:
+        for side, place in places.items():
+            # A record that repeats one is compared no further, so that many copies take no longer.
+            place = place[~repeated[order[place]]]
+            other = place + side * step
+            place = place[(other >= 0) & (other < len(rows))]
+            own, other = order[place], order[place + side * step]
+            close = np.abs(keys[own] - keys[other]) <= tolerance
+            places[side], own, other = place[close], own[close], other[close]
+            own, other = (
+                part[(other < own) & (codes[own] == codes[other])] for part in (own, other)
+            )
+            equal = np.linalg.norm(rows[own] - rows[other], axis=1) <= tolerance
+            repeated[own[equal]] = True
+        if not any(map(len, places.values())):
             break
-        first, second = first[close], second[close]
-        equal = codes[first] == codes[second]
-        equal &= np.linalg.norm(rows[first] - rows[second], axis=1) <= tolerance
-        repeated[np.maximum(first, second)[equal]] = True
     return repeated
 
 
@@ -214,29 +224,27 @@ def draw_supports(
     audited less.
     """
     supports: list[Support] = []
-    passed_over: list[TooFewCandidates] = []
+    passed_over: list[tuple[int, float]] = []
     if owners is not None:
         # Keep one record of each owner.
         anchors = anchors[np.unique(owners[anchors], return_index=True)[1]]
 
-    def candidates_of(place: int) -> tuple[Rows, Codes, NDArray[np.intp], int]:
+    def ball_of(place: int, least: int) -> tuple[NDArray[np.intp], Rows, NDArray[np.intp], Rows]:
+        """Positions and rows of a record's class, which of them are near, and how far away."""
         row = project_onto_ball(X[place][None].astype(np.float64), pool.norm_bound)[0]
         code = int(codes[place])
         positions, rows = pool.candidate_rows(None if any_label else code)
-        pool_codes = pool.codes[positions]
         near, distance = candidates_in_ball(
             rows,
-            pool_codes,
+            pool.codes[positions],
             row,
             code,
             radius,
             metric=metric,
-            n_candidates=n_candidates,
+            n_candidates=least,
             any_label=any_label,
         )
-        chosen = select(rows[near], distance, n_candidates, strategy, random_state, metric=metric)
-        inside = near[chosen]
-        return rows[inside], pool_codes[inside], positions[inside], len(near)
+        return positions, rows, near, distance
 
     order = random_state.permutation(anchors)[: MAX_ANCHORS * n_supports]
     for anchor in order.tolist():
@@ -245,26 +253,44 @@ def draw_supports(
         places = np.array([anchor])
         if owners is not None:
             places = np.flatnonzero(owners == owners[anchor])
-        try:
-            parts = [candidates_of(place) for place in places.tolist()]
-        except TooFewCandidates as error:
-            passed_over.append(error)
+        balls, short_of = [], []
+        for i, place in enumerate(places.tolist()):
+            # A row more for each earlier record that may have taken one: see below.
+            earlier = i if any_label else int((codes[places[:i]] == codes[place]).sum())
+            try:
+                balls.append((*ball_of(place, n_candidates + earlier), n_candidates + earlier))
+            except TooFewCandidates as error:
+                short_of.append((max(0, error.found - earlier), error.needed))
+        if short_of:
+            # The radius must do for all records of the person.
+            found_of, needed_of = zip(*short_of, strict=True)
+            passed_over.append((min(found_of), max(needed_of)))
             continue
-        rows, own_codes, positions, n_near = zip(*parts, strict=True)
+        parts = []
+        taken: list[set[int]] = [set() for _ in range(n_candidates)]
+        for positions, rows, near, distance, least in balls:
+            drawn = near[select(rows[near], distance, least, strategy, random_state, metric=metric)]
+            own: list[int] = []
+            # No candidate has one public row in the place of two records.
+            for has in taken:
+                own.append(next(k for k in drawn if positions[k] not in has and k not in own))
+                has.add(int(positions[own[-1]]))
+            parts.append((rows[own], pool.codes[positions[own]], positions[own], len(near)))
+        own_rows, own_codes, own_positions, n_near = zip(*parts, strict=True)
         supports.append(
             Support(
                 anchor,
-                np.stack(rows, axis=1),
+                np.stack(own_rows, axis=1),
                 np.stack(own_codes, axis=1),
-                np.stack(positions, axis=1),
+                np.stack(own_positions, axis=1),
                 min(n_near),
                 places,
             )
         )
     short = n_supports - len(supports)
     if short > 0:
-        found = max((error.found for error in passed_over), default=0)
-        needed = sorted(error.needed for error in passed_over)[short - 1 : short] or [np.inf]
+        found = max((found for found, _ in passed_over), default=0)
+        needed = sorted(needed for _, needed in passed_over)[short - 1 : short] or [np.inf]
         more = "more X_public (or a larger holdout), or lower n_candidates or n_supports"
         remedy = f"no radius would do: pass {more}"
         if np.isfinite(needed[0]):

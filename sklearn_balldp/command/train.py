@@ -244,8 +244,8 @@ def _radius(options: argparse.Namespace, public: Records | None, encoder: Any) -
         )
     pairs = edit_pairs(public.X)
     before, after = (encoder.transform(own) for own in (pairs.before, pairs.after))
-    policy = RadiusPolicy(HIDDEN_EDITS, source="edits").fit(before, after)
-    return FrozenEstimator(policy)
+    policy = RadiusPolicy(HIDDEN_EDITS, source="edits")
+    return FrozenEstimator(policy.fit(before, after, record=pairs.record))
 
 
 def _head(options: argparse.Namespace, records: Records, radius: Any, encoder: Any) -> Any:

@@ -20,7 +20,7 @@ from .mechanism import (
 from .objective import LinearObjective
 from .output import OutputPerturbation
 from .plan import Plan
-from .released import ReleasedModel
+from .released import ReleasedModel, fit_and_transcript
 from .ridge_prototype import BallDPRidgePrototype, PrototypePerturbation
 from .squared_hinge import BallDPSquaredHingeSVC
 from .statistics import Layout, Statistics, StatisticsPerturbation, scales_of
@@ -54,6 +54,7 @@ __all__ = [
     "StatisticsPerturbation",
     "Transcript",
     "as_sets",
+    "fit_and_transcript",
     "initialise",
     "mean_gradient",
     "mu_ex_post",

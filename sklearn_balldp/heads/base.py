@@ -249,7 +249,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             ``source="reference"``, rows before an edit for ``source="edits"``. Not used otherwise.
         y_public : array-like of shape (n_public,), optional
             The labels of the reference rows; for ``source="edits"`` the rows after the edit, of
-            shape (n_public, n_features).
+            shape (n_public, n_features). No share of records is stated then: a policy that was
+            fitted with the numbers of the records, in a ``FrozenEstimator``, states it.
         groups : array-like of shape (n_samples,), optional
             Hides **all** records of one owner together, and takes more noise: as much as a fit on
             as many records as there are owners (for prototypes it also depends on how records

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,7 +17,18 @@ from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..rows import Rows, rows_in_domain
 from .base import BaseBallDPClassifier
-from .mechanism import Array, Codes, Mechanism, Neighbours, PrivateProblem, Problem, Promise
+from .descent import GradientPerturbation, Transcript
+from .linear import AutoMechanism
+from .mechanism import (
+    Array,
+    Budget,
+    Codes,
+    Mechanism,
+    Neighbours,
+    PrivateProblem,
+    Problem,
+    Promise,
+)
 from .settings import RULE
 from .weighing import FitWeights, fit_weights, follow_class_weight
 
@@ -210,3 +222,37 @@ class ReleasedModel:
         if asked is None or weights is None or weights.by_class is None:
             return asked is None and (weights is None or weights.by_class is None)
         return follow_class_weight(weights, asked, self.classes)
+
+
+class _AutoWithTranscript(AutoMechanism):
+    """The same choice, of a descent that keeps its transcript."""
+
+    def chosen(self, problem: Problem, budget: Budget) -> Mechanism:
+        mechanism = super().chosen(problem, budget)
+        if isinstance(mechanism, GradientPerturbation):
+            mechanism.keep_transcript = True
+        return mechanism
+
+
+def fit_and_transcript(
+    head: BaseBallDPClassifier, X: Any, y: Any, **data: Any
+) -> Transcript | None:
+    """Fit a head, and return the transcript of its descent, which it keeps only if asked to.
+
+    None where there is no descent, or one that keeps none.
+    """
+    given, mechanism = getattr(head, "mechanism", None), head._mechanism()
+    own = mechanism.get_params(deep=False).get("keep_transcript") is not False
+    if type(mechanism) is AutoMechanism:
+        head.set_params(mechanism=_AutoWithTranscript())
+    elif own:
+        head.fit(X, y, **data)
+        return getattr(head, "transcript_", None)
+    else:
+        head.set_params(mechanism=clone(mechanism).set_params(keep_transcript=True))
+    try:
+        head.fit(X, y, **data)
+    finally:
+        head.set_params(mechanism=given)
+        transcript: Transcript | None = head.__dict__.pop("transcript_", None)
+    return transcript

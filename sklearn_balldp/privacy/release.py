@@ -110,7 +110,8 @@ class Release:
     radius_hides : float
         Share of these edits that lie within the radius.
     radius_hides_records : float or None
-        Share of the records before them all of whose edits do; None where it was not counted.
+        Share of the records before them all of whose edits do; None where the edits came without
+        the numbers of their records.
     epsilon, delta : float
         Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
     sampler : str

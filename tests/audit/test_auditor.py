@@ -8,6 +8,8 @@ import copy
 import itertools
 import json
 import pickle
+import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -26,6 +28,7 @@ from sklearn.random_projection import GaussianRandomProjection
 from threadpoolctl import threadpool_info
 
 from sklearn_balldp import (
+    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
@@ -45,7 +48,7 @@ from sklearn_balldp.audit.auditor import _refutes
 from sklearn_balldp.audit.certificates import scaled_models
 from sklearn_balldp.audit.preparation import audit_generator
 from sklearn_balldp.audit.trials import hidden_records
-from sklearn_balldp.heads import Promise, ReleasedModel, output, ridge_prototype
+from sklearn_balldp.heads import Promise, ReleasedModel, output, ridge_prototype, statistics
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.bounds import MinimizerBound, PrototypeBound
 
@@ -170,7 +173,9 @@ def test_candidate_models_are_those_of_real_fits(digits, noise_free):
     (X, y), (public, public_y) = split(*two_classes(digits), 200)
     head = BallDPLogisticRegression(4.0, radius=0.7, mechanism=OutputPerturbation(tol=1e-10))
     options = {"n_candidates": 4, "n_supports": 2, "random_state": 1}
-    auditor = audit(head, X, y, public, public_y, **options)
+    # The fit has no noise either, and that is found.
+    with pytest.warns(FailedGuaranteeWarning, match="scale of the noise failed"):
+        auditor = audit(head, X, y, public, public_y, **options)
     sigma = auditor.estimator_.release_.sigma
     for i, row in auditor.supports_.iterrows():
         models = []
@@ -283,6 +288,55 @@ def test_a_gradient_gap_divided_by_four_is_caught(monkeypatch):
     monkeypatch.setattr(output, "MinimizerBound", quartered(MinimizerBound))
     with pytest.warns(FailedGuaranteeWarning):
         ReconstructionAuditor(head).fit(*data)
+
+
+MECHANISMS = {
+    ridge_prototype.PrototypePerturbation: RIDGE,
+    output.OutputPerturbation: BallDPLogisticRegression(4.0, radius=0.6, mechanism="output"),
+    statistics.StatisticsPerturbation: BallDPLinearDiscriminant(4.0, radius=0.6),
+    GradientPerturbation: BallDPLogisticRegression(
+        4.0, radius=0.6, mechanism=GradientPerturbation(n_steps=4, start="zero")
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
+def test_a_fit_without_noise_is_found(kind, noise, digits, monkeypatch):
+    """A mechanism that adds a millionth of the noise: trials draw their own, the fit shows it."""
+    run = kind.run
+
+    class Little(Noise):
+        def __call__(self, values, sigma):
+            return super().__call__(values, 1e-6 * np.asarray(sigma))
+
+    rows, public = split(*digits, 1400)
+    options = {"noise": noise, "n_supports": 1, "n_candidates": 3}
+    assert audit(MECHANISMS[kind], *rows, *public, **options).guarantee_holds_
+    monkeypatch.setattr(
+        kind, "run", lambda self, problem, promise, noise: run(self, problem, promise, Little())
+    )
+    with pytest.warns(FailedGuaranteeWarning, match="scale of the noise failed"):
+        auditor = audit(MECHANISMS[kind], *rows, *public, **options)
+    assert not auditor.guarantee_holds_
+    assert auditor.report_.attrs["weights"] == "FAIL"
+
+
+@pytest.mark.parametrize(
+    "mechanism", ["auto", "gradient", GradientPerturbation(n_steps=4), "output"]
+)
+def test_the_fit_of_a_descent_is_looked_at_by_its_transcript(mechanism, digits):
+    """The auditor keeps the transcript to itself: the model is that of a plain fit."""
+    rows, public = split(*digits, 1400)
+    head = BallDPLogisticRegression(4.0, radius=0.6, mechanism=mechanism, random_state=0)
+    auditor = audit(head, *rows, *public, n_supports=1, n_candidates=3)
+    assert set(auditor.weights_["verdict"]) == {"PASS"}
+    assert "scale of the noise" in set(auditor.weights_["name"])
+    assert pickle.dumps(auditor.estimator_) == pickle.dumps(clone(head).fit(*rows))
+    kept = GradientPerturbation(n_steps=4, keep_transcript=True)
+    own = audit(head.set_params(mechanism=kept), *rows, *public, n_supports=1, n_candidates=3)
+    assert set(own.weights_["verdict"]) == {"PASS"}
+    assert hasattr(own.estimator_, "transcript_")
 
 
 def ridge_with(call):
@@ -498,6 +552,23 @@ def test_threads_and_seeds(digits):
     assert one == two
 
 
+@pytest.mark.parametrize("seed", [0, np.random.default_rng(0), np.random.RandomState(0)])
+def test_seeded_trials_are_the_same_on_any_number_of_threads(seed, digits):
+    """Supports draw from one generator, in turn."""
+    rows, public = split(*digits, 1400)
+    steps = GradientPerturbation(n_steps=4)
+    head = BallDPLogisticRegression(4.0, radius=0.9, mechanism=steps, random_state=seed).fit(*rows)
+    options = {"noise": "mechanism", "n_draws": 2, "n_candidates": 5}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FailedGuaranteeWarning)  # a seed repeats its noise
+        first, *others = (
+            audit(FrozenEstimator(head), *rows, *public, n_jobs=n_jobs, **options).report_
+            for n_jobs in (None, 2, 2, 4)
+        )
+    for other in others:
+        pd.testing.assert_frame_equal(first, other)
+
+
 def test_further_trials(audited, success_interval):
     trials = audited.attack(20_001, random_state=1)
     assert len(trials) == 20_001
@@ -508,6 +579,8 @@ def test_further_trials(audited, success_interval):
     assert low - 0.01 <= bayes <= high + 0.01
     again = audited.attack(100, random_state=1)
     pd.testing.assert_frame_equal(again, audited.attack(100, random_state=1))
+    # Fewer trials than supports.
+    assert len(audited.attack(1, random_state=1)) == 1
     with pytest.raises(ValueError, match="n_trials"):
         audited.attack(0)
 
@@ -620,6 +693,15 @@ def test_grid_search_with_two_scores(digits):
     assert results["mean_test_reconstruction"][0] > results["mean_test_reconstruction"][1]
     assert results["mean_test_certificate"][0] > results["mean_test_certificate"][1]
     assert search.best_estimator_.success_rate_ > 0
+
+
+def test_the_warning_in_a_search_points_to_who_called_the_search(digits):
+    head = ridge_with(lambda self, values, sigma: np.array(values, dtype=float))
+    auditor = ReconstructionAuditor(head, random_state=0)
+    search = GridSearchCV(auditor, {"estimator__epsilon": [4.0]}, cv=2, scoring=neg_success_scorer)
+    with pytest.warns(FailedGuaranteeWarning) as caught:
+        search.fit(*digits)
+    assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_scorers_look_into_pipelines(digits):
@@ -805,7 +887,8 @@ def test_the_weights_of_a_released_model(released):
     assert auditor.report_.attrs["weights"] == "PASS"
     assert "weights: PASS         scale of the noise" in auditor.summary()
     assert "no audit certifies" in auditor.summary()
-    assert not hasattr(audit(head, *rows, n_supports=1), "weights_")
+    # A fit of the auditor's own is looked at like any other.
+    assert set(audit(head, *rows, n_supports=1).weights_["verdict"]) == {"PASS"}
 
 
 @pytest.mark.parametrize("forgery", ["123.0", "noiseless", "reversed", "another dataset"])
@@ -882,7 +965,7 @@ def test_anchors_that_have_most_to_fear(digits):
     assert (table["low"] <= table["success"]).all()
     assert (table["success"] <= table["high"]).all()
     assert rare.success_rate_ > spread.success_rate_ + 0.05
-    assert "most of all in class" in spread.summary()
+    assert re.search(r"most of all in class \d:", spread.summary())
     named = np.flatnonzero(y == 7)[:2]
     own = ReconstructionAuditor(head, anchors=named, n_supports=2, **options).fit(X, y, **public)
     assert set(own.supports_["anchor"]) == set(named)

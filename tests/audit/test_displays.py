@@ -13,6 +13,8 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     ReconstructionDisplay,
 )
+from sklearn_balldp.audit.displays import COLUMNS
+from sklearn_balldp.edits import EditDistanceDisplay
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +55,19 @@ def test_reconstruction_display(auditor):
     )
     for value in display.results["certificate"]:
         assert value in marks
+
+
+def test_nothing_to_draw():
+    for none in ([], {}):
+        with pytest.raises(ValueError, match="auditors holds no fitted auditor"):
+            ReconstructionDisplay.from_estimators(none)
+    for kind, columns in (
+        (ReconstructionDisplay, COLUMNS),
+        (PrivacyUtilityDisplay, ("certificate", "deviation", "group", "utility")),
+        (EditDistanceDisplay, ("kind", "distance")),
+    ):
+        with pytest.raises(ValueError, match="holds no row"):
+            kind(pd.DataFrame(columns=list(columns)))
 
 
 def test_one_auditor_and_given_axes(auditor, digits):

@@ -14,6 +14,7 @@ from sklearn_balldp import (
     ReconstructionAuditor,
 )
 from sklearn_balldp.audit import FailedGuaranteeWarning
+from sklearn_balldp.audit.preparation import _hold_out_owners
 from sklearn_balldp.audit.supports import Support, candidate_distances
 from sklearn_balldp.audit.transcripts import Candidates, transcript_log_posterior
 from sklearn_balldp.heads import ReleasedModel
@@ -67,6 +68,22 @@ def test_an_audit_leaves_one_person_out(name, noise):
     held = np.setdiff1d(np.arange(400), auditor.training_rows_)
     assert not set(groups[held]) & set(groups[auditor.training_rows_])
     assert 0.1 < len(held) / 400 <= 0.2
+
+
+@pytest.mark.parametrize("by_class", [True, False])
+def test_owners_are_held_out_one_by_one(by_class):
+    """As long as they fit, and every class keeps a record; also of very many records."""
+    for n in (400, 160_000):
+        owners, y = np.random.default_rng(0).integers(n // 3, size=n), np.arange(n) % 4
+        held = _hold_out_owners(owners, y, 0.2, by_class, np.random.default_rng(1))
+        assert 0.19 < held.mean() <= 0.2
+        assert not np.isin(owners[held], owners[~held]).any()
+    # Owner 1 has all of class 1; the one who is drawn first has room alone.
+    owners, y = np.repeat([0, 1, 2], 4), np.repeat([0, 1, 0], 4)
+    for seed in range(20):
+        held = _hold_out_owners(owners, y, 0.4, by_class, np.random.default_rng(seed))
+        first = [o for o in np.random.default_rng(seed).permutation(3) if o != 1 or not by_class]
+        assert np.flatnonzero(held).tolist() == np.flatnonzero(owners == first[0]).tolist()
 
 
 @pytest.mark.parametrize("name", ["prototypes", "discriminant", "minimiser", "weighted descent"])

@@ -202,6 +202,30 @@ def test_forged_transcripts_are_convicted(name):
     assert "coef_" in transcript_fault(ReleasedModel(other), transcript)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_fault_of_a_descent_is_named_in_any_precision(dtype):
+    head = copy.deepcopy(HEADS["descent"]).fit(*data(dtype=dtype))
+    model, honest = ReleasedModel(head), head.transcript_
+    assert transcript_fault(model, honest) is None
+    late = honest.gradients.copy()
+    late[4] *= 2.0
+    forged = dataclasses.replace(honest, gradients=late)
+    assert "the iterate of step 5 does not follow" in transcript_fault(model, forged)
+    forged = dataclasses.replace(honest, sigma=honest.sigma / 2.0)
+    half = tuple(np.asarray(head.release_.sigma) / 2.0)
+    record = copy.copy(head.release_)
+    object.__setattr__(record, "stated_sigma", half)
+    assert "the noise scale of step 0" in transcript_fault(ReleasedModel(head, record), forged)
+    stated = head.release_.epsilon_full_radius_ex_post / 2.0
+    record = copy.copy(head.release_)
+    object.__setattr__(record, "epsilon_full_radius_ex_post", stated)
+    fault = transcript_fault(ReleasedModel(head, record), honest)
+    assert fault.startswith(f"epsilon_full_radius_ex_post={stated!r} is ")
+    other = copy.deepcopy(head)
+    other.coef_ = other.coef_ * (1 + 1e-9)
+    assert "coef_ does not follow" in transcript_fault(ReleasedModel(other), honest)
+
+
 def test_a_descent_without_transcript_cannot_be_checked():
     head = BallDPLogisticRegression(4.0, radius=0.5, mechanism="gradient").fit(*data())
     (check,) = checks(head)

@@ -73,6 +73,20 @@ def test_duplicates():
     assert duplicates(rows, labels).tolist() == [False] * 6 + [True, False, True, False, True]
 
 
+def test_near_copies():
+    """Records within rounding of an earlier one of their label, by all pairs; and very many."""
+    rng = np.random.default_rng(0)
+    rows = np.repeat(pool(40)[0], 10, axis=0) + 2.5e-7 * rng.standard_normal((400, 5))
+    order = rng.permutation(400)
+    rows, codes = rows[order], rng.integers(3, size=400)
+    near = cdist(rows, rows) <= 1e-6 * np.linalg.norm(rows, axis=1).max()
+    expected = (np.tril(near, -1) & (codes[:, None] == codes)).any(axis=1)
+    assert 0.5 < expected.mean() < 0.9
+    np.testing.assert_array_equal(duplicates(rows, codes), expected)
+    many = np.eye(1, 64)[0] + 1e-9 * rng.standard_normal((30_000, 64))
+    assert np.flatnonzero(~duplicates(many, np.arange(30_000) % 3)).tolist() == [0, 1, 2]
+
+
 def test_selection():
     X, _ = pool()
     n_candidates = 5
@@ -204,3 +218,35 @@ def test_anchors_that_are_too_few():
         draw(needed * (1 - 1e-9))
     with pytest.raises(TooFewCandidates, match="no radius would do"):
         draw(1.0, n_candidates=100)
+
+
+# Persons ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("any_label", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_advised_radius_does_for_all_records_of_a_person(seed, any_label):
+    owners = np.arange(60) // 3
+    options = {"owners": owners, "any_label": any_label, "n_candidates": 115 if any_label else 4}
+    given = pool(60, seed=10 + seed)[0], pool(150, seed=20 + seed)
+    with pytest.raises(TooFewCandidates, match=r"only 0 of n_supports=5.* a radius of") as error:
+        draw(0.05, *given, **options)
+    needed = error.value.needed
+    assert len(draw(needed * (1 + 1e-9), *given, **options)[0]) == 5
+    with pytest.raises(TooFewCandidates, match="only 4 of n_supports=5"):
+        draw(needed * (1 - 1e-9), *given, **options)
+
+
+@pytest.mark.parametrize("strategy", ["farthest", "random", "nearest"])
+@pytest.mark.parametrize("any_label", [False, True])
+def test_no_candidate_has_one_row_in_two_places(strategy, any_label):
+    """Records of one person near each other, and few rows near them."""
+    rows = RECORDS[0][:12].repeat(5, axis=0)
+    options = {"owners": np.arange(60) // 5, "strategy": strategy, "any_label": any_label}
+    supports, _ = draw(1.3, rows, **options)
+    for support in supports:
+        assert support.positions.shape == (4, 5)
+        for positions in (support.positions, support.positions.T):
+            assert all(len(set(own)) == len(own) for own in positions.tolist())
+        np.testing.assert_array_equal(support.rows, PUBLIC[0][support.positions])
+        np.testing.assert_array_equal(support.codes, PUBLIC[1][support.positions])
