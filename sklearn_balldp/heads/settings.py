@@ -24,9 +24,9 @@ EDITION = 2
 # -- twenty numbers: settings of a descent ---------------------------------------------------------
 #: Signal of the records below which steps only add noise: then there is one, of hardly any effect.
 STEPS_NEED = 14.0
-#: Signal below which class sums that hide any distance are not worth their share, over the root of
-#: K: the mean takes their place.
-SUMS_NEED = 25.0
+#: Signal below which class sums that hide any distance are not worth their share, over K^0.4: the
+#: mean takes their place.
+SUMS_NEED = 31.0
 #: Number of classes from where each further one takes its share of the steps' signal.
 MANY_CLASSES = 10.0
 #: Share of mu squared for steps after exact sums; and after noisy ones, over the root of K.
@@ -109,7 +109,7 @@ def settings_of(
     ``start``, ``n_steps`` and ``learning_rate`` are as the user gave them; None is for this rule.
     With r the radius in units of B, K classes, and k = sqrt(max(1, K / 10)):
 
-    * The *signal* is n mu / sqrt(d). Class sums need 25 sqrt(K) (r / 2)^3 of it, with r = 2 where
+    * The *signal* is n mu / sqrt(d). Class sums need 31 K^.4 (r / 2)^3.5 of it, with r = 2 where
       labels are hidden. Else the mean of all rows takes their place, at a share of .02. (The noise
       of K sums has length r sqrt(K d) / mu; that of clipped steps falls more slowly with r.)
     * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
@@ -132,7 +132,7 @@ def settings_of(
     movable = problem.fit_intercept and problem.class_embeddings is None and loss.n_stacked == 1
     # A label change spans any distance.
     r = 2.0 if protected else problem.radius / problem.norm_bound
-    lacking = signal < SUMS_NEED * math.sqrt(k) * (r / 2.0) ** 3
+    lacking = signal < SUMS_NEED * k**0.4 * (r / 2.0) ** 3.5
     if start == "mean" or (start == "auto" and lacking and movable):
         return DescentSettings("mean", 1.0 - LITTLE, longer, n_steps or LONG_STEPS)
     # A number of steps, or a regulariser, that was asked for acts in the steps.
