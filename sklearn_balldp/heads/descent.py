@@ -201,7 +201,9 @@ class GradientPerturbation(Mechanism):
                 found[name] = value, getattr(own, name)
         if self.start == "prototypes" and bound.start is not None:
             found["second moment"] = False, bound.start.moment
-        if self.start not in ("auto", "zero") and bound.start is not None:
+        # Heads that share the clipping norm never start from the mean by themselves.
+        chosen = self.start == "auto" and bound.kind.n_stacked == 1
+        if not chosen and self.start != "zero" and bound.start is not None:
             found["start from the mean"] = self.start == "mean", bound.start.pooled
         return found
 
