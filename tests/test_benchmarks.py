@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
 from benchmarks import hinge as hinge_benchmark
-from benchmarks import noiseless
+from benchmarks import noiseless, promises
 from benchmarks.anchors import __main__ as anchors_benchmark
 from benchmarks.anchors import mechanisms
 from benchmarks.classes import __main__ as classes_benchmark
@@ -723,3 +723,15 @@ def test_the_hinge_of_one_margin_is_measured(folder, tmp_path, monkeypatch):
         monkeypatch.setattr(hinge_benchmark, name, values)
     hinge_benchmark.main(["--data", str(folder), "--out", str(tmp_path)])
     assert "one margin, attained gap" in (tmp_path / "hinge.md").read_text()
+
+
+def test_the_weaker_promise_is_measured_and_is_not_behind(tmp_path, monkeypatch):
+    measured = pd.read_csv(report.RESULTS / "promises.csv")
+    assert set(measured["dataset"]) == set(promises.RECORDS)
+    assert (promises.behind(measured) <= 2.0).all()
+    monkeypatch.setattr(promises, "RECORDS", {"digits": 1347})
+    monkeypatch.setattr(promises, "EPSILONS", (0.5,))
+    monkeypatch.setattr(promises, "RELEASES", 3)
+    promises.main(["--data", str(tmp_path), "--out", str(tmp_path)])
+    assert list(pd.read_csv(tmp_path / "promises.csv").columns) == list(measured.columns)
+    assert "labels protected" in (tmp_path / "promises.md").read_text()

@@ -139,8 +139,8 @@ class GradientPerturbation(Mechanism):
         moment, where public numbers say that the moment is worth its noise. Public numbers decide
         the share too. "mean" releases the noisy mean of all rows alone, which rows are moved by,
         and begins at zero. "zero" spends the whole budget on the steps. "auto" is "statistics",
-        and "mean" where labels are protected and public numbers say that records are too few for
-        class sums.
+        and "mean" where public numbers say that records are too few for class sums that hide so
+        large a radius, or labels.
     keep_transcript : bool, default=False
         Lets you test the noise later: the head keeps ``transcript_``, the noisy gradients of all
         steps, which :func:`~sklearn_balldp.verify` and :func:`.transcript_log_posterior` read. It
@@ -201,7 +201,8 @@ class GradientPerturbation(Mechanism):
                 found[name] = value, getattr(own, name)
         if self.start == "prototypes" and bound.start is not None:
             found["second moment"] = False, bound.start.moment
-        chosen = self.start == "auto" and bound.labels == "protected"
+        # Heads that share the clipping norm never start from the mean by themselves.
+        chosen = self.start == "auto" and bound.kind.n_stacked == 1
         if not chosen and self.start != "zero" and bound.start is not None:
             found["start from the mean"] = self.start == "mean", bound.start.pooled
         return found

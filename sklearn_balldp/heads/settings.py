@@ -21,14 +21,15 @@ from ..privacy.transcript import TranscriptBound
 from .mechanism import Problem
 
 #: Raised when a formula of the rule changes, and no number does.
-EDITION = 1
+EDITION = 2
 
 # -- twenty numbers: settings of a descent ---------------------------------------------------------
 #: Signal of the records below which steps only add noise: then there is one, of hardly any effect.
 STEPS_NEED = 14.0
-#: Signal below which sums that hide labels are not worth their share: the mean takes their place.
-SUMS_NEED = 120.0
-#: Number of classes from where each further one takes its share of the signal.
+#: Signal below which class sums that hide any distance are not worth their share, over K^0.4: the
+#: mean takes their place.
+SUMS_NEED = 31.0
+#: Number of classes from where each further one takes its share of the steps' signal.
 MANY_CLASSES = 10.0
 #: Share of mu squared for steps after exact sums; and after noisy ones, over the root of K.
 EXACT_SHARE, NOISY_SHARE = 0.84, 1.8
@@ -116,8 +117,9 @@ def settings_of(
     ``start``, ``n_steps`` and ``learning_rate`` are as the user gave them; None is for this rule.
     With r the radius in units of B, K classes, and k = sqrt(max(1, K / 10)):
 
-    * The *signal* is n mu / sqrt(d). Sums that hide labels need 120 / k of it, or the mean of all
-      rows is released in their place, at a share of .02.
+    * The *signal* is n mu / sqrt(d). Class sums need 31 K^.4 (r / 2)^3.5 of it, with r = 2 where
+      labels are hidden. Else the mean of all rows takes their place, at a share of .02. (The noise
+      of K sums has length r sqrt(K d) / mu; that of clipped steps falls more slowly with r.)
     * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
       second moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the
       clipping norm, and need 14 k sqrt(K) of either.) Else there is one, at a share of .02.
@@ -134,14 +136,13 @@ def settings_of(
         return DescentSettings("zero", 1.0, longer, n_steps or LONG_STEPS)
     many = math.sqrt(max(1.0, k / MANY_CLASSES))
     signal = problem.effective_size * mu / math.sqrt(problem.n_features)
-    # Class embeddings need class means, and margins of the squared hinge suffer from a start at 0.
-    movable = problem.fit_intercept and problem.class_embeddings is None
-    movable = movable and problem.loss != "squared_hinge"
-    lacking = protected and signal * many < SUMS_NEED
-    if start == "mean" or (start == "auto" and lacking and movable):
-        return DescentSettings("mean", 1.0 - LITTLE, longer, n_steps or LONG_STEPS)
+    # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
+    movable = problem.fit_intercept and problem.class_embeddings is None and loss.n_stacked == 1
     # A label change spans any distance.
     r = 2.0 if protected else problem.radius / problem.norm_bound
+    lacking = signal < SUMS_NEED * k**0.4 * (r / 2.0) ** 3.5
+    if start == "mean" or (start == "auto" and lacking and movable):
+        return DescentSettings("mean", 1.0 - LITTLE, longer, n_steps or LONG_STEPS)
     # A number of steps, or a regulariser, that was asked for acts in the steps.
     asked_for = n_steps is not None or problem.alpha > 0.0 or learning_rate is not None
     # Sums that hide labels are so noisy that steps pay, but for those of many heads.

@@ -6,7 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
@@ -105,6 +107,57 @@ def test_scale_of_the_rows_changes_nothing():
         assert mechanism._noise(other, budget) == pytest.approx(mechanism._noise(own, budget))
         given = {"start": "statistics", "n_steps": None, "learning_rate": None}
         assert settings_of(scaled, 0.4, **given) == settings_of(no_intercept, 0.4, **given)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "k", "epsilon", "radius", "start"),
+    [
+        (1347, 64, 10, 0.25, 1.2, "mean"),
+        (1347, 64, 10, 1.0, 1.2, "sums"),
+        (1347, 64, 10, 2.0, 2.0, "mean"),
+        (1347, 64, 10, 0.25, 0.6, "sums"),
+        (3000, 384, 77, 0.5, 1.2, "mean"),
+        (3000, 384, 77, 0.25, 0.6, "sums"),
+        (9960, 384, 64, 0.25, 1.2, "sums"),
+        (1500, 384, 6, 0.25, 0.9, "sums"),
+        (5452, 384, 6, 2.0, 2.0, "sums"),
+        (1500, 384, 2, 0.5, 2.0, "mean"),
+    ],
+)
+def test_the_mean_takes_the_place_of_sums_that_hide_too_much(n, d, k, epsilon, radius, start):
+    given = {"start": "auto", "n_steps": None, "learning_rate": None}
+    public = {"n_samples": n, "n_features": d, "classes": np.arange(k), "radius": radius}
+    public |= {"class_counts": None, "loss": "softmax" if k > 2 else "logistic"}
+    own = problem(**public)
+    mu = mu_from_budget(epsilon, 1e-6)
+    chosen = settings_of(own, mu, **given)
+    assert chosen.start == start
+    if radius == 2.0:
+        # A label change spans any distance: the stronger promise chooses alike.
+        assert settings_of(problem(**public | {"labels": "protected"}), mu, **given).start == start
+    margins = settings_of(dataclasses.replace(own, loss="squared_hinge"), mu, **given)
+    assert margins.start == (start if k == 2 else "sums")
+    for lacks in ({"fit_intercept": False}, {"class_embeddings": np.ones((k, d))}):
+        assert settings_of(dataclasses.replace(own, **lacks), mu, **given).start == "sums"
+
+
+def test_a_weaker_promise_is_no_less_accurate():
+    X, Xt, y, yt = train_test_split(*load_digits(return_X_y=True), test_size=0.25, random_state=0)
+    scores = {
+        name: [
+            BallDPLogisticRegression(0.5, random_state=seed, **promise)
+            .fit(normalize(X), y)
+            .score(normalize(Xt), yt)
+            for seed in range(8)
+        ]
+        for name, promise in {
+            "weaker": {},
+            "stronger": {"protect_labels": True, "classes": np.arange(10)},
+        }.items()
+    }
+    error = math.sqrt(sum(np.var(own, ddof=1) for own in scores.values()) / 8)
+    assert np.mean(scores["weaker"]) > np.mean(scores["stronger"]) - 2.0 * error
+    assert error < 0.05
 
 
 @pytest.mark.parametrize(("Head", "epsilon"), [(HEADS[0], 2.0), (HEADS[1], 1e8)])

@@ -64,6 +64,7 @@ FROM_MEAN = GradientPerturbation(n_steps=6, keep_transcript=True, start="mean")
 HEADS = {
     "whitened descent": BallDPLogisticRegression(60.0, radius=0.1, mechanism=STARTED),
     "descent from the mean": BallDPLogisticRegression(4.0, radius=0.5, mechanism=FROM_MEAN),
+    "hinge from the mean": BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=FROM_MEAN),
     "started descent": BallDPSquaredHingeSVC(
         4.0, radius=0.5, mechanism=STARTED, fit_intercept=False
     ),
@@ -593,6 +594,8 @@ def test_released_values_are_read_through_the_record():
 
 
 HONEST = [
+    # Few records and any distance: the start is the mean, with public labels too.
+    ("descent from the mean", {"mechanism__start": "auto", "radius": None, "epsilon": 0.1}),
     ("prototypes", {"radius": None}),
     ("prototypes", {"counts": "min", "priors": [0.2, 0.2, 0.6]}),
     ("prototypes", {"epsilon": Fraction(9, 4), "norm_bound": np.float32(1.0)}),
@@ -662,7 +665,7 @@ def test_settings_that_the_record_follows(name, params):
         ("started descent", {"mechanism__start": "mean"}, "its start from the mean=True"),
         ("descent from the mean", {"mechanism__start": "statistics"}, "from the mean=False"),
         ("descent from the mean", {"mechanism__start": "zero"}, "its start from zero=True"),
-        ("descent from the mean", {"mechanism__start": "auto"}, "its start from the mean=False"),
+        ("hinge from the mean", {"mechanism__start": "auto"}, "its start from the mean=False"),
     ],
 )
 def test_settings_that_say_otherwise(name, change, found):
