@@ -17,8 +17,7 @@ from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..rows import Rows, rows_in_domain
 from .base import BaseBallDPClassifier
-from .descent import GradientPerturbation, Transcript
-from .linear import AutoMechanism
+from .descent import Transcript
 from .mechanism import (
     Array,
     Budget,
@@ -224,16 +223,6 @@ class ReleasedModel:
         return follow_class_weight(weights, asked, self.classes)
 
 
-class _AutoWithTranscript(AutoMechanism):
-    """The same choice, of a descent that keeps its transcript."""
-
-    def chosen(self, problem: Problem, budget: Budget) -> Mechanism:
-        mechanism = super().chosen(problem, budget)
-        if isinstance(mechanism, GradientPerturbation):
-            mechanism.keep_transcript = True
-        return mechanism
-
-
 def fit_and_transcript(
     head: BaseBallDPClassifier, X: Any, y: Any, **data: Any
 ) -> Transcript | None:
@@ -241,18 +230,21 @@ def fit_and_transcript(
 
     None where there is no descent, or one that keeps none.
     """
-    given, mechanism = getattr(head, "mechanism", None), head._mechanism()
-    own = mechanism.get_params(deep=False).get("keep_transcript") is not False
-    if type(mechanism) is AutoMechanism:
-        head.set_params(mechanism=_AutoWithTranscript())
-    elif own:
-        head.fit(X, y, **data)
-        return getattr(head, "transcript_", None)
-    else:
-        head.set_params(mechanism=clone(mechanism).set_params(keep_transcript=True))
+    own = head._mechanism().get_params(deep=False).get("keep_transcript", False)
+    chosen = head._chosen_mechanism
+
+    def keeping(problem: Problem, budget: Budget) -> Mechanism:
+        mechanism = chosen(problem, budget)
+        if mechanism.get_params(deep=False).get("keep_transcript") is not False:
+            return mechanism
+        return clone(mechanism).set_params(keep_transcript=True)
+
+    head._chosen_mechanism = keeping  # type: ignore[method-assign]
     try:
         head.fit(X, y, **data)
     finally:
-        head.set_params(mechanism=given)
-        transcript: Transcript | None = head.__dict__.pop("transcript_", None)
+        del head._chosen_mechanism
+        transcript = getattr(head, "transcript_", None)
+        if not own:
+            head.__dict__.pop("transcript_", None)
     return transcript
