@@ -8,9 +8,8 @@ from .heads import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
-    GradientPerturbation,
-    OutputPerturbation,
 )
+from .mechanisms import GradientPerturbation, OutputPerturbation
 from .publish import verify
 from .radius import RadiusPolicy
 

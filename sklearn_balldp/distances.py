@@ -14,7 +14,8 @@ from .privacy.noise import RandomState, check_random_state, permute_and_flip
 
 #: Classes with at most this many pairs use all of them.
 ALL_PAIRS = 250_000
-AGGREGATES = ("max", "pooled")
+#: Of larger ones so many are drawn.
+DRAWN_PAIRS = 100_000
 #: Candidates of the private quantile, evenly spaced up to the diameter of the domain.
 GRID_SIZE = 4096
 #: Number of distances that the diameter computes at a time.
@@ -63,12 +64,12 @@ def _sampled_distances(
 
 
 def _class_distances(
-    rows: NDArray[np.floating], metric: str, max_pairs: int, rng: np.random.Generator
+    rows: NDArray[np.floating], metric: str, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Distances of all pairs of a small class, of sampled pairs of a large one."""
     if math.comb(len(rows), 2) <= ALL_PAIRS:
         return pdist(rows.astype(np.float64), METRICS[metric].scipy_name)
-    return _sampled_distances(rows, metric, max_pairs, rng)
+    return _sampled_distances(rows, metric, DRAWN_PAIRS, rng)
 
 
 def _diameter(rows: NDArray[np.floating], metric: str) -> float:
@@ -99,11 +100,9 @@ def same_label_quantile(
     quantile: float = 0.5,
     *,
     metric: str = "euclidean",
-    aggregate: str = "max",
-    max_pairs: int = 100_000,
     random_state: int | np.random.Generator | None = 0,
 ) -> float:
-    """Quantile of same-label pair distances: by default the radius of Margaryan & Gupta.
+    """Largest class's quantile of same-label pair distances: the radius of Margaryan & Gupta.
 
     The result is a function of the rows: it is public only if they are.
 
@@ -118,15 +117,9 @@ def same_label_quantile(
         more noise. Between 0 and 1; 1 is the same-label diameter, always exact.
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         How distances between rows are measured.
-    aggregate : {"max", "pooled"}, default="max"
-        "max" serves the widest class: it takes the largest of the classes' quantiles. "pooled"
-        takes the quantile of the pairs of all classes together.
-    max_pairs : int, default=100_000
-        Saves time where pairs are many: if a class ("max"), or all classes together ("pooled"),
-        have more than 250000 pairs, this many are sampled with replacement. More make the quantile
-        more precise.
     random_state : int, Generator or None, default=0
-        Draws those pairs; the default draws the same ones every time.
+        Draws the pairs of classes that have more than 250000; the default draws the same ones
+        every time.
 
     Returns
     -------
@@ -139,7 +132,6 @@ def same_label_quantile(
         If a parameter is invalid, or no class has two rows.
     """
     check_option("metric", metric, METRICS)
-    check_option("aggregate", aggregate, AGGREGATES)
     if not 0.0 <= quantile <= 1.0:
         raise ValueError(f"quantile must lie in [0, 1], got {quantile!r}.")
     X, y = np.asarray(X), np.asarray(y)
@@ -152,23 +144,10 @@ def same_label_quantile(
         )
     if quantile == 1.0:
         return max(_diameter(X[members], metric) for members in classes)
-    if aggregate == "max":
-        return max(
-            float(np.quantile(_class_distances(X[members], metric, max_pairs, rng), quantile))
-            for members in classes
-        )
-    counts = np.array([math.comb(len(members), 2) for members in classes])
-    if counts.sum() <= ALL_PAIRS:
-        parts = [_class_distances(X[members], metric, max_pairs, rng) for members in classes]
-    else:
-        # Uniform over the same-label pairs: classes in proportion to their pairs.
-        shares = rng.multinomial(max_pairs, counts / counts.sum())
-        parts = [
-            _sampled_distances(X[members], metric, int(share), rng)
-            for members, share in zip(classes, shares, strict=True)
-            if share
-        ]
-    return float(np.quantile(np.concatenate(parts), quantile))
+    return max(
+        float(np.quantile(_class_distances(X[members], metric, rng), quantile))
+        for members in classes
+    )
 
 
 def edit_quantile(

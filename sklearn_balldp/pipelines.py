@@ -1,13 +1,9 @@
 """The parts of a model: its head, the steps before it, and which steps learn from the rows."""
 
 import contextlib
-import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.ensemble import VotingClassifier
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -16,11 +12,8 @@ from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler, Skew
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
-from sklearn.random_projection import BaseRandomProjection, GaussianRandomProjection
+from sklearn.random_projection import BaseRandomProjection
 from sklearn.utils import get_tags
-
-from ._parameters import LEAST, MOST
 
 # These fit nothing beside the models that they hold.
 _OF_SEVERAL = (OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier, VotingClassifier)
@@ -33,9 +26,6 @@ _SHAPE_ONLY = (
     RBFSampler,
     SkewedChi2Sampler,
 )
-
-# Entries of a map whose norm is computed exactly; the sum of its squares takes no time.
-_LARGE = 2**20
 
 
 @dataclass(frozen=True)
@@ -66,14 +56,6 @@ class ModelParts:
             with contextlib.suppress(AttributeError, ImportError):
                 return str(step.identity)
         return None
-
-    @property
-    def frozen_learners(self) -> list[str]:
-        """Names of frozen steps that learned from rows: a model does not tell from which rows."""
-        frozen = [
-            (n, step.estimator) for n, step in self.steps if isinstance(step, FrozenEstimator)
-        ]
-        return [name for name, step in frozen if learns(step)]
 
     @property
     def learners(self) -> list[str]:
@@ -132,37 +114,16 @@ def _holds_one(model: Any) -> bool:
 def stretch_of(step: Any) -> float | None:
     """How many times as far apart a step moves two rows, at most; None where that is not known.
 
-    Of steps of scikit-learn that multiply rows by known numbers, in the Euclidean distance.
+    Of steps that are affine or cosines of affine maps, in the Euclidean distance: the norm of the
+    scale or matrix.
     """
-    step = step.estimator if isinstance(step, FrozenEstimator) else step
-    if step is None or isinstance(step, str):
-        return 1.0
-    factor = _factor(type(step), step)
-    return factor if factor is not None and LEAST <= factor <= MOST else None
+    from .publish.steps import step_of
 
-
-def _factor(kind: type, step: Any) -> float | None:
-    """The factor as its state gives it, which may be no factor at all."""
-    scale: Any = getattr(step, "scale_", None)
-    if kind is StandardScaler and hasattr(step, "n_features_in_"):
-        moves = step.with_std and scale is not None
-        return float(1.0 / np.min(np.abs(scale))) if moves else 1.0
-    if kind is MaxAbsScaler and scale is not None:
-        return float(1.0 / np.min(np.abs(scale)))
-    if kind is MinMaxScaler and scale is not None:
-        return float(np.max(np.abs(scale)))
-    if kind is RBFSampler and hasattr(step, "random_weights_") and step.n_components > 0:
-        # The slope of each cosine is at most one.
-        return _norm(step.random_weights_) * math.sqrt(2.0 / step.n_components)
-    plain = kind in (TruncatedSVD, GaussianRandomProjection) or (kind is PCA and not step.whiten)
-    return _norm(step.components_) if plain and hasattr(step, "components_") else None
-
-
-def _norm(matrix: NDArray[np.float64]) -> float:
-    """Upper bound on the largest stretch of a linear map."""
-    exactly = matrix.size <= _LARGE and np.isfinite(matrix).all()
-    # Both norms may be one, and either is computed with rounding.
-    return float(np.linalg.norm(matrix, 2 if exactly else None)) * (1.0 + 1e-9)
+    try:
+        plain = step_of(step)
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return 1.0 if plain is None else plain.stretch
 
 
 def learns(step: Any) -> bool:

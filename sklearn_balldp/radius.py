@@ -20,11 +20,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ._parameters import check_option, check_positive, check_share, check_whole, is_real
+from ._parameters import check_option, check_positive, check_share, is_real
 from ._validation import all_or_nothing, caller_level, validated, validated_public
 from .accounting import CountedMixin, OtherRelease, charged
 from .adjacency import METRICS
-from .distances import AGGREGATES, edit_quantile, private_quantile, same_label_quantile
+from .distances import edit_quantile, private_quantile, same_label_quantile
 from .privacy.noise import RandomState, check_random_state
 from .rows import Rows, project_onto_ball
 
@@ -112,11 +112,8 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
     quantile : float, default=0.5
         How much the radius covers, between 0 and 1: a larger quantile hides more, and takes more
         noise. Of edits it is the share that is to be hidden, at least; the default hides only half.
-        Of same-label pairs it is the quantile of their distances; 1 is the same-label diameter.
-    aggregate : {"max", "pooled"}, default="max"
-        "max" serves the widest class: it takes the largest of the classes' quantiles, as the paper
-        does. "pooled" takes the quantile of all same-label pairs together; it raises a ValueError
-        with ``source="private"``. Not used with edits.
+        Of same-label pairs it is the largest class's quantile of their distances; 1 is the
+        same-label diameter.
     source : {"reference", "edits", "declared", "private"}, default="reference"
         Which rows the distances come from, and so what the choice costs. "reference" and "edits"
         read public rows, and cost no privacy. "reference" needs public rows of the same kind, as
@@ -142,9 +139,6 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         The radius of the admissible ball that rows are projected onto. A head uses its own instead.
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         How distances between rows are measured. A head uses its own instead.
-    max_pairs : int, default=100_000
-        Saves time where pairs are many: this many are sampled if a class ("pooled": all classes
-        together) has more than 250000 pairs.
     random_state : None, int, Generator or RandomState, default=None
         Leave it at None for privacy: the "private" quantile is then drawn exactly. A seed makes it
         reproducible and the release not private. It also draws the sampled pairs, which are no
@@ -186,36 +180,30 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self,
         quantile=0.5,
         *,
-        aggregate="max",
         source="reference",
         coverage="pairs",
         epsilon=None,
         norm_bound=1.0,
         metric="euclidean",
-        max_pairs=100_000,
         random_state=None,
     ):
         self.quantile = quantile
-        self.aggregate = aggregate
         self.source = source
         self.coverage = coverage
         self.epsilon = epsilon
         self.norm_bound = norm_bound
         self.metric = metric
-        self.max_pairs = max_pairs
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
         check_share("quantile", self.quantile)
         for name, options in (
-            ("aggregate", AGGREGATES),
             ("source", SOURCES),
             ("coverage", COVERAGES),
             ("metric", METRICS),
         ):
             check_option(name, getattr(self, name), options)
         check_positive("norm_bound", self.norm_bound)
-        check_whole("max_pairs", self.max_pairs)
         check_random_state(self.random_state)
         if self.source != "private":
             if self.epsilon is not None:
@@ -228,10 +216,6 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             raise ValueError(
                 f"epsilon must be a positive number from 1e-6 to 1000 with source='private', got "
                 f"{self.epsilon!r}."
-            )
-        if self.aggregate == "pooled":
-            raise ValueError(
-                "aggregate='pooled' is not offered with source='private'; use aggregate='max'."
             )
 
     def fit(
@@ -376,8 +360,6 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             labels,
             float(self.quantile),
             metric=metric,
-            aggregate=self.aggregate,
-            max_pairs=int(self.max_pairs),
             random_state=_pair_stream(self.random_state),
         )
         if not value > 0.0:

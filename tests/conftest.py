@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from sklearn_balldp.accounting import tickets
-from sklearn_balldp.heads.whitening import WhiteningMap
+from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy.noise import Noise
 
 matplotlib.use("Agg")
@@ -37,6 +37,12 @@ def noise_free(monkeypatch):
 
 
 @pytest.fixture
+def array_api(monkeypatch):
+    """Have scikit-learn's contract include arrays of other libraries, and not skip them."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+
+
+@pytest.fixture
 def ball_rows():
     """Rows spread over the unit ball, boundary included, with three labels."""
     rng = np.random.default_rng(0)
@@ -55,6 +61,6 @@ def whitening():
         directions = directions[:, : 2 if whitened else 0]
         kept = np.array([0.4, 0.9])[: directions.shape[1]]
         matrix = np.eye(d) + (directions * (kept - 1.0)) @ directions.T
-        return WhiteningMap(centre, directions, kept, reach, norm or reach), matrix
+        return PublicMap(centre, directions, kept, reach, norm or reach), matrix
 
     return of

@@ -1,8 +1,7 @@
 """The attacks of ``benchmarks.falsify``: sound code withstands them, and planted faults do not."""
 
 import math
-import os
-import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +10,15 @@ from benchmarks.falsify import __main__ as command
 from benchmarks.falsify import gaps, plain, search, settings
 from benchmarks.falsify.attacks import ATTACKS
 from benchmarks.falsify.planted import FAULTS
-from benchmarks.falsify.replay import Violation
+from benchmarks.falsify.replay import Replay, Violation, fit
 from benchmarks.mutants import MUTANTS
+from sklearn_balldp.heads import weighing
 from sklearn_balldp.losses import Softmax
-from sklearn_balldp.privacy import Release, bounds, noise
-from sklearn_balldp.privacy.transcript import TranscriptBound
+from sklearn_balldp.mechanisms import DescentBound, PrivacyFilter, Sums, gradients, queries
+from sklearn_balldp.mechanisms.whitening import WhiteningMap
+from sklearn_balldp.privacy import Noise, Release
+from sklearn_balldp.privacy.exact_normal import rounded_normal
+from sklearn_balldp.publish.checks import replay_check
 
 
 def largest(name, seeds, tries=40):
@@ -37,21 +40,68 @@ def smaller(value, factor):
 
 
 def test_a_sensitivity_that_is_too_small(monkeypatch):
-    monkeypatch.setattr(
-        bounds, "prototype_sensitivity", smaller(bounds.prototype_sensitivity, 1.05)
-    )
+    monkeypatch.setattr(Sums, "ratio", smaller(Sums.ratio, 1.05))
     assert largest("ridge prototypes", 3).ratio == pytest.approx(1.05, abs=1e-3)
+    assert largest("what the filter lets pass", 12).ratio > 1.04
 
 
 def test_a_share_that_was_forgotten(monkeypatch):
-    stated = TranscriptBound.mu_at
+    def steps_alone(self, problem, radius, labels):
+        begun = 0.0 if self.start is None else self.start.mu(problem, radius, labels)
+        return math.sqrt(max(self.budget**2 - begun**2, 1e-12))
 
-    def steps_alone(self, radius, labels):
-        start = 0.0 if self.start is None else self.start.mu(radius, labels)
-        return math.sqrt(max(stated(self, radius, labels) ** 2 - start**2, 1e-12))
-
-    monkeypatch.setattr(TranscriptBound, "mu_at", steps_alone)
+    monkeypatch.setattr(DescentBound, "mu_at", steps_alone)
     assert largest("descent from sums", 4).ratio > 1.05
+
+
+def test_a_label_change_that_was_forgotten(monkeypatch):
+    real = queries.gap_at
+    monkeypatch.setattr(
+        queries, "gap_at", lambda *given, **named: real(*given, **{**named, "labels": "public"})
+    )
+    queries._moved.cache_clear()
+    assert largest("descent from zero", 12).ratio > 1.05
+    queries._moved.cache_clear()
+
+
+def test_a_filter_that_forgets(monkeypatch):
+    charge = PrivacyFilter.charge
+
+    def forgetful(self, query):
+        spent = list(self._spent)
+        charge(self, query)
+        self._spent = spent
+
+    monkeypatch.setattr(PrivacyFilter, "charge", forgetful)
+    assert largest("what the filter lets pass", 4).ratio > 1.4
+
+
+def test_a_refused_query_that_is_answered(monkeypatch):
+    charge = PrivacyFilter.charge
+
+    def late(self, query):
+        self._late = getattr(self, "_late", 0) + 1
+        if self._late > 3:
+            charge(self, query)
+
+    monkeypatch.setattr(PrivacyFilter, "charge", late)
+    assert largest("what the filter lets pass", 8).ratio > 1.2
+
+
+def test_a_map_that_lengthens_rows(monkeypatch):
+    monkeypatch.setattr(WhiteningMap, "shortened", smaller(WhiteningMap.shortened, 1.0 / 1.05))
+    assert largest("descent from sums", 24, tries=1).ratio == math.inf
+
+
+def test_persons_of_several_classes_that_count_as_of_one(monkeypatch):
+    real = weighing.Weights
+    monkeypatch.setattr(weighing, "Weights", lambda **given: real(**given | {"block_factor": 1.0}))
+    assert largest("ridge prototypes", 24, tries=20).ratio > 1.05
+
+
+def test_residuals_that_are_not_clipped(monkeypatch):
+    monkeypatch.setattr(gradients, "clip_residuals", lambda residuals, clip: residuals)
+    assert largest("descent from zero", 8, tries=1).ratio == math.inf
 
 
 def test_a_lipschitz_factor_that_was_dropped(monkeypatch):
@@ -70,31 +120,47 @@ def test_a_chain_of_persons_one_short(monkeypatch):
     assert largest("discriminant", 12).ratio > 1.05
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_noise_that_a_fork_repeats(monkeypatch):
-    parent = types.SimpleNamespace(getpid=lambda: 1, urandom=os.urandom)
-    monkeypatch.setattr(noise, "os", parent)
+def test_an_answer_that_is_never_asked_for_is_refused():
+    """A record that lies behind the answers would be published with them."""
+    drawn = settings.draw("descent from zero", np.random.default_rng(0))
+    one, _, deviate = drawn.pair(search.start_of(drawn, np.random.default_rng(0)))
+    mechanism = {"mechanism": drawn.make().mechanism.set_params(keep_transcript=True)}
+    released = fit(drawn.make().set_params(**mechanism), one, Replay(deviate)).released_
+    assert replay_check(released).verdict == "PASS"
+    more = replace(released, answers=(*released.answers, released.answers[-1]))
+    assert "never asked for" in replay_check(more).found
+
+
+def test_noise_from_a_stock(monkeypatch):
+    def kept(self, size):
+        stock = vars(self).setdefault("_stock", rounded_normal(50 + size))
+        self._stock = stock[size:] if len(stock) >= size else rounded_normal(50)
+        return stock[:size] if len(stock) >= size else rounded_normal(size)
+
+    monkeypatch.setattr(Noise, "_deviates", kept)
     assert largest("noise that repeats", 4).ratio == math.inf
 
 
-def test_sums_that_are_not_those_of_the_records(monkeypatch):
+def test_values_that_are_not_those_of_the_records(monkeypatch):
     drawn = settings.draw("ridge prototypes", np.random.default_rng(0))
     placed = plain.placed
     monkeypatch.setattr(plain, "placed", lambda *given: 1.01 * placed(*given))
     genome = search.start_of(drawn, np.random.default_rng(0))
-    with pytest.raises(Violation, match="prototypes that were released are not those"):
+    with pytest.raises(Violation, match="values of Sums that were hidden are not those"):
         search.ratio(drawn, genome)
 
 
 def test_every_planted_fault_has_an_attack():
-    assert set(FAULTS) <= set(ATTACKS)
+    assert {attack for attack, _ in FAULTS.values()} <= set(ATTACKS)
 
 
-@pytest.mark.parametrize("mutant", [*MUTANTS, *FAULTS.values()], ids=lambda own: own.name)
+@pytest.mark.parametrize(
+    "mutant", [*MUTANTS, *(fault for _, fault in FAULTS.values())], ids=lambda own: own.name
+)
 def test_every_mutant_has_its_place(mutant, tmp_path):
     path = tmp_path / "sklearn_balldp" / mutant.file
     path.parent.mkdir(parents=True)
-    path.write_text((command.Path(bounds.__file__).parents[1] / mutant.file).read_text())
+    path.write_text((command.Path(queries.__file__).parents[1] / mutant.file).read_text())
     mutant.apply(tmp_path)
 
 

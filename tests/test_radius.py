@@ -48,19 +48,14 @@ def digits():
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_quantiles_of_pairs_of_one_label(ball_rows, metric, monkeypatch):
-    """The largest of all classes, or of all pairs together; and of pairs that are drawn."""
+    """The largest of all classes; and of pairs that are drawn."""
     X, y = ball_rows
     parts = [cdist(X[y == c], X[y == c], CDIST[metric]) for c in range(3)]
     parts = [part[np.triu_indices(len(part), 1)] for part in parts]
-    exact = {
-        "max": [max(np.quantile(part, q) for part in parts) for q in (0.5, 0.8)],
-        "pooled": np.quantile(np.concatenate(parts), [0.5, 0.8]),
-    }
+    exact = [max(np.quantile(part, q) for part in parts) for q in (0.5, 0.8)]
     for rel in (1e-9, 0.02):
-        for aggregate, expected in exact.items():
-            options = {"metric": metric, "aggregate": aggregate}
-            found = [same_label_quantile(X, y, q, **options) for q in (0.5, 0.8)]
-            assert found == pytest.approx(list(expected), rel=rel)
+        found = [same_label_quantile(X, y, q, metric=metric) for q in (0.5, 0.8)]
+        assert found == pytest.approx(exact, rel=rel)
         monkeypatch.setattr(distances, "ALL_PAIRS", 10)
 
 
@@ -88,7 +83,7 @@ def test_diameter_of_rows_near_each_other():
 
 def test_errors(ball_rows):
     X, y = ball_rows
-    for wrong in ({"quantile": 1.5}, {"metric": "cosine"}, {"aggregate": "mean"}):
+    for wrong in ({"quantile": 1.5}, {"metric": "cosine"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             same_label_quantile(X, y, **wrong)
     with pytest.raises(ValueError, match="two reference rows"):
@@ -299,6 +294,7 @@ def test_a_private_radius_joins_the_total(digits):
         RadiusPolicy(source="private", epsilon=1.0),
     ]
 )
+@pytest.mark.usefixtures("array_api")
 def test_contract(estimator, check):
     check(estimator)
 
@@ -464,16 +460,13 @@ def test_as_a_step(digits):
     [
         ({"quantile": 1.5}, "quantile"),
         ({"quantile": "half"}, "quantile"),
-        ({"aggregate": "mean"}, "aggregate must be one of"),
         ({"source": "guess"}, "source must be one of"),
         ({"metric": "cosine"}, "metric must be one of"),
         ({"norm_bound": 0}, "norm_bound"),
-        ({"max_pairs": 0}, "max_pairs"),
         ({"random_state": "x"}, "random_state"),
         ({"epsilon": 1.0}, r"epsilon=1.0 is for source='private'"),
         ({"source": "private"}, "epsilon must be a positive number"),
         ({"source": "private", "epsilon": -1.0}, "epsilon must be a positive number"),
-        ({"source": "private", "epsilon": 1.0, "aggregate": "pooled"}, "pooled"),
     ],
 )
 def test_bad_policies(params, match, digits):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import numbers
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -19,24 +20,33 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
 from .._validation import all_or_nothing, caller_level
-from ..privacy.transcript import TranscriptBound
+from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
+from ..heads import Released
+from ..mechanisms import drive
+from ..privacy.noise import EXACT_SAMPLER
 from ..progress import bar
+from .attacks import AuditSetting, SupportAudit, answer_again, audit_support
 from .certificates import check_prior
 from .displays import ReconstructionDisplay, fitted_auditor
-from .preparation import PreparedAudit, anchors_of, audit_generator, chosen_anchors, prepare
-from .residuals import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check, weight_checks
+from .noise_tests import ENOUGH, Deviates, deviates_of, noise_checks, of_trials
+from .preparation import (
+    PreparedAudit,
+    anchors_of,
+    audit_generator,
+    chosen_anchors,
+    in_domain,
+    prepare,
+)
 from .supports import STRATEGIES, Support, draw_supports
-from .trials import AuditSetting, SupportAudit, audit_support, hidden_records, simulated_trials
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_ATTACKS = {
-    "success": "the MAP attack",
-    "last_iterate": "the attack on the released model alone",
-    "replay": "the attack that replays earlier noise",
-    "transfer": "the attack that reads noise off another block",
-}
+# The attack, the noise of the release, and that of the trials: an honest release fails one of them
+# with probability FALSE_ALARM at most.
+_LEVEL = FALSE_ALARM / 3.0
+# Most conversations that are held once more for the test of their noise.
+_MOST_AGAIN = 50
 # Distances of computed models may exceed the sensitivity by their own rounding.
 _ROUNDING = 1e-6
 
@@ -91,16 +101,13 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         What the attacker believes beforehand: a probability for each candidate, which hidden
         records are drawn from. None makes all equally likely.
     eta : float, default=0.0
-        How close a guess must come: within this distance of the hidden record, in the release's
-        metric, it counts as a success. The guess may then be any point, also one between the
-        candidates.
+        How close a guess must come: a candidate within this distance of the hidden record, in the
+        release's metric, counts as a success. The baseline is then the largest prior mass within
+        twice this distance of a candidate.
     confidence : float, default=0.95
         Coverage of the intervals: a higher one makes them wider.
     n_draws : int, default=1
         Noise draws for every hidden record: more narrow the intervals, and take longer.
-    n_repeats : int, default=1
-        Repeats have supports of their own, as the paper's setup seeds have, and share the fit:
-        more show how much the result depends on the supports, and take longer.
     radius : float or None, default=None
         Name it to compare heads fairly: candidates lie within this distance of the anchor, in the
         release's metric, and certificates are stated at it. None is the release's own radius, so
@@ -112,9 +119,10 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Costs training records: the share of ``X`` that is kept for candidates if ``X_public`` is
         not given. The head is then fitted on the others.
     noise : {"simulated", "mechanism"}, default="simulated"
-        "simulated" draws noise of the scale that the release states, in the span of the candidate
-        models. "mechanism" makes every trial a release by the head's own sampler: slower, and it
-        also finds noise that is reused from release to release or from block to block.
+        "simulated" draws the noise of trials from a seeded generator, for mechanisms that ask once
+        in the span of the candidates. "mechanism" makes every trial a release by the head's own
+        sampler: slower, and it tests the noise of all trials too. The noise of the release itself
+        is tested in both.
     n_jobs : int or None, default=None
         Saves time: the number of threads that the supports are spread over. With
         ``noise="mechanism"`` a head with a seed is audited on one, so that the same seed gives the
@@ -129,13 +137,11 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
         Labels.
     report_ : DataFrame
-        One row per trial: repeat, support, hidden record and guess (positions among the support's
-        candidates), whether the guess succeeded, and the posterior of the truth. For noisy
-        gradients the guess uses the whole transcript. Further columns say whether other attacks
-        succeeded: "last_iterate", which sees the released model alone, and with
-        ``noise="mechanism"`` those that assume reused noise.
+        One row per trial: support, hidden record and guess (positions among the support's
+        candidates), whether the guess succeeded, and the posterior of the truth. The guess uses
+        every noisy answer: of a descent, the whole transcript.
     supports_ : DataFrame
-        One row per support: anchor (position in ``X``; with ``groups`` that of one of a person's
+        One row per support: anchor (position in ``X``; with ``groups`` one of a person's
         ``n_records``), label, rows in its ball, candidates (positions in the public rows
         or, without those, in the training rows), kappa, success rate, the largest distance between
         a candidate's model and the anchor's in units of the noise, and bounds.
@@ -145,8 +151,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         By the anchor's label: anchors, trials, success rate, and its exact binomial interval.
     success_interval_ : dict
         "clopper_pearson": exact binomial interval of these supports' success probability.
-        "seed_first": t interval over repeats (over supports when ``n_repeats=1``), which includes
-        how supports vary; zero width means that all units agree, not certainty.
+        "seed_first": t interval over supports, which includes how they vary; zero width means that
+        all agree, not certainty.
     baseline_ : float
         Success probability kappa of the best blind guess among the candidates.
     certificate_ : Series
@@ -156,14 +162,16 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         where they depend on the path, and "support" for ``eta > 0``. "bayes" is no bound: it is the
         best attack's own success, estimated by simulation.
     guarantee_holds_ : bool
-        False when an exact test (level 1e-6, so that searches of many fits raise no false alarm)
-        puts the success of an attack above the direct certificate, when candidate models lie
-        further from the anchor's than the release's sensitivity allows, or when a check of the
-        weights fails.
-    weights_ : DataFrame
-        Checks of the released weights against the records and the release (name, verdict "PASS",
-        "FAIL" or "CANNOT CHECK", what was found, what it rests on). They find mistakes: other
-        weights, records or noise than stated. They certify nothing.
+        False when an exact test puts the success of the attack above the direct certificate, when
+        candidates' values lie further from the anchor's than the release's sensitivity allows, or
+        when a check of the noise fails. An honest release fails with probability 1e-6 at most, so
+        that searches of many fits raise no false alarm.
+    noise_ : DataFrame
+        Checks of the release's noise, and with ``noise="mechanism"`` of the trials' (name, verdict
+        "PASS", "FAIL" or "CANNOT CHECK", what was found, what it rests on). Where a fit has fewer
+        than 5000 noisy values, the same conversation is held again with fresh noise until there are
+        so many: nothing of it leaves the auditor. Of a frozen head only the noise that it holds is
+        tested. The checks find mistakes, a seed among them; they certify nothing.
     refutation_threshold_ : float
         How high the success rate must be before this many trials can prove the guarantee wrong;
         above 1 if they never can.
@@ -227,7 +235,6 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         eta=0.0,
         confidence=0.95,
         n_draws=1,
-        n_repeats=1,
         radius=None,
         candidate_labels="same",
         holdout=0.2,
@@ -244,7 +251,6 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.eta = eta
         self.confidence = confidence
         self.n_draws = n_draws
-        self.n_repeats = n_repeats
         self.radius = radius
         self.candidate_labels = candidate_labels
         self.holdout = holdout
@@ -253,7 +259,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        least_of = {"n_candidates": 2, "n_supports": 1, "n_draws": 1, "n_repeats": 1}
+        least_of = {"n_candidates": 2, "n_supports": 1, "n_draws": 1}
         for name, least in least_of.items():
             check_whole(name, getattr(self, name), least)
         check_option("support", self.support, STRATEGIES)
@@ -328,30 +334,28 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         prepared = prepare(
             self.estimator, X, y, X_public, y_public, groups, float(self.holdout), rng
         )
-        model = prepared.model
         setting = self._setting(prepared)
         supports, n_passed_over = self._draw_supports(setting, prepared, rng)
-        results = self._audit(setting, [support for _, support in supports], rng)
+        results = self._audit(setting, supports, rng)
 
         summaries, trials = [], []
-        for i, ((repeat, support), result) in enumerate(zip(supports, results, strict=True)):
+        for i, (support, result) in enumerate(zip(supports, results, strict=True)):
             place = {
-                "repeat": repeat,
                 "support": i,
                 "anchor": int(prepared.position[support.anchor]),
-                "label": model.classes[setting.problem.codes[support.anchor]],
+                "label": prepared.head.classes_[setting.records.codes[support.anchor]],
                 "n_records": len(support.places),
                 "candidates": tuple(_positions(prepared.pool_positions[support.positions])),
             }
             summaries.append({**place, **result.summary})
-            trials.append(_placed(result.trials, repeat, i))
+            trials.append(result.trials.assign(support=i))
         table, report = pd.DataFrame(summaries), pd.concat(trials, ignore_index=True)
-        # Ordered by how much they use, from the least to the most.
+        report = report[["support", *report.columns.drop("support")]]
         bounds = table.filter(regex="_bound$").mean(skipna=False).rename("certificate")
 
         fitted: dict[str, Any] = {
             "estimator_": prepared.estimator,
-            "classes_": model.classes,
+            "classes_": prepared.head.classes_,
             "report_": report,
             "supports_": table,
             "n_anchors_skipped_": n_passed_over,
@@ -360,109 +364,114 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             "baseline_": _mean(table["kappa"]),
             "training_rows_": prepared.position,
             "certificate_": bounds.rename(lambda name: name.removesuffix("_bound")),
-            "_supports_": results,
-            "_setting_": (setting.weights, setting.uniform),
         }
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(fitted["estimator_"], name):
                 fitted[name] = getattr(fitted["estimator_"], name)
-        unit = "repeat" if self.n_repeats > 1 else "support"
         fitted["success_interval_"] = {
             "clopper_pearson": _binomial(report["success"], self.confidence),
-            "seed_first": _t_interval(report.groupby(unit)["success"].mean(), self.confidence),
+            "seed_first": _t_interval(report.groupby("support")["success"].mean(), self.confidence),
         }
-        stated = fitted["certificate_"]["direct"]
-        failures = [
-            f"{attack} succeeds more often than the direct certificate allows"
-            for name, attack in _ATTACKS.items()
-            if name in report and _refutes(report[name].dropna(), stated)
-        ]
+        stated, failures = fitted["certificate_"]["direct"], []
+        if _refutes(report["success"], stated):
+            failures.append("the MAP attack succeeds more often than the direct certificate allows")
         if (table["distance"] > table["mu"] * (1.0 + _ROUNDING)).any():
-            failures.append("candidate models lie further apart than the sensitivity allows")
-        checks = self._weights(prepared)
-        fitted["weights_"] = pd.DataFrame([vars(check) for check in checks])
+            failures.append("candidates' values lie further apart than the sensitivity allows")
+        checks = self._noise_checks(prepared, results)
+        fitted["noise_"] = pd.DataFrame([vars(check) for check in checks])
         verdicts = {check.verdict for check in checks}
-        report.attrs["weights"] = next(v for v in (FAIL, CANNOT_CHECK, PASS) if v in verdicts)
+        report.attrs["noise"] = next(v for v in (FAIL, CANNOT_CHECK, PASS) if v in verdicts)
         # A warning quotes these texts, so they hold no number that depends on the records.
-        failed = [check.name for check in checks if check.verdict == FAIL]
-        failures += [f"the weights' check of the {name} failed" for name in failed]
+        failures += [f"the check of the {c.name} failed" for c in checks if c.verdict == FAIL]
         # Above one if so few trials cannot refute the guarantee.
-        refutes = float(binom.isf(FALSE_ALARM, len(report), stated)) + 1.0
+        refutes = float(binom.isf(_LEVEL, len(report), stated)) + 1.0
         fitted["refutation_threshold_"] = refutes / len(report)
         fitted["failures_"] = tuple(failures)
         fitted["guarantee_holds_"] = not failures
         return fitted
 
-    def _weights(self, prepared: PreparedAudit) -> list[Check]:
-        """Check that the released weights match the record, and carry the noise that it states."""
-        model = prepared.model
-        same = model.record.matches(prepared.estimator)
-        found = "digest as in the record" if same else "not those of the record: digests differ"
-        checks = [Check("parameters", PASS if same else FAIL, found, "the record's digest")]
+    def _noise_checks(self, prepared: PreparedAudit, results: list[SupportAudit]) -> list[Check]:
+        """Whether what was released carries the noise that its record states."""
+        head, released, records = prepared.head, prepared.released, prepared.records
+        record = released.release
+        same = record.matches(prepared.estimator) and _follows(released)
+        found = "digest as in the record" if same else "not those of the record"
+        checks = [Check("parameters", PASS if same else FAIL, found, "digest, and answers again")]
+        exact = record.sampler == EXACT_SAMPLER
+        checks.append(Check("sampler", PASS if exact else FAIL, record.sampler, "the record"))
+        trials = [run for result in results for run in result.deviates]
+        if trials:
+            own = noise_checks(of_trials(trials, record.n_features), level=_LEVEL)
+            checks += [_renamed(check, "trials' ") for check in own]
         if prepared.placeholder is not None:
             why = "one record is missing; pass all records of the fit"
-            return [*checks, Check("noise in the weights", CANNOT_CHECK, why, "residuals", True)]
-        return [*checks, *weight_checks(model, prepared.problem, prepared.transcript)]
+            return [*checks, Check("noise", CANNOT_CHECK, why, "noisy answers", True)]
+        first = deviates_of(released, records)
+        if isinstance(first, Check):
+            return [*checks, first]
+        again: list[Deviates] = []
+        size = first.size
+        # A seed, which is found above, would draw the same noise again.
+        while (
+            exact
+            and not prepared.frozen
+            and len(again) < _MOST_AGAIN
+            and (not again or size < ENOUGH)
+        ):
+            more = deviates_of(answer_again(released, records, head._noise()), records)
+            if not isinstance(more, Deviates):
+                break
+            again.append(more)
+            size += more.size
+        return checks + noise_checks(_together([first, *again]), level=_LEVEL)
 
     def _setting(self, prepared: PreparedAudit) -> AuditSetting:
-        model, problem = prepared.model, prepared.problem
-        release = model.record
+        head, released = prepared.head, prepared.released
+        release = released.release
         if self.candidate_labels == "any" and release.labels != "protected":
             raise ValueError(
                 "candidate_labels='any': labels and counts of this release are public, so the "
                 "adversary knows the missing label; use 'same', or protect_labels=True."
             )
+        sampler = None
         if self.noise == "mechanism":
             # On the original, trials would advance a generator that the released model holds.
-            model = copy.deepcopy(model)
+            sampler = copy.deepcopy(head)._noise
         labels = "protected" if self.candidate_labels == "any" else "public"
-        mechanism = model.mechanism
-        if mechanism.adaptive and not isinstance(release.bound, TranscriptBound):
-            raise ValueError(
-                f"mechanism {mechanism.name}: of adaptive ones only descents can be audited; state "
-                "adaptive=False if no noisy value decides where a later one is taken."
-            )
         return AuditSetting(
-            model=model,
-            problem=problem,
+            released=released,
+            records=prepared.records,
             placeholder=prepared.placeholder,
-            neighbours=model.neighbours(problem),
             guarantee=release.guarantee(self.radius, labels),
             stated=release.guarantee_of_candidates(self.radius, labels),
-            weights=check_prior(self.attacker_prior, self.n_candidates),
+            prior=check_prior(self.attacker_prior, self.n_candidates),
             uniform=self.attacker_prior is None,
             eta=float(self.eta),
             n_draws=int(self.n_draws),
-            mechanism=self.noise == "mechanism",
+            sampler=sampler,
         )
 
     def _draw_supports(
         self, setting: AuditSetting, prepared: PreparedAudit, rng: np.random.Generator
-    ) -> tuple[list[tuple[int, Support]], int]:
-        """Supports of every repeat, with its number, and how many anchors were passed over."""
-        problem = setting.problem
-        anchors = anchors_of(setting.model, problem, setting.placeholder)
-        anchors = chosen_anchors(self.anchors, anchors, problem.codes, prepared.position)
-        rows = setting.model.in_domain(problem.X)
-        drawn = [
-            draw_supports(
-                rows,
-                problem.codes,
-                prepared.pool,
-                setting.guarantee.radius,
-                anchors=anchors,
-                n_supports=self.n_supports,
-                n_candidates=self.n_candidates,
-                strategy=self.support,
-                random_state=rng,
-                metric=setting.model.record.metric,
-                any_label=self.candidate_labels == "any",
-                owners=prepared.owners,
-            )
-            for _ in range(self.n_repeats)
-        ]
-        supports = [(repeat, support) for repeat, (own, _) in enumerate(drawn) for support in own]
-        return supports, sum(passed_over for _, passed_over in drawn)
+    ) -> tuple[list[Support], int]:
+        """Supports, and how many anchors were passed over."""
+        head, records = prepared.head, setting.records
+        anchors = anchors_of(head, records, setting.placeholder)
+        anchors = chosen_anchors(self.anchors, anchors, records.codes, prepared.position)
+        return draw_supports(
+            in_domain(head, records.X),
+            records.codes,
+            prepared.pool,
+            setting.guarantee.radius,
+            anchors=anchors,
+            n_supports=self.n_supports,
+            n_candidates=self.n_candidates,
+            strategy=self.support,
+            random_state=rng,
+            metric=head.release_.metric,
+            any_label=self.candidate_labels == "any",
+            owners=prepared.owners,
+        )
 
     def _audit(
         self, setting: AuditSetting, supports: list[Support], rng: np.random.Generator
@@ -472,47 +481,15 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             joblib.delayed(audit_support)(setting, support, np.random.default_rng(int(seed)))
             for support, seed in zip(supports, seeds, strict=True)
         ]
-        # Threads would take turns at the generator of a seeded head in any order.
-        seeded = setting.mechanism and not setting.model.noise().private
-        n_jobs = None if seeded else self.n_jobs
-        threads = joblib.Parallel(n_jobs, prefer="threads", return_as="generator")
+        # Threads would share a generator of the head, in an order of their own.
+        head: Any = getattr(setting.sampler, "__self__", None)
+        alone = head is not None and not isinstance(
+            head.random_state, (numbers.Integral, type(None))
+        )
+        threads = joblib.Parallel(
+            1 if alone else self.n_jobs, prefer="threads", return_as="generator"
+        )
         return list(bar(threads(jobs), "audit", "support", len(jobs)))
-
-    def attack(self, n_trials: int, random_state: Any = None) -> pd.DataFrame:
-        """Further trials on the fitted supports, with fresh simulated noise.
-
-        Parameters
-        ----------
-        n_trials : int
-            Number of trials, spread evenly over supports.
-        random_state : None, int, Generator or RandomState, default=None
-            Draws hidden records and noise.
-
-        Returns
-        -------
-        DataFrame
-            As ``report_``.
-        """
-        import pandas as pd
-
-        check_is_fitted(self)
-        check_whole("n_trials", n_trials)
-        if any(result.points is None for result in self._supports_):
-            raise ValueError(
-                "a further trial on noisy gradients is a run over all records; set n_draws before "
-                "fit instead."
-            )
-        rng = audit_generator(random_state)
-        weights, uniform = self._setting_
-        shares = np.diff(np.linspace(0, n_trials, len(self._supports_) + 1).astype(int))
-        frames = []
-        for i, (result, share) in enumerate(zip(self._supports_, shares, strict=True)):
-            if share == 0:
-                continue
-            target = hidden_records(weights, uniform, int(share), rng)
-            trials = simulated_trials(result.points, target, weights, result.hits, rng)
-            frames.append(_placed(trials, int(self.supports_["repeat"].iloc[i]), i))
-        return pd.concat(frames, ignore_index=True)
 
     def summary(self) -> str:
         """What the audit found, and the smallest fault that it could have found, in words.
@@ -525,10 +502,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         low, high = self.success_interval_["clopper_pearson"]
         n_trials, least = len(self.report_), self.refutation_threshold_
-        limit = "" if self.supports_["kappa_is_exact"].all() else "at most "
         lines = [
             f"attack: success {self.success_rate_:.3f} ({low:.3f} to {high:.3f}) in {n_trials} "
-            f"trials; blind guess {limit}{self.baseline_:.3f}, certificate "
+            f"trials; blind guess {self.baseline_:.3f}, certificate "
             f"{self.certificate_['direct']:.3f}"
         ]
         if least > 1.0:
@@ -544,12 +520,12 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             worst = self.success_by_class_.sort_values("success").iloc[-1]
             label = np.asarray(worst.name).tolist()
             lines.append(
-                f"  most of all in class {label!r}: {worst['success']:.3f} "
+                f"  most of all in class {label}: {worst['success']:.3f} "
                 f"({worst['low']:.3f} to {worst['high']:.3f})"
             )
         lines += [
-            f"weights: {row.verdict:<12} {row.name}: {row.found}"
-            for row in self.weights_.itertuples(index=False)
+            f"noise: {row.verdict:<12} {row.name}: {row.found}"
+            for row in self.noise_.itertuples(index=False)
         ]
         lines += [f"FAILED: {failure}" for failure in self.failures_]
         if not self.failures_:
@@ -649,10 +625,33 @@ def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     return -float(fitted_auditor(auditor).certificate_["direct"])
 
 
-def _placed(trials: pd.DataFrame, repeat: int, support: int) -> pd.DataFrame:
-    trials.insert(0, "repeat", repeat)
-    trials.insert(1, "support", support)
-    return trials
+def _follows(released: Released) -> bool:
+    """Whether what was released follows from the noisy answers, where these were kept."""
+    if not released.answers:
+        return True
+    answers = iter(released.answers)
+    values = np.asarray(drive(released.conversation(), lambda _: next(answers)))
+    scale = 1e-9 * float(np.abs(values).max(initial=0.0))
+    return values.shape == released.values.shape and bool(
+        np.allclose(values, released.values, rtol=1e-9, atol=scale)
+    )
+
+
+def _renamed(check: Check, before: str) -> Check:
+    return Check(before + check.name, check.verdict, check.found, check.basis, check.private)
+
+
+def _together(releases: list[Deviates]) -> Deviates:
+    """The noise of several releases of one kind, to be tested as one."""
+    whole = Deviates([], {name: [] for name in releases[0].directions})
+    for one in releases:
+        whole.blocks += one.blocks
+        for name, directions in one.directions.items():
+            whole.directions[name] += directions
+        whole.rest = np.concatenate([whole.rest, one.rest])
+        # Each is moved by the tolerance and the rounding of its own values.
+        whole.shift += one.shift
+    return whole
 
 
 def _by_class(supports: pd.DataFrame, report: pd.DataFrame, confidence: float) -> pd.DataFrame:
@@ -693,8 +692,8 @@ def _binomial(success: pd.Series, confidence: float) -> tuple[float, float]:
 
 
 def _refutes(success: pd.Series, stated: float) -> bool:
-    """Whether so many successes refute the stated probability, at level FALSE_ALARM."""
-    return _binomial(success, 1.0 - 2.0 * FALSE_ALARM)[0] > stated
+    """Whether so many successes refute the stated probability."""
+    return _binomial(success, 1.0 - 2.0 * _LEVEL)[0] > stated
 
 
 def _t_interval(means: pd.Series, confidence: float) -> tuple[float, float]:

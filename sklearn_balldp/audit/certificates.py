@@ -18,13 +18,12 @@ Bayes success by simulation and the calibration to a stated risk are this packag
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from .._parameters import check_inside, check_option
+from .._parameters import check_option
 from ..privacy.gaussian import epsilon_from_mu, gaussian_power, mu_from_budget
 
 Array = NDArray[np.float64]
@@ -316,25 +315,15 @@ def support_bound(
     return min(1.0, best + 1e-12)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A success probability by simulation, with its confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 def bayes_success(
     models: ArrayLike,
     sigma: ArrayLike,
     prior: ArrayLike | None = None,
     *,
     n_draws: int = 100_000,
-    confidence: float = 0.95,
     random_state: int | np.random.Generator | None = None,
     hits: ArrayLike | None = None,
-) -> Estimate:
+) -> float:
     """Success probability of the best possible attack, by simulation.
 
     Draws a candidate and noise in the span of the candidate models, and averages the largest
@@ -350,8 +339,6 @@ def bayes_success(
         Prior; uniform by default.
     n_draws : int, default=100_000
         Independent noise draws.
-    confidence : float, default=0.95
-        Coverage of the interval (Hoeffding: the posterior lies in [0, 1]), at least.
     random_state : int, Generator or None
         Stream of the simulation; never the one of a release.
     hits : array-like of shape (n_answers, n_candidates), optional
@@ -360,8 +347,8 @@ def bayes_success(
 
     Returns
     -------
-    Estimate
-        Value and interval.
+    float
+        A mean of ``n_draws`` numbers in [0, 1].
 
     Raises
     ------
@@ -372,7 +359,6 @@ def bayes_success(
     weights = check_prior(prior, len(table))
     if n_draws < 1:
         raise ValueError(f"n_draws must be positive, got {n_draws!r}.")
-    check_inside("confidence", confidence)
     rng = np.random.default_rng(random_state)
     points = span_coordinates(table)
     half_squares = 0.5 * np.vecdot(points, points)
@@ -389,9 +375,7 @@ def bayes_success(
         masses = np.exp(scores - top[:, None])
         best = 1.0 if hits is None else (masses @ np.asarray(hits, dtype=np.float64).T).max(axis=1)
         total += float(np.sum(best / masses.sum(axis=1)))
-    value = total / n_draws
-    margin = math.sqrt(math.log(2.0 / (1.0 - confidence)) / (2.0 * n_draws))
-    return Estimate(value, max(0.0, value - margin), min(1.0, value + margin))
+    return total / n_draws
 
 
 def span_coordinates(points: Array) -> Array:

@@ -150,8 +150,8 @@ class PrivacyUtilityDisplay(Display):
     ----------
     results : DataFrame
         One row per candidate of the search: group, certificate, utility, deviation.
-    utility_name, certificate_name : str
-        Labels of the vertical and the horizontal axis.
+    utility_name : str
+        Label of the vertical axis.
 
     Attributes
     ----------
@@ -163,40 +163,25 @@ class PrivacyUtilityDisplay(Display):
     Margaryan & Gupta, the accuracy-certificate figure.
     """
 
-    def __init__(
-        self,
-        results: pd.DataFrame,
-        utility_name: str = "utility",
-        certificate_name: str = "reconstruction certificate",
-    ) -> None:
+    def __init__(self, results: pd.DataFrame, utility_name: str = "utility") -> None:
         check_columns("results", results, ("certificate", "deviation", "group", "utility"))
         self.results, self.utility_name = results, utility_name
-        self.certificate_name = certificate_name
 
     @classmethod
     def from_cv_results(
-        cls,
-        cv_results: Mapping[str, ArrayLike],
-        *,
-        utility: str = "accuracy",
-        certificate: str = "certificate",
-        group: str | None = None,
+        cls, cv_results: Mapping[str, ArrayLike], *, utility: str = "accuracy", group: str = ""
     ) -> PrivacyUtilityDisplay:
-        """Display of a multi-metric search, such as ``GridSearchCV(...).cv_results_``.
+        """Display of a multi-metric search that scores :func:`.neg_certificate_scorer`.
 
         Parameters
         ----------
         cv_results : dict
-            Results of the search (``search.cv_results_``).
+            Results of the search (``search.cv_results_``), with a scorer named "certificate". To
+            compare radii, audit them all at one: ``ReconstructionAuditor(radius=...)``.
         utility : str, default="accuracy"
             Scorer whose mean is on the vertical axis.
-        certificate : str, default="certificate"
-            Scorer of the certificate, or of the measured success: between 0 and 1, or its
-            negative, as :func:`~sklearn_balldp.audit.auditor.neg_certificate_scorer` gives. To
-            compare radii, audit them all at one: ``ReconstructionAuditor(radius=...)``.
         group : str, optional
-            Parameter that tells curves apart, such as ``"estimator__radius"``; without it points
-            are drawn unconnected.
+            Parameter that tells curves apart, such as ``"estimator__radius"``.
 
         Returns
         -------
@@ -206,49 +191,44 @@ class PrivacyUtilityDisplay(Display):
         Raises
         ------
         ValueError
-            If the search has no such scorer or parameter.
+            If it is no dict, or the search has no such scorer or parameter.
         """
         import pandas as pd
 
-        columns = {
-            "certificate": f"mean_test_{certificate}",
-            "utility": f"mean_test_{utility}",
-            "deviation": f"std_test_{utility}",
-        }
         if not isinstance(cv_results, Mapping):
             raise ValueError(
                 f"cv_results must be a dict such as search.cv_results_, got "
                 f"{type(cv_results).__name__}."
             )
-        parameter = [] if group is None else [f"param_{group}"]
-        for column in [*columns.values(), *parameter]:
-            if column not in cv_results:
-                known = [name for name in cv_results if name.startswith(("mean_test_", "param_"))]
-                raise ValueError(f"cv_results has no {column!r}; it has {', '.join(known)}.")
-        table = pd.DataFrame({name: np.asarray(cv_results[key]) for name, key in columns.items()})
-        table["certificate"] = table["certificate"].abs()
-        table["group"] = ""
-        if group is not None:
+        table = pd.DataFrame({name: list(np.asarray(v)) for name, v in cv_results.items()})
+        names = {
+            "mean_test_certificate": "certificate",
+            f"mean_test_{utility}": "utility",
+            f"std_test_{utility}": "deviation",
+        }
+        check_columns("cv_results", table, [*names, *([f"param_{group}"] if group else [])])
+        results = table[list(names)].rename(columns=names)
+        results["certificate"] = results["certificate"].abs()
+        results["group"] = ""
+        if group:
             short = group.rsplit("__", 1)[-1]
-            values = np.asarray(cv_results[f"param_{group}"], dtype=object)
-            table["group"] = [_setting_name(short, value) for value in values]
+            results["group"] = [
+                _setting_name(short, value) for value in np.asarray(cv_results[f"param_{group}"])
+            ]
         # Candidates that could not be fitted have no score.
-        table = table.dropna(subset=["certificate", "utility"]).reset_index(drop=True)
-        if certificate == "certificate":
-            return cls(table, utility)
-        return cls(table, utility, certificate)
+        return cls(results.dropna(subset=["certificate", "utility"]), utility)
 
     def _draw(self, ax: Any) -> None:
-        names = list(dict.fromkeys(self.results["group"]))
-        for name, colour in zip(names, _colours(len(names)), strict=True):
-            part = self.results[self.results["group"] == name].sort_values("certificate")
+        groups = dict(list(self.results.groupby("group", sort=False)))
+        for (name, part), colour in zip(groups.items(), _colours(len(groups)), strict=True):
+            part = part.sort_values("certificate")
+            fmt = "o-" if name else "o"
             x, height, deviation = part["certificate"], part["utility"], part["deviation"]
-            fmt = "o" if name == "" else "o-"
             ax.errorbar(x, height, deviation, fmt=fmt, color=colour, capsize=2, label=name)
-        ax.set_xlabel(self.certificate_name)
+        ax.set_xlabel("reconstruction certificate")
         ax.set_ylabel(self.utility_name)
-        if names != [""]:
-            _legend(ax, len(names))
+        if list(groups) != [""]:
+            _legend(ax, len(groups))
 
 
 def fitted_auditor(estimator: Any) -> Any:

@@ -3,7 +3,7 @@
 import math
 import numbers
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import check_option
 from .._validation import caller_level
-from ..heads import (
-    BaseBallDPClassifier,
-    PrivateProblem,
-    ReleasedModel,
-    Transcript,
-    fit_and_transcript,
-    owners_of,
-)
+from ..heads import BaseBallDPClassifier, Released, owners_of
+from ..mechanisms import DescentBound, Records
 from ..pipelines import ModelParts, parts_of
+from ..rows import rows_in_domain
 from .supports import Pool
 
 # Keeps the auditor's stream apart from that of a head with the same seed.
@@ -37,14 +32,16 @@ class PooledPreprocessingWarning(UserWarning):
 
 @dataclass(frozen=True)
 class PreparedAudit:
-    """A released model and the records of its audit, as the head sees them."""
+    """A fitted head and the records of its audit, as the head sees them."""
 
-    #: The fitted head, and its record.
-    model: ReleasedModel
+    #: The fitted head.
+    head: BaseBallDPClassifier
+    #: What was released, with every noisy answer of a fit that was made here.
+    released: Released
     #: The fitted estimator in the form of the one given; it may be published.
     estimator: Any
-    #: Problem with as many records as the release.
-    problem: PrivateProblem
+    #: As many records as the release has.
+    records: Records
     #: Position of a placeholder for the missing record; None if no record is missing.
     placeholder: int | None
     #: Positions of the training records in the rows given.
@@ -53,8 +50,8 @@ class PreparedAudit:
     pool: Pool
     #: Their positions in the public rows, or in the rows given where some of those were held out.
     pool_positions: NDArray[np.intp]
-    #: What the steps of a descent released, where this audit fitted it.
-    transcript: Transcript | None
+    #: Whether the model is audited as it was released.
+    frozen: bool
     #: Owner of each training record, where the release hides all records of one person.
     owners: NDArray[np.intp] | None
 
@@ -109,27 +106,32 @@ def prepare(
         X = transformers.fit_transform(X, y)
     if transformers is not None:
         X_public = transformers.transform(X_public)
-    transcript = None
     if not frozen:
         head = clone(head)
         # Held-out rows are private, so a radius policy may not use them as public reference.
         reference = {} if held_out is not None else {"X_public": X_public, "y_public": y_public}
-        transcript = fit_and_transcript(head, X, y, **reference, groups=groups)
-    model = ReleasedModel(head)
-    problem, placeholder = complete_problem(model, model.on(X, y, groups))
-    owners = owners_of(groups, len(y)) if model.record.unit == "person" else None
+        # The noise of its own fit is tested: every answer is kept until then.
+        head._keep_answers = True
+        head.fit(X, y, **reference, groups=groups)
+    released = head.released_
+    if not frozen:
+        del head._keep_answers
+        head.released_ = without_answers(released)
+    records, placeholder = complete_records(head, head._records(X, y, groups))
+    owners = owners_of(groups, len(y)) if head.release_.unit == "person" else None
     pool, kept = candidate_pool(
-        model, X_public, y_public, "X_public" if held_out is None else "holdout"
+        head, X_public, y_public, "X_public" if held_out is None else "holdout"
     )
     return PreparedAudit(
-        model=model,
+        head=head,
+        released=released,
         estimator=estimator if frozen else rebuilt_estimator(estimator, transformers, head),
-        problem=problem,
+        records=records,
         placeholder=placeholder,
         position=position,
         pool=pool,
         pool_positions=kept if held_out is None else held_out[kept],
-        transcript=transcript,
+        frozen=frozen,
         owners=owners,
     )
 
@@ -250,30 +252,61 @@ def _class_codes(y: NDArray[Any]) -> NDArray[np.intp]:
         raise ValueError("y mixes labels of types that cannot be compared; use one type.") from None
 
 
+def without_answers(released: Released) -> Released:
+    """What a fit keeps: the answers of a descent only where they were asked for."""
+    asked = bool(getattr(released.mechanism, "keep_transcript", False))
+    descended = isinstance(released.bound, DescentBound)
+    return replace(released, answers=()) if descended and not asked else released
+
+
+def in_domain(head: BaseBallDPClassifier, X: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Rows where radii are declared: scaled to the sphere, or as they are."""
+    problem = head.release_.problem
+    if problem.domain == "ball":
+        return X
+    return rows_in_domain(X.astype(np.float64), problem.norm_bound, problem.domain)
+
+
 def candidate_pool(
-    model: ReleasedModel, X_public: Any, y_public: NDArray[Any], name: str
+    head: BaseBallDPClassifier, X_public: Any, y_public: NDArray[Any], name: str
 ) -> tuple[Pool, NDArray[np.intp]]:
     """Records that candidates are drawn from, and their positions; unknown labels are left out."""
-    known = np.flatnonzero(np.isin(y_public, model.classes))
+    known = np.flatnonzero(np.isin(y_public, head.classes_))
     if len(known) == 0:
         raise ValueError(
             f"{name} holds no label of the model; pass public rows of its classes as X_public, "
             "or keep more rows back (holdout)."
         )
     try:
-        rows, codes = model.coded(_take(X_public, known), y_public[known])
+        rows, codes = head._coded(_take(X_public, known), y_public[known])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    return Pool(model.in_domain(rows), codes, model.record.norm_bound), known
+    return Pool(in_domain(head, rows), codes, head.release_.norm_bound), known
 
 
-def complete_problem(
-    model: ReleasedModel, problem: PrivateProblem
-) -> tuple[PrivateProblem, int | None]:
-    """The problem with as many records as the release; if one is missing, also its placeholder."""
-    expected = model.record.n_samples
-    n_samples = len(problem.X)
-    if model.record.weights is not None and n_samples != expected:
+def complete_records(head: BaseBallDPClassifier, records: Records) -> tuple[Records, int | None]:
+    """As many records as the release has; if one is missing, also the position of a placeholder.
+
+    Parameters
+    ----------
+    head : BaseBallDPClassifier
+        Fitted.
+    records : Records
+        All records of the fit, or all but one.
+
+    Returns
+    -------
+    tuple of (Records, int or None)
+        The records, and where a copy of one stands for the missing one.
+
+    Raises
+    ------
+    ValueError
+        If these are not the records of the release.
+    """
+    problem, n_samples = head.release_.problem, len(records)
+    expected = problem.n_samples
+    if problem.loss_weights is not None and n_samples != expected:
         raise ValueError(
             f"X has {n_samples} records, but the model was fitted on {expected}, with owners or "
             "weights: pass all of them."
@@ -283,23 +316,21 @@ def complete_problem(
             f"X has {n_samples} records, but the model was fitted on {expected}: pass those "
             "records, or all of them but one."
         )
-    missing = _missing_counts(model, problem.codes)
+    missing = _missing_counts(head, records.codes)
     if missing is not None and not (missing.min() >= 0 and missing.sum() == expected - n_samples):
         raise ValueError(
             "y contradicts the public class counts of the model (class_counts_): pass the records "
             "it was fitted on, with their labels, or all of them but one."
         )
     if n_samples == expected:
-        return problem, None
-    X = np.concatenate([problem.X, problem.X[:1]])
-    codes = np.concatenate([problem.codes, problem.codes[:1]])
-    return problem.with_rows(X, codes), n_samples
+        return records, None
+    return records.joined(records.at(np.arange(1))), n_samples
 
 
-def _missing_counts(model: ReleasedModel, codes: NDArray[np.intp]) -> NDArray[np.intp] | None:
+def _missing_counts(head: BaseBallDPClassifier, codes: NDArray[np.intp]) -> NDArray[np.intp] | None:
     """How many records of each class the public counts have beyond these records."""
-    counts = model.class_counts
-    return None if counts is None else counts - np.bincount(codes, minlength=len(counts))
+    counts = head.release_.problem.class_counts
+    return None if counts is None else np.array(counts) - np.bincount(codes, minlength=len(counts))
 
 
 def chosen_anchors(
@@ -328,13 +359,13 @@ def chosen_anchors(
 
 
 def anchors_of(
-    model: ReleasedModel, problem: PrivateProblem, placeholder: int | None
+    head: BaseBallDPClassifier, records: Records, placeholder: int | None
 ) -> NDArray[np.intp]:
     """Positions of possible anchors: records to hide, or known records near the missing one."""
     if placeholder is None:
-        return np.arange(len(problem.X))
-    known = problem.codes[:placeholder]
-    missing = _missing_counts(model, known)
+        return np.arange(len(records))
+    known = records.codes[:placeholder]
+    missing = _missing_counts(head, known)
     if missing is None:
         return np.arange(placeholder)
     # Public counts reveal the class of the missing record.

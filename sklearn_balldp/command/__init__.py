@@ -88,6 +88,6 @@ def _parser(numbers: bool = False) -> argparse.ArgumentParser:
     predict = commands.add_parser("predict", help="labels of new records")
     predicting.add_options(predict)
     card = commands.add_parser("card", help="print the card of a model")
-    card.add_argument("folder", metavar="DIR", help="folder or .skops file of the model")
+    card.add_argument("folder", metavar="DIR", help="folder of the model")
     commands.add_parser("verify", help="check a model that you received (balldp verify --help)")
     return parser

@@ -11,16 +11,13 @@ from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import HashingVectorizer
 
 from ..encoder_weights import installed
-from ..encoders import ImageEncoder, SentenceEncoder
+from ..encoders import SentenceEncoder
 from ..pipelines import ModelParts, parts_of
 from ..privacy.encoder_name import same_encoder
-from ..publish import load
-from ..publish.folder import as_pipeline, downloaded, model_in, parts_of_folder
-from ..publish.loading import received_from
-from ..publish.received import width_of
+from ..publish.folder import kind_of, loaded, located
+from ..publish.model import Published
 from ..text import one_line
 from .tables import Columns, InputError, contents_of, names_of, parts_of_table
 
@@ -56,8 +53,10 @@ def predict(options: argparse.Namespace) -> None:
         raise InputError(f"--out {options.out} exists; name another file.")
     if options.out is not None and options.out.suffix.lower() not in (".csv", ".tsv"):
         raise InputError(f"--out {options.out} must end in .csv or .tsv.")
-    model = opened(options.folder, options.encoder)
-    columns, parts = _columns(model, options), parts_of(model)
+    model, published = opened(options.folder, options.encoder)
+    columns, parts = _columns(published, options), parts_of(model)
+    # Of wide rows a few are held at a time.
+    size = max(1, _MOST_VALUES // published.width)
     separator = "\t" if options.out is not None and options.out.suffix.lower() == ".tsv" else ","
     # Half of an answer could be taken for a whole one: it is shown at the end.
     with tempfile.TemporaryFile("w+", newline="", encoding="utf-8") as target:
@@ -67,7 +66,7 @@ def predict(options: argparse.Namespace) -> None:
             for own in (LABEL, PROBABILITY):
                 if own in part:
                     raise InputError(f"{options.file} has a column {own!r} already; rename it.")
-            found, best = _predicted(parts, X)
+            found, best = _predicted(parts, X, size)
             labelled = part.assign(**{LABEL: list(map(_shown, found))})
             if best is not None:
                 labelled[PROBABILITY] = np.round(best, 4)
@@ -97,10 +96,8 @@ def _contents(part: Any, file: Path, columns: Columns, head: Any) -> Any:
         ) from None
 
 
-def _predicted(parts: ModelParts, X: Any) -> tuple[list[Any], NDArray[Any] | None]:
-    """Labels, and their probabilities if the head has any; of wide rows, a few at a time."""
-    width = max([width_of(step) or 1 for _, step in parts.steps], default=1)
-    size = max(1, _MOST_VALUES // width)
+def _predicted(parts: ModelParts, X: Any, size: int) -> tuple[list[Any], NDArray[Any] | None]:
+    """Labels, and their probabilities if the head has any; of so many records at a time."""
     labels: list[Any] = []
     shares = []
     for start in range(0, len(X), size):
@@ -120,53 +117,53 @@ def _shown(label: Any) -> str:
     return "".join(ascii(c)[1:-1] if category(c) == "Cc" else c for c in str(label))
 
 
-def opened(folder: str, encoder: str | None) -> Any:
-    """The model of a folder, with an encoder of this machine."""
-    folder = str(downloaded(folder))
+def opened(folder: str, encoder: str | None) -> tuple[Any, Published]:
+    """The model of a folder, with an encoder of this machine; and what the folder holds."""
+    published = read(folder)
+    published.check()
+    step, stated = published.encoder, published.record.encoder
     if encoder is not None:
-        model = load(folder, encoder=encoder)
-        parts = parts_of(model)
-        stated = parts.head.release_.encoder
-        known = parts.encoder
+        model = loaded(published, folder, encoder)
+        known = parts_of(model).encoder
         if None not in (known, stated) and not same_encoder(known, stated):
             warnings.warn(
                 f"--encoder {encoder} is not that of the record ({stated}): labels may be wrong.",
                 stacklevel=2,
             )
-        return model
-    found = parts_of_folder(folder)
-    if found is None:
-        return load(folder)
-    received = received_from(found[1], "model")
-    stated = [step.encoder for step in received.steps if step.encoder is not None]
-    if not stated:
-        return load(folder)
-    own = installed(stated[0], received.release().encoder)
-    if own is None:
-        name = received.release().encoder or stated[0].stated_identity
-        raise InputError(
-            f"{folder}: no weights on this machine have the digest of its encoder ({name}); "
-            "install or name those that you trust (--encoder FOLDER)."
-        )
-    return load(folder, encoder=own)
+        return model, published
+    weights = None
+    if step is not None:
+        if step.settings["of"] == "texts":
+            like = SentenceEncoder(max_length=step.settings["max_length"])
+            weights = installed(like, stated)
+        if weights is None:
+            raise InputError(
+                f"{folder}: no weights on this machine have the digest of its encoder "
+                f"({stated or step.settings['name']}); install or name those that you trust "
+                "(--encoder FOLDER)."
+            )
+    return loaded(published, folder, weights), published
+
+
+def read(folder: str) -> Published:
+    """What a folder holds, or the hub's repository of that name."""
+    try:
+        return Published.read(located(folder))
+    except ValueError as error:
+        raise InputError(f"model={folder!r}: {error}") from None
 
 
 def opened_record(path: str) -> str:
     """The card of a model, as Markdown."""
-    received = received_from(model_in(downloaded(path)), "model")
-    release = received.release()
+    published = read(path)
+    published.check()
     # With the model: the card says whether these parameters are those of the record.
-    return str(release.card(as_pipeline(received, release)))
+    return str(published.record.card(published.pipeline()))
 
 
-def _columns(model: Any, options: argparse.Namespace) -> Columns:
+def _columns(published: Published, options: argparse.Namespace) -> Columns:
     """Which column holds the records, by what the model takes."""
-    steps = [step for _, step in parts_of(model).steps]
-    kind = "embedding"
-    if any(isinstance(step, (SentenceEncoder, HashingVectorizer)) for step in steps):
-        kind = "text"
-    elif any(isinstance(step, ImageEncoder) for step in steps):
-        kind = "image"
+    kind = {"texts": "text", "images": "image", "rows": "embedding"}[kind_of(published)]
     if options.column is not None or options.file.is_dir():
         return Columns(**{kind: options.column or kind})
     names = names_of(options.file)

@@ -12,7 +12,7 @@ Each line says PASS, FAIL, WEAK or CANNOT CHECK, with what was found and what it
 status is 0 without a FAIL, 1 with one, 2 if something could not be read. A check can refute a
 model, and cannot certify one. With --private the results are for the owner of the records.
 
-Nothing of a .skops file runs: the model is made anew from a closed list of fields.
+The folder holds plain data, and nothing of it runs.
 """
 
 
@@ -24,12 +24,14 @@ def verify_command(arguments: list[str]) -> int:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL", help="the model: its folder, or a .skops file")
+    parser.add_argument(
+        "model", metavar="MODEL", help="the model: its folder, or OWNER/NAME on the model hub"
+    )
     parser.add_argument(
         "release",
         metavar="RELEASE.json",
         nargs="?",
-        help="its record, written from release_.to_dict() (default: the one that the model holds)",
+        help="its record, written from release_.to_dict() (default: the one in the folder)",
     )
     parser.add_argument(
         "--private",
@@ -37,26 +39,17 @@ def verify_command(arguments: list[str]) -> int:
         help="the private records, arrays X and y (and groups), to test the noise itself",
     )
     parser.add_argument(
-        "--transcript",
-        metavar="FILE.npz",
-        help="of a descent: numpy.savez(FILE, **vars(head.transcript_))",
-    )
-    parser.add_argument(
         "--earlier",
         metavar="MODEL",
-        nargs="+",
+        action="append",
         default=[],
-        help="earlier releases from the same records, to find noise that was used again",
+        help="an earlier release from the same records, to find noise that was used again; may be "
+        "given several times",
     )
     parser.add_argument(
         "--encoder",
         metavar="WEIGHTS",
         help="name or folder of the weights that embed the private records, which you trust",
-    )
-    parser.add_argument(
-        "--joblib",
-        action="store_true",
-        help="load joblib and pickle files too: that runs code of whoever wrote them",
     )
     options = parser.parse_args(arguments)
     try:
@@ -64,10 +57,8 @@ def verify_command(arguments: list[str]) -> int:
             options.model,
             options.release,
             private=options.private,
-            transcript=options.transcript,
             earlier=options.earlier,
             encoder=options.encoder,
-            allow_joblib=options.joblib,
         )
     except (ValueError, ImportError, OSError) as error:
         print(f"verify: {one_line(error, 2000)}", file=sys.stderr)

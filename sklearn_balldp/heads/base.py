@@ -2,16 +2,18 @@
 
 import contextlib
 import copy
+import math
 import numbers
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags
+from sklearn.utils import Tags, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,7 +24,6 @@ from .._parameters import (
     check_option,
     check_positive,
     check_whole,
-    checked_priors,
 )
 from .._validation import (
     all_finite,
@@ -33,17 +34,18 @@ from .._validation import (
     validated_public,
 )
 from ..accounting import CountedMixin
-from ..adjacency import DOMAINS, METRICS, euclidean_radius
-from ..privacy.bounds import Bound
+from ..adjacency import DOMAINS, METRICS
+from ..mechanisms import Mechanism, Records
 from ..privacy.noise import Noise, check_random_state
+from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..progress import shown
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
-from ..rows import computed, rows_in_domain
+from ..rows import Rows, computed, rows_in_domain, table_of, working_precision
 from .cost import foretell
-from .fitting import Input, promise, publish, run, warn_of_large_delta
-from .mechanism import Budget, Mechanism, Problem
-from .plan import Plan
+from .fitting import promise, release, warn_of_large_delta
+from .plan import Plan, plan_of
+from .released import Released, Settings
 from .scoring import projected_scores
 from .serving import plain_model
 from .weighing import FitWeights, fit_weights
@@ -55,11 +57,13 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     #: Where rows are brought: heads that can scale them take it as a parameter.
     domain: str = "ball"
 
-    #: Parameters of a fitted head that act at once; all others act at the next fit.
-    _acting: ClassVar[tuple[str, ...]] = ("verbose",)
-
-    #: Fitted attributes that are released parameters, or public counts of records.
-    _parameters: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "class_counts_")
+    #: Parameters that a new rule may have without a new fit.
+    _of_the_rule: ClassVar[tuple[str, ...]] = ("priors",)
+    #: Where rows and labels were read, and what was released.
+    classes_: NDArray[Any]
+    released_: Released
+    #: Whether a fit keeps every noisy answer: an audit of its own fit tests their noise.
+    _keep_answers: bool = False
 
     # What a head is made of.
 
@@ -67,26 +71,31 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     def _mechanism(self) -> Mechanism:
         """How the parameters are released."""
 
-    @abstractmethod
-    def _publish(
-        self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
-    ) -> dict[str, Any]:
-        """Fitted attributes from the noisy parameters and public numbers, but public counts."""
+    def _chosen_mechanism(self, problem: Problem, mu: float) -> Mechanism:
+        """The mechanism of a fit, where public numbers choose among several."""
+        return self._mechanism()
 
+    @staticmethod
     @abstractmethod
-    def _released_values(self, record: Release) -> NDArray[np.float64]:
-        """The noisy parameters back from the fitted attributes, one row for each score."""
-
-    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
-        return self.coef_, self.intercept_
+
+    @classmethod
+    def _named(cls, released: Released) -> dict[str, NDArray[Any]]:
+        """Released arrays by name, as the record's digest takes them."""
+        raise NotImplementedError
+
+    def _check_released(self, values: NDArray[np.float64], problem: Problem) -> None:
+        """Raise a ValueError unless what a mechanism returned are this head's parameters."""
+
+    def _settings(self) -> Settings:
+        """Settings of the rule, as the head's parameters say now."""
+        names = set(self.get_params(deep=False)) & set(Settings.__dataclass_fields__)
+        # Copies: what a caller does to an array later changes nothing that was released.
+        return Settings(**{name: copy.deepcopy(getattr(self, name)) for name in names})
 
     def _problem(self, **public: Any) -> Problem:
-        """The fit's public numbers, which priors must fit; linear heads add theirs."""
-        weights = public["loss_weights"]
-        totals = None if weights is None else weights.class_totals
-        sizes = public["class_counts"] if totals is None else totals
-        checked_priors(getattr(self, "priors", None), len(public["classes"]), sizes)
+        """The fit's public numbers; linear heads add theirs."""
         return Problem(**public)
 
     def _noise(self) -> Noise:
@@ -101,21 +110,13 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """Weights of classes in the loss, where the head has one."""
         return None
 
-    def _chosen_mechanism(self, problem: Problem, budget: Budget) -> Mechanism:
-        """The mechanism of a fit: the head's, or what it chooses from public numbers."""
-        return self._mechanism()
-
-    def _mechanism_named(self, name: str) -> Mechanism:
-        """The mechanism, or the one of this name where it chooses among others."""
-        return self._mechanism()
-
     # Parameters.
 
     def set_params(self, **params: Any) -> "BaseBallDPClassifier":
         """Set all of these parameters, or none if one is unknown, for the next fit.
 
-        What was released stays as it is, and so do audits and checks of it. Of a fitted head,
-        ``decision`` and the ``priors`` of logistic regression and prototypes act at once.
+        What was released stays as it is, and so do predictions, audits and checks of it:
+        :meth:`with_rule` gives another head from the same release.
 
         Parameters
         ----------
@@ -140,22 +141,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         names = {name.partition("__")[0] for name in params}
         for name in names:
             setattr(self, name, getattr(trial, name))
-        if hasattr(self, "release_"):
-            before = {name: known[name] for name in names.difference(self._acting)}
-            before |= self.__dict__.pop("_params_of_fit_", {})
-            changed = {k: v for k, v in before.items() if not _same(v, getattr(self, k))}
-            if changed:
-                self._params_of_fit_ = changed
         return self
-
-    def _as_fitted(self) -> "BaseBallDPClassifier":
-        """This head with the parameters of its fit, where others were set since."""
-        if not hasattr(self, "_params_of_fit_"):
-            return self
-        other: Any = object.__new__(type(self))
-        vars(other).update({**vars(self), **self._params_of_fit_})
-        del other._params_of_fit_
-        return other  # type: ignore[no-any-return]
 
     def _with_parameters(self, name: str, value: Any) -> Any:
         """A copy of an object whose parameters are to be set."""
@@ -269,17 +255,16 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             If a parameter or the data is invalid; nothing is released then.
         """
         with shown(self.verbose), all_or_nothing(self):
-            given = self._read(X, y, X_public, y_public, groups)
-            pledge = promise(self, given.problem, given.radius, self._noise())
-            foretell(pledge.release, given.X)
-            outcome = run(pledge, given)
-            problem = pledge.problem
-            fitted = self._publish(outcome.parameters, problem, pledge.release.bound)
-            fitted["classes_"] = problem.classes
-            if problem.class_counts is not None:
-                fitted["class_counts_"] = np.array(problem.class_counts)
-            fitted, release = publish(pledge, outcome, fitted, self._released(fitted))
-            self.__dict__.update(self._completed(fitted, release))
+            problem, radius, classes, records = self._read(X, y, X_public, y_public, groups)
+            settings = self._settings()
+            settings.check(classes, problem)
+            pledge = promise(self, problem, radius, self._noise())
+            foretell(pledge.release, records.X)
+            released = release(
+                pledge, records, classes, settings, self._check_released, keep=self._keep_answers
+            )
+            self.classes_ = classes
+            self.released_ = released.with_digest(self._named(released))
         return self
 
     def _read(
@@ -289,8 +274,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         X_public: ArrayLike | None,
         y_public: ArrayLike | None,
         groups: ArrayLike | None,
-    ) -> Input:
-        """The input of a fit, checked, and the radius that it chooses."""
+    ) -> tuple[Problem, ChosenRadius, NDArray[Any], Records]:
+        """The input of a fit, checked: public numbers, the radius, labels, and the records."""
         self._check_parameters()
         self._check_reachable()
         X, y = validated(self, X, y, domain=self.domain)
@@ -301,8 +286,10 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             lambda policy: self._policy_rows(policy, X, y),
             lambda edits: self._public_rows(X_public, y_public, edits, classes),
         )
-        problem = self._public_problem(X.shape, classes, counts, radius, weighed)
-        return Input(problem, radius, X, codes, weighed.rows)
+        problem = self._public_problem(
+            X.shape, classes, counts, radius, weighed, precision=_precision_of(X)
+        )
+        return problem, radius, classes, Records(X, codes, weighed.rows)
 
     def plan(
         self,
@@ -349,12 +336,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         radius = self._chosen_radius(_no_rows, _no_rows)
         shape = n_samples, int(n_features)
         problem = self._public_problem(shape, classes, counts, radius, weighed)
+        self._settings().check(classes, problem)
         pledge = promise(self, problem, radius, self._noise())
-        bound, masses = pledge.promise.bound, pledge.problem.class_sizes
-        signals: tuple[float, ...] = ()
-        if masses is not None:
-            signals = bound.class_signals(tuple(masses.tolist()))
-        return Plan(pledge.release, counts, bound.signal_and_noise(pledge.release), signals)
+        return plan_of(pledge.release, counts)
 
     def _planned_labels(
         self, n_samples: int, class_counts: Any, y: Any, groups: Any
@@ -416,25 +400,25 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         class_counts: tuple[int, ...] | None,
         radius: ChosenRadius,
         weighed: FitWeights,
+        precision: str = "float64",
     ) -> Problem:
         """Public numbers of a fit; class counts are left out where labels are protected."""
-        n_features, norm_bound = shape[1], float(self.norm_bound)
-        return self._problem(
+        problem = self._problem(
             n_samples=shape[0],
-            n_features=n_features,
-            classes=classes,
+            n_features=shape[1],
+            n_classes=len(classes),
             class_counts=None if self.protect_labels else class_counts,
             alpha=self._given_alpha(),
-            norm_bound=norm_bound,
-            radius=euclidean_radius(
-                radius.value, self.metric, norm_bound=norm_bound, n_features=n_features
-            ),
+            norm_bound=float(self.norm_bound),
+            radius=math.nan if radius.value is None else float(radius.value),
             metric=self.metric,
             labels=self._labels,
             domain=self.domain,
+            precision=precision,
             sums_weights=weighed.sums,
             loss_weights=weighed.loss,
         )
+        return replace(problem, radius=problem.full_radius) if radius.value is None else problem
 
     def _chosen_radius(
         self, private_rows: Callable[..., Any], public_rows: Callable[..., Any]
@@ -479,9 +463,31 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         warn_of_large_delta(self.delta, weighed.sums, n_samples)
         return weighed
 
-    def _completed(self, fitted: dict[str, Any], release: Release) -> dict[str, Any]:
-        """All fitted attributes."""
-        return {**fitted, "release_": release}
+    # What was released.
+
+    @property
+    def release_(self) -> Release:
+        """Public record of the release."""
+        return self._fitted().release
+
+    @property
+    def class_counts_(self) -> NDArray[np.intp]:
+        """Public records of each class."""
+        counts = self._fitted().problem.class_counts
+        if counts is None:
+            raise AttributeError("class_counts_: the counts of this release are private.")
+        return np.array(counts)
+
+    def _fitted(self) -> Released:
+        released = vars(self).get("released_")
+        if released is None:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet; call fit.")
+        return released
+
+    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weights (n_scores, n_features) and offsets (n_scores,) that it predicts with."""
+        released = self._fitted()
+        return released.cached("rule", lambda: self._rule_of(released))
 
     def released_parameters(self) -> dict[str, NDArray[Any]]:
         """The released parameters by name: what ``release_.digest`` is a digest of.
@@ -492,29 +498,75 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             Parameters, labels and, where they are public, class counts.
         """
         check_is_fitted(self)
-        return self._released(vars(self))
+        return self._named(self._fitted())
 
-    def decision_follows(self, record: Release | None = None) -> bool:
-        """Whether what the head predicts with follows from what it released.
+    def with_rule(self, **settings: Any) -> "BaseBallDPClassifier":
+        """Another fitted head from the same release, at no cost in privacy.
 
         Parameters
         ----------
-        record : Release, optional
-            The record of the release; the head's own by default.
+        **settings
+            Parameters of the rule that makes predictions of what was released: ``priors``, and
+            where the head has them ``decision``, ``shrinkage`` and ``class_embeddings``.
 
         Returns
         -------
-        bool
-            True for heads that predict with the released parameters themselves. A decision that
-            another version made, by another rule, cannot be checked, and counts as following.
+        BaseBallDPClassifier
+            Fitted, with these parameters; its ``release_`` is this head's.
+
+        Raises
+        ------
+        ValueError
+            If a setting is none that the rule of this release has.
         """
         check_is_fitted(self)
-        return True
+        odd = sorted(set(settings) - set(self._of_the_rule))
+        if odd:
+            raise ValueError(
+                f"{', '.join(odd)}: a new rule takes {', '.join(self._of_the_rule)}; everything "
+                "else needs a new fit."
+            )
+        head = clone(self).set_params(**settings)
+        head._check_parameters()
+        released = self._fitted()
+        rule = replace(released.settings, **copy.deepcopy(settings))
+        rule.check(self.classes_, released.problem)
+        vars(head).update({k: v for k, v in vars(self).items() if k.endswith("_")})
+        head.released_ = replace(released, settings=rule)
+        head._linear_rule()
+        return head
 
-    def _released(self, fitted: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """The released parameters among fitted attributes."""
-        names = ("classes_", *self._parameters)
-        return {name: fitted[name] for name in names if name in fitted}
+    def _records(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Records:
+        """Records of an audit or a check, as a fit sees them, with the weights of the release."""
+        X, codes = self._coded(X, y)
+        problem, class_weight = self._fitted().problem, None
+        if problem.class_weights is not None:
+            class_weight = dict(zip(self.classes_.tolist(), problem.class_weights, strict=True))
+        weighed = fit_weights(
+            None if problem.labels == "protected" else codes,
+            len(codes),
+            self.classes_,
+            groups=groups,
+            class_weight=class_weight,
+        )
+        if weighed.loss != problem.loss_weights:
+            raise ValueError(
+                "groups: they are not those of the fit, or not of all of its records; pass what "
+                "it was given, in the order of the rows."
+            )
+        return Records(X, codes, weighed.rows)
+
+    def _coded(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
+        """Rows as passes take them, and positions of their labels among those of the fit."""
+        X, y = validated(self, X, y, reset=False, domain=self.release_.domain)
+        # Audits look at single rows: those of a file are read.
+        X = np.asarray(X) if isinstance(X, Rows) else X
+        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        if not np.all(self.classes_[codes] == y):
+            raise ValueError("y holds labels that the released model does not know.")
+        # It names no cell; the passes of an audit do not look.
+        assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+        return X, codes
 
     def _policy_rows(
         self, policy: RadiusPolicy, X: Any, y: NDArray[Any]
@@ -554,12 +606,6 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         if not finite:
             raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.")
         return rows_in_domain(X.astype(np.float64), float(self.norm_bound), self.domain)
-
-    def _class_sizes(self) -> NDArray[np.float64]:
-        """Total weight of each class, or its records, of a fitted head with public labels."""
-        weights = self.release_.weights
-        totals = None if weights is None else weights.class_totals
-        return np.array(self.class_counts_ if totals is None else totals, dtype=np.float64)
 
     def _encode(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
         classes = self._declared_classes()
@@ -675,14 +721,14 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         return tags
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values of a parameter are one object, or equal numbers or texts."""
-    plain = isinstance(one, (str, int, float)) and type(one) is type(other)
-    return one is other or (plain and one == other)
-
-
 def _no_rows(*_: Any) -> Any:
     raise ValueError(
         "radius: this policy chooses from rows, and a plan has none; pass a number, or a policy "
         "that was fitted on public rows in a FrozenEstimator."
     )
+
+
+def _precision_of(X: Any) -> str:
+    """Precision that rows are computed in: sums of other machines are made in double precision."""
+    single = table_of(X).local and working_precision(X.dtype) is np.float32
+    return "float32" if single else "float64"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._validation import caller_level
-from ..privacy.bounds import MinimizerBound
+from ..mechanisms import DescentBound, Minimiser
 from ..privacy.release import Release
 from ..progress import say
 
@@ -26,13 +26,13 @@ def multiplications(release: Release) -> float:
     """Multiplications of a fit: two products of rows and weights a pass, and second moments."""
     bound: Any = release.bound
     n_scores = release.n_classes if release.n_classes > 2 else 1
-    passes, start = 1, bound
-    if release.mechanism == "gradient":
-        passes, start = bound.descent.n_steps, bound.start
-    elif isinstance(bound, MinimizerBound):
-        passes, start = _SOLVER, None
+    passes, sums = 1, bound
+    if isinstance(bound, DescentBound):
+        passes, sums = bound.n_steps, bound.start
+    elif isinstance(bound, Minimiser):
+        passes, sums = _SOLVER, None
     each = 2.0 * n_scores * passes
-    if getattr(start, "moment", False):
+    if getattr(sums, "moment", None) is not None:
         each += release.n_features
     return float(release.n_samples) * release.n_features * each
 
@@ -69,8 +69,8 @@ def foretell(release: Release, X: Any) -> None:
     expected = seconds(release)
     say(f"{release.head}: {in_words(expected)} for {release.n_samples:,} records")
     # Class sums alone are the least that any head releases.
-    steps = release.mechanism == "gradient" or isinstance(release.bound, MinimizerBound)
-    if expected > LONG and (steps or getattr(release.bound, "moment", False)):
+    steps = release.mechanism == "gradient" or isinstance(release.bound, Minimiser)
+    if expected > LONG and (steps or getattr(release.bound, "moment", None) is not None):
         warnings.warn(
             f"this fit will take {in_words(expected)}; BallDPLinearDiscriminant(share=1.0) needs a "
             "single pass over the rows.",

@@ -1,45 +1,37 @@
-"""The four steps of a fit: read the input, promise from public numbers, run, publish.
+"""Two steps of a fit: promise from public numbers, then let the kernel answer.
 
-Only :func:`run` touches the rows, once every active accountant has counted the promise. The other
-three know public numbers, and what was released.
+Only :func:`release` touches the rows, once every active accountant has counted the promise.
 """
 
-import json
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from .._validation import all_finite, caller_level
 from .._version import __version__
 from ..accounting import charged
-from ..adjacency import full_radius_in
-from ..privacy.bounds import Bound, as_float_or_tuple
-from ..privacy.digest import parameters_digest
-from ..privacy.gaussian import delta_from_mu
-from ..privacy.guarantee import total_epsilon
+from ..mechanisms import DescentBound, Kernel, Mechanism, Query, Records, drive
+from ..mechanisms.settings import RULE
+from ..privacy.bounds import Bound, tag_of
+from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise
+from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..privacy.weights import Weights, units_of
+from ..progress import bar
 from ..radius import ChosenRadius
-from .mechanism import Array, Budget, Codes, Mechanism, Outcome, Problem, Promise, Rows
-from .settings import RULE
+from ..rows import SINGLE_BLAS_THREAD, blas_threads_for
+from .released import Released, Settings
 
-
-@dataclass(frozen=True)
-class Input:
-    """What a fit was given, read and checked: ``alpha`` is NaN where the mechanism chooses it."""
-
-    problem: Problem
-    radius: ChosenRadius
-    X: Rows
-    codes: Codes
-    row_weights: Array | None
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -50,97 +42,102 @@ class Pledge:
     """
 
     mechanism: Mechanism
-    problem: Problem
-    promise: Promise
-    noise: Noise
     release: Release
+    problem: Problem
+    noise: Noise
 
 
 def promise(head: Any, problem: Problem, radius: ChosenRadius, noise: Noise) -> Pledge:
     """The mechanism of a fit, what it promises, and the record of it."""
-    budget = Budget(float(head.epsilon), float(head.delta))
-    mechanism: Mechanism = head._chosen_mechanism(problem, budget)
+    mu = mu_from_budget(float(head.epsilon), float(head.delta))
+    mechanism = clone(head._chosen_mechanism(problem, mu))
     if math.isnan(problem.alpha):
-        problem = replace(problem, alpha=mechanism.alpha_for(problem, budget))
-    promised = _checked(mechanism.name, mechanism.promise(problem, budget), problem, budget)
-    bound = promised.bound
-    value = radius.value
-    if value is None:
-        value = full_radius_in(problem.metric, problem.norm_bound, problem.n_features)
-    own = bound.scales(problem.radius) is None
-    with np.errstate(all="ignore"):
-        release = Release(
-            head=type(head).__name__,
-            mechanism=mechanism.name,
-            n_samples=problem.n_samples,
-            n_features=problem.n_features,
-            n_classes=problem.n_classes,
-            alpha=problem.alpha,
-            norm_bound=problem.norm_bound,
-            metric=problem.metric,
-            radius=value,
-            radius_source="seeded" if radius.seeded else radius.source,
-            radius_epsilon=radius.epsilon,
-            radius_draw=radius.draw,
-            radius_edits=radius.n_edits,
-            radius_hides=radius.hidden,
-            radius_hides_records=radius.hidden_records,
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            sampler=noise.name,
-            bound=bound,
-            version=__version__,
-            numpy_version=np.__version__,
-            date=datetime.now(UTC).date().isoformat(),
-            encoder=None if head.encoder is None else str(head.encoder),
-            rule=RULE,
-            stated_sensitivity=promised.sensitivity if own else (),
-            stated_sigma=promised.sigma if own else (),
-        )
-    _check_record(mechanism.name, release, problem)
-    return Pledge(mechanism, problem, promised, noise, release)
-
-
-def run(pledge: Pledge, given: Input) -> Outcome:
-    """The noisy parameters: counted by every accountant, then made from the rows."""
-    problem = pledge.problem.with_rows(given.X, given.codes, given.row_weights)
-    # A mechanism of one's own may draw noise elsewhere.
-    own = bool(pledge.promise.bound.mechanism)
-    spent = charged(pledge.release, lambda: pledge.noise.used or not own)
-    # Neither warnings nor errors of arithmetic may depend on the rows; passes take this to their
-    # threads and workers.
-    with spent, all_finite(), np.errstate(all="ignore"):
-        outcome = pledge.mechanism.run(problem, pledge.promise, pledge.noise)
-    surplus = [name for name in outcome.attributes if name[-1:] != "_" or name[:1] == "_"]
-    if surplus or not np.isfinite(outcome.parameters).all():
+        problem = replace(problem, alpha=mechanism.alpha_for(problem, mu))
+    bound = mechanism.bound(problem, mu)
+    if not isinstance(bound, Bound):
         raise ValueError(
-            f"mechanism {pledge.mechanism.name}: parameters must be finite, and names of "
-            f"attributes end in an underscore (not {surplus}); nothing is published."
+            f"mechanism {mechanism.name}: bound() must return a Bound, got {type(bound).__name__}."
         )
-    return outcome
+    stated = bound.mu(problem)
+    if not 0.0 <= stated <= mu:
+        raise RuntimeError(
+            f"mechanism {mechanism.name}: at the radius its bound states mu={stated!r}, which "
+            f"misses its own guarantee (at most {mu!r}); nothing was released."
+        )
+    record = Release(
+        head=type(head).__name__,
+        mechanism=mechanism.name,
+        problem=problem,
+        bound=bound,
+        epsilon=float(head.epsilon),
+        delta=float(head.delta),
+        radius_source="seeded" if radius.seeded else radius.source,
+        radius_epsilon=radius.epsilon,
+        radius_draw=radius.draw,
+        radius_edits=radius.n_edits,
+        radius_hides=radius.hidden,
+        radius_hides_records=radius.hidden_records,
+        sampler=noise.name,
+        version=__version__,
+        numpy_version=np.__version__,
+        date=datetime.now(UTC).date().isoformat(),
+        encoder=None if head.encoder is None else str(head.encoder),
+        rule=RULE,
+        accepted=tuple(tag_of(kind) for kind in mechanism.accepts if ":" in tag_of(kind)),
+    )
+    return Pledge(mechanism, record.checked(), problem, noise)
 
 
-def publish(
+def release(
     pledge: Pledge,
-    outcome: Outcome,
-    fitted: Mapping[str, Any],
-    released: Mapping[str, NDArray[Any]],
-) -> tuple[dict[str, Any], Release]:
-    """Fitted attributes, and the record with what is known after the run only.
+    records: Records,
+    classes: NDArray[Any],
+    settings: Settings,
+    check: Callable[[Array, Problem], None],
+    *,
+    keep: bool = False,
+) -> Released:
+    """Let the kernel answer the queries of a mechanism: counted first, then made from the rows."""
+    mechanism, problem, noise = pledge.mechanism, pledge.problem, pledge.noise
+    bound: Any = pledge.release.bound
+    conversation = mechanism.conversation(problem, bound)  # made before any row is in reach
+    kernel = Kernel(
+        problem,
+        records,
+        bound.promises(problem),
+        noise,
+        mechanism.accepts,
+        mechanism.most_queries,
+    )
+    descends = isinstance(bound, DescentBound)
+    kept = keep or not descends or bool(getattr(mechanism, "keep_transcript", False))
+    answers: list[Array] = []
+    with (
+        charged(pledge.release, lambda: noise.used),
+        all_finite(),
+        blas_threads_for(problem.n_features),
+        np.errstate(all="ignore"),
+        bar(None, "descent", "step", bound.n_steps) if descends else nullcontext() as steps,
+    ):
 
-    ``fitted`` are those made of the noisy parameters, ``released`` the values that a digest names.
-    """
-    late: dict[str, Any] = {"digest": parameters_digest(released)}
-    if outcome.sensitivity is not None:
-        late["stated_sensitivity"] = as_float_or_tuple(outcome.sensitivity)
-    if outcome.sigma is not None:
-        late["stated_sigma"] = as_float_or_tuple(outcome.sigma)
-    if outcome.mu_ex_post is not None:
-        late["epsilon_full_radius_ex_post"] = total_epsilon(
-            outcome.mu_ex_post, pledge.release.delta, pledge.release.radius_epsilon
+        def answer(query: Query) -> Array:
+            with SINGLE_BLAS_THREAD:
+                noisy = kernel(query)
+            if kept:
+                answers.append(noisy)
+            if steps is not None and query is not bound.start:
+                steps.update(1)
+            return noisy
+
+        values = np.asarray(drive(conversation, answer), dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"mechanism {mechanism.name}: parameters must be finite; nothing is published."
         )
-    # What was published, and digested, stands whatever a mechanism names its attributes.
-    return {**outcome.attributes, **fitted}, replace(pledge.release, **late)
+    check(values, problem)
+    values = values.copy() if values.flags.writeable else values
+    values.setflags(write=False)
+    return Released(pledge.release, classes, values, mechanism, tuple(answers), settings)
 
 
 def warn_of_large_delta(delta: float, weights: Weights | None, n_samples: int) -> None:
@@ -155,50 +152,3 @@ def warn_of_large_delta(delta: float, weights: Weights | None, n_samples: int) -
             UserWarning,
             stacklevel=caller_level(),
         )
-
-
-def _checked(name: str, promised: Any, problem: Problem, budget: Budget) -> Promise:
-    """The promise, with numbers as the record shows them, if it is one for this problem."""
-    if not (isinstance(promised, Promise) and isinstance(promised.bound, Bound)):
-        raise ValueError(
-            f"mechanism {name}: promise() must return a Promise with a Bound, got "
-            f"{type(promised).__name__}."
-        )
-    bound = promised.bound
-    if bound.labels != problem.labels:
-        raise ValueError(
-            f"mechanism {name}: its bound keeps labels {bound.labels}, where this head "
-            f"needs them {problem.labels} (protect_labels)."
-        )
-    if bound.weights != problem.loss_weights:
-        raise ValueError(
-            f"mechanism {name}: its bound knows nothing of the weights, or the persons, "
-            "of this fit (groups, class_weight); give it a field weights, or leave them out."
-        )
-    mu = float(bound.mu(problem.radius))
-    if not (mu >= 0.0 and delta_from_mu(mu, budget.epsilon) <= budget.delta):
-        raise RuntimeError(
-            f"mechanism {name}: at the radius its promise states mu={mu!r}, which misses "
-            f"its own guarantee (at most {budget.mu!r}); nothing was released."
-        )
-    sensitivity = as_float_or_tuple(np.ravel(promised.sensitivity))
-    return Promise(bound, sensitivity, as_float_or_tuple(np.ravel(promised.sigma)))
-
-
-def _check_record(name: str, release: Release, problem: Problem) -> None:
-    """Raise a ValueError unless a mechanism's bound is for these rows, and a plain record."""
-    if release.domain != problem.domain:
-        raise ValueError(
-            f"mechanism {name}: its bound is for rows in the {release.domain}, where this "
-            f"head has domain={problem.domain!r}; give the bound a field rows, and bring the "
-            "rows there, or set domain to the other."
-        )
-    if not release.bound.mechanism:
-        # Of somebody's own: whether it is a plain record is not known.
-        try:
-            json.dumps(release.to_dict())
-        except TypeError as error:
-            raise ValueError(
-                f"mechanism {name}: its bound is no plain record ({error}); use Python's "
-                "own numbers, strings and tuples for its fields."
-            ) from error

@@ -8,19 +8,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._parameters import check_flag, check_positive, checked_class_embeddings, is_auto, is_real
-from ..losses import make_loss
-from ..privacy.bounds import Bound, counts_intercept
-from ..privacy.release import Release
+from ..mechanisms import (
+    DescentBound,
+    GradientPerturbation,
+    Mechanism,
+    OutputPerturbation,
+    Transcript,
+)
+from ..privacy.problem import Problem
 from .base import BaseBallDPClassifier
-from .descent import GradientPerturbation
-from .mechanism import Budget, Mechanism, Problem
-from .output import OutputPerturbation
+from .released import Released
 from .weighing import check_class_weight
 
 #: What ``mechanism=`` takes by name, beside "auto".
 MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind for kind in (OutputPerturbation, GradientPerturbation)
 }
+
+
+def chosen(problem: Problem, mu: float) -> Mechanism:
+    """Noise on the minimiser where that costs next to nothing, else noise on gradients.
+
+    The first where the noise in one parameter would be small although the minimiser is hardly
+    regularised, or at the ``alpha`` that was given
+    (:meth:`.OutputPerturbation.has_small_noise`). That mostly takes an epsilon of hundreds to
+    thousands.
+    """
+    output = OutputPerturbation()
+    if problem.class_embeddings is None and output.has_small_noise(problem, mu):
+        return output
+    return GradientPerturbation()
 
 
 def mechanism_of(given: Any) -> Mechanism:
@@ -46,23 +63,8 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     def _mechanism(self) -> Mechanism:
         return GradientPerturbation() if is_auto(self.mechanism) else mechanism_of(self.mechanism)
 
-    def _chosen_mechanism(self, problem: Problem, budget: Budget) -> Mechanism:
-        """Of "auto", noise on the minimiser where that costs next to nothing; else on gradients.
-
-        The first where the noise in one parameter would be small although the minimiser is hardly
-        regularised, or at the ``alpha`` that was given
-        (:meth:`.OutputPerturbation.has_small_noise`). That mostly takes an epsilon of hundreds to
-        thousands.
-        """
-        output, free = OutputPerturbation(), problem.class_embeddings is None
-        if is_auto(self.mechanism) and free and output.has_small_noise(problem, budget):
-            return output
-        return self._mechanism()
-
-    def _mechanism_named(self, name: str) -> Mechanism:
-        if is_auto(self.mechanism) and name in MECHANISMS:
-            return MECHANISMS[name]()
-        return self._mechanism()
+    def _chosen_mechanism(self, problem: Problem, mu: float) -> Mechanism:
+        return chosen(problem, mu) if is_auto(self.mechanism) else self._mechanism()
 
     def _with_parameters(self, name: str, value: Any) -> Any:
         if name != "mechanism":
@@ -100,28 +102,61 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         return self._loss
 
     def _problem(self, **public: Any) -> Problem:
-        loss = self._loss_name(len(public["classes"]))
-        shape = len(public["classes"]), public["n_features"]
+        loss = self._loss_name(public["n_classes"])
+        shape = public["n_classes"], public["n_features"]
         vectors = checked_class_embeddings(self.class_embeddings, *shape)
         own = {"loss": loss, "fit_intercept": bool(self.fit_intercept), "class_embeddings": vectors}
         return super()._problem(**{**own, **public})
 
-    def _publish(
-        self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
-    ) -> dict[str, Any]:
-        n_scores = make_loss(problem.loss, problem.n_classes).n_scores
-        shape = n_scores, problem.n_features + int(problem.fit_intercept)
-        if parameters.shape != shape:
+    def _check_released(self, values: NDArray[np.float64], problem: Problem) -> None:
+        shape = problem.kind.n_scores, problem.n_features + int(problem.fit_intercept)
+        if values.shape != shape:
             raise ValueError(
-                f"mechanism {self._mechanism().name}: parameters of shape {parameters.shape}, "
+                f"mechanism {self._mechanism().name}: parameters of shape {values.shape}, "
                 f"where this head needs {shape} (scores, features and intercept)."
             )
-        if not problem.fit_intercept:
-            return {"coef_": parameters, "intercept_": np.zeros(len(parameters))}
-        return {"coef_": parameters[:, :-1].copy(), "intercept_": parameters[:, -1].copy()}
 
-    def _released_values(self, record: Release) -> NDArray[np.float64]:
-        told = counts_intercept(record.bound)
-        if not (self.fit_intercept if told is None else told):
-            return self.coef_
-        return np.hstack([self.coef_, self.intercept_[:, None]])
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Noisy weights, of shape (n_scores, n_features)."""
+        return _weights_of(self._fitted())[0]
+
+    @property
+    def intercept_(self) -> NDArray[np.float64]:
+        """Noisy intercepts as released, of shape (n_scores,); zeros where none is fitted."""
+        return _weights_of(self._fitted())[1]
+
+    @property
+    def transcript_(self) -> Transcript:
+        """The noisy answers of a descent, where its mechanism kept them."""
+        transcript = self._fitted().transcript() if self._descended() else None
+        if transcript is None:
+            raise AttributeError(
+                "transcript_: this fit kept none; see GradientPerturbation(keep_transcript=True)."
+            )
+        return transcript
+
+    def _descended(self) -> bool:
+        return isinstance(self._fitted().bound, DescentBound)
+
+    @classmethod
+    def _named(cls, released: Released) -> dict[str, NDArray[Any]]:
+        coef, intercept = _weights_of(released)
+        named = {"classes_": released.classes, "coef_": coef, "intercept_": intercept}
+        if released.problem.class_embeddings is not None:
+            named["class_embeddings"] = released.problem.class_embeddings
+        if released.problem.class_counts is not None:
+            named["class_counts_"] = np.array(released.problem.class_counts)
+        return named
+
+    @staticmethod
+    def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return _weights_of(released)
+
+
+def _weights_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights and intercepts, as they were released."""
+    values = released.values
+    if not released.problem.fit_intercept:
+        return values, np.zeros(len(values))
+    return values[:, :-1], values[:, -1]

@@ -1,16 +1,12 @@
 """Logistic regression, binary and softmax."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import checked_priors
-from ..privacy.bounds import Bound
+from ..mechanisms.prototype_rule import shift_of_priors
 from .descriptions import described
 from .linear import BaseLinearClassifier
-from .mechanism import Problem
-from .prototype_rule import shift_of_priors
+from .released import Released, shares_of
 from .scoring import ProbabilitiesMixin
 
 
@@ -41,7 +37,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     $class_weight
         ``priors`` help rare classes without noise.
     $priors
-        For public labels. It can be changed after the fit, at no cost in privacy.
+        For public labels. :meth:`with_rule` changes them after a fit, at no cost in privacy.
     $class_embeddings
         A descent starts from these means. With ``start="zero"`` or "mean", and with noise on the
         minimiser, it raises a ValueError.
@@ -85,8 +81,6 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     >>> head.predict_proba(X[:3]).shape
     (3, 2)
     """
-
-    _acting = ("priors", "verbose")
 
     def __init__(
         self,
@@ -135,28 +129,15 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
                 "are private; use priors=None."
             )
 
-    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        coef, intercept = super()._linear_rule()
-        if self.priors is None:
+    @staticmethod
+    def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        coef, intercept = BaseLinearClassifier._rule_of(released)
+        priors, shares = released.settings.priors, shares_of(released.problem)
+        if priors is None or shares is None:
             return coef, intercept
-        if self.release_.labels == "protected":
-            raise ValueError(
-                f"priors={self.priors!r}: this release keeps the shares that they replace private; "
-                "use priors=None."
-            )
         # Scores are log-odds of these shares (logit adjustment: Menon et al., 2021).
-        shares = self._class_sizes()
-        priors = checked_priors(self.priors, len(shares), shares)
         moved = shift_of_priors(priors, shares)
         return coef, intercept + (moved if len(coef) > 1 else moved[1:] - moved[:1])
 
     def _loss_name(self, n_classes: int) -> str:
         return "logistic" if n_classes == 2 else "softmax"
-
-    def _publish(
-        self, parameters: NDArray[np.float64], problem: Problem, bound: Bound
-    ) -> dict[str, Any]:
-        if len(parameters) > 1:
-            # The minimiser's rows sum to zero: what the noise adds to the sum carries no signal.
-            parameters = parameters - parameters.mean(axis=0)
-        return super()._publish(parameters, problem, bound)

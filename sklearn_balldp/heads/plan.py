@@ -1,9 +1,15 @@
 """A fit before it is made: its record, its noise, and what may be left to see above it."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
-from ..privacy.bounds import PROTOTYPE
+import numpy as np
+
+from ..mechanisms import DescentBound, MeanGradient, Minimiser, Sums
+from ..privacy.problem import Problem
 from ..privacy.release import Release
+from ..privacy.weights import class_sizes_of
 
 #: Signal to noise of a class below which its recall was near zero on benchmark data, and below
 #: which it was less than without noise.
@@ -24,9 +30,9 @@ class Plan:
         Records of each class, where they were given.
     parts : dict of str to (float, float)
         What is released, by name: the largest length that it can have before noise, and the
-        expected length of its noise. Prototypes have a part for each class, a minimiser has one,
-        statistics have the class sums and, if released, the second moment. Noise on gradients has
-        one: the joint length of the mean gradients of all steps at the start. Empty for mechanisms
+        expected length of its noise. Prototypes have class sums, a minimiser has one part,
+        statistics have class sums and, if released, the second moment. Noise on gradients has one
+        part: the joint length of the mean gradients of all steps at the start. Empty for mechanisms
         of one's own.
     class_signal_to_noise : tuple of float
         For each class, what its records can at most move of the released values, over the length of
@@ -59,31 +65,24 @@ class Plan:
     def __str__(self) -> str:
         lines = str(self.release).splitlines()[1:]
         shown = ["Plan", *(line for line in lines if not line.startswith("  parameters"))]
-        of_classes: list[float] = []
-        for name, noise, ratio in zip(self.parts, self.noise, self.signal_to_noise, strict=True):
-            if name.startswith(PROTOTYPE) and self.class_signal_to_noise:
-                of_classes.append(noise)
-                continue
-            # Without class counts the prototypes are all alike.
-            own = "each prototype" if name.startswith(PROTOTYPE) else f"the {name}"
-            line = f"  noise of length {noise:.3g} in {own}; signal to noise at most {ratio:.3g}"
-            shown += [line] if line not in shown else []
-        if self.class_signal_to_noise:
-            shown += self._of_classes(of_classes)
-        return "\n".join(shown)
+        for part, noise, ratio in zip(self.parts, self.noise, self.signal_to_noise, strict=True):
+            shown.append(
+                f"  noise of length {noise:.3g} in the {part}; signal to noise at most {ratio:.3g}"
+            )
+        return "\n".join(shown + self._of_classes())
 
-    def _of_classes(self, noise: list[float]) -> list[str]:
-        """A line for each class, with its noise if it has its own; of many, those most at risk."""
+    def _of_classes(self) -> list[str]:
+        """A line for each class; of many classes, for those most at risk."""
         counts, ratios = self.class_counts or (), self.class_signal_to_noise
-        title = "   noise " if noise else ""
-        lines = [f"  class   records{title}   signal to noise (at most)"]
+        if not ratios:
+            return []
+        lines = ["  class   records   signal to noise (at most)"]
         chosen = list(range(len(ratios)))
         if len(ratios) > SHOWN:
             chosen = sorted(chosen, key=lambda code: ratios[code])[:SHOWN]
         for code in chosen:
-            own = f"   {noise[code]:<6.3g}" if noise else ""
             ratio = ratios[code]
-            lines.append(f"  {code:>5}   {counts[code]:>7}{own}   {ratio:.3g}{_lost(ratio)}")
+            lines.append(f"  {code:>5}   {counts[code]:>7}   {ratio:.3g}{_lost(ratio)}")
         if len(ratios) > SHOWN:
             below = sum(ratio < AT_RISK for ratio in ratios)
             lines.append(
@@ -100,3 +99,83 @@ def _lost(ratio: float) -> str:
     if ratio >= AT_RISK:
         return ""
     return "   lost in the noise" if ratio < LOST else "   at risk"
+
+
+def plan_of(release: Release, class_counts: tuple[int, ...] | None) -> Plan:
+    """The plan of a fit, from its record before the run."""
+    problem, bound = release.problem, release.bound
+    parts: dict[str, tuple[float, float]] = {}
+    if isinstance(bound, Sums):
+        parts = _of_sums(problem, bound)
+    elif isinstance(bound, Minimiser):
+        longest = math.sqrt(problem.kind.n_stacked) * bound.norm(problem)
+        noise = bound.sigma * math.sqrt(math.prod(bound.shape(problem)))
+        parts = {"minimiser": (longest, noise)}
+    elif isinstance(bound, DescentBound):
+        # All steps together, at the start: T mean gradients, weighted so that they tell the most.
+        n_steps, values = bound.n_steps, math.prod(bound.shape(problem))
+        noise = n_steps * math.sqrt(values) / _precision_of_steps(problem, bound)
+        longest = n_steps * _longest_gradient(problem, bound)
+        parts = {"gradients of the steps": (longest, noise)}
+    sizes = problem.class_sizes
+    classes = () if sizes is None else _of_classes(problem, bound, sizes)
+    return Plan(release, class_counts, parts, classes)
+
+
+def _of_sums(problem: Problem, bound: Sums) -> dict[str, tuple[float, float]]:
+    """Largest lengths of sums, and those of their noise."""
+    n, b = problem.sums_total, problem.norm_bound
+    scales = bound.scales(problem)
+    moment = 0 if bound.moment is None else problem.n_features * (problem.n_features + 1) // 2
+    sums = float(np.linalg.norm(scales[: len(scales) - moment]))
+    if moment and bound.constant > 0.0:
+        # Counts lie behind the moment, and have the scale of the sums.
+        sums = float(np.max(bound.sigma)) * math.sqrt(len(scales) - moment)
+    parts = {"class sums": (n * math.hypot(b, bound.constant), sums)}
+    if bound.moment is not None:
+        parts["second moment"] = (n * b**2, bound.moment * math.sqrt(moment))
+    return parts
+
+
+def _of_classes(problem: Problem, bound: Any, sizes: Any) -> tuple[float, ...]:
+    """Largest effect of each class's records on the released values, over their noise."""
+    root = math.sqrt(problem.n_features)
+    if isinstance(bound, Sums):
+        if bound.pooled:
+            return (0.0,) * len(sizes)
+        scales = np.broadcast_to(np.asarray(bound.sigma, dtype=np.float64), len(sizes))
+        noise = np.where(scales > 0.0, scales, 1.0) * root
+        return tuple((sizes * problem.norm_bound / noise).tolist())
+    shares = np.array(class_sizes_of(problem.loss_weights, problem.class_counts or ()))
+    shares = shares / max(float(shares.sum()), 1e-300)
+    if isinstance(bound, Minimiser):
+        # A class moves the minimiser by its share of the mean gradient, over alpha.
+        pull = problem.kind.residual_limit(0.0) * bound.domain(problem, 0.0).augmented
+        longest = min(pull / problem.alpha, bound.norm(problem))
+        return tuple((shares * longest / (bound.sigma * root)).tolist())
+    if isinstance(bound, DescentBound):
+        # Gradients of the steps, and the sums that they start from, tell the class apart
+        # independently of each other.
+        pull = _longest_gradient(problem, bound) * _precision_of_steps(problem, bound) / root
+        begun = np.zeros(len(shares))
+        if bound.start is not None:
+            begun = np.array(_of_classes(problem, bound.start, sizes))
+        return tuple(np.hypot(shares * pull, begun).tolist())
+    return ()
+
+
+def _longest_gradient(problem: Problem, bound: DescentBound) -> float:
+    """Length that a mean gradient has at the start, at most."""
+    kind = problem.kind
+    residual = kind.score_residual_limit(0.0) * math.sqrt(kind.n_scores)
+    if bound.clip is not None:
+        residual = min(residual, bound.clip)
+    return residual * math.hypot(problem.norm_bound, bound.constant)
+
+
+def _precision_of_steps(problem: Problem, bound: DescentBound) -> float:
+    """One over the noise scale of the best mean of all steps' gradients, at the start."""
+    zero = np.zeros(bound.shape(problem))
+    query = MeanGradient(zero, clip=bound.clip, constant=bound.constant)
+    moved = query.ratio(problem, problem.euclidean_radius, problem.labels)
+    return float(np.linalg.norm(bound.step_mu(problem) / moved))

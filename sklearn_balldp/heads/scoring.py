@@ -9,8 +9,8 @@ from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
 from ..arrays import namespace
+from ..mechanisms.products import scores_of
 from ..rows import Shard, rows_in_domain, table_of, working_precision
-from .products import scores_of
 
 
 class ProbabilitiesMixin:

@@ -73,6 +73,7 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
     """
 
     _loss = "squared_hinge"
+    _of_the_rule = ()
 
     def __init__(
         self,

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._parameters import LEAST, MOST, is_real
 from .._validation import check_complete
+from ..mechanisms.settings import MOST_BALANCED
 from ..privacy.weights import Weights
-from .settings import MOST_BALANCED
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -149,17 +149,6 @@ def _class_weights(class_weight: Any, classes: NDArray[Any], masses: Array, cap:
             )
         weights[known[label]] = float(value)
     return weights
-
-
-def follow_class_weight(weights: Weights, class_weight: Any, classes: NDArray[Any]) -> bool:
-    """Whether the factors that a record states for its classes are those that were asked for."""
-    stated, totals = np.array(weights.by_class), np.array(weights.class_totals)
-    masses = np.array(weights.class_records, dtype=np.float64)
-    if weights.unit != "record":
-        np.divide(totals, stated, out=masses, where=stated > 0.0)
-    # Balanced weights were capped at the largest one stated, if at all.
-    expected = _class_weights(class_weight, classes, masses, float(stated.max()))
-    return bool(np.allclose(stated, expected, rtol=1e-9, atol=0.0))
 
 
 def weights_of(

@@ -130,7 +130,7 @@ class Card:
         Raises
         ------
         ImportError
-            If PyYAML is not installed (the extra ``publish``).
+            If PyYAML is not installed.
         """
         try:
             import yaml
@@ -444,6 +444,7 @@ def _not_covered(release: Any) -> Section:
             "a publisher who does not do what he says: anyone can check that model and record "
             "agree (balldp verify), only the owner of the records can test the "
             "noise, and no check finds a clever lie",
+            *((release.vouched_for,) if release.accepted else ()),
         ),
     )
 
@@ -482,11 +483,8 @@ def _measured(audit: Any) -> Section:
         f"{percent(high)}); blind guess {percent(audit.baseline_)}, bound "
         f"{percent(float(audit.certificate_['direct']))}",
     ]
-    weights = getattr(audit, "weights_", None)
-    if weights is not None:
-        points += [
-            f"{row.name}: {row.verdict} ({row.found})" for row in weights.itertuples(index=False)
-        ]
+    checks = audit.noise_.itertuples(index=False)
+    points += [f"check of the {row.name}: {row.verdict} ({row.found})" for row in checks]
     points += [f"FAILED: {failure}" for failure in audit.failures_]
     return Section(
         "Measured by the owner: not for publication",

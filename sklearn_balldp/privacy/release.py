@@ -1,46 +1,47 @@
 """The public record of one release: what was published, under which guarantee, and why."""
 
-import contextlib
-import datetime
 import html
 import math
-import numbers
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Annotated, Any, Literal
 
-from .._parameters import MOST, check_inside, check_option, check_positive, check_whole, is_real
+import msgspec
+import numpy as np
+
+from .._parameters import check_whole, is_real
 from .._version import __version__
-from ..adjacency import DOMAINS, LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
+from ..adjacency import METRICS
 from ..pipelines import parts_of
-from .bounds import Blocks, Bound, bound_from_dict
+from ..text import one_line
+from .bounds import Blocks, Bound, as_float_or_tuple
 from .card import Card, card_of
+from .contradictions import ROUNDING, check
 from .digest import parameters_digest, record_digest
 from .encoder_name import same_encoder
-from .fields import check_at_least, check_follows, check_types, with_floats
-from .gaussian import epsilon_from_mu, mu_from_budget
 from .guarantee import Guarantee, total_epsilon
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
-from .weights import Weights, is_weighted, units_of
+from .problem import Problem
+from .ranges import ClassName, Count, Day, Delta, Digest, Epsilon, Share, Spent, Version, Word
+from .record import (
+    FORMAT,
+    bound_struct,
+    check_size,
+    contradictions,
+    converted,
+    kind_of,
+    made,
+    plain,
+    recordable,
+    struct_fields,
+    struct_of,
+    structure,
+)
+from .weights import Weights, is_weighted
 
 #: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
 RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
-_OPTIONS = {
-    "metric": METRICS,
-    "radius_source": RADIUS_SOURCES,
-    "sampler": (EXACT_SAMPLER, SEEDED_SAMPLER),
-}
-#: Layout of the records that :meth:`Release.to_dict` writes. Every version from here on reads this
-#: one: fields that a later version adds have defaults.
-FORMAT = 1
-#: Numbers and words that a record shows beside its own fields. Reading one computes them again: of
-#: the first a record may state more than that, of the others the same.
-_UPPER_BOUNDS = ("mu", "sensitivity", "epsilon_full_radius")
-_DERIVED = ("sigma", "labels", "unit", "private")
-#: What bounds and records both hold.
-_SHARED = ("n_samples", "n_features", "n_classes", "alpha", "norm_bound")
 _RADIUS_ASSUMPTIONS = {
     "reference": ("the radius was read off public reference rows",),
     "edits": ("the radius was read off public records before and after an edit",),
@@ -56,47 +57,51 @@ _UNIT_ASSUMPTIONS = {
     "person": ("whose each record is, and how many records each person has, are public",),
 }
 _DOMAIN_ASSUMPTIONS = {"sphere": ("radii are distances between rows scaled to one norm",)}
-#: Losses of this package's own heads; mechanisms of one's own need not name theirs. None is the
-#: logistic loss of two classes, and softmax of more.
-_LOSSES = {
-    "BallDPLinearDiscriminant": "discriminant",
-    "BallDPLogisticRegression": None,
-    "BallDPRidgePrototype": "prototypes",
-    "BallDPSquaredHingeSVC": "squared_hinge",
-}
-#: Longer texts are no names.
-_LONGEST_TEXT = 500
-#: More classes than these are no record.
-_MOST_CLASSES = 10**9
-#: Of more records than these the proved rounding of a sum exceeds what one record moves.
-_MOST_RECORDS = 10**12
-#: Names of this package's own mechanisms, each with bounds of its own.
-_MECHANISMS = ("output", "gradient", "statistics")
-_VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,40}")
-_DIGEST = re.compile("([0-9a-f]{64})?")
+_PROTOTYPES = "BallDPRidgePrototype"
+#: Of what follows from a record, one may state more than that, or less; of the rest the same.
+_MAY_BE_MORE = ("mu", "epsilon", "epsilon_full_radius", "sensitivity")
+_MAY_BE_LESS = ("sigma",)
+
+
+@dataclass(frozen=True)
+class Follows:
+    """What follows from a record, for those who read its JSON; infinite numbers are None."""
+
+    mu: float | None
+    epsilon: float | None
+    epsilon_full_radius: float | None
+    sensitivity: float | tuple[float, ...]
+    sigma: float | tuple[float, ...]
+    labels: str
+    unit: str
+    private: bool | str
+    theorem: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
     """Frozen public record of a fit: public numbers, and functions of what was released.
 
-    A record stores its bound and the public numbers of the fit. Mu, noise scales, guarantees and
-    ``private`` are computed from these. A record that contradicts itself cannot be made, nor read.
+    A record stores the public numbers of the fit, what its mechanism chose for them, and where the
+    radius and the noise came from. Mu, noise scales and guarantees are computed from these, and
+    nothing is stored twice.
 
     Attributes
     ----------
     head : str
         Estimator class.
     mechanism : str
-        How it was released: "output" (noise on the parameters), "gradient" (noise on the gradients
-        of a descent), "statistics" (noise on class sums and the second moment), or the name of a
-        mechanism of one's own.
-    n_samples, n_features, n_classes : int
-        Shape of the problem, public by assumption.
-    alpha, norm_bound, metric : float, float, str
-        Public parameters of the fit.
-    radius : float
-        Radius in the units of ``metric``.
+        How it was released: "prototypes" (noise on class sums), "statistics" (with a second
+        moment), "output" (noise on the minimiser), "gradient" (noise on the gradients of a
+        descent), or the name of a mechanism of one's own.
+    problem : Problem
+        Public numbers of the fit; its ``n_samples``, ``n_features``, ``n_classes``, ``alpha``,
+        ``norm_bound``, ``metric``, ``radius``, ``labels`` and ``domain`` are attributes of the
+        record too.
+    bound : Bound
+        What the mechanism chose: the guarantee as a function of the radius.
+    epsilon, delta : float
+        Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
     radius_source : {"number", "reference", "edits", "declared", "private", "seeded"}
         Where the radius came from: a public number, public reference rows, public records before
         and after an edit, private rows whose quantile is declared public, the private quantile, or
@@ -110,14 +115,10 @@ class Release:
     radius_hides : float
         Share of these edits that lie within the radius.
     radius_hides_records : float or None
-        Share of the records before them all of whose edits do; None where the edits came without
-        the numbers of their records.
-    epsilon, delta : float
-        Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
+        Share of the records before them all of whose edits do; None where they came without the
+        numbers of their records.
     sampler : str
         Where the noise came from.
-    bound : Bound
-        The guarantee as a function of the radius, and the theorem it rests on.
     version, numpy_version : str
         Versions of this package and of NumPy.
     date : str
@@ -128,230 +129,97 @@ class Release:
     rule : str
         Digest of the numbers by which settings followed from public numbers (a tuned rule, which
         no guarantee rests on); empty where there is no rule.
+    accepted : tuple of str
+        Kinds of queries of the publisher's own whose sensitivity he vouches for; nobody else has
+        checked the proofs.
     digest : str
         SHA-256 of the released parameters (:func:`.parameters_digest`); empty before the run.
-    stated_sensitivity, stated_sigma : float or tuple of float
-        ``sensitivity`` and ``sigma`` where they do not follow from the bound: of a descent's steps,
-        or as a mechanism of one's own states them.
-    epsilon_full_radius_ex_post : float or None
-        Of a descent: epsilon at the full radius by the gaps at the iterates that occurred. It
-        depends on the release and is no guarantee; :meth:`guarantee` is.
     """
 
-    head: str
-    mechanism: str
-    n_samples: int
-    n_features: int
-    n_classes: int
-    alpha: float
-    norm_bound: float
-    metric: str
-    radius: float
-    radius_source: str
-    radius_epsilon: float = 0.0
-    radius_draw: str = ""
-    radius_edits: int = 0
-    radius_hides: float = 0.0
-    radius_hides_records: float | None = None
-    epsilon: float
-    delta: float
-    sampler: str
+    head: ClassName
+    mechanism: Word
+    problem: Problem
     bound: Bound
-    version: str
-    numpy_version: str
-    date: str
+    epsilon: Epsilon
+    delta: Delta
+    radius_source: Annotated[str, RADIUS_SOURCES] = "number"
+    radius_epsilon: Spent = 0.0
+    radius_draw: str = ""
+    radius_edits: Count = 0
+    radius_hides: Share = 0.0
+    radius_hides_records: Share | None = None
+    sampler: Annotated[str, (EXACT_SAMPLER, SEEDED_SAMPLER)]
+    version: Version
+    numpy_version: Version
+    date: Day
     encoder: str | None = None
     rule: str = ""
-    digest: str = ""
-    stated_sensitivity: Blocks = ()
-    stated_sigma: Blocks = ()
-    epsilon_full_radius_ex_post: float | None = None
+    accepted: tuple[str, ...] = ()
+    digest: Digest = ""
 
-    def __post_init__(self) -> None:
-        check_types(self, "record")
-        if not isinstance(self.bound, Bound):
-            raise ValueError(f"record: bound must be a Bound, got {type(self.bound).__name__}.")
-        check_types(self.bound, "record: bound")
-        for name, options in _OPTIONS.items():
-            check_option(f"record: {name}", getattr(self, name), options)
-        for name in ("norm_bound", "radius"):
-            check_positive(f"record: {name}", getattr(self, name))
-        for name in ("n_samples", "n_features", "epsilon"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"record: {name}={getattr(self, name)!r} must be positive.")
-        check_inside("record: delta", self.delta)
-        if not (2 <= self.n_classes <= _MOST_CLASSES and self.n_samples <= _MOST_RECORDS):
-            raise ValueError(
-                f"record: n_classes={self.n_classes!r} must lie between 2 and {_MOST_CLASSES}, "
-                f"n_samples={self.n_samples!r} must not exceed {_MOST_RECORDS}."
-            )
-        for name in ("alpha", "radius_epsilon", "stated_sensitivity", "stated_sigma"):
-            value = getattr(self, name)
-            if not all(v >= 0.0 for v in (value if isinstance(value, tuple) else (value,))):
-                raise ValueError(f"record: {name}={value!r} must not be negative.")
-        if self.alpha > MOST:
-            raise ValueError(f"record: alpha={self.alpha!r} must not exceed {MOST:g}.")
-        for name in (
-            "head",
-            "mechanism",
-            "version",
-            "numpy_version",
-            "encoder",
-            "radius_draw",
-            "rule",
-        ):
-            value = getattr(self, name)
-            if value is not None and not (value.isprintable() and len(value) <= _LONGEST_TEXT):
-                raise ValueError(f"record: {name}={value[:99]!r} must be one short line of text.")
-        for name in ("version", "numpy_version"):
-            if not _VERSION.fullmatch(getattr(self, name)):
-                raise ValueError(f"record: {name}={getattr(self, name)[:40]!r} is no version.")
-        if not (self.head.isidentifier() and self.mechanism and _DIGEST.fullmatch(self.digest)):
-            raise ValueError(
-                f"record: head={self.head!r} must be the name of a class, mechanism="
-                f"{self.mechanism!r} not empty, digest={self.digest!r} a SHA-256."
-            )
-        try:
-            datetime.date.fromisoformat(self.date)
-        except ValueError:
-            raise ValueError(f"record: date={self.date!r} must be a day, as 2026-01-31.") from None
-        self._check_radius()
-        with _contradictions():
-            self._check_bound()
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Read from a file, a record is checked as one of JSON is.
+        return type(self).from_dict, (self.to_dict(),)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Read from a file, a record is checked as if it were made anew."""
-        for name, value in state.items():
-            # What is computed from the fields is computed again.
-            if not isinstance(getattr(type(self), name, None), cached_property):
-                vars(self)[name] = value
-        # A field that a later version added has its default, which the class holds.
-        missing = [f.name for f in fields(self) if not hasattr(self, f.name)]
-        if isinstance(vars(self).get("bound"), Bound):
-            bound: Any = self.bound
-            missing += [f"bound.{f.name}" for f in fields(bound) if not hasattr(bound, f.name)]
-        if missing:
-            raise ValueError(f"record: {', '.join(missing)} missing; ask for the original.")
-        self.__post_init__()
+    def __deepcopy__(self, memo: Any) -> "Release":
+        return self
 
-    def _check_radius(self) -> None:
-        """Where the radius came from, and what that spent."""
-        drawn = self.radius_source in ("private", "seeded")
-        if (self.radius_epsilon > 0.0) != drawn or bool(self.radius_draw) != drawn:
-            raise ValueError(
-                f"record: radius_source={self.radius_source!r}, radius_epsilon="
-                f"{self.radius_epsilon!r} and radius_draw={self.radius_draw!r} do not go together: "
-                "a private quantile spends epsilon and is identified, no other radius is."
-            )
-        n_edits, hides = self.radius_edits, self.radius_hides
-        if self.radius_source == "edits":
-            hidden = hides * n_edits
-            whole = abs(hidden - round(hidden)) <= 1e-9 * max(1.0, hidden)
-            sound = n_edits > 0 and whole and 0.0 < hides <= 1.0
-        else:
-            sound = n_edits == 0 and hides == 0.0 and self.radius_hides_records is None
-        if self.radius_hides_records is not None:
-            sound = sound and 0.0 <= self.radius_hides_records <= 1.0
-        if not sound:
-            raise ValueError(
-                f"record: radius_source={self.radius_source!r}, radius_edits="
-                f"{self.radius_edits!r} and radius_hides={self.radius_hides!r} do not go together: "
-                "a radius read off edits hides a share of them, no other radius does."
-            )
-        check_option("record: labels", self.labels, LABELS)
-        without_labels = ("number", "reference", "edits")
-        if self.labels == "protected" and self.radius_source not in without_labels:
-            raise ValueError(
-                f"record: radius_source={self.radius_source!r} reads labels, which must not be "
-                "where they are protected."
-            )
-
-        if self.weights is not None:
-            self.weights.check(self.n_samples, self.n_classes, self.labels)
-            if self.weights.most_records > 1 and self.radius_epsilon > 0.0:
-                raise ValueError(
-                    f"record: radius_source={self.radius_source!r} hides one record, where the "
-                    "release hides all of one person."
-                )
-
-    def _check_bound(self) -> None:
-        """What the bound says of the same numbers, and whether it keeps (epsilon, delta)."""
-        if self.bound.mechanism or self.mechanism in _MECHANISMS:
-            # This package's mechanisms and bounds go together; others bring bounds of their own.
-            check_follows("mechanism", self.mechanism, self.bound.mechanism)
-            self._check_own_bound(self.bound)
-        budget, mu = mu_from_budget(self.epsilon, self.delta), self.mu
-        if not (0.0 <= mu <= budget * (1.0 + 1e-9)):
-            raise ValueError(
-                f"record: epsilon={self.epsilon!r} does not follow from the rest of it: it should "
-                f"be {epsilon_from_mu(mu, self.delta)!r}, as its bound gives mu={mu!r} (delta="
-                f"{self.delta!r})."
-            )
-        self.bound.check(self, self._euclidean(self.radius), budget)
-        if self._bound_scales is not None:
-            check_follows("stated_sensitivity", self.stated_sensitivity, ())
-            check_follows("stated_sigma", self.stated_sigma, ())
-            check_follows("epsilon_full_radius_ex_post", self.epsilon_full_radius_ex_post, None)
-
-    def _check_own_bound(self, bound: Any) -> None:
-        """What a bound of this package says of the same numbers."""
-        for field in fields(bound):
-            if field.name in _SHARED:
-                stated = getattr(bound, field.name)
-                check_follows(f"bound.{field.name}", stated, getattr(self, field.name))
-        log_loss = "logistic" if self.n_classes == 2 else "softmax"
-        if self.head in _LOSSES or bound.loss in ("logistic", "softmax"):
-            check_follows("bound.loss", bound.loss, _LOSSES.get(self.head) or log_loss)
-
-    def _euclidean(self, radius: float) -> float:
-        return euclidean_radius(
-            radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
-        )
-
-    @cached_property
-    def _bound_scales(self) -> tuple[Blocks, Blocks] | None:
-        """Sensitivity and noise scale where the bound tells them."""
-        return self.bound.scales(self._euclidean(self.radius))
-
-    @cached_property
-    def mu(self) -> float:
-        """Gaussian differential privacy of the parameters at the radius, sampler included.
-
-        Of noise on parameters or sums it is sensitivity over noise scale. Of a descent it is that
-        of all steps, and of the sums they start from, together: it was fixed before the first
-        step, and ``sensitivity`` over ``sigma`` is that of each step alone.
-        """
-        return float(self.bound.mu(self._euclidean(self.radius)))
+    # -- public numbers -----------------------------------------------------------------------
 
     @property
-    def rho(self) -> float:
-        """The parameters' guarantee in zero-concentrated differential privacy: mu^2 / 2."""
-        return 0.5 * self.mu**2
+    def n_samples(self) -> int:
+        """Number of records."""
+        return self.problem.n_samples
 
     @property
-    def sensitivity(self) -> Blocks:
-        """L2 sensitivity; one number per class block or per step where they differ."""
-        return self.stated_sensitivity if self._bound_scales is None else self._bound_scales[0]
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.problem.n_features
 
     @property
-    def sigma(self) -> Blocks:
-        """Noise scale, a standard deviation; as ``sensitivity``."""
-        return self.stated_sigma if self._bound_scales is None else self._bound_scales[1]
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return self.problem.n_classes
 
     @property
-    def tol(self) -> float:
-        """Gradient norm at which the minimiser was certified; 0 for others."""
-        return float(getattr(self.bound, "tol", 0.0))
+    def alpha(self) -> float:
+        """Regularisation strength."""
+        return self.problem.alpha
+
+    @property
+    def norm_bound(self) -> float:
+        """Radius B of the ball of rows."""
+        return self.problem.norm_bound
+
+    @property
+    def metric(self) -> str:
+        """Metric that radii are declared in."""
+        return self.problem.metric
+
+    @property
+    def radius(self) -> float:
+        """Radius in the units of ``metric``."""
+        return self.problem.radius
+
+    @property
+    def full_radius(self) -> float:
+        """Radius in ``metric`` that every substitution of rows is within."""
+        return self.problem.full_radius
 
     @property
     def labels(self) -> str:
         """Whether label changes are part of the adjacency: "public" or "protected"."""
-        return self.bound.labels
+        return self.problem.labels
+
+    @property
+    def domain(self) -> str:
+        """Where rows lie: in the "ball" of radius B, or scaled to norm B, on the "sphere"."""
+        return self.problem.domain
 
     @property
     def weights(self) -> Weights | None:
         """Public weights of the records; None where each counts once, and for one owner."""
-        return self.bound.weights
+        return self.problem.loss_weights
 
     @property
     def unit(self) -> str:
@@ -361,7 +229,7 @@ class Release:
     @property
     def n_units(self) -> int:
         """Number of records, or of persons."""
-        return units_of(self.weights, self.n_samples)
+        return self.problem.n_units
 
     @property
     def unit_in_words(self) -> str:
@@ -372,10 +240,49 @@ class Release:
         return f"one person (at most {most} record{'s' if most > 1 else ''})"
 
     @property
-    def domain(self) -> str:
-        """Where rows lie: in the "ball" of radius B, or scaled to norm B, on the "sphere"."""
-        rows = getattr(self.bound, "rows", None)
-        return rows if rows in DOMAINS else "ball"
+    def tol(self) -> float:
+        """Gradient norm at which the minimiser was certified; 0 for others."""
+        return float(getattr(self.bound, "tol", 0.0))
+
+    # -- what follows from them ---------------------------------------------------------------
+
+    @cached_property
+    def mu(self) -> float:
+        """Gaussian differential privacy of the parameters at the radius, sampler included.
+
+        Of noise on parameters or sums it is sensitivity over noise scale. Of a descent it is that
+        of all steps, and of the sums they start from, together: it was fixed before the first.
+        """
+        return float(self.bound.mu(self.problem))
+
+    @property
+    def rho(self) -> float:
+        """The parameters' guarantee in zero-concentrated differential privacy: mu^2 / 2."""
+        return 0.5 * self.mu**2
+
+    @cached_property
+    def _scales(self) -> tuple[Blocks, Blocks]:
+        sensitivity, sigma = self.bound.stated(self.problem)
+        sizes = self.problem.class_sizes
+        if self.head != _PROTOTYPES or sizes is None:
+            return sensitivity, sigma
+        # Prototypes are public multiples of the class sums.
+        divisors = 2.0 * sizes + self.problem.alpha * self.problem.sums_total
+        factors = np.where(sizes > 0.0, 2.0 / np.where(sizes > 0.0, divisors, 1.0), 0.0)
+        return _blocks(factors * sensitivity), _blocks(factors * sigma)
+
+    @property
+    def sensitivity(self) -> Blocks:
+        """L2 sensitivity; one number for each prototype or part where they differ.
+
+        Of a descent it is empty: the sensitivity of each step follows from its iterate.
+        """
+        return self._scales[0]
+
+    @property
+    def sigma(self) -> Blocks:
+        """Noise scale, a standard deviation; as ``sensitivity``."""
+        return self._scales[1]
 
     @property
     def private(self) -> bool | str:
@@ -387,12 +294,12 @@ class Release:
     @property
     def theorem(self) -> str:
         """The statement that the sensitivity rests on."""
-        return self.bound.theorem
+        return self.bound.theorem(self.problem)
 
     @cached_property
     def epsilon_full_radius(self) -> float:
         """Epsilon at radius ``2 * norm_bound`` and the same delta (labels as in ``labels``)."""
-        mu = self.bound.mu(full_radius(self.norm_bound))
+        mu = self.bound.mu(self.problem, self.problem.diameter)
         return total_epsilon(mu, self.delta, self.radius_epsilon)
 
     @property
@@ -406,7 +313,16 @@ class Release:
             "each record is one row, mapped to it without looking at the others",
             *_DOMAIN_ASSUMPTIONS.get(self.domain, ()),
             *_RADIUS_ASSUMPTIONS.get(self.radius_source, ()),
+            *((self.vouched_for,) if self.accepted else ()),
         )
+
+    @property
+    def vouched_for(self) -> str:
+        """Which proofs are the publisher's own, in words; empty where none is."""
+        if not self.accepted:
+            return ""
+        names = ", ".join(one_line(name, 80) for name in self.accepted)
+        return f"the sensitivity of {names} is as the publisher states; nobody else has checked it"
 
     @property
     def has_weights(self) -> bool:
@@ -429,17 +345,6 @@ class Release:
         )
         all_of = "" if records is None else f", and all of them for {records} of the records"
         return f"{pairs} of the {self.radius_edits} given edits{all_of}"
-
-    @property
-    def promised(self) -> "Release":
-        """The record as it was before the run, without what was known only after it."""
-        late: Any = {"stated_sensitivity": (), "stated_sigma": ()}
-        return replace(self, digest="", epsilon_full_radius_ex_post=None, **late)
-
-    @property
-    def full_radius(self) -> float:
-        """Radius in ``metric`` that every substitution of rows is within."""
-        return full_radius_in(self.metric, self.norm_bound, self.n_features)
 
     def card(self, model: Any = None, audit: Any = None) -> Card:
         """The release in plain words, on one page.
@@ -541,7 +446,8 @@ class Release:
         if not (radius is None or is_real(radius)):
             raise ValueError(f"radius must be a positive number, or None; got {radius!r}.")
         radius = self.radius if radius is None else float(radius)
-        mu, pure = self.bound.mu(self._euclidean(radius), labels), self.radius_epsilon
+        distance, pure = self.problem.euclidean(radius), self.radius_epsilon
+        mu = self.bound.mu(self.problem, distance, labels)
         if records > 1:
             mu = math.nextafter(records * mu, math.inf)
             pure = math.nextafter(records * pure, math.inf) if pure > 0.0 else 0.0
@@ -631,8 +537,7 @@ class Release:
         distance = asked.radius
         # Given a radius that was drawn, only the promise for all draws is a bound.
         drawn = radius is None and self.radius_source in ("private", "seeded")
-        # A bound of one's own that does not say where rows lie may need all of them on the sphere.
-        if getattr(self.bound, "rows", None) == "ball" and not drawn:
+        if self.domain == "ball" and not drawn:
             # No row is further from the zero record. One step more covers the rounding of the unit.
             modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
             distance = min(distance, math.nextafter(self.norm_bound / modulus, math.inf))
@@ -642,29 +547,47 @@ class Release:
             found.append(self.guarantee(min(distance, self.radius), "protected", records))
         return min(found, key=lambda guarantee: guarantee.mu_total)
 
+    # -- reading and writing ------------------------------------------------------------------
+
+    @property
+    def follows(self) -> Follows:
+        """What is computed from the record, as its JSON shows it."""
+        return Follows(
+            mu=_finite(self.mu),
+            epsilon=_finite(self.guarantee().epsilon),
+            epsilon_full_radius=_finite(self.epsilon_full_radius),
+            sensitivity=self.sensitivity,
+            sigma=self.sigma,
+            labels=self.labels,
+            unit=self.unit,
+            private=self.private,
+            theorem=self.theorem,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types.
 
         Returns
         -------
         dict
-            Field by field; :meth:`from_dict` reads it.
+            Field by field, without those that have their defaults; :meth:`from_dict` reads it.
+            ``follows`` holds what is computed from the others, for human readers.
+
+        Raises
+        ------
+        ValueError
+            If it is too long to be read again.
         """
-        record: dict[str, Any] = {"format": FORMAT}
-        record |= {field.name: getattr(self, field.name) for field in fields(self)}
-        for name in ("stated_sensitivity", "stated_sigma"):
-            del record[name]
-        record |= {name: getattr(self, name) for name in (*_UPPER_BOUNDS, *_DERIVED)}
-        record["bound"] = self.bound.to_dict()
-        plain = {key: _to_json(value) for key, value in record.items()}
-        return {**plain, "checksum": record_digest(plain)}
+        record = {"format": FORMAT, **plain(self), "follows": plain(self.follows)}
+        check_size(record)
+        return {**record, "checksum": record_digest(record)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Release":
         """Rebuild a record from :meth:`to_dict`, also after a JSON round trip.
 
-        Every derived number is computed again. A record may state more than that, as one does that
-        a version with looser bounds wrote, and never less.
+        What ``follows`` shows is computed again. A record may state more of it (and of noise less),
+        as one does that a version with looser bounds wrote, and never less.
 
         Parameters
         ----------
@@ -679,50 +602,61 @@ class Release:
         Raises
         ------
         ValueError
-            If a field is missing or unknown, holds what it cannot, or does not follow from the
-            bound; the error names the field, its value and what it should be.
+            If a field is missing or unknown, holds what it cannot, or contradicts the others; the
+            error names the field, its value and what it should be.
         """
         if not isinstance(record, Mapping):
             raise ValueError(
                 f"record: expected a mapping, got {type(record).__name__}; of a fitted head pass "
                 "release_."
             )
-        with _contradictions():
+        with contradictions():
             return cls._read(record)
 
     @classmethod
     def _read(cls, record: Mapping[str, Any]) -> "Release":
         if record.get("format") != FORMAT:
             raise ValueError(
-                f"record: format={record.get('format')!r} is not known: sklearn_balldp "
-                f"{__version__} reads format {FORMAT}. The record is of version "
-                f"{str(record.get('version'))[:40]!r}; install that one, or a later one."
+                f"record: format={one_line(repr(record.get('format')), 40)} is not known: "
+                f"sklearn_balldp {__version__} reads format {FORMAT}. The record is of version "
+                f"{one_line(repr(record.get('version')), 40)}; install that one, or a later one."
             )
-        stated = {field.name: field for field in fields(cls)}
-        own = set(stated) - {"stated_sensitivity", "stated_sigma"}
-        shown = {*_UPPER_BOUNDS, *_DERIVED, "format", "checksum"}
-        needed = {name for name in own if stated[name].default is MISSING} | shown
-        odd = sorted(map(str, (needed - set(record)) | (set(record) - own - shown)))
-        if odd:
-            raise ValueError(f"record: missing or unknown fields {odd}; pass Release.to_dict().")
-        values = with_floats(cls, {key: _from_json(value) for key, value in record.items()})
-        bound = bound_from_dict(values["bound"])
-        given: dict[str, Any] = {name: values[name] for name in own if name in values}
-        # What the bound does not tell, the record states.
-        if bound.scales(1.0) is None:
-            given |= {f"stated_{name}": values[name] for name in ("sensitivity", "sigma")}
-        release = cls(**{**given, "bound": bound})
-        for name in _UPPER_BOUNDS:
-            check_at_least(name, values[name], getattr(release, name))
-        for name in _DERIVED:
-            check_follows(name, values[name], getattr(release, name))
-        plain = {key: _to_json(value) for key, value in record.items() if key != "checksum"}
-        if record["checksum"] != record_digest(plain):
+        check_size(record)
+        fields = converted(record, _layout((kind_of(record.get("bound")),)))
+        names = (name for name, *_ in struct_fields(cls, bound=Bound))
+        release = cls(**{name: made(getattr(fields, name), name) for name in names})
+        check(release)
+        stated, computed = made(fields.follows, "follows"), release.follows
+        for name in vars(computed):
+            _check_follows(name, getattr(stated, name), getattr(computed, name))
+        if fields.checksum != record_digest({k: v for k, v in record.items() if k != "checksum"}):
             raise ValueError(
-                f"record: checksum={record['checksum']!r} is not that of the other fields, so one "
+                f"record: checksum={fields.checksum!r} is not that of the other fields, so one "
                 "of them was edited after the record was written; ask for the original."
             )
         return release
+
+    def checked(self) -> "Release":
+        """The record itself, once it is known that :meth:`from_dict` would read it.
+
+        Returns
+        -------
+        Release
+            This one.
+
+        Raises
+        ------
+        ValueError
+            As by :meth:`from_dict`.
+        """
+        with contradictions():
+            bound_struct(type(self.bound))
+            again = type(self)._read(self.to_dict())
+            if again != self:
+                raise ValueError("record: its bound is not what is read from its own fields.")
+        return self
+
+    # -- in words -----------------------------------------------------------------------------
 
     def _rows(self) -> list[tuple[str, str]]:
         persons = f" of {self.n_units} persons" if self.unit == "person" else ""
@@ -740,18 +674,11 @@ class Release:
         spent = ""
         if self.radius_epsilon > 0.0:
             spent = f"; with the radius epsilon={self.guarantee().epsilon:.4g}"
+        parts = "prototypes" if self.head == _PROTOTYPES else self.bound.parts
         return [
             ("head", self.head),
             ("mechanism", self.bound.what),
-            (
-                "data",
-                ", ".join(
-                    [
-                        shape,
-                        *(["encoder " + self.encoder] if self.encoder else []),
-                    ]
-                ),
-            ),
+            ("data", shape + (f", encoder {self.encoder}" if self.encoder else "")),
             (
                 "hides",
                 ("one record's" if self.unit == "record" else f"{self.unit_in_words}:")
@@ -766,8 +693,8 @@ class Release:
             ),
             *self.weight_rows(),
             ("at full radius", f"epsilon={self.epsilon_full_radius:.4g}, labels {self.labels}"),
-            ("sensitivity", f"{_range(self.sensitivity, self.bound.parts)}, {self.theorem}"),
-            ("noise scale", f"{_range(self.sigma, self.bound.parts)}, {self.sampler}"),
+            ("sensitivity", f"{_range(self.sensitivity, parts)}; {self.theorem}"),
+            ("noise scale", f"{_range(self.sigma, parts)}; {self.sampler}"),
             ("private", private.get(str(self.private), str(self.private))),
             ("assumes", "; ".join(self.assumptions)),
             (
@@ -790,8 +717,8 @@ class Release:
             return []
         classes = ""
         if weights.by_class is not None:
-            own = [factor for factor in weights.by_class if factor > 0.0]
-            classes = f"; classes by {min(own):.4g} to {max(own):.4g}"
+            factors = [factor for factor in weights.by_class if factor > 0.0]
+            classes = f"; classes by {min(factors):.4g} to {max(factors):.4g}"
         mass = f"noise of {weights.effective_size:.6g} records"
         return [("weights", f"{mass}, for {self.n_units} {self.unit}s{classes}")]
 
@@ -811,40 +738,76 @@ class Release:
         return f"<table><caption>Release</caption>{cells}</table>"
 
 
-@contextlib.contextmanager
-def _contradictions() -> Iterator[None]:
-    """Fields that no arithmetic can make sense of are a contradiction too."""
-    try:
-        yield
-    except Exception as error:
-        # A bound of somebody's own may raise anything.
-        if isinstance(error, ValueError) and str(error).startswith("record"):
-            raise
-        text = f"{type(error).__name__}: {error}"[:200]
-        raise ValueError(f"record: it cannot be made sense of ({text}).") from error
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of records, made from the types that a reader checks.
+
+    Bounds are those of this package; whoever writes one of his own adds to it.
+
+    Returns
+    -------
+    dict
+        JSON Schema (2020-12).
+    """
+    schema: dict[str, Any] = msgspec.json.schema(_layout(recordable()))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+@cache
+def _layout(kinds: tuple[type[Bound], ...]) -> type[msgspec.Struct]:
+    """The type of msgspec of a record whose bound is of one of these kinds."""
+    union: Any = bound_struct(kinds[0])
+    for kind in kinds[1:]:
+        union = union | bound_struct(kind)
+    entries = [
+        ("format", Literal[FORMAT]),
+        *struct_fields(Release, bound=union),
+        ("follows", struct_of(Follows)),
+        ("checksum", Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]),
+    ]
+    return structure("Record", entries, Release)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _blocks(values: Iterable[float]) -> Blocks:
+    """One float where all agree to rounding, else a tuple."""
+    blocks = as_float_or_tuple(values)
+    if isinstance(blocks, tuple) and blocks and max(blocks) - min(blocks) <= 1e-9 * max(blocks):
+        return max(blocks)
+    return blocks
+
+
+def _check_follows(name: str, stated: Any, computed: Any) -> None:
+    """Raise a ValueError if a record states too little, or of noise too much."""
+    if name in _MAY_BE_MORE + _MAY_BE_LESS:
+        sign = 1.0 if name in _MAY_BE_MORE else -1.0
+        pairs = _parts(stated), _parts(computed)
+        follows = len(pairs[0]) == len(pairs[1]) and all(
+            s >= 0.0 and sign * s >= sign * c * (1.0 - sign * ROUNDING)
+            for s, c in zip(*pairs, strict=True)
+        )
+        should = "at least" if sign > 0.0 else "at most"
+    else:
+        follows, should = type(stated) is type(computed) and stated == computed, "the same as"
+    if not follows:
+        raise ValueError(
+            f"record: follows.{name}={one_line(repr(stated), 60)} does not follow from the rest of "
+            f"it: it should be {should} {one_line(repr(computed), 60)}."
+        )
+
+
+def _parts(values: Any) -> tuple[float, ...]:
+    if isinstance(values, tuple):
+        return values
+    return (math.inf if values is None else values,)
 
 
 def _range(values: Blocks, parts: str) -> str:
     if isinstance(values, float):
         return f"{values:.4g}"
     if not values:
-        return "known after the steps"
+        return f"one for each of its {parts}, which follows from the iterate"
     ends = dict.fromkeys(f"{end:.4g}" for end in (min(values), max(values)))
     return f"{' to '.join(ends)} over {len(values)} {parts}"
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _to_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_to_json(item) for item in value]
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        # NumPy's numbers are numbers too, and JSON knows none of them.
-        return int(value) if isinstance(value, numbers.Integral) else float(value)
-    return value
-
-
-def _from_json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _from_json(item) for key, item in value.items()}
-    return tuple(map(_from_json, value)) if isinstance(value, (list, tuple)) else value

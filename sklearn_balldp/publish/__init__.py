@@ -1,7 +1,6 @@
-"""What a stranger receives: a model, its record, and the means to check one against the other."""
+"""A model to publish, and checks of one that somebody else published."""
 
-from .loading import load
-from .saving import save
+from .folder import load, save
 from .verify import Verdict, verify
 
 __all__ = ["Verdict", "load", "save", "verify"]

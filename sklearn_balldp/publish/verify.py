@@ -1,40 +1,29 @@
 """Check a published model: against its record, and against the private rows for their owner."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
-from ..audit.preparation import complete_problem
-from ..audit.residuals import (
-    CANNOT_CHECK,
-    FAIL,
-    FALSE_ALARM,
-    PASS,
-    WEAK,
-    Check,
-    epsilon_after_redraws,
-    fault_check,
-    rule_check,
-    size_check,
-    transcript_fault,
-    weight_checks,
-)
-from ..heads import ReleasedModel, Transcript
-from ..privacy.card import NOTHING_HIDDEN
-from ..privacy.noise import EXACT_SAMPLER
+from ..audit.noise_tests import epsilon_after_redraws, weight_checks
+from ..audit.preparation import complete_records
+from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
+from ..heads import Released
+from ..mechanisms import DescentBound, Transcript
 from ..privacy.release import Release
-from .consistency import consistency_checks, shape_fault
-from .files import load_record, load_rows, load_transcript
-from .folder import folder_checks, model_in, parts_of_folder
-from .loading import embed_with, received_from
-from .received import Received
+from .checks import model_checks, promise_checks, public_checks, statement_checks
+from .files import load_record, load_rows
+from .folder import encoder_for, folder_checks, located
+from .model import Published
+from .steps import NamedEncoder
 
 #: Lines that an honest model leaves open to whoever has neither its records nor its encoder.
 _NORMAL = (
     "encoder",
+    "further files",
     "noise in the weights",
     "radius",
     "size of the weights",
@@ -120,21 +109,20 @@ def verify(
     release: Release | Mapping[str, Any] | str | Path | None = None,
     *,
     private: tuple[Any, Any] | Mapping[str, Any] | str | Path | None = None,
-    transcript: Transcript | str | Path | None = None,
+    transcript: Transcript | None = None,
     earlier: Iterable[Any] = (),
     encoder: Any = None,
-    allow_joblib: bool = False,
 ) -> Verdict:
     """Check a published model, its record, and (for their owner) the private rows.
 
-    A model may come from anybody: it is made anew from a closed list of fields, and nothing of it
-    runs. Whatever else it holds is a FAIL by name.
+    A folder may come from anybody: it is plain data, and nothing of it runs. Of a model in memory
+    that is checked which :func:`.save` would publish.
 
     Parameters
     ----------
     model : estimator, str or path-like
-        A fitted Ball-DP head, or a Pipeline that ends in one; or the folder that :func:`.save`
-        wrote; or its file: skops, or joblib and pickle with ``allow_joblib``.
+        The folder that :func:`.save` wrote, or the name of such a repository on the model hub,
+        OWNER/NAME; or a fitted Ball-DP head, or a Pipeline that ends in one.
     release : Release, mapping, str, path-like or None, default=None
         Its public record, as :meth:`.Release.to_dict` or a JSON file of it; the model's own by
         default.
@@ -142,16 +130,15 @@ def verify(
         Tests the noise itself, which only the owner of the records can do; the verdict is then for
         that owner alone. Pass the records that the model was fitted on, as it takes them, or an npz
         file with arrays X and y; for a fit with owners a mapping or a file with X, y and groups.
-    transcript : Transcript, str, path-like or None, default=None
-        Lets the noise on gradients be tested: the noisy gradients of all steps, or an npz file of
-        them; the model's own by default.
+    transcript : Transcript or None, default=None
+        Lets the noise on gradients be tested: the noisy answers of a descent; the model's own by
+        default.
     earlier : iterable of estimator, str or path-like
         Finds noise that was used twice: pass earlier releases from the same records.
     encoder : str, path-like, estimator or None, default=None
-        Embeds the private records of a model from a file, whose own encoder never runs: an encoder,
-        or the name or folder of the weights that you trust (of a name, the newest revision).
-    allow_joblib : bool, default=False
-        Loads joblib and pickle files too, which can run code chosen by whoever wrote them.
+        Embeds the private records of a model from a folder, which holds no weights of an encoder:
+        an encoder, or the name or folder of the weights that you trust (of a name, the newest
+        revision).
 
     Returns
     -------
@@ -166,8 +153,8 @@ def verify(
     Notes
     -----
     Without rows only consistency can be checked: a forger who makes weights, record and digest anew
-    passes, unless the weights are too short or too long for the noise. With the rows the noise
-    itself is tested (:mod:`.residuals`).
+    passes, unless the weights are too short or too long for the noise, or a transcript does not
+    lead to them. With the rows the noise itself is tested (:mod:`.noise_tests`).
 
     Examples
     --------
@@ -176,51 +163,45 @@ def verify(
     >>> from sklearn_balldp import BallDPRidgePrototype, verify
     >>> X, y = load_digits(return_X_y=True)
     >>> head = BallDPRidgePrototype(epsilon=4.0, radius=0.5).fit(normalize(X), y)
-    >>> verify(head, head.release_.to_dict(), private=(normalize(X), y)).failed
+    >>> record = head.release_.to_dict()
+    >>> verify(head, record, private=(normalize(X), y)).failed
     False
-    >>> head.prototypes_[:] = 123.0
-    >>> [check.name for check in verify(head).checks if check.verdict == "FAIL"]
-    ['parameters', 'size of the weights']
+    >>> [check.name for check in verify(head, {**record, "epsilon": 0.1}).checks]
+    ['record']
     """
-    folder = parts_of_folder(model) if isinstance(model, (str, Path)) else None
-    if folder is not None:
-        model, release = folder[1], folder[2] if release is None else release
-    received = received_from(model, "model", allow_joblib=allow_joblib)
-    stated = received
-    if encoder is not None:
-        if folder is not None:
-            # Its files follow from what it says, whatever weights the caller trusts.
-            stated = received_from(model, "model")
-        embed_with(received, encoder)
-    before = [received_from(model_in(m), "earlier", allow_joblib=allow_joblib) for m in earlier]
+    folder = located(model) if isinstance(model, (str, Path)) else None
+    published = Published.of(model) if folder is None else Published.read(folder)
+    own_encoder = None if encoder is None else encoder_for(published.encoder, encoder)
+    others = [
+        Published.read(located(m)) if isinstance(m, (str, Path)) else Published.of(m, "earlier")
+        for m in earlier
+    ]
     given = load_record(release) if isinstance(release, (str, Path)) else release
-    rows: Any = load_rows(private) if isinstance(private, (str, Path)) else private
-    if rows is not None and not isinstance(rows, Mapping):
-        if not (isinstance(rows, (tuple, list)) and len(rows) == 2):
-            raise ValueError(f"private must be (X, y), a mapping or a file, got {type(rows)}.")
-        rows = dict(zip(("X", "y"), rows, strict=True))
-    if rows is not None and not {"X", "y"} <= set(rows) <= {"X", "y", "groups"}:
-        raise ValueError(
-            f"private holds {', '.join(map(str, rows))}; it needs X and y, and may hold groups."
-        )
-    is_file = isinstance(transcript, (str, Path))
-    steps: Any = load_transcript(transcript) if is_file else transcript  # type: ignore[arg-type]
-    checks, record = _record_checks(received, given)
+    rows = _rows_of(private)
+    checks, record = _record_checks(published, given)
     if record is None:
         return Verdict(tuple(checks), None)
     # From here on the record counts that was checked, whatever the model says of itself.
-    released = _released(received, record)
-    steps = getattr(received.head, "transcript_", None) if steps is None else steps
-    fault = shape_fault(released)
-    if fault is not None:
-        beside = f"; it holds {', '.join(received.faults)}" if received.faults else ""
-        checks.append(Check("model", FAIL, fault + beside, "shape of what the record speaks of"))
+    published = published.with_record(record.to_dict())
+    if transcript is not None:
+        if not isinstance(record.bound, DescentBound):
+            raise ValueError("transcript: this model is of no descent; leave it out.")
+        try:
+            published = published.with_transcript(transcript)
+        except ValueError as error:
+            basis = "the noisy answers to all queries"
+            return Verdict((*checks, Check("transcript", FAIL, str(error), basis)), record)
+    faults = published.faults()
+    if faults:
+        basis = "what a head of such a record releases"
+        checks.append(Check("model", FAIL, f"it has {'; '.join(faults)}", basis))
         return Verdict(tuple(checks), record)
-    checks += consistency_checks(released, received)
-    checks += _public_checks(released, steps)
-    checks += _statement_checks(record)
+    head = published.head()
+    checks += model_checks(published, head, own_encoder)
+    checks += public_checks(head.released_)
+    checks += statement_checks(record)
     if folder is not None:
-        checks += folder_checks(folder[0], stated, record)
+        checks += folder_checks(folder, published)
     if rows is None:
         checks.append(
             Check(
@@ -231,179 +212,98 @@ def verify(
             )
         )
     else:
-        others = [_released(other, other.release()) for other in before]
-        checks += _private_checks(released, received, rows, steps, others)
+        checks += _private_checks(published.pipeline(own_encoder), rows, others)
     return Verdict(tuple(checks), record)
 
 
-def _released(received: Received, record: Release) -> ReleasedModel:
-    """The model beside a record that was checked."""
-    if received.head_is_new:
-        received.head.release_ = record
-    return ReleasedModel(received.head, record)
+def _rows_of(private: Any) -> dict[str, Any] | None:
+    """Private records, and their owners if there are any, by name."""
+    rows = load_rows(private) if isinstance(private, (str, Path)) else private
+    if rows is None:
+        return None
+    if not isinstance(rows, Mapping):
+        if not (isinstance(rows, (tuple, list)) and len(rows) == 2):
+            raise ValueError(f"private must be (X, y), a mapping or a file, got {type(rows)}.")
+        rows = dict(zip(("X", "y"), rows, strict=True))
+    if not {"X", "y"} <= set(rows) <= {"X", "y", "groups"}:
+        raise ValueError(
+            f"private holds {', '.join(map(str, rows))}; it needs X and y, and may hold groups."
+        )
+    return dict(rows)
 
 
 def _record_checks(
-    received: Received, given: Release | Mapping[str, Any] | None
+    model: Published, given: Release | Mapping[str, Any] | None
 ) -> tuple[list[Check], Release | None]:
-    """Whether the record agrees with itself, and with the one that the model holds."""
-    basis = "every derived number is computed again from the bound"
+    """Whether the record agrees with itself, and with the one that was handed over."""
     try:
-        record = own = received.release()
-        if given is not None:
-            written = given.to_dict() if isinstance(given, Release) else given
-            record = Release.from_dict(written)
+        own = model.record
+        written = given.to_dict() if isinstance(given, Release) else given
+        record = own if written is None else Release.from_dict(written)
     except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError) as error:
+        basis = "what is stated is computed again from the bound"
         return [Check("record", FAIL, str(error), basis)], None
-    at_full = f"epsilon={record.epsilon_full_radius:.4g} at full radius"
-    found = (
-        f"mu={record.mu:.4f}: epsilon={record.guarantee().epsilon:.4g}, delta={record.delta:g} "
-        f"within {record.radius:g} ({record.metric}); {at_full}"
-    )
-    checks = [Check("record", PASS, found, basis)]
-    advantage = record.guarantee().advantage
-    if advantage > NOTHING_HIDDEN:
-        found = (
-            f"an attacker who knows all else may tell two records apart, advantage {advantage:.4f}"
-        )
-        checks.append(Check("promise", WEAK, found, "epsilon and delta of the record"))
+    checks = promise_checks(record)
     if given is not None:
-        same = record == own
-        held = own.to_dict()
-        odd = [k for k, v in record.to_dict().items() if v != held[k]]
-        found = "equal" if same else f"they differ in {', '.join(odd)}"
-        checks.append(
-            Check("the model's own record", PASS if same else FAIL, found, "the record handed over")
-        )
+        names = (field.name for field in fields(record))
+        odd = [name for name in names if getattr(record, name) != getattr(own, name)]
+        found = "equal" if record == own else f"they differ in {', '.join(odd)}"
+        same = PASS if record == own else FAIL
+        checks.append(Check("the model's own record", same, found, "the record handed over"))
     return checks, record
 
 
-def _public_checks(model: ReleasedModel, transcript: Transcript | None) -> list[Check]:
-    """What released numbers alone can refute."""
-    if model.record.mechanism != "gradient" or transcript is None:
-        return [size_check(model)]
-    fault = transcript_fault(model, transcript)
-    basis = "iterates and model follow from the noisy gradients by public rules"
-    if fault is not None:
-        return [fault_check(model, fault, basis)]
-    found = f"{len(transcript.sigma)} steps lead to the released model"
-    rule = rule_check(model, transcript)
-    return [Check("transcript", PASS, found, basis), *([] if rule is None else [rule])]
-
-
-def _statement_checks(record: Release) -> list[Check]:
-    """Delta, labels, radius and sampler: what the record states, and what that is worth."""
-    small = record.delta * record.n_units < 1.0
-    persons = " of persons" if record.unit == "person" else ""
-    checks = [
-        Check(
-            "delta",
-            PASS if small else FAIL,
-            f"{record.delta:g} against 1/n{persons} = {1.0 / record.n_units:.3g}",
-            f"a delta of 1/n allows a random {record.unit} to be published whole",
-        ),
-        Check(
-            "labels",
-            PASS,
-            "hidden: a change of label is adjacent too"
-            if record.labels == "protected"
-            else "public: labels and class counts are not hidden",
-            "the record's adjacency",
-        ),
-    ]
-    if record.weights is not None:
-        found = f"it hides {record.unit_in_words}, {record.n_units} in all"
-        found += ", with weights" if record.has_weights else ""
-        why = "whose a record is, and what it weighs, only the publisher knows: ask him"
-        checks.append(Check("unit", CANNOT_CHECK, found, why))
-    radius = {
-        "number": (
-            CANNOT_CHECK,
-            "a plain number; only the publisher knows whether it was fixed before he saw the rows: "
-            "ask him how he chose it",
-        ),
-        "reference": (
-            CANNOT_CHECK,
-            "computed from reference rows; only the publisher knows whether they are public: ask "
-            "him for them",
-        ),
-        "edits": (
-            CANNOT_CHECK,
-            f"it hides {record.hidden_edits}; only the publisher knows whether those were public: "
-            "ask him for the texts",
-        ),
-        "declared": (
-            CANNOT_CHECK,
-            "a quantile of the private rows; the guarantee holds only if it may be public: ask the "
-            "publisher why",
-        ),
-        "private": (
-            CANNOT_CHECK,
-            f"drawn privately, epsilon={record.radius_epsilon:g} is in the total; only the "
-            "publisher knows whether it was drawn so: ask him",
-        ),
-        "seeded": (FAIL, "drawn from a seed, which hides nothing"),
-    }[record.radius_source]
-    checks.append(Check("radius", *radius, "where the record says that the radius came from"))
-    exact = record.sampler == EXACT_SAMPLER
-    checks.append(
-        Check(
-            "sampler",
-            PASS if exact else FAIL,
-            record.sampler,
-            "what the record states; only the publisher knows whether a copy of the noise was kept"
-            if exact
-            else "whoever knows the seed can take the noise off",
-        )
-    )
-    return checks
-
-
 def _private_checks(
-    model: ReleasedModel,
-    received: Received,
-    private: Mapping[str, Any],
-    transcript: Transcript | None,
-    earlier: Sequence[ReleasedModel],
+    pipeline: Any, private: dict[str, Any], earlier: Iterable[Published]
 ) -> list[Check]:
     """The noise itself, for the owner of the rows."""
-    declared = dict(private)
-    X, y = declared.pop("X"), declared.pop("y")
-    unread = [step for step in received.steps if step.made is None]
-    if unread:
-        found = (
-            f"nothing of a file runs, and {unread[0].shown} is none that is made anew: embed the "
-            "records (encoder=, --encoder), or verify the last step on rows as it sees them"
-        )
-        return [Check("rows", CANNOT_CHECK, found, "the pipeline's own steps", True)]
-    for step in received.steps:
+    steps = pipeline.steps[:-1] if isinstance(pipeline, Pipeline) else []
+    head = pipeline[-1] if steps else pipeline
+    released = head.released_
+    basis, X, groups = "the model's own steps", private["X"], private.get("groups")
+    for name, step in steps:
+        if isinstance(step, NamedEncoder):
+            found = f"{step.identity} made them: pass the weights that you trust (encoder=, "
+            return [Check("rows", CANNOT_CHECK, f"{found}--encoder)", basis, True)]
         try:
-            X = X if step.made == "passthrough" else step.made.transform(X)
+            X = step.transform(X)
         except Exception as error:
             # Its message may quote a record.
-            found = f"the step {step.shown} cannot transform them ({type(error).__name__})"
-            return [Check("rows", FAIL, found, "the pipeline's own steps", True)]
+            found = f"the step {name} cannot transform them ({type(error).__name__})"
+            return [Check("rows", FAIL, found, basis, True)]
+    persons = released.release.unit == "person"
+    if persons != (groups is not None):
+        found = "owners of the records were passed (groups), and the model was fitted without: the "
+        found += "record hides single records. Leave them out to test the noise"
+        if persons:
+            found = "the model was fitted with owners of the records: pass groups, as it was given"
+        return [Check("rows", CANNOT_CHECK, found, "all that the fit was given", True)]
     try:
         with np.errstate(all="ignore"):
-            problem, placeholder = complete_problem(model, model.on(X, np.asarray(y), **declared))
+            records = head._records(X, np.asarray(private["y"]), groups)
+            records, placeholder = complete_records(head, records)
     except (AttributeError, TypeError, ValueError) as error:
         return [Check("rows", FAIL, str(error), "the record's counts", True)]
     if placeholder is not None:
-        return [
-            Check("rows", CANNOT_CHECK, "one record is missing", "all records of the fit", True)
-        ]
-    found = f"{len(problem.X)} records, with the record's counts"
-    rows = Check(
-        "rows",
-        PASS,
-        found,
-        "only the noise tests can tell whether these are the rows of the fit",
-        True,
-    )
+        found = "one record is missing"
+        return [Check("rows", CANNOT_CHECK, found, "all records of the fit", True)]
+    found, basis = f"{len(records)} records, with the record's counts", "only the noise tests can "
+    rows = Check("rows", PASS, found, f"{basis}tell whether these are the rows of the fit", True)
+    known, left_out = list[Released](), []
+    for other in earlier:
+        try:
+            faults = other.faults()
+        except ValueError:
+            faults = ["a record that contradicts itself"]
+        if not faults:
+            known.append(other.released)
+        else:
+            why = f"it has {'; '.join(faults)}"
+            left_out.append(
+                Check("earlier release", CANNOT_CHECK, why, "models as they were", True)
+            )
     try:
-        return [rows, *weight_checks(model, problem, transcript, earlier)]
+        return [rows, *weight_checks(released, records, known), *left_out]
     except ValueError as error:
-        return [
-            rows,
-            Check("noise in the weights", CANNOT_CHECK, str(error), "a model as it was", True),
-        ]
+        unread = Check("noise in the weights", CANNOT_CHECK, str(error), "a model as it was", True)
+        return [rows, unread, *left_out]

@@ -177,4 +177,5 @@ class DeviceTable(Table):
 
 def placed(array: NDArray[Any], X: Any) -> Any:
     """Copy a NumPy array to the library and the device of the rows."""
-    return namespace(X).asarray(np.ascontiguousarray(array), device=X.device)
+    # A copy: released arrays are read-only, which not every library takes.
+    return namespace(X).asarray(np.array(array, order="C"), device=X.device)

@@ -58,10 +58,8 @@ from sklearn_balldp.accounting.accountant import NOT_COVERED
 from sklearn_balldp.accounting.ledger import BudgetExceededError, OtherRelease, charged
 from sklearn_balldp.accounting.searching import PrivateAccuracy
 from sklearn_balldp.accounting.tickets import active_tickets
-from sklearn_balldp.heads.mechanism import Promise
-from sklearn_balldp.heads.ridge_prototype import PrototypePerturbation
-from sklearn_balldp.privacy import bounds
-from sklearn_balldp.privacy.bounds import ParameterBound
+from sklearn_balldp.mechanisms import PrototypePerturbation, Sums
+from sklearn_balldp.privacy.bounds import KINDS, Bound
 from sklearn_balldp.privacy.gaussian import (
     compose,
     epsilon_from_mu,
@@ -153,11 +151,8 @@ def test_wrappers_that_clone_are_counted(n_jobs):
 
 
 def test_over_the_limit_nothing_is_fitted(monkeypatch):
-    solved = []
-    run = PrototypePerturbation.run
-    monkeypatch.setattr(
-        PrototypePerturbation, "run", lambda self, *given: solved.append(1) or run(self, *given)
-    )
+    summed, values = [], Sums.values
+    monkeypatch.setattr(Sums, "values", lambda *given: summed.append(1) or values(*given))
     mu = mu_from_budget(1.0, 1e-6)
     limit = epsilon_from_mu(math.sqrt(3.5) * mu, 1e-6)
     with PrivacyAccountant(radius=0.5, limit=limit) as accountant:
@@ -167,7 +162,7 @@ def test_over_the_limit_nothing_is_fitted(monkeypatch):
         with pytest.raises(BudgetExceededError, match=r"above limit.* 3 release"):
             head.fit(X, Y)
         assert not hasattr(head, "release_")
-        assert len(solved) == 3
+        assert len(summed) == 3
         # A cheaper one still fits in.
         BallDPRidgePrototype(epsilon=0.3, radius=0.5).fit(X, Y)
     total = accountant.total()
@@ -387,8 +382,9 @@ def test_compose_releases_from_json():
         compose_releases([replace(releases[0], sampler=SEEDED_SAMPLER)])
     with pytest.raises(ValueError, match="empty"):
         compose_releases([])
+    other = replace(releases[0].problem, metric="manhattan")
     with pytest.raises(ValueError, match="differ in metric"):
-        compose_releases([releases[0], replace(releases[0], metric="manhattan")])
+        compose_releases([releases[0], replace(releases[0], problem=other)])
 
 
 # Searches ---------------------------------------------------------------------------------------
@@ -709,29 +705,26 @@ def test_a_lost_ledger_stops_releases():
 
 
 @dataclass(frozen=True)
-class ElsewhereBound(ParameterBound):
+class ElsewhereBound(Bound):
     """A bound of a module that a reader may not have."""
 
-    labels: str = "public"
-    n_values: int = 1
-    sigma: tuple[float, ...] = (1.0,)
-    theorem = "none"
+    sigma: float
 
-    def sensitivity(self, radius, labels=None):
-        return np.array([radius])
+    def mu_at(self, problem, radius, labels):
+        return radius / self.sigma
 
 
 def test_a_record_that_cannot_be_read_here_is_not_lost(monkeypatch):
     """Its bound is defined where it was made: nothing is forgotten, and the limit counts it."""
     release = clone(HEAD).fit(X, Y).release_
     mu = mu_from_budget(1.0, 1e-6)
-    other = replace(release, mechanism="elsewhere", bound=ElsewhereBound(sigma=(0.5 / mu,)))
+    other = replace(release, head="Own", mechanism="elsewhere", bound=ElsewhereBound(0.5 / mu))
     accountant = PrivacyAccountant(radius=0.5, limit=epsilon_from_mu(1.5 * mu, 1e-6))
     with accountant, charged(other):
         pass
     with monkeypatch.context() as patch:
-        patch.delitem(bounds._KINDS, other.to_dict()["bound"]["type"])
-        with pytest.raises(ValueError, match="import the module that defines it"):
+        patch.delitem(KINDS, other.to_dict()["bound"]["type"])
+        with pytest.raises(ValueError, match=f"import {__name__}, which defines it"):
             accountant.total()
         with accountant:
             clone(HEAD).fit(X, Y)
@@ -815,18 +808,18 @@ def test_a_failed_fit_does_not_take_back_a_radius_that_others_rest_on(monkeypatc
     with PrivacyAccountant(limit=limit) as accountant:
         release = BallDPRidgePrototype(0.5, radius=frozen).fit(X, Y).release_
         assert release.guarantee(2.0).mu == pytest.approx(own)
-        run = PrototypePerturbation.run
+        values = Sums.values
 
         def late(*arguments):
             # Another fit ends while this one is under way.
-            monkeypatch.setattr(PrototypePerturbation, "run", run)
+            monkeypatch.setattr(Sums, "values", values)
             BallDPRidgePrototype(0.5, radius=frozen).fit(X, Y)
             raise OSError("the disk is full")
 
         for number in accountant._counted():
             assert number[1] == pytest.approx(release.guarantee(2.0).mu ** 2)
         ledger.Ledger(accountant._ticket.path).remove(1)
-        monkeypatch.setattr(PrototypePerturbation, "run", late)
+        monkeypatch.setattr(Sums, "values", late)
         with pytest.raises(OSError, match="disk"):
             BallDPRidgePrototype(0.5, radius=frozen).fit(X, Y)
         assert ledger.square_of(accountant._counted()) == pytest.approx(own**2 + pure**2)
@@ -1134,24 +1127,24 @@ def interrupted_draw(*args, **options):
     raise KeyboardInterrupt
 
 
-def test_an_error_of_a_mechanism_of_ones_own_leaves_the_charge():
-    """It may have drawn its noise elsewhere."""
+@pytest.mark.parametrize("answered", [False, True])
+def test_an_error_of_a_mechanism_of_ones_own(answered):
+    """It may have shown the answer that it got; before that it knew nothing."""
 
     class Failing(PrototypePerturbation):
-        def promise(self, problem, budget):
-            return Promise(ElsewhereBound(sigma=(2.0 * problem.radius / budget.mu,)))
-
-        def run(self, problem, promise, noise):
-            raise KeyboardInterrupt
+        def conversation(self, problem, bound):
+            if answered:
+                yield bound
+            raise OSError("no answer is kept")
 
     class Head(BallDPRidgePrototype):
         def _mechanism(self):
             return Failing()
 
     with PrivacyAccountant(radius=0.5) as accountant:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(OSError, match="kept"):
             Head(1.0, radius=0.5).fit(X, Y)
-        assert len(accountant.records) == 1
+        assert len(accountant.records) == int(answered)
 
 
 class Picky(BallDPRidgePrototype):

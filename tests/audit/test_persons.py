@@ -14,12 +14,9 @@ from sklearn_balldp import (
     ReconstructionAuditor,
 )
 from sklearn_balldp.audit import FailedGuaranteeWarning
+from sklearn_balldp.audit.attacks import transcript_log_posterior
 from sklearn_balldp.audit.preparation import _hold_out_owners
 from sklearn_balldp.audit.supports import Support, candidate_distances
-from sklearn_balldp.audit.transcripts import Candidates, transcript_log_posterior
-from sklearn_balldp.heads import ReleasedModel
-from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.heads.initialisation import initialise
 from sklearn_balldp.privacy.noise import Noise
 
 HEADS = {
@@ -130,7 +127,7 @@ def test_a_frozen_model_needs_the_owners():
     auditor = ReconstructionAuditor(FrozenEstimator(head), n_candidates=4, random_state=0)
     found = auditor.fit(X, y, *public, groups=groups)
     assert found.guarantee_holds_
-    assert set(found.weights_["verdict"]) == {"PASS"}
+    assert set(found.noise_["verdict"]) == {"PASS"}
     for wrong in ({}, {"groups": rng.permutation(groups)}):
         with pytest.raises(ValueError, match="not those of the fit"):
             auditor.fit(X, y, *public, **wrong)
@@ -138,44 +135,6 @@ def test_a_frozen_model_needs_the_owners():
         auditor.fit(X[:-1], y[:-1], *public, groups=groups[:-1])
     with pytest.raises(ValueError, match="groups must hold one value"):
         auditor.fit(X, y, *public, groups=groups[:-1])
-
-
-def test_sets_of_candidates_add_up():
-    """Gradients, distances and log_likelihoods of sets against sums over their records."""
-    X, y, groups = people(n=60)
-    head = BallDPSquaredHingeSVC(
-        epsilon=8.0, delta=1e-3, radius=1.0, mechanism=GradientPerturbation(start="zero")
-    ).fit(X, y, groups=groups)
-    begun = initialise(np.empty((0, 0)), ReleasedModel(head).problem, head.release_.bound)
-    rng = np.random.default_rng(0)
-    rows, codes, weights = X[:12].reshape(4, 3, -1), y[:12].reshape(4, 3), rng.random(3)
-    candidates = Candidates(rows, codes, 1.0, begun, weights)
-    thetas = rng.standard_normal((2, *begun.bound.shape))
-    residuals = candidates.residuals(thetas)
-    direct = np.zeros((4, 2, *begun.bound.shape))
-    for i in range(4):
-        for j in range(3):
-            one = MeanGradient(
-                "squared_hinge",
-                rows[i, j : j + 1],
-                codes[i, j : j + 1],
-                3,
-                norm_bound=1.0,
-                constant=begun.bound.constant,
-                clip=begun.bound.descent.clip,
-            )
-            direct[i] += weights[j] * one(thetas)
-    for run in range(2):
-        places = np.full(2, run)
-        np.testing.assert_allclose(
-            candidates.gradients(residuals, places)[run], direct[run, run], atol=1e-12
-        )
-    apart = np.sum((direct - direct[:1]) ** 2, axis=(2, 3)).T
-    np.testing.assert_allclose(candidates.apart(residuals), apart, atol=1e-12)
-    seen = rng.standard_normal((2, *begun.bound.shape))
-    close = -0.5 * np.sum((seen - direct) ** 2, axis=(2, 3)).T
-    found = candidates.log_likelihoods(seen, residuals)
-    np.testing.assert_allclose(found - found[:, :1], close - close[:, :1], atol=1e-11)
 
 
 def test_a_guess_is_near_where_all_records_are():

@@ -8,10 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import normalize
 
 from sklearn_balldp import PrivacyAccountant
-from sklearn_balldp.heads import Promise, ReleasedModel
-from sklearn_balldp.heads.descent import mean_gradient
-from sklearn_balldp.heads.initialisation import initialise, start_values
-from sklearn_balldp.heads.statistics import StatisticsPerturbation
+from sklearn_balldp.mechanisms import drive
 
 
 @pytest.fixture(scope="session")
@@ -36,39 +33,63 @@ def refused():
 
 
 @pytest.fixture
-def joint_distance():
-    """Sums and gradients of two datasets at the iterates that occurred, over their noise."""
+def asked():
+    """The queries of a fitted head's conversation, in order, and their noisy answers."""
 
-    def of(head, one, other):
-        bound, transcript, squares = head.release_.bound, head.transcript_, 0.0
-        if bound.start is not None:
-            (first, scale), (second, _) = (start_values(p, bound) for p in (one, other))
-            noisy = scale > 0
-            squares = np.sum(((first - second)[noisy] / scale[noisy]) ** 2)
-        begun = initialise(transcript.start, one, bound)
-        first, second = (mean_gradient(p, begun)(transcript.iterates) for p in (one, other))
-        gaps = np.linalg.norm((first - second).reshape(len(first), -1), axis=1) / transcript.sigma
-        return math.sqrt(squares + np.sum(gaps**2))
+    def of(head):
+        released, queries = head.released_, []
+        answers = iter(released.answers)
+        values = drive(released.conversation(), lambda q: (queries.append(q), next(answers))[1])
+        assert next(answers, None) is None
+        np.testing.assert_allclose(values, released.values, rtol=1e-9, atol=1e-9)
+        return list(zip(queries, released.answers, strict=True))
 
     return of
 
 
 @pytest.fixture
-def exact_log_posterior():
-    """Of candidates for one record under a uniform prior: densities of sums, then of each step."""
+def noise_of(asked):
+    """Noise over its scale in every answer, given all records."""
+
+    def of(head, records):
+        problem, found = head.released_.problem, []
+        for query, answer in asked(head):
+            scale = np.broadcast_to(query.scales(problem), answer.shape)
+            excess = answer - query.values(problem, records)
+            assert not excess[scale == 0.0].any()
+            found.append(excess[scale > 0.0] / scale[scale > 0.0])
+        return found
+
+    return of
+
+
+@pytest.fixture
+def apart(asked):
+    """How far two datasets' values lie apart at the states that occurred, over their noise."""
+
+    def of(head, one, other):
+        problem, squares = head.released_.problem, 0.0
+        for query, answer in asked(head):
+            scale = np.broadcast_to(query.scales(problem), answer.shape)
+            moved = query.values(problem, one) - query.values(problem, other)
+            assert not moved[scale == 0.0].any()
+            squares += np.sum((moved[scale > 0.0] / scale[scale > 0.0]) ** 2)
+        return math.sqrt(squares)
+
+    return of
+
+
+@pytest.fixture
+def exact_log_posterior(noise_of):
+    """Of candidates for one record under a uniform prior: densities of every answer."""
 
     def of(head, X, y, place, candidates):
-        bound, kept, problem = head.release_.bound, head.transcript_, ReleasedModel(head).on(X, y)
-        sums = StatisticsPerturbation().neighbours(problem, Promise(bound.start))
-        tables = sums.models(place, candidates, np.full(len(candidates), y[place]))
-        scale = np.asarray(sums.sigma)
-        noisy = scale > 0
-        logs = -0.5 * np.sum(((kept.start - tables)[:, noisy] / scale[noisy]) ** 2, axis=1)
-        begun = initialise(kept.start, problem, bound)
-        for i, row in enumerate(candidates):
-            neighbour = problem.replaced(place, row, int(y[place]))
-            residuals = kept.gradients - mean_gradient(neighbour, begun)(kept.iterates)
-            logs[i] -= 0.5 * np.sum((residuals / kept.sigma[:, None, None]) ** 2)
-        return logs - np.logaddexp.reduce(logs)
+        logs = []
+        for row in candidates:
+            rows = X.copy()
+            rows[place] = row
+            noise = noise_of(head, head._records(rows, y))
+            logs.append(-0.5 * sum(float(np.vdot(z, z)) for z in noise))
+        return np.array(logs) - np.logaddexp.reduce(logs)
 
     return of

@@ -22,11 +22,11 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     verify,
 )
-from sklearn_balldp.heads import Budget, Problem
-from sklearn_balldp.heads.settings import LEAST_ALPHA, PRECISE, settings_of
 from sklearn_balldp.losses import make_loss
+from sklearn_balldp.mechanisms.settings import LEAST_ALPHA, PRECISE, settings_of
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.gaussian import mu_from_budget
+from sklearn_balldp.privacy.problem import Problem
 
 HEADS = [BallDPLogisticRegression, BallDPSquaredHingeSVC]
 
@@ -42,7 +42,7 @@ def problem(**given):
     public = {
         "n_samples": 5000,
         "n_features": 384,
-        "classes": np.arange(6),
+        "n_classes": 6,
         "class_counts": (900, 900, 900, 900, 900, 500),
         "alpha": math.nan,
         "norm_bound": 1.0,
@@ -82,10 +82,10 @@ def test_default_alpha_keeps_the_noise_small(loss, labels):
         given = problem(loss=loss, labels=labels)
         if labels == "protected":
             given = dataclasses.replace(given, class_counts=None)
-        budget = Budget(epsilon, 1e-6)
+        budget = mu_from_budget(epsilon, 1e-6)
         alpha = mechanism.alpha_for(given, budget)
         own = dataclasses.replace(given, alpha=alpha)
-        sigma = mechanism.promise(own, budget).bound.sigma[0]
+        sigma = mechanism.bound(own, budget).sigma
         least = alpha == LEAST_ALPHA / 5000
         # The tolerance of the solver adds a thousandth.
         assert sigma <= 1.003 * precise or alpha == 1.0
@@ -97,7 +97,7 @@ def test_default_alpha_keeps_the_noise_small(loss, labels):
 
 
 def test_scale_of_the_rows_changes_nothing():
-    mechanism, budget = OutputPerturbation(), Budget(4.0, 1e-6)
+    mechanism, budget = OutputPerturbation(), mu_from_budget(4.0, 1e-6)
     no_intercept = problem(fit_intercept=False)
     for scale in (1e-3, 50.0):
         scaled = dataclasses.replace(no_intercept, norm_bound=scale, radius=0.3 * scale)
@@ -126,7 +126,7 @@ def test_scale_of_the_rows_changes_nothing():
 )
 def test_the_mean_takes_the_place_of_sums_that_hide_too_much(n, d, k, epsilon, radius, start):
     given = {"start": "auto", "n_steps": None, "learning_rate": None}
-    public = {"n_samples": n, "n_features": d, "classes": np.arange(k), "radius": radius}
+    public = {"n_samples": n, "n_features": d, "n_classes": k, "radius": radius}
     public |= {"class_counts": None, "loss": "softmax" if k > 2 else "logistic"}
     own = problem(**public)
     mu = mu_from_budget(epsilon, 1e-6)
@@ -201,11 +201,11 @@ def test_a_single_step_leaves_the_discriminant_as_it_is(Head, epsilon, radius):
     X = normalize(rng.standard_normal((10, 10)))[y] + 0.17 * rng.standard_normal((6_000, 10))
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
     head = Head(epsilon, radius=radius, mechanism="gradient", random_state=0).fit(X, y)
-    assert head.release_.bound.descent.n_steps == 1
+    assert head.release_.bound.n_steps == 1
     other = BallDPLinearDiscriminant(epsilon, radius=radius, random_state=0).fit(X, y)
     assert abs(head.score(X, y) - other.score(X, y)) < 0.003
     tuned = GradientPerturbation(learning_rate=1.0)
-    assert head.set_params(mechanism=tuned).fit(X, y).release_.bound.descent.n_steps > 1
+    assert head.set_params(mechanism=tuned).fit(X, y).release_.bound.n_steps > 1
 
 
 @pytest.mark.parametrize(("epsilon", "radius"), [(1e-3, 2.0), (1e4, 1e-30), (1e4, 2.0)])
@@ -213,5 +213,5 @@ def test_extreme_budgets_and_radii(epsilon, radius):
     X, y = data()
     for Head in HEADS:
         release = Head(epsilon, radius=radius, mechanism="gradient").fit(X, y).release_
-        assert release.bound.mu(radius) <= mu_from_budget(epsilon, 1e-6)
+        assert release.mu <= mu_from_budget(epsilon, 1e-6)
         assert Release.from_dict(release.to_dict()) == release

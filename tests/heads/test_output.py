@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC, OutputPerturbation
-from sklearn_balldp.heads import Promise, ReleasedModel, output
-from sklearn_balldp.heads.solver import ConvergenceError
+from sklearn_balldp.mechanisms import queries
+from sklearn_balldp.mechanisms.solver import ConvergenceError
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.sensitivity import gradient_gap
 
@@ -57,7 +57,7 @@ def test_release_states_the_gap_and_the_noise(Head, sensitivity):
     release, gap = head.release_, gap_of(head, 0.4, method=sensitivity)
     assert release.sensitivity >= gap / (0.1 * 300) + 2 * release.tol / 0.1
     assert release.sensitivity == pytest.approx(gap / 30, rel=2e-3)
-    assert release.bound.gap(0.4) == pytest.approx(gap, rel=1e-5)
+    assert release.bound.gap(release.problem, 0.4, "public") == pytest.approx(gap, rel=1e-5)
     assert release.mu == pytest.approx(mu_from_budget(2.0, 1e-6))
     assert release.mu == pytest.approx(release.sensitivity / release.sigma, rel=1e-6)
     assert ("L_z" in release.theorem) == (sensitivity == "paper")
@@ -96,9 +96,8 @@ def test_rows_that_project_alike_are_alike(noise_free, Head):
 def test_noise_has_the_stated_scale(Head, n_classes):
     X, y = data(200, n_classes, d=60)
     head = minimiser(Head, epsilon=1.0, radius=0.5, alpha=0.1).fit(X, y)
-    promise = Promise(head.release_.bound, head.release_.sensitivity, head.release_.sigma)
-    released = ReleasedModel(head)
-    truth = released.mechanism.noiseless(released.on(X, y), promise)[0][:, :60]
+    released = head.released_
+    truth = released.bound.values(released.problem, head._records(X, y))[:, :60]
     if n_classes > 2:
         truth = truth - truth.mean(axis=0)
     z = np.array([(head.fit(X, y).coef_ - truth) / head.release_.sigma for _ in range(15)])
@@ -218,7 +217,7 @@ def test_failed_solve_releases_nothing(monkeypatch):
     def fail(objective, *, tol):
         raise ConvergenceError("the gradient did not reach tol")
 
-    monkeypatch.setattr(output, "minimise", fail)
+    monkeypatch.setattr(queries, "minimise", fail)
     head = minimiser(BallDPLogisticRegression)
     with pytest.raises(ConvergenceError, match="did not reach"):
         head.fit(*data(60, 2))

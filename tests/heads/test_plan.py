@@ -17,9 +17,7 @@ from sklearn_balldp import (
     PrivacyAccountant,
     RadiusPolicy,
 )
-from sklearn_balldp.heads import ReleasedModel
-from sklearn_balldp.heads.descent import mean_gradient
-from sklearn_balldp.heads.initialisation import initialise
+from sklearn_balldp.mechanisms import MeanGradient, Records, Sums
 from sklearn_balldp.privacy import Noise
 
 N, D, COUNTS = 300, 6, (150, 100, 50)
@@ -52,11 +50,22 @@ def test_the_plan_is_what_a_fit_releases(head):
         plan = head.plan(N, D, COUNTS)
     assert not accountant.records
     assert not [name for name in vars(head) if name.endswith("_")]
-    assert plan.release.promised == head.fit(*data()).release_.promised
+    assert plan.release == replace(head.fit(*data()).release_, digest="")
     assert f"epsilon={plan.release.epsilon:g}" in str(plan)
 
 
-@pytest.mark.parametrize("head", [HEADS[0], HEADS[2], HEADS[3]], ids=repr)
+def lengths(values, plan):
+    """Of the parts of released values that a plan speaks of."""
+    bound, problem = plan.release.bound, plan.release.problem
+    if not isinstance(bound, Sums) or bound.moment is None:
+        return np.array([np.linalg.norm(values)])
+    k, d = problem.n_classes, problem.n_features
+    moment = np.zeros(len(values), dtype=bool)
+    moment[k * d : k * d + d * (d + 1) // 2] = True
+    return np.array([np.linalg.norm(values[~moment]), np.linalg.norm(values[moment])])
+
+
+@pytest.mark.parametrize("head", [HEADS[i] for i in (0, 2, 3, 6, 7)], ids=repr)
 def test_expected_noise_is_that_of_fits(head, monkeypatch):
     X, y = data(60)
     plan, added, real = head.plan(*X.shape, COUNTS), [], Noise.__call__
@@ -69,53 +78,56 @@ def test_expected_noise_is_that_of_fits(head, monkeypatch):
     monkeypatch.setattr(Noise, "__call__", call)
     for _ in range(20):
         head.fit(X, y)
-    squares = np.array([np.sum(noise**2, axis=1) for noise in added]).mean(axis=0)
-    found = squares if len(plan.noise) == len(squares) else [squares.sum()]
-    np.testing.assert_allclose(np.sqrt(found), plan.noise, rtol=0.08)
+    found = np.sqrt(np.mean([lengths(noise, plan) ** 2 for noise in added], axis=0))
+    np.testing.assert_allclose(found, plan.noise, rtol=0.08)
 
 
 @pytest.mark.parametrize("head", HEADS, ids=repr)
 def test_no_signal_is_longer(head, noise_free):
     """Rows at the edge of the ball, all alike in a class: the longest that there is."""
     plan = head.plan(N, D, COUNTS)
-    X = np.eye(D)[data()[1]]
-    head.fit(X, data()[1])
-    if hasattr(head, "statistics_"):
-        s = head.statistics_
-        weighed = s.counts * getattr(head.release_.bound, "count_constant", 0.0)
-        sizes = [np.linalg.norm(np.column_stack([s.class_sums, weighed]))]
-        sizes += [] if s.second_moment is None else [np.linalg.norm(s.second_moment)]
-    elif len(plan.signal) > 1:
-        sizes = np.linalg.norm(head.prototypes_, axis=1)
-    elif not hasattr(head, "mechanism"):
-        sizes = np.zeros(1)
-    elif head.release_.mechanism == "output":
-        sizes = [np.linalg.norm(np.hstack([head.coef_, head.intercept_[:, None]]))]
-    else:
+    problem, bound, y = plan.release.problem, plan.release.bound, data()[1]
+    if "gradients of the steps" in plan.parts:
         # All of one label: the longest mean gradient at zero.
-        bound, problem = head.release_.bound, ReleasedModel(head).problem
-        places = problem.with_rows(np.tile(X[:1], (N, 1)), np.zeros(N, dtype=int))
-        begun = initialise(np.zeros((0, 0)), problem, replace(bound, start=None))
-        own = mean_gradient(places, begun)(np.zeros((1, *bound.shape)))[0]
-        sizes = [bound.descent.n_steps * np.linalg.norm(own) * (1.0 - 1e-6)]
-        assert sizes[0] > 0.5 * plan.signal[0]
-    assert (np.array(sizes) <= np.array(plan.signal) * (1 + 1e-9) + 1e-12).all()
+        alike = Records(np.tile(np.eye(D)[:1], (N, 1)), np.zeros(N, dtype=int))
+        query = MeanGradient(np.zeros(bound.shape(problem)), 1.0, bound.clip, bound.constant)
+        size = bound.n_steps * np.linalg.norm(query.values(problem, alike)) * (1.0 - 1e-6)
+        assert size > 0.5 * plan.signal[0]
+        sizes = np.array([size])
+    else:
+        sizes = lengths(bound.values(problem, Records(np.eye(D)[y], y)), plan)
+    assert (sizes <= np.array(plan.signal) * (1 + 1e-9) + 1e-12).all()
+    assert len(plan.parts) == len(plan.noise) == len(plan.signal)
     assert all(ratio > 0 for ratio in plan.signal_to_noise)
+    shown = str(plan)
+    assert all(f"in the {part}" in shown for part in plan.parts)
 
 
 def test_class_signals_of_a_descent():
     """What one class adds to the noisy gradients at zero, over the noise: as it is computed."""
     mechanism = GradientPerturbation(n_steps=4, start="prototypes", clip=None)
     plan = BallDPLogisticRegression(2.0, radius=0.3, mechanism=mechanism).plan(N, D, COUNTS)
-    bound, counts = plan.release.bound, np.array(COUNTS)
-    sigma = np.array([bound.step(np.zeros(bound.shape), s)[1] for s in range(4)])
+    bound, problem, counts = plan.release.bound, plan.release.problem, np.array(COUNTS)
+    query = MeanGradient(np.zeros(bound.shape(problem)), constant=bound.constant)
+    sigma = np.array([query.calibrated(problem, mu).sigma for mu in bound.step_mu(problem)])
     # A residual of softmax at zero is at most sqrt(1 - 1/K) long; the limit for any score is 1.
-    lengths = counts / N * math.sqrt(bound.norm_bound**2 + bound.constant**2)
+    lengths = counts / N * math.sqrt(1.0 + bound.constant**2)
     steps = lengths * np.linalg.norm(1.0 / sigma) / math.sqrt(D)
-    expected = np.hypot(steps, counts / (bound.start.sigma[0] * math.sqrt(D)))
+    expected = np.hypot(steps, counts / (bound.start.sigma * math.sqrt(D)))
     found = np.array(plan.class_signal_to_noise)
     assert (found >= 0.8 * expected).all()
     assert (found <= 2.0 * expected).all()
+
+
+def test_class_signals_of_two_classes_with_a_moment():
+    """The second moment is no class."""
+    plan = BallDPLinearDiscriminant(2.0, radius=0.3, share=0.5).plan(600, 8, [500, 100])
+    assert list(plan.parts) == ["class sums", "second moment"]
+    sigma = plan.release.bound.sigma
+    expected = np.array([500, 100]) / (sigma * math.sqrt(8))
+    np.testing.assert_allclose(plan.class_signal_to_noise, expected)
+    lines = str(plan).splitlines()[-2:]
+    assert [line.split()[:2] for line in lines] == [["0", "500"], ["1", "100"]]
 
 
 @pytest.mark.parametrize("n_steps", [1, 25])
@@ -128,10 +140,10 @@ def test_no_class_tells_more_than_all_records(n_steps):
 
 
 def test_rare_classes_have_less_left():
-    ratios = HEADS[0].plan(N, D, COUNTS).signal_to_noise
+    ratios = HEADS[0].plan(N, D, COUNTS).class_signal_to_noise
     assert ratios[0] > ratios[1] > ratios[2]
     text = str(HEADS[0].plan(N, D, (290, 10, 0)))
-    assert text.splitlines()[-1].split()[:4] == ["2", "0", "0", "0"]
+    assert text.splitlines()[-1].split()[:4] == ["2", "0", "0", "lost"]
 
 
 @pytest.mark.parametrize(
@@ -188,9 +200,9 @@ def test_parts_are_told_apart_by_name():
         [str(code), str(count), f"{ratio:.3g}"]
         for code, count, ratio in zip((0, 1), (200, 100), plan.class_signal_to_noise, strict=True)
     ]
-    # Counts are private: one line for all prototypes.
+    # Counts are private: one line for all class sums.
     text = str(HEADS[2].plan(N, D))
-    assert text.count("noise of length") == text.count("in each prototype") == 1
+    assert text.count("noise of length") == text.count("in the class sums") == 1
 
 
 def test_radii_that_are_chosen():

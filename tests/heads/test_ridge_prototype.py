@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from sklearn_balldp import BallDPRidgePrototype
-from sklearn_balldp.heads.prototype_rule import gaussian_rule
+from sklearn_balldp.mechanisms.discriminant_rule import likely_counts
+from sklearn_balldp.mechanisms.prototype_rule import gaussian_rule
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.noise import Noise, grid_slack
 
@@ -124,14 +125,21 @@ def test_predict_proba_only_with_the_generative_rule(ball_rows):
     np.testing.assert_array_equal(head.classes_[proba.argmax(axis=1)], head.predict(X))
     assert not hasattr(BallDPRidgePrototype(decision="nearest"), "predict_proba")
     # By default the rule follows the labels: of the parameters, then of the release.
-    head.set_params(decision="auto")
-    np.testing.assert_array_equal(head.predict_proba(X), proba)
+    auto = head.with_rule(decision="auto")
+    np.testing.assert_array_equal(auto.predict_proba(X), proba)
+    assert not hasattr(head.with_rule(decision="nearest"), "predict_proba")
     protected = BallDPRidgePrototype(8.0, radius=0.5, protect_labels=True, classes=[0, 1, 2])
     assert not hasattr(protected, "predict_proba")
     assert hasattr(BallDPRidgePrototype(), "predict_proba")
     nearest = protected.fit(X, y).predict(X)
-    np.testing.assert_array_equal(nearest, protected.set_params(decision="nearest").predict(X))
-    assert not hasattr(protected.set_params(decision="auto", protect_labels=False), "predict_proba")
+    other = protected.with_rule(decision="nearest")
+    np.testing.assert_array_equal(nearest, other.predict(X))
+    for name in ("gaussian", "far"):
+        with pytest.raises(ValueError, match="decision"):
+            protected.with_rule(decision=name)
+    # Whatever the parameters say by now.
+    assert not hasattr(protected.set_params(protect_labels=False), "predict_proba")
+    assert hasattr(head.set_params(decision="nearest"), "predict_proba")
 
 
 @pytest.mark.parametrize("decision", ["nearest", "gaussian"])
@@ -139,6 +147,7 @@ def test_absent_class_is_never_predicted_and_needs_no_noise(ball_rows, decision)
     X, y = ball_rows
     head = BallDPRidgePrototype(classes=[0, 1, 2, 3], decision=decision).fit(X, y)
     assert head.release_.sigma[3] == 0
+    assert head.release_.sensitivity[3] == 0
     np.testing.assert_array_equal(head.prototypes_[3], 0)
     assert 3 not in head.predict(X)
 
@@ -168,17 +177,24 @@ def test_the_noise_added_is_the_noise_recorded(ball_rows, monkeypatch, params):
     seen = []
 
     def spy(self, values, sigma):
-        seen.append((np.ravel(sigma), self.private))
-        return values
+        seen.append((np.array(sigma), self.private))
+        return values.copy()
 
     monkeypatch.setattr(Noise, "__call__", spy)
-    release = BallDPRidgePrototype(epsilon=2.0, **params).fit(*ball_rows).release_
+    head = BallDPRidgePrototype(epsilon=2.0, **params).fit(*ball_rows)
+    release = head.release_
     ((sigma, private),) = seen
     assert private
-    np.testing.assert_array_equal(sigma, np.atleast_1d(release.sigma))
-    assert release.bound.n_values == 18
+    np.testing.assert_array_equal(sigma, release.bound.scales(release.problem))
+    # Prototypes are public multiples of the sums where counts are public.
+    if "classes" not in params:
+        counts = np.bincount(ball_rows[1])
+        divisors = 2.0 * counts + 0.01 * 90
+        expected = 2.0 * np.ravel(release.bound.sigma) / divisors
+        np.testing.assert_allclose(np.broadcast_to(release.sigma, 3), expected, rtol=1e-9)
     ratio = np.max(np.divide(release.sensitivity, release.sigma))
-    assert ratio + grid_slack(18) <= release.mu <= mu_from_budget(2.0, 1e-6)
+    assert ratio + grid_slack(sigma.size) <= release.mu * (1.0 + 1e-12)
+    assert release.mu <= mu_from_budget(2.0, 1e-6)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.int8, np.int64])
@@ -200,25 +216,52 @@ def test_radii_in_every_metric(ball_rows, metric):
     ball = clone(head).set_params(radius=radius).fit(*ball_rows).release_
     full = head.fit(*ball_rows).release_
     modulus = np.sqrt(d) if metric == "chebyshev" else 1
-    assert ball.sensitivity == pytest.approx(2 * radius * modulus / 2.9, rel=1e-5)
+    # The noise does not use the counts; what it hides does.
+    paper = 2 * radius * modulus / 2.9 / mu_from_budget(2.0, 1e-6)
+    assert ball.sigma == pytest.approx(paper, rel=1e-5)
+    moved = 2 * radius * modulus / (2 * np.array([50, 30, 10]) + 0.9)
+    assert ball.sensitivity == pytest.approx(moved, rel=1e-5)
+    assert ball.mu == pytest.approx(moved[2] / paper, rel=1e-5)
     assert full.radius == pytest.approx(2 * np.sqrt(d) if metric == "manhattan" else 2)
-    assert ball.guarantee(full.radius).mu == pytest.approx(ball.mu * 2 / (radius * modulus))
+    growth = 2 / (radius * modulus)
+    assert ball.guarantee(full.radius).mu == pytest.approx(growth * ball.mu, rel=1e-6)
     assert ball.epsilon_full_radius == pytest.approx(ball.guarantee(full.radius).epsilon)
 
 
 def test_refit_with_protected_labels_forgets_the_counts(ball_rows):
     head = BallDPRidgePrototype().fit(*ball_rows)
-    head.set_params(protect_labels=True, classes=[0, 1, 2]).fit(*ball_rows)
+    assert head.class_counts_.tolist() == [50, 30, 10]
+    head.set_params(protect_labels=True, classes=[0, 1, 2])
+    assert head.class_counts_.tolist() == [50, 30, 10]
+    head.fit(*ball_rows)
     assert not hasattr(head, "class_counts_")
     with pytest.raises(ValueError, match="decision='nearest'"):
-        head.set_params(decision="gaussian").predict(ball_rows[0])
+        head.with_rule(decision="gaussian")
 
 
-def test_changed_norm_bound_does_not_change_the_released_rule(ball_rows):
+def test_protected_prototypes_are_made_of_sums_and_counts(noise_free, ball_rows):
     X, y = ball_rows
-    head = BallDPRidgePrototype().fit(X, y)
-    before = head.decision_function(3 * X)
-    np.testing.assert_array_equal(before, head.set_params(norm_bound=7.0).decision_function(3 * X))
+    head = BallDPRidgePrototype(alpha=0.3, protect_labels=True, classes=[0, 1, 2]).fit(X, y)
+    found = head.statistics_
+    np.testing.assert_allclose(found.counts, [50, 30, 10])
+    sums = [X[y == c].sum(axis=0) for c in range(3)]
+    np.testing.assert_allclose(found.class_sums, sums, atol=1e-12)
+    # Noisy counts are believed as far as their spread exceeds the noise.
+    shrink = 2.0 * likely_counts(found) + 0.3 * 90
+    np.testing.assert_allclose(head.prototypes_, 2.0 * found.class_sums / shrink[:, None])
+    assert head.release_.bound.constant >= 0.5
+
+
+@pytest.mark.parametrize(("epsilon", "least"), [(0.5, 0.5), (2.0, 0.85)])
+def test_protected_prototypes_are_accurate(digits, epsilon, least):
+    """Where noisy prototypes themselves found one in eight: class sums come with their counts."""
+    (X, y), (Xt, yt) = digits
+    given = {"radius": 0.5, "protect_labels": True, "classes": range(10)}
+    scores = [
+        BallDPRidgePrototype(epsilon, **given, random_state=seed).fit(X, y).score(Xt, yt)
+        for seed in range(5)
+    ]
+    assert np.mean(scores) > least
 
 
 def test_every_generator_is_flagged(ball_rows):

@@ -9,7 +9,6 @@ import onnxruntime
 import pandas as pd
 import pytest
 import skl2onnx
-import skops.io
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -114,20 +113,14 @@ def test_a_process_without_this_package(tmp_path):
     X = wild(10)
     np.save(tmp_path / "rows.npy", X)
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(head.to_sklearn()))
-    skops.io.dump(head.to_sklearn(), tmp_path / "model.skops")
     code = """if True:
         import pickle, sys
         sys.modules["sklearn_balldp"] = None
-        import numpy as np, skops.io
+        import numpy as np
         folder = sys.argv[1]
         X = np.load(folder + "/rows.npy")
-        first = pickle.load(open(folder + "/model.pkl", "rb"))
-        file = folder + "/model.skops"
-        known = skops.io.get_untrusted_types(file=file)
-        assert all(name.startswith("numpy.") for name in known), known
-        second = skops.io.load(file, trusted=known)
-        assert (first.predict(X) == second.predict(X)).all()
-        np.save(folder + "/shares.npy", first.predict_proba(X))
+        model = pickle.load(open(folder + "/model.pkl", "rb"))
+        np.save(folder + "/shares.npy", model.predict_proba(X))
     """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     np.testing.assert_allclose(np.load(tmp_path / "shares.npy"), head.predict_proba(X), atol=1e-12)

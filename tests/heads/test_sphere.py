@@ -20,12 +20,10 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     verify,
 )
-from sklearn_balldp.audit.transcripts import _Runs, transcript_log_posterior
-from sklearn_balldp.heads import Promise, ReleasedModel, gradients
-from sklearn_balldp.heads.descent import mean_gradient
-from sklearn_balldp.heads.initialisation import initialise
+from sklearn_balldp.audit.attacks import transcript_log_posterior
+from sklearn_balldp.mechanisms import MeanGradient, gradients
+from sklearn_balldp.mechanisms.gradients import Gradients
 from sklearn_balldp.privacy import Release
-from sklearn_balldp.privacy.bounds import MinimizerBound
 from sklearn_balldp.rows import rows_in_domain
 from sklearn_balldp.rows.passes import copy_rows
 from sklearn_balldp.rows.sources import squarable
@@ -174,7 +172,7 @@ def neighbours(X, y, radius, n_trials, seed=0, labels=False):
         *itertools.product(("descent", "mean"), (1.0, 1.5), (np.float32,)),
     ],
 )
-def test_the_joint_distance_of_neighbours_never_exceeds_mu(name, further, dtype, joint_distance):
+def test_the_joint_distance_of_neighbours_never_exceeds_mu(name, further, dtype, apart, asked):
     """Sums and the gradients at the iterates that occurred, over their noise: brute force.
 
     Also further away than the radius of the release, where zero rows are neighbours too.
@@ -184,56 +182,29 @@ def test_the_joint_distance_of_neighbours_never_exceeds_mu(name, further, dtype,
     # Of rows of norm 2.
     radius = 0.6
     head = head_of(name, radius=radius, epsilon=60.0, delta=1e-3).fit(X, y)
-    bound, problem = head.release_.bound, ReleasedModel(head).on(X, y)
-    begun = initialise(head.transcript_.start, problem, bound)
-    assert (begun.map is not None) == (name not in ("unclipped", "from zero"))
-    labels = "protected" in name
-    largest = max(
-        joint_distance(head, problem, problem.replaced(place, row.astype(dtype), code))
-        for place, row, code in neighbours(X, y, 0.5 * radius * further, 60, labels=labels)
-    )
-    allowed = bound.mu(radius * further)
+    bound, problem = head.release_.bound, head.release_.problem
+    first = next(query for query, _ in asked(head) if isinstance(query, MeanGradient))
+    assert (first.seen is not None) == (name not in ("unclipped", "from zero"))
+    labels, records, largest = "protected" in name, head._records(X, y), 0.0
+    for place, row, code in neighbours(X, y, 0.5 * radius * further, 60, labels=labels):
+        rows, codes = X.copy(), y.copy()
+        rows[place], codes[place] = row.astype(dtype), code
+        largest = max(largest, apart(head, records, head._records(rows, codes)))
+    allowed = bound.mu(problem, radius * further)
     assert (0.35 if further == 1.0 else 0.1) * allowed < largest <= allowed
-
-
-@pytest.mark.parametrize("name", ["minimiser", "SVC minimiser"])
-def test_minimisers_of_neighbours_are_within_the_sensitivity(noise_free, name):
-    X, y = directions(2, n=60)
-    X = of_any_length(X, np.float16).astype(np.float64)
-    head = head_of(name, radius=0.6, alpha=1.0)
-
-    def released(X):
-        own = head.fit(X, y)
-        return np.hstack([own.coef_, own.intercept_[:, None]])
-
-    first, largest = released(X), 0.0
-    for place, row, _ in neighbours(X, y, 0.3, 20):
-        changed = X.copy()
-        changed[place] = row
-        second = released(changed)
-        largest = max(largest, float(np.linalg.norm(first - second)))
-    assert 0.1 * head.release_.sensitivity < largest <= head.release_.sensitivity
-    # What audits compute without a fit is the same.
-    own = ReleasedModel(head)
-    candidates = own.mechanism.neighbours(own.on(X, y), Promise(head.release_.bound))
-    near = candidates.models(place, row[None], y[[place]])
-    np.testing.assert_allclose(near[0], second, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["descent", "minimiser"])
 def test_the_record_names_the_domain(name):
     release = head_of(name).fit(*directions()).release_
-    assert release.domain == "sphere" == release.bound.rows
+    assert release.domain == "sphere" == release.problem.domain
     assert any("scaled" in line for line in release.assumptions)
     assert "scaled to norm 2" in release.card().to_yaml()
     assert "in a ball" not in release.card().to_yaml()
     assert Release.from_dict(release.to_dict()) == release
-    with pytest.raises(ValueError, match="rows"):
-        dataclasses.replace(release, bound=dataclasses.replace(release.bound, rows="cube"))
-    # Start and steps are of the same rows.
-    if name == "descent":
-        with pytest.raises(ValueError, match=r"bound\.start\.rows"):
-            dataclasses.replace(release, bound=dataclasses.replace(release.bound, rows="ball"))
+    problem = dataclasses.replace(release.problem, domain="cube")
+    with pytest.raises(ValueError, match="domain"):
+        dataclasses.replace(release, problem=problem).checked()
 
 
 @pytest.mark.parametrize("name", ["descent", "from zero", "protected mean", "SVC minimiser"])
@@ -241,31 +212,14 @@ def test_models_are_verified_with_their_rows(name):
     X, y = directions()
     X = of_any_length(X, np.float16).astype(np.float32)
     head = head_of(name, random_state=None).fit(X, y)
-    assert ReleasedModel(head).problem.domain == "sphere"
+    assert head.released_.problem.domain == "sphere"
     verdict = verify(head, private=(X, y))
     assert not verdict.failed, str(verdict)
-    relabelled = copy.copy(head).set_params(domain="ball")
-    assert verify(relabelled).failed
+    # The rows of a release are those that it was fitted to, whatever is asked for next.
+    assert not verify(copy.copy(head).set_params(domain="ball"), private=(X, y)).failed
 
 
-def test_a_mechanism_that_knows_nothing_of_the_sphere_is_refused(refused):
-    class OwnBound(MinimizerBound):
-        """As that of the package."""
-
-    class Own(OutputPerturbation):
-        """Its bound is for rows in the ball."""
-
-        name = "own"
-
-        def promise(self, problem, budget):
-            bound = super().promise(dataclasses.replace(problem, domain="ball"), budget).bound
-            return Promise(OwnBound(**vars(bound)))
-
-        def run(self, problem, promise, noise):
-            raise AssertionError("rows were touched")
-
-    head = head_of("minimiser", mechanism=Own())
-    refused(head, *directions(), "rows in the ball, where this head has domain='sphere'")
+def test_prototypes_know_nothing_of_the_sphere(refused):
     prototypes = BallDPRidgePrototype()
     prototypes.domain = "sphere"
     refused(prototypes, *directions(), "domain must be one of ball; got 'sphere'")
@@ -282,21 +236,6 @@ def test_audits_hold(name, noise):
     ).fit(X, y, Xp, yp)
     assert auditor.guarantee_holds_, auditor.failures_
     assert auditor.report_["success"].max() > 0.2
-
-
-def test_candidates_of_an_audit_have_the_gradients_that_a_fit_would_see():
-    X, y = directions()
-    X = of_any_length(X, np.float16).astype(np.float64)
-    head = head_of("descent").fit(X, y)
-    problem = ReleasedModel(head).on(X, y)
-    begun = initialise(head.transcript_.start, problem, head.release_.bound)
-    rows, codes = 1e3 * np.eye(D)[:4, None], np.arange(4)[:, None] % K
-    runs = _Runs(problem, np.array([7]), rows, codes, [begun] * 4).from_here([begun] * 4)
-    residuals = runs.candidates.residuals(runs.iterates.thetas)
-    found = runs.noiseless(residuals, np.arange(4))
-    for i, (row, code) in enumerate(zip(rows, codes, strict=True)):
-        mean = mean_gradient(problem.replaced(7, row[0], int(code[0])), begun)
-        np.testing.assert_allclose(found[i], mean(begun.theta[None])[0], atol=1e-12)
 
 
 def test_policies_know_of_the_sphere():
@@ -325,26 +264,26 @@ def test_the_posterior_of_candidates_is_exact(exact_log_posterior):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_other_rows_are_the_same_to_the_last_bit(dtype):
+def test_other_rows_are_the_same_to_the_last_bit(dtype, asked):
     """What single precision rests on: a changed row, however odd, moves no other row's bits."""
     X, y = directions()
     X = X.astype(dtype)
     head = head_of("descent").fit(X, y)
-    problem = ReleasedModel(head).on(X, y)
-    begun = initialise(head.transcript_.start, problem, head.release_.bound)
+    problem, query = head.release_.problem, asked(head)[-1][0]
+    given = {"seen": query.seen, "constant": query.constant, "clip": query.clip}
+
+    def stored(rows):
+        passes = Gradients(problem, head._records(rows, y), **given, dtype=dtype)
+        (part,) = passes._table.each(lambda part: part)
+        return passes._kept, part.column("last")
+
+    assert query.seen is not None
     tiny, huge = (1e-45, 3e38) if dtype == np.float32 else (1e-310, 1e305)
-    before = _stored(mean_gradient(problem, begun))
-    keep = np.arange(N) != 7
+    before, keep = stored(X), np.arange(N) != 7
     for row in (np.zeros(D), np.full(D, tiny), np.full(D, huge), X[7] * dtype(1e-3), np.eye(D)[0]):
-        other = ReleasedModel(head).on(np.where(keep[:, None], X, row.astype(dtype)), y)
-        after = _stored(mean_gradient(other, begun))
+        after = stored(np.where(keep[:, None], X, row.astype(dtype)))
         for own, moved in zip(before, after, strict=True):
             np.testing.assert_array_equal(own[keep], moved[keep])
-
-
-def _stored(mean):
-    (part,) = mean._table.each(lambda part: part)
-    return mean.X, part.column("last")
 
 
 def test_rows_are_scaled_to_the_bound_in_every_precision():

@@ -107,6 +107,21 @@ def test_decimals_that_need_no_rounding_stay():
         assert low < 100 * share < high
 
 
+def test_proofs_of_the_publishers_own_are_named(release_of):
+    release = release_of("hinge descent")
+    assert release.accepted == ("mine:Query",)
+    said = "the sensitivity of mine:Query is as the publisher states; nobody else has checked it"
+    assert said in release.card().to_markdown()
+    assert "nobody else" not in release_of("descent").card().to_markdown()
+
+
+def test_records_of_every_kind_have_a_card(release):
+    card = release.card()
+    assert f"Privacy card of a {release.head}" in str(card)
+    assert release.bound.what in str(card)
+    assert (card.sections[0].title == "NOT PRIVATE") == (release.private is False)
+
+
 def test_an_attacker_in_other_words():
     """The profile's tangent lines: one curve, three ways to say it."""
     guarantee = HEADS["prototypes"].fit(*data()).release_.guarantee()
@@ -178,7 +193,7 @@ def test_model_and_audit():
     text = str(card)
     assert "the model at hand has these parameters" in text
     assert "not for publication" in text
-    assert "scale of the noise: PASS" in text
+    assert "check of the scale of the noise: PASS" in text
     # Both ends of the interval are rounded outward.
     audit.success_interval_["clopper_pearson"] = (0.1234, 0.5678)
     assert "(12.3 % to 56.8 %)" in str(head.release_.card(head, audit))
@@ -186,8 +201,8 @@ def test_model_and_audit():
     # What is meant for publication holds none of it.
     assert "candidate was named" not in card.to_yaml()
     assert "not for publication" not in str(head.release_.card(head))
-    head.prototypes_[:] = 0.0
-    assert "does NOT have" in str(head.release_.card(head))
+    other = clone(head).fit(X[:160], y[:160])
+    assert "does NOT have" in str(head.release_.card(other))
 
 
 # Fields and options of the registry of deployments (schema of 2026): names are checked here, as an

@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-from sklearn_balldp.privacy.bounds import MinimizerBound
+from sklearn_balldp.mechanisms import Minimiser
+from sklearn_balldp.privacy import Problem
 from sklearn_balldp.privacy.sensitivity import gradient_gap, minimizer_norm_bound
 
 # loss, K, intercept, alpha, r, paper, G, least value that a search has reached (None: unknown)
@@ -242,15 +243,15 @@ def test_norm_bound_holds_for_minimisers(loss, n_classes):
     assert max(ratios) > (0.7 if n_classes == 2 else 0.3)
 
 
-BOUND = {"n_features": 5, "method": "tight", "labels": "public"}
+def problem_of(loss, n_samples, n_classes, radius, **setting):
+    counts = (n_samples - n_classes + 1, *(1,) * (n_classes - 1))
+    sizes = {"n_samples": n_samples, "n_features": 5, "n_classes": n_classes}
+    return Problem(**sizes, class_counts=counts, radius=radius, loss=loss, **setting)
 
 
 def test_bound_adds_the_solvers_tolerance():
-    common = BOUND | setting_of(0.01, 1.0, True)
-    exact, loose = (
-        MinimizerBound("logistic", 1000, n_classes=2, tol=tol, **common).sensitivity(0.5)[0]
-        for tol in (0.0, 1e-4)
-    )
+    problem = problem_of("logistic", 1000, 2, 0.5, **setting_of(0.01, 1.0, True))
+    exact, loose = (Minimiser(tol=tol).stated(problem)[0] for tol in (0.0, 1e-4))
     assert loose - exact == pytest.approx(2 * 1e-4 / 0.01)
     gap = gradient_gap("logistic", 0.5, **setting_of(0.01, 1.0, True))
     assert exact == pytest.approx(gap / (0.01 * 1000), rel=1e-4)
@@ -268,15 +269,16 @@ def test_label_changes():
 
 
 def test_bound_allowances():
-    common = BOUND | setting_of(1e-8, 2.0, True)
     for loss, n_classes in SETTINGS:
-        bound = MinimizerBound(loss, 10**9, n_classes=n_classes, tol=1e-9, **common)
+        problem = problem_of(loss, 10**9, n_classes, 0.3, **setting_of(1e-8, 2.0, True))
+        query = Minimiser(tol=1e-9)
         arguments = {"alpha": 1e-8, "fit_intercept": True, "n_classes": n_classes}
         rounded = gradient_gap(loss, 0.3 * (1 + 1e-6), norm_bound=2 * (1 + 1e-6), **arguments)
-        assert bound.gap(0.3) >= rounded > gradient_gap(loss, 0.3, norm_bound=2.0, **arguments)
-        assert bound.sensitivity(0.3)[0] > rounded / (1e-8 * 10**9) + 2 * 1e-9 / 1e-8
+        gap = query.gap(problem, 0.3, "public")
+        assert gap >= rounded > gradient_gap(loss, 0.3, norm_bound=2.0, **arguments)
+        assert query.stated(problem)[0] > rounded / (1e-8 * 10**9) + 2 * 1e-9 / 1e-8
         norm = minimizer_norm_bound(loss, norm_bound=2 * (1 + 1e-6), **arguments)
-        assert bound.norm() == pytest.approx(norm)
+        assert query.norm(problem) == pytest.approx(norm)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])

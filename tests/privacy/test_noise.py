@@ -12,7 +12,6 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +19,8 @@ import pytest
 from scipy import stats
 
 import sklearn_balldp.privacy.noise as noise_module
-from sklearn_balldp.privacy.bounds import MinimizerBound, PrototypeBound
+from sklearn_balldp.mechanisms import MeanGradient, Minimiser, Sums
+from sklearn_balldp.privacy import Problem
 from sklearn_balldp.privacy.noise import (
     GRID_EXPONENT,
     Noise,
@@ -28,7 +28,6 @@ from sklearn_balldp.privacy.noise import (
     grid_slack,
     permute_and_flip,
 )
-from sklearn_balldp.privacy.statistics import StatisticsBound
 
 SCALES = np.array([[1e-6], [0.3], [40.0]])
 LEVEL = 1e-10
@@ -354,22 +353,28 @@ def test_seeded_choices_repeat_and_hostile_scores_are_refused():
 
 
 @pytest.mark.parametrize(
-    "bound",
+    "query",
     [
-        PrototypeBound(50, 400, 0.1, 1.0),
-        MinimizerBound("logistic", 50, 400, 2, 0.1, 1.0, False, "tight", "public", 1e-8),
-        StatisticsBound(50, 200, 2, 1.0, "ball", 1.0, 0.0),
+        Sums(),
+        Sums(moment=1.0),
+        Minimiser(tol=1e-8),
+        MeanGradient(np.zeros((1, 200)), clip=0.5),
     ],
+    ids=["sums", "moment", "minimiser", "gradient"],
 )
-def test_the_stated_mu_covers_what_rounding_moves_apart(bound, monkeypatch):
+def test_the_stated_mu_covers_what_rounding_moves_apart(query, monkeypatch):
     """Neighbours whose values all lie just beside a middle of the grid are rounded apart."""
     monkeypatch.setattr(Noise, "_deviates", lambda self, size: np.zeros(size))
-    grid, p, radius = 2.0**GRID_EXPONENT, bound.n_values, 0.3
+    sizes = {"n_samples": 50, "n_features": 200, "n_classes": 2, "class_counts": (25, 25)}
+    problem = Problem(**sizes, radius=0.3, alpha=0.1, loss="logistic")
+    grid, p = 2.0**GRID_EXPONENT, math.prod(query.shape(problem))
     value = np.full(p, (0.5 - 1e-4) * grid)
     other = value + (3.0 + 2e-4) * grid
     moved = np.linalg.norm(other - value)
-    sigma = float(bound.sensitivity(radius)[0]) / moved
-    one, two = (Noise(0)(v * sigma, sigma) / sigma for v in (value, other))
+    # As far apart, in units of the noise, as the query's values may be.
+    query = query.scaled(query.ratio(problem, 0.3, "public") / moved)
+    scales = np.ravel(query.scales(problem)).astype(float)
+    one, two = (Noise(0)(v * scales, scales) / scales for v in (value, other))
     apart = np.linalg.norm(one - two)
     assert apart > 1.3 * moved
-    assert apart <= replace(bound, sigma=(sigma,)).mu_at(radius, "public")
+    assert apart <= query.mu(problem)

@@ -1,4 +1,4 @@
-"""The public record: round trips, guarantees at other radii, what it says of itself."""
+"""The public record: what it says, guarantees at other radii, and its JSON."""
 
 import copy
 import dataclasses
@@ -10,86 +10,178 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sklearn_balldp import BallDPRidgePrototype
+from sklearn_balldp.heads import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+)
+from sklearn_balldp.mechanisms import GradientPerturbation
 from sklearn_balldp.privacy import Bound, Release
-from sklearn_balldp.privacy.bounds import ParameterBound
+from sklearn_balldp.privacy.digest import parameters_digest
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
-
-VARIANTS = [
-    {},
-    {"counts": "min", "radius": 0.3},
-    {"counts": "worst", "radius": 0.3, "metric": "manhattan"},
-    {"metric": "chebyshev", "radius": 0.1, "random_state": 0},
-    {"protect_labels": True, "classes": [0, 1, 2], "radius": 0.5},
-    {"epsilon": 0.5, "radius": 0.5, "counts": "min"},
-]
+from sklearn_balldp.privacy.noise import SEEDED_SAMPLER
 
 
-@pytest.fixture(params=VARIANTS, ids=lambda v: ",".join(v) or "default")
-def release(request, ball_rows):
-    return BallDPRidgePrototype(**request.param).fit(*ball_rows).release_
+def is_descent(release):
+    return release.mechanism == "gradient"
+
+
+# JSON -------------------------------------------------------------------------------------------
 
 
 def test_json_round_trip(release):
-    text = json.dumps(release.to_dict(), allow_nan=False)
-    again = Release.from_dict(json.loads(text))
+    record = release.to_dict()
+    again = Release.from_dict(json.loads(json.dumps(record, allow_nan=False)))
     assert again == release
+    assert again.to_dict() == record
     assert again.guarantee(0.2) == release.guarantee(0.2)
+    assert release.checked() is release
+
+
+def test_other_tools_write_floats_as_whole_numbers(release):
+    """2.0 becomes 2, and 1e-06 becomes 0.000001."""
+
+    def rewritten(value):
+        if isinstance(value, dict):
+            return {key: rewritten(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [rewritten(item) for item in value]
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    again = Release.from_dict(rewritten(release.to_dict()))
+    assert again == release
+    assert again.to_dict() == release.to_dict()
+    assert isinstance(again.epsilon, float)
+
+
+def test_a_pickle_holds_plain_data_that_is_checked(release):
     assert pickle.loads(pickle.dumps(release)) == release
+    assert copy.deepcopy(release) is release
+    read, (record,) = release.__reduce__()
+    record["problem"]["n_samples"] = 89
+    with pytest.raises(ValueError, match=r"record: problem\.class_counts|epsilon|checksum"):
+        read(record)
 
 
-@pytest.mark.parametrize("name", ["bound", "n_samples", "bound.n_samples", "bound.alpha"])
-def test_a_record_of_another_version_names_what_it_lacks(name):
-    release = BallDPRidgePrototype().fit(np.eye(4), [0, 0, 1, 1]).release_
-    state = dict(vars(release))
-    if name.startswith("bound."):
-        state["bound"] = copy.copy(release.bound)
-        del vars(state["bound"])[name.removeprefix("bound.")]
-    else:
-        del state[name]
-    with pytest.raises(ValueError, match=f"record: {name} missing"):
-        object.__new__(Release).__setstate__(state)
-    # What has a default may be missing.
-    del (state := dict(vars(release)))["digest"]
-    (again := object.__new__(Release)).__setstate__(state)
-    assert again == dataclasses.replace(release, digest="")
+def test_no_public_number_stands_twice(release):
+    record = release.to_dict()
+    assert not set(record["problem"]) & set(record["bound"])
+    assert not set(record["problem"]) & (set(record["follows"]) - {"labels"})
+    assert "class_embeddings" not in record["problem"]
+    # What has its default is left out.
+    assert "metric" not in record["problem"] or release.metric != "euclidean"
+
+
+def test_numbers_of_numpy_become_those_of_python(release_of):
+    release = release_of("prototypes")
+    problem = dataclasses.replace(
+        release.problem, n_samples=np.int64(90), radius=np.float64(0.5), alpha=np.float64(0.1)
+    )
+    record = dataclasses.replace(release, problem=problem, delta=np.float64(1e-5)).to_dict()
+    assert json.loads(json.dumps(record)) == release.to_dict()
+
+
+def test_public_vectors_of_the_classes_are_no_part_of_it(release_of):
+    release = release_of("started descent")
+    problem = dataclasses.replace(release.problem, class_embeddings=np.eye(3, 4))
+    other = dataclasses.replace(release, problem=problem)
+    assert other == release
+    assert other.to_dict() == release.to_dict()
+    assert other.checked().problem.class_embeddings is not None
 
 
 def test_record_is_frozen(release):
     with pytest.raises(dataclasses.FrozenInstanceError):
         release.epsilon = 0.1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        release.problem.radius = 0.1
+
+
+# Numbers ----------------------------------------------------------------------------------------
 
 
 def test_declared_guarantee_holds(release):
-    at_ball = release.guarantee()
-    assert at_ball.delta_at(release.epsilon) <= release.delta
-    assert at_ball.epsilon == pytest.approx(release.epsilon, rel=1e-6)
-    assert release.mu == pytest.approx(mu_from_budget(release.epsilon, release.delta))
-    ratio = np.max(np.divide(release.sensitivity, release.sigma))
-    assert at_ball.mu == release.mu
-    assert release.mu >= ratio
-    assert release.mu == pytest.approx(ratio, rel=1e-6)
+    declared = release.guarantee()
+    parameters = delta_from_mu(declared.mu, release.epsilon)
+    assert parameters <= release.delta
+    assert declared.mu == release.mu <= mu_from_budget(release.epsilon, release.delta)
+    assert release.rho == release.mu**2 / 2
+    if not is_descent(release) and release.unit == "record" and isinstance(release.sigma, float):
+        ratio = np.max(np.divide(release.sensitivity, release.sigma))
+        assert ratio <= release.mu
+        assert release.mu == pytest.approx(ratio, rel=1e-5)
+
+
+def test_prototypes_are_multiples_of_class_sums(release_of):
+    """2 / (2 n_c + alpha n) times the radius; in a mode with one scale, one number."""
+    counts = np.array([50, 30, 10])
+    expected = 2 * 0.5 / (2 * counts + 0.1 * 90)
+    release = release_of("prototypes")
+    np.testing.assert_allclose(release.sensitivity, expected, rtol=1e-5)
+    np.testing.assert_allclose(release.sigma, expected / release.mu, rtol=1e-5)
+    assert isinstance(release_of("least").sigma, float)
+    assert release_of("least").sigma == pytest.approx(max(release.sigma), rel=1e-6)
+    # Counts are not used; they are public all the same, and tell that epsilon is smaller.
+    worst = release_of("worst")
+    assert worst.sigma == pytest.approx(2 * 0.5 / (2 + 0.1 * 90) / release.mu, rel=1e-5)
+    assert worst.mu < release.mu
+    # An absent class moves nothing, and gets no noise.
+    problem = dataclasses.replace(release.problem, class_counts=(60, 30, 0))
+    bound = dataclasses.replace(release.bound, sigma=(*release.bound.sigma[:2], 0.0))
+    absent = dataclasses.replace(release, problem=problem, bound=bound)
+    assert absent.sigma[2] == absent.sensitivity[2] == 0.0
+    assert Release.from_dict(absent.to_dict()) == absent
+
+
+def test_what_follows_from_iterates_is_not_stated(release_of):
+    release = release_of("descent")
+    assert release.sensitivity == release.sigma == ()
+    assert "follows from the iterate" in str(release)
+    assert release_of("minimiser").tol > 0.0 == release.tol
 
 
 def test_guarantee_at_other_radii(release):
     half, whole = release.guarantee(release.radius / 2), release.guarantee(2 * math.sqrt(6) + 1)
-    if release.labels == "public" and release.metric == "euclidean":
-        assert half.mu == pytest.approx(release.mu / 2, rel=1e-5)
     assert half.epsilon <= release.guarantee().epsilon <= whole.epsilon
     assert whole.epsilon == pytest.approx(release.epsilon_full_radius)
-    assert whole.delta_at(whole.epsilon) == pytest.approx(release.delta, rel=1e-6)
+    assert release.guarantee(release.full_radius).epsilon == pytest.approx(whole.epsilon)
     assert delta_from_mu(whole.mu, whole.epsilon) <= release.delta
+    two = release.guarantee(records=2)
+    assert two.mu == pytest.approx(2 * release.mu)
+    with pytest.raises(ValueError, match="radius must be"):
+        release.guarantee("0.5")
 
 
 def test_certificate(release):
-    # In a ball no candidate is further than its radius from the zero record.
-    nearest = release.guarantee(min(release.radius, release.norm_bound))
-    assert release.certificate(0.1) == pytest.approx(norm.cdf(norm.ppf(0.1) + nearest.mu))
+    if release.domain == "ball" and release.radius_epsilon == 0.0:
+        # In a ball no candidate is further than its radius from the zero record.
+        nearest = release.guarantee(min(release.radius, release.norm_bound))
+        assert release.certificate(0.1) == pytest.approx(norm.cdf(norm.ppf(0.1) + nearest.mu))
     assert release.certificate(0.1, radius=release.radius / 2) <= release.certificate(0.1)
+    furthest = release.guarantee_of_candidates(release.full_radius)
+    assert (furthest.radius < release.full_radius) == (release.domain == "ball")
     assert release.certificate(0.0) == 0
     assert release.certificate(1.0) == 1
     with pytest.raises(ValueError, match="blind guess"):
         release.certificate(1.2)
+
+
+def test_labels_of_the_guarantee(release):
+    if release.labels == "public":
+        # Class counts are published: no bound, of any kind, is finite for a change of label.
+        assert release.bound.mu(release.problem, 0.5, "protected") == math.inf
+        with pytest.raises(ValueError, match="protect_labels=True"):
+            release.guarantee(labels="protected")
+    else:
+        same_label = release.guarantee(0.2, labels="public")
+        assert same_label.labels == "public"
+        assert same_label.mu <= release.guarantee(0.2).mu
+        assert release.certificate(0.1, 0.2, "public") <= release.certificate(0.1, 0.2)
+    with pytest.raises(ValueError, match="labels must be one of public, protected"):
+        release.bound.mu(release.problem, 0.5, "private")
+
+
+# Words ------------------------------------------------------------------------------------------
 
 
 def test_text_and_html_say_what_matters(release):
@@ -98,87 +190,139 @@ def test_text_and_html_say_what_matters(release):
         assert release.labels in text
         assert release.theorem.split(":")[0] in text
         assert ("NO: the noise was drawn from a seed" in text) == (release.private is False)
+        assert ("nobody else has checked it" in text) == bool(release.accepted)
 
 
-def test_labels_of_the_guarantee(release):
-    if release.labels == "public":
-        with pytest.raises(ValueError, match="protect_labels=True"):
-            release.guarantee(labels="protected")
-    else:
-        same_label = release.guarantee(0.2, labels="public")
-        expected = 2 * 0.2 / (2 + release.alpha * release.n_samples) / release.sigma
-        assert same_label.mu == pytest.approx(expected, rel=1e-5)
-        assert same_label.labels == "public"
-        assert release.certificate(0.1, 0.2, "public") < release.certificate(0.1, 0.2)
+def test_private_follows_from_sampler_and_source(release_of):
+    release = release_of("prototypes")
+    assert release.private is True
+    assert dataclasses.replace(release, sampler=SEEDED_SAMPLER).private is False
+    assert dataclasses.replace(release, radius_source="declared").private == "conditional"
+    drawn = release_of("private radius")
+    assert drawn.private is True
+    assert dataclasses.replace(drawn, radius_source="seeded").private is False
+
+
+def test_words_of_units_and_weights(release_of):
+    persons, plain = release_of("persons"), release_of("prototypes")
+    assert persons.unit_in_words == "one person (at most 2 records)"
+    assert (persons.n_units, plain.n_units) == (45, 90)
+    assert "noise of 45 records, for 45 persons" in str(persons)
+    assert plain.weight_rows() == []
+    assert "classes by 1 to 2" in dict(release_of("weighted classes").weight_rows())["weights"]
+    assert (persons.has_weights, release_of("weighted classes").has_weights) == (False, True)
+    edits = release_of("statistics")
+    assert (
+        edits.hidden_edits == "75 % of the 8 given edits, and all of them for 50 % of the records"
+    )
+
+
+# Models -----------------------------------------------------------------------------------------
+
+
+def test_digest_of_parameters():
+    """The layout that the documentation states, computed by hand."""
+    import hashlib
+
+    named = {
+        "weights": np.array([[1.0, -0.0]], dtype=np.float32),
+        "classes_": np.array(["a", "é"]),
+        "counts": np.array([3, 4], dtype=np.int32),
+        "flags": np.array([True, False]),
+    }
+    body = (
+        b'["classes_", "str", [2]]\n'
+        + '["a", "é"]'.encode()
+        + b'["counts", "i8", [2]]\n'
+        + np.array([3, 4], dtype="<i8").tobytes()
+        + b'["flags", "b1", [2]]\n\x01\x00'
+        + b'["weights", "f8", [1, 2]]\n'
+        + np.array([1.0, -0.0], dtype="<f8").tobytes()
+    )
+    assert parameters_digest(named) == hashlib.sha256(body).hexdigest()
+    assert parameters_digest({**named, "weights": named["weights"].T}) != parameters_digest(named)
+    order = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    assert parameters_digest({"w": order}) == parameters_digest({"w": order.copy("C")})
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        BallDPRidgePrototype(4.0, radius=0.5),
+        BallDPRidgePrototype(4.0, radius=0.5, random_state=0),
+        BallDPLinearDiscriminant(4.0, radius=0.5),
+        BallDPLogisticRegression(4.0, radius=0.5, mechanism="output"),
+        BallDPLogisticRegression(4.0, radius=0.5, mechanism=GradientPerturbation(n_steps=3)),
+    ],
+)
+def test_the_record_knows_its_parameters(head):
+    X = np.random.default_rng(0).standard_normal((60, 3)) / 3.0
+    head.fit(X, np.arange(60) % 3)
+    release = head.release_
+    assert release.matches(head)
+    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
+    assert release.digest == parameters_digest(head.released_parameters())
+    again = copy.deepcopy(head).fit(X, np.arange(60) % 3)
+    assert release.matches(again) == (head.random_state == 0)
+    assert not release.matches(object())
+
+
+# Bounds of one's own ----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
-class Blocks(ParameterBound):
-    """Blocks of given sensitivity, whatever the radius."""
+class Stated(Bound):
+    """Mu in proportion to the radius, with fields of several kinds."""
 
-    moves: tuple[float, ...]
-    labels: str = "public"
-    n_values: int = 1
-    sigma: tuple[float, ...] = ()
-    theorem = "as stated"
+    rate: float
+    levels: tuple[str, ...] = ("a", "b")
+    inner: "Promise | None" = None
 
-    def sensitivity(self, radius, labels=None):
-        return np.array(self.moves)
+    def mu_at(self, problem, radius, labels):
+        return self.rate * radius
 
 
-def test_mu_is_the_largest_ratio_over_blocks():
-    assert Blocks((1.0, 2.0, 0.0), sigma=(1.0, 1.0, 0.0)).mu(1.0) == pytest.approx(2)
-    assert Blocks((1.0, 1.0), sigma=(1.0, 0.5)).mu(1.0) == pytest.approx(2)
-    assert Blocks((3.0,), sigma=(2.0,)).mu(1.0) == pytest.approx(1.5)
-    assert Blocks((0.0, 0.0), sigma=(1.0, 1.0)).mu(1.0) == 0
+@dataclasses.dataclass(frozen=True)
+class Promise(Bound):
+    """Part of another bound."""
+
+    steps: int = 3
+
+    def mu_at(self, problem, radius, labels):
+        return 1.0
 
 
-def test_calibration_is_undone_by_mu():
-    """The noise that makes a bound mu-GDP, slack of the sampler included."""
-    for n_values in (1, 10**6):
-        bound = Blocks((1.0, 3.0), n_values=n_values).calibrated(0.5, 0.7)
-        assert bound.mu(0.5) == pytest.approx(0.7, rel=1e-5)
-        assert bound.mu(0.5) <= 0.7
-        assert bound.sigma[1] == pytest.approx(3 * bound.sigma[0])
-    with pytest.raises(ValueError, match="epsilon is too small"):
-        Blocks((1.0,), n_values=10**6).calibrated(0.5, 1e-9)
-
-
-def test_bounds_of_other_modules_are_named_with_them(ball_rows):
+def test_bounds_of_other_modules_are_named_with_them(release_of, forged):
     """A record made elsewhere is read where its bound is defined; no name is taken twice."""
-    bound = Blocks((1.0, 2.0), sigma=(0.5, 0.5))
-    record = json.loads(json.dumps(bound.to_dict()))
-    assert record["type"] == f"{__name__}:Blocks"
-    release = BallDPRidgePrototype(1.0, radius=0.5).fit(*ball_rows).release_
-    # Same name, and a mu of almost nothing: the built-in one stays what it is.
-    fields = {
-        "__module__": "elsewhere",
-        "__qualname__": "PrototypeBound",
-        "theorem": "none",
-        "mu_at": lambda self, radius, labels: 1e-9,
+    bound = Stated(0.7, levels=("c",), inner=Promise(4))
+    release = dataclasses.replace(release_of("minimiser"), mechanism="stated", bound=bound)
+    record = json.loads(json.dumps(release.checked().to_dict()))
+    assert record["bound"] == {
+        "type": f"{__name__}:Stated",
+        "rate": 0.7,
+        "levels": ["c"],
+        "inner": {"type": f"{__name__}:Promise", "steps": 4},
     }
-    type("PrototypeBound", (Bound,), fields)
-    assert Release.from_dict(release.to_dict()).guarantee() == release.guarantee()
-    assert release.to_dict()["bound"]["type"] == "PrototypeBound"
+    assert Release.from_dict(record) == release
+    with pytest.raises(ValueError, match=r"bound.type='elsewhere:Stated' .* import elsewhere"):
+        Release.from_dict(forged(release, "bound.type", "elsewhere:Stated"))
+    with pytest.raises(ValueError, match="unknown field `levles`"):
+        Release.from_dict(forged(release, "bound.levles", []))
+    # Same name, and a mu of almost nothing: the built-in one stays what it is.
+    fields = {"__module__": "elsewhere", "__qualname__": "Sums", "mu_at": lambda *_: 1e-9}
+    type("Sums", (Bound,), fields)
+    other = release_of("prototypes")
+    assert Release.from_dict(other.to_dict()).mu == other.mu
 
 
-def test_public_labels_promise_nothing_of_changes(release):
-    """Class counts are published: no bound, of any kind, is finite for a change of label."""
-    bound = release.bound
-    if release.labels == "public":
-        assert bound.mu(0.5, "protected") == math.inf
-    else:
-        assert bound.mu(0.5, "public") <= bound.mu(0.5)
-    with pytest.raises(ValueError, match="labels must be one of public, protected"):
-        bound.mu(0.5, "private")
+def test_what_json_cannot_hold_is_no_field(release_of):
+    @dataclasses.dataclass(frozen=True)
+    class Table(Bound):
+        values: dict
 
+        def mu_at(self, problem, radius, labels):
+            return 0.5
 
-def test_records_state_zcdp_beside_mu(release):
-    assert release.rho == release.mu**2 / 2
-
-
-def test_a_radius_of_next_to_nothing_is_none():
-    X, y = np.eye(4), [0, 1] * 2
-    release = BallDPRidgePrototype(2.0, radius=1e-30).fit(X, y).release_
-    with pytest.raises(ValueError, match="record: radius must be a positive number"):
-        dataclasses.replace(release, radius=1e-310)
+    release = dataclasses.replace(release_of("minimiser"), mechanism="t", bound=Table({}))
+    with pytest.raises(ValueError, match=r"record: bound: no record can hold this kind .*values"):
+        release.checked()

@@ -192,6 +192,38 @@ def test_softmax_with_one_label(n_classes, alpha, radius, constant, least):
     assert best >= least * stated
 
 
+@pytest.mark.parametrize(("constant", "m", "s"), [(1.0, 0.21705, 0.28799), (0.0, 0.27478, 0.2868)])
+def test_the_form_over_log_odds_by_brute_force(constant, m, s):
+    """All norms of the shares at the worst log-odds, one long and the other as short as may be.
+
+    q = expit(m + s) and q' = expit(m - s) are the shares that the label lacks. Corners of the
+    hexagon, in the bound, reach what all of its points do here.
+    """
+    n_classes, radius, square = 50, 0.03, 1.0 + constant**2
+    options = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": constant > 0.0}
+    options["n_classes"] = n_classes
+    stated = gradient_gap("softmax", radius=radius, **options)
+    bound = minimizer_norm_bound("softmax", **options)
+    least, centre = 1.0 / np.sqrt(n_classes - 1.0), np.log(n_classes - 1.0)
+
+    def room(distance, spent):
+        return np.sqrt(2.0) * np.tanh(np.sqrt(max(distance**2 - 0.5 * spent**2, 0.0) / 8.0))
+
+    far, shared = bound * np.sqrt(square), room(bound * radius, 2.0 * s)
+    most = [min(np.hypot(least, room(far, v - centre)), 1.0) for v in (m + s, m - s)]
+    one = np.linspace(least, most[0], 2001)[:, None]
+    two = np.clip(one + shared * np.linspace(-1.0, 1.0, 401), least, most[1])
+    q, other = expit(m + s), expit(m - s)
+    drop, found = radius * (2.0 - radius), 0.0
+    for p, p_other in ((square, square), (square - drop, square), (square, square - drop)):
+        for apart in (shared**2, (one - two) ** 2):
+            inner = 1.0 + 0.5 * (one**2 + two**2 - apart)
+            rows = 0.5 * (p + p_other - radius**2)
+            gap = q**2 * (1.0 + one**2) * p + other**2 * (1.0 + two**2) * p_other
+            found = max(found, float(np.max(gap - 2.0 * q * other * inner * rows)))
+    assert 0.999 * stated < np.sqrt(found) <= stated
+
+
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge"])
 @pytest.mark.parametrize("label_change", [False, True])
 def test_tiny_radii(loss, label_change):

@@ -1,31 +1,26 @@
 """Sensitivity of class sums and the second moment: searched, and attained."""
 
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from sklearn_balldp.privacy.gaussian import mu_from_budget
+from sklearn_balldp.heads.plan import _of_classes
+from sklearn_balldp.mechanisms.sums import class_sums
+from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.sensitivity import moment_sensitivity
-from sklearn_balldp.privacy.statistics import StatisticsBound
 
 DOMAINS = ["ball", "sphere"]
 
 
-def bound_of(radius=0.3, mu=0.5, **public):
-    given = {
-        "n_samples": 50,
-        "n_features": 3,
-        "n_classes": 2,
-        "norm_bound": 1.0,
-        "rows": "ball",
-        "share": 0.4,
-        "count_constant": 0.0,
-        **public,
-    }
-    return StatisticsBound(**given).calibrated(radius, mu)
+def problem_of(radius, **public):
+    """Public numbers of records in a unit ball."""
+    counts = None if public.get("labels") == "protected" else (30, 20)
+    sizes = {"n_samples": 50, "n_features": 3, "n_classes": 2, "class_counts": counts}
+    return Problem(**{**sizes, "radius": radius, **public})
 
 
 def pairs(rng, domain, radius, d, size):
@@ -59,11 +54,11 @@ def moved(X, Z):
     return np.vecdot(X - Z, X - Z), p**2 + q**2 - 2.0 * inner**2
 
 
-def joint(bound, rows, products=0.0):
+def joint(query, rows, products=0.0):
     """The largest distance of both sums, in units of their noise."""
-    squares = rows / bound.sigma[0] ** 2
-    if bound.moment:
-        squares = squares + products / bound.sigma[1] ** 2
+    squares = rows / query.sigma**2
+    if query.moment is not None:
+        squares = squares + products / query.moment**2
     return math.sqrt(np.max(squares))
 
 
@@ -146,10 +141,11 @@ def test_both_sums_together_reach_mu_and_never_exceed_it(domain, radius):
     found = [moved(*pairs(rng, domain, radius, d, 40_000)) for d in (2, 3, 8)]
     rows, products = (np.concatenate(parts) for parts in zip(*found, strict=True))
     for share in (0.05, 0.4, 0.95, 1.0):
-        bound = bound_of(radius, mu, rows=domain, share=share)
-        largest = joint(bound, rows, products)
-        assert largest <= bound.mu(radius) <= mu
-        assert largest >= 0.985 * mu  # float32 sums have up to a 64th of it
+        problem = problem_of(radius, domain=domain)
+        query = class_sums(problem, mu, share)
+        largest = joint(query, rows, products)
+        assert largest <= query.ratio(problem, radius, "public") < query.mu(problem) <= mu
+        assert largest >= 0.985 * mu
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -157,20 +153,19 @@ def test_both_sums_together_reach_mu_and_never_exceed_it(domain, radius):
 def test_label_changes_reach_mu_and_never_exceed_it(domain, radius):
     """Any row leaves one class for another row in another: sums with their counts, and products."""
     rng, mu = np.random.default_rng(2), 0.7
-    constant = max(0.5, math.sqrt(max(0.5 * radius**2 - 1.0, 0.0)))
-    bound = bound_of(
-        radius, mu, rows=domain, labels="protected", count_constant=constant, share=0.5
-    )
+    problem = problem_of(radius, domain=domain, labels="protected")
+    query = class_sums(problem, mu, 0.5)
+    assert query.constant == max(0.5, math.sqrt(max(0.5 * radius**2 - 1.0, 0.0)))
     X, Z = pairs(rng, domain, 2.0, 4, 100_000)
     rows, products = moved(X, Z)
-    changed = np.vecdot(X, X) + np.vecdot(Z, Z) + 2.0 * constant**2
+    changed = np.vecdot(X, X) + np.vecdot(Z, Z) + 2.0 * query.constant**2
     same = rows <= radius**2
-    alike = joint(bound, rows[same], products[same])
-    largest = max(alike, joint(bound, changed, products))
-    assert largest <= bound.mu(radius) <= mu
+    alike = joint(query, rows[same], products[same])
+    largest = max(alike, joint(query, changed, products))
+    assert largest <= query.ratio(problem, radius, "protected") < query.mu(problem) <= mu
     assert largest >= 0.985 * mu
     # Asked about one label it answers for one label.
-    assert alike <= bound.mu(radius, "public") <= bound.mu(radius)
+    assert alike <= query.mu(problem, radius, "public") <= query.mu(problem)
 
 
 @pytest.mark.parametrize("labels", ["public", "protected"])
@@ -179,73 +174,42 @@ def test_label_changes_reach_mu_and_never_exceed_it(domain, radius):
 def test_a_sum_of_all_rows_reaches_mu_and_never_exceeds_it(domain, radius, labels):
     """It sees no label: a change of one is a substitution at any distance."""
     rng, mu = np.random.default_rng(4), 0.6
-    public = {"rows": domain, "labels": labels, "share": 1.0, "pooled": True}
-    bound = bound_of(radius, mu, **public)
+    problem = problem_of(radius, domain=domain, labels=labels)
+    query = class_sums(problem, mu, 1.0, pooled=True)
     reach = radius if labels == "public" else 2.0
-    largest = max(joint(bound, moved(*pairs(rng, domain, reach, d, 40_000))[0]) for d in (2, 3, 8))
-    assert largest <= bound.mu(radius) <= mu
+    largest = max(joint(query, moved(*pairs(rng, domain, reach, d, 40_000))[0]) for d in (2, 3, 8))
+    assert largest <= query.ratio(problem, radius, labels) < query.mu(problem) <= mu
     assert largest >= 0.99 * mu
-    assert (bound.n_sums, bound.n_values, len(bound.sigma)) == (1, 3, 1)
-    assert bound.class_signals((30.0, 20.0)) == (0.0, 0.0)
-    further = bound.mu(2.0)
-    assert further == pytest.approx(2.0 / bound.sigma[0], rel=1e-5)
+    assert query.shape(problem) == (3,)
+    # It tells no class, and has no counts.
+    assert _of_classes(problem, query, np.array([30.0, 20.0])) == (0.0, 0.0)
+    assert replace(query, constant=0.5).mu(problem) == math.inf
+    further = query.mu(problem, 2.0)
+    assert further == pytest.approx(2.0 / query.sigma, rel=1e-5)
     assert (further <= mu) == (labels == "protected" or radius == 2.0)
 
 
 def test_other_radii():
-    bound = bound_of(0.1, 0.3)
-    exact = math.hypot(0.4 / bound.sigma[0], (0.8 - 0.16) / bound.sigma[1])
-    assert bound.mu(0.4) == pytest.approx(exact, rel=5e-3)
-    assert bound.mu(0.4) >= exact
-    assert bound.mu(0.1, "protected") == math.inf
-    mus = [bound.mu(t) for t in np.linspace(0.001, 2.0, 60)]
+    problem = problem_of(0.1)
+    query = class_sums(problem, 0.3, 0.4)
+    exact = math.hypot(0.4 / query.sigma, (0.8 - 0.16) / query.moment)
+    assert query.mu(problem, 0.4) == pytest.approx(exact, rel=1e-4)
+    assert query.mu(problem, 0.4) >= exact
+    assert query.mu(problem, 0.1, "protected") == math.inf
+    mus = [query.mu(problem, t) for t in np.linspace(0.001, 2.0, 60)]
     assert (np.diff(mus) > 0).all()
 
 
 @pytest.mark.parametrize("radius", [0.02, 0.1, 2.0])
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_rounding_takes_a_small_share(domain, radius):
-    """Rounding of sums in single precision is in the sensitivity."""
-    exact = moment_sensitivity(radius * (1 + 1e-6), norm_bound=1 + 1e-6, domain=domain)
-    for summed in (0, 128, 256):
-        bound = bound_of(radius, rows=domain, n_samples=1_000_000, summed=summed)
-        excess = bound.sensitivity(radius)[1] / exact - 1.0
-        # Rows that are all alike: every addition is rounded by half a unit of its result.
-        assert excess >= 2.0 * sum(range(2, summed + 1)) * 2.0**-24 / exact
-        if summed:
-            assert excess == pytest.approx(bound.single_share(radius, summed), rel=0.1)
-        else:
-            assert 0.0 < excess < 1e-3
-
-
-def test_shares_follow_the_budget():
-    mu = mu_from_budget(1.0, 1e-6)
-    for share in (0.1, 0.5, 0.9):
-        bound = bound_of(0.3, mu, share=share)
-        parts = (bound.sensitivity(0.3) / np.array(bound.sigma)) ** 2
-        np.testing.assert_allclose(parts / mu**2, [share, 1 - share], rtol=1e-6)
-    alone = bound_of(0.3, mu, share=1.0)
-    assert len(alone.sigma) == 1
-    assert alone.n_values == 6
-    assert bound.n_values == 6 + 6
-
-
-def test_wrong_fields_are_refused():
-    for wrong, name in (
-        ({"rows": "cube"}, "rows"),
-        ({"share": 0.0}, "share"),
-        ({"share": 1.5}, "share"),
-        ({"count_constant": 0.5}, "constant"),
-        ({"labels": "protected"}, "constant"),
-        ({"pooled": True}, "share=0.4: a pooled sum is released alone"),
-        ({"pooled": True, "share": 1.0, "count_constant": 0.5}, "constant"),
-        ({"mu": 1e-13}, "epsilon is too small"),
-    ):
-        with pytest.raises(ValueError, match=name):
-            bound_of(**wrong)
-    for share, sigma in [(0.4, (1.0,)), (1.0, (1.0, 1.0)), (0.4, (1.0, -1.0)), (0.4, (0.0, 1.0))]:
-        with pytest.raises(ValueError, match="sigma"):
-            StatisticsBound(50, 3, 2, 1.0, "ball", share, 0.0, sigma=sigma)
+    """Of the sensitivity, even of a million rows."""
+    problem = problem_of(radius, domain=domain, n_samples=10**6, class_counts=(10**6, 0))
+    stated = class_sums(problem, 0.5, 0.4).sensitivity(problem)
+    moment = moment_sensitivity(radius * (1 + 1e-6), norm_bound=1 + 1e-6, domain=domain)
+    for found, exact in zip(stated, (radius * (1 + 1e-6), moment), strict=True):
+        # Rows that are all alike: every addition errs by half a unit of its result.
+        assert 2.0**-53 * 10**6 < found - exact < 1e-3 * exact
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -256,5 +220,7 @@ def test_at_every_radius_one_pair_comes_near_mu(domain, t):
     found = [moved(*pairs(rng, domain, t, d, 60_000)) for d in (2, 3)]
     rows, products = (np.concatenate(parts) for parts in zip(*found, strict=True))
     for share in (0.1, 0.4, 0.9):
-        bound = bound_of(0.1, 0.3, rows=domain, share=share)
-        assert 0.98 * bound.mu(t) <= joint(bound, rows, products) <= bound.mu(t)
+        problem = problem_of(0.1, domain=domain)
+        query = class_sums(problem, 0.3, share)
+        largest = joint(query, rows, products)
+        assert 0.98 * query.mu(problem, t) <= largest <= query.ratio(problem, t, "public")

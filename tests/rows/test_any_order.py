@@ -9,23 +9,17 @@ import mpmath
 import numpy as np
 import pytest
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    GradientPerturbation,
-)
-from sklearn_balldp.heads import ReleasedModel, gradients, statistics
-from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.heads.ridge_prototype import class_sums
+from sklearn_balldp import BallDPLogisticRegression, GradientPerturbation, mechanisms
 from sklearn_balldp.heads.weighing import weights_of
 from sklearn_balldp.losses import make_loss
+from sklearn_balldp.mechanisms import MeanGradient, Records, gradients
 from sklearn_balldp.privacy import rounding
-from sklearn_balldp.privacy.bounds import PrototypeBound
+from sklearn_balldp.privacy.iterate_gap import iterate_gap
+from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.rounding import additions, block_additions, mean_rounding
-from sklearn_balldp.privacy.statistics import StatisticsBound
 from sklearn_balldp.rows import block_rows, on_device, passes, shards_of
 from sklearn_balldp.rows.table import Sums, sum_of
+from tests.mechanisms.means import Mean
 
 SHAPES = [(100, 3), (8192, 16), (30_000, 1), (10**6, 384), (10**7, 64), (10**5, 4096)]
 SHAPES += [(10**9, 8), (10**6, 300_000)]
@@ -58,13 +52,11 @@ def test_additions_are_those_of_the_passes(n, d):
     pairs = np.ceil(np.log2(len(shards))) + 1
     rows = block_rows(d)
     layers = {
-        "prototypes": min(2 * rows, longest) + longest / (2 * rows),
+        "sums and second moments": min(2 * rows, longest) + longest / (2 * rows),
         "minimiser": min(rows, longest) + longest / rows,
         "gradients": min(128, longest)
         + longest / 128
         + longest / max(128, 2**20 // d // 128 * 128),
-        "discriminant": min(statistics.CHUNK + rows, longest) + longest / statistics.CHUNK,
-        "second moments": min(256, longest) + longest / min(rows, 128) + 1,
         "a device": min(passes.SHARD_ROWS, longest) + longest / passes.SHARD_ROWS,
     }
     for name, most in layers.items():
@@ -117,7 +109,7 @@ def test_gradients_in_any_order(loss, monkeypatch):
     found, stated = [], 0.0
     theta = None
     for rows, labels in orders(X, y, monkeypatch):
-        mean = MeanGradient(loss, rows, labels, n_classes, norm_bound=1.0, constant=0.3, clip=0.2)
+        mean = Mean(loss, rows, labels, n_classes, clip=0.2, constant=0.3)
         if theta is None:
             theta = rng.standard_normal(mean.shape)
             stated = mean.rounding(theta)
@@ -129,47 +121,46 @@ def test_gradients_in_any_order(loss, monkeypatch):
 def test_sums_in_any_order(monkeypatch):
     rng, n, d = np.random.default_rng(0), 5000, 12
     X, y = 0.4 * rng.standard_normal((n, d)) + 0.2, rng.integers(0, 3, n)
-    head = BallDPLinearDiscriminant(delta=1e-5, radius=0.3).fit(X, y)
-    bound, prototypes = head.release_.bound, BallDPRidgePrototype(delta=1e-5, radius=0.3).fit(X, y)
-    sums, moments, models = [], [], []
-    for rows, labels in orders(X, y, monkeypatch):
-        problem = ReleasedModel(head).problem.with_rows(rows, labels)
-        one, moment = statistics.sufficient_statistics(problem, bound)
-        sums.append(one)
-        moments.append(np.triu(moment))
-        shrink = 2.0 * np.bincount(labels) + 0.01 * n
-        models.append(2.0 * class_sums(rows, labels, 3, 1.0) / shrink[:, None])
-    stated = [*bound._roundings(), None]
-    for values, most in zip((sums, moments), stated[:2], strict=True):
-        assert 0.0 < apart(values) <= most
-    stated = prototypes.release_.bound._roundings()
-    for a, b in itertools.combinations(models, 2):
-        assert np.all(np.linalg.norm(a - b, axis=1) <= stated)
+    problem, query = problem_of(n, d, counts=np.bincount(y)), mechanisms.Sums(1.0, 1.0)
+    found = [
+        query.statistics(problem, query.values(problem, Records(rows, labels)))
+        for rows, labels in orders(X, y, monkeypatch)
+    ]
+    stated = query._roundings(problem)
+    assert 0.0 < apart([one.class_sums for one in found]) <= stated[0]
+    assert 0.0 < apart([one.second_moment for one in found]) <= stated[1]
+    assert max(stated) < 1e-7
+
+
+def problem_of(n, d, counts, **public):
+    """Public numbers of so many records."""
+    given = {"n_samples": n, "n_features": d, "n_classes": len(counts), "radius": 0.3}
+    given["class_counts"] = None if "labels" in public else tuple(map(int, counts))
+    return Problem(**{**given, **public})
 
 
 def test_every_class_may_err():
-    """Relative to the noise of each, and all together: a thousand classes, a tiny radius."""
-    counts = tuple([10**6] * 1000)
-    bound = PrototypeBound(
-        10**9, 1000 * 64, 0.01, 1.0, mode="per_class", class_counts=counts
-    ).calibrated(1e-3, 1.0)
-    rounding_of = bound._roundings() / np.array(bound.sigma)
-    alone = 2e-3 / (2e6 + 1e7) / bound.sigma[0]
-    assert np.hypot(alone + rounding_of[0], np.linalg.norm(rounding_of[1:])) <= 1.0
-    # One scale for all, and what the sums of all of them may err by.
-    scalar = PrototypeBound(10**9, 1000 * 64, 0.01, 1.0, mode="min", class_counts=counts)
-    each = 4 * (2**14 + 32) * 2.0**-53 * 1e6 / (2e6 + 1e7)
-    assert scalar.sensitivity(1e-3)[0] >= 2e-3 / (2e6 + 1e7) + np.sqrt(1000) * each
+    """All classes together: a thousand of them, a tiny radius, and noise that suits one."""
+    problem = problem_of(10**9, 64, [10**6] * 1000)
+    each = 2 * (2**14 + 32) * 2.0**-53 * 1e6
+    for scales in (1.0, (1.0, *[100.0] * 999)):
+        ratio = mechanisms.Sums(scales).ratio(problem, 1e-3, "public")
+        assert ratio >= 1e-3 + np.sqrt(1000) * each
+    assert mechanisms.Sums((1.0, 0.01, *[1.0] * 998)).ratio(problem, 1e-3, "public") >= 100 * each
 
 
 def test_statistics_by_hand():
     """Every addition in double precision counts, in both datasets."""
     n, d = 10**9, 64
-    bound = StatisticsBound(n, d, 10, 2.0, "ball", 0.5, 0.0)
+    problem = problem_of(n, d, [n // 10] * 10, norm_bound=2.0)
     most = 2**14 + 2 * (4e6 / d + 256) / 128 + np.log2(n) + d / 2
-    sums, moment = bound._roundings()
+    sums, moment = mechanisms.Sums(1.0, 1.0)._roundings(problem)
     assert sums >= 2 * most * n * 2.0**-53 * 2.0
     assert moment >= 2 * most * n * 2.0**-53 * 4.0
+    # With counts, rows are longer by the constant.
+    hidden = problem_of(n, d, [1] * 10, norm_bound=2.0, labels="protected")
+    counted = mechanisms.Sums(1.0, constant=3.0)._roundings(hidden)[0]
+    assert counted == pytest.approx(sums * np.hypot(2.0, 3.0) / 2.0)
 
 
 @pytest.mark.parametrize("d", [1000, 100_000])
@@ -181,15 +172,14 @@ def test_the_projection_of_a_long_row(d):
         norm = mpmath.sqrt(1 + (d - 1) * mpmath.mpf(2) ** -54)
         factor = min(mpmath.mpf(1), 1 / norm)
     rows, codes = np.vstack([x, np.zeros((1, d))]), np.array([1, 0])
-    mean = MeanGradient("logistic", rows, codes, 2, norm_bound=1.0, constant=0.0, clip=None)
+    mean = Mean("logistic", rows, codes, 2, constant=0.0)
     theta = np.zeros(mean.shape)
     exact = -x[0] * float(factor) / 4.0
     error = np.linalg.norm(mean(theta[None])[0] - exact)
     assert error <= mean.rounding(theta)
-    bound = PrototypeBound(2, 2 * d, 0.01, 1.0, mode="per_class", class_counts=(1, 1))
-    sums = class_sums(rows, codes, 2, 1.0)[1]
-    error = np.linalg.norm(sums - x[0] * float(factor)) * 2 / 2.02
-    assert 2.0 * error <= bound._roundings()[1]
+    problem, query = problem_of(2, d, [1, 1]), mechanisms.Sums(1.0)
+    sums = query.values(problem, Records(rows, codes))[d:]
+    assert 2.0 * np.linalg.norm(sums - x[0] * float(factor)) <= query._roundings(problem)[0]
 
 
 def test_double_precision_by_hand():
@@ -209,24 +199,22 @@ def test_double_precision_by_hand():
 
 
 @pytest.mark.parametrize(("n", "d"), [(2 * 10**7, 1), (10**8, 384), (10**9, 3)])
-def test_records_of_many_rows_are_not_refused(n, d):
-    """The first step's sensitivity, with its rounding, is what a record may state, and no less."""
-    for dtype in (np.float32, np.float64):
-        problem = BallDPLogisticRegression(
-            delta=1e-11, radius=0.1, mechanism=GradientPerturbation(start="zero", n_steps=3)
-        )
-        release = problem.plan(n_samples=n, n_features=d, class_counts=(n // 2, n - n // 2)).release
-        bound = release.bound
-        theta = np.zeros(bound.shape)
-        rounding = bound.rounding(theta, dtype)
-        moved, sigma = np.array([bound.step(theta, number, rounding) for number in range(3)]).T
-        sensitivity = moved[0]
-        bound._check_steps(moved, sigma)
-        with pytest.raises(ValueError, match="sensitivity"):
-            bound._check_steps(0.9 * moved, 0.9 * sigma)
-        # What any order costs.
-        gap = bound.sensitivity(theta, 0.1)
-        assert sensitivity <= (1.05 if dtype == np.float32 else 1.01) * gap or d < 4
+def test_rounding_of_many_rows_costs_little(n, d):
+    """The sensitivity of the first step, with its rounding, is hardly more than the gap."""
+    head = BallDPLogisticRegression(
+        delta=1e-11, radius=0.1, mechanism=GradientPerturbation(start="zero", n_steps=3)
+    )
+    release = head.plan(n_samples=n, n_features=d, class_counts=(n // 2, n - n // 2)).release
+    bound = release.bound
+    for dtype in ("float32", "float64"):
+        problem = dataclasses.replace(release.problem, precision=dtype)
+        theta = np.zeros(bound.shape(problem))
+        query = MeanGradient(theta, clip=bound.clip, constant=bound.constant)
+        given = {"norm_bound": 1.0, "constant": bound.constant, "clip": bound.clip}
+        gap = iterate_gap("logistic", theta, 0.1, **given) / n
+        moved = query.ratio(problem, 0.1, "public")
+        assert gap <= moved
+        assert moved <= (1.05 if dtype == "float32" else 1.01) * gap or d < 4
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -264,34 +252,16 @@ def test_joint_shares_are_rounded_up():
         assert Fraction(found.block_factor) ** 2 >= max(squares)
 
 
-@pytest.mark.parametrize("summed", [0, 128, 256])
-def test_rounding_of_statistics_by_hand(summed):
-    """Additions in a group, sums of four groups in pairs, two roundings of a row, and float64."""
-    n, d, b = 5000, 64, 2.0
-    bound = StatisticsBound(n, d, 10, b, "ball", 0.5, 0.0, summed=summed)
-    m, u = summed or statistics.SUMMED, 2.0**-24 if summed else 2.0**-53
-    group = m**2 / 2 + (4 + 2 + 2 + 4) * m
-    assert group >= sum(range(2, m + 1)) + (2 + 2 + 4) * m + 3 * m
-    double = (rounding.additions(n, d) + d + 32) * n * 2.0**-53
-    expected = 2.0 * b**2 * ((1.01 * group + 4) * u + 1.01 * double)
-    assert bound._roundings()[1] == pytest.approx(expected, rel=5e-6)
-
-
-@pytest.mark.parametrize("summed", [0, 64])
-def test_persons_and_weights_in_statistics_by_hand(summed):
-    """A unit's m records are in m groups, each of which errs; weighted rows are rounded twice."""
+def test_weights_in_sums_by_hand():
+    """Each of the n records errs by its own weight at most, whoever owns it."""
     n, d = 1000, 64
-    one = StatisticsBound(n, d, 10, 2.0, "ball", 0.5, 0.0, summed=summed)
-    group, folds = one._roundings(), one._folds()
-    bare = [2.0 * folds * size for size in (2.0, 4.0)]
+    query, plain = mechanisms.Sums(1.0, 1.0), problem_of(n, d, [100] * 10, norm_bound=2.0)
     for m in (1, 3, 25):
-        owners = np.arange(n) // m
-        rows = np.linspace(0.5, 1.0, n) / m
+        owners, rows = np.arange(n) // m, np.linspace(0.5, 1.0, n) / m
         heavy = weights_of(rows, np.arange(n) % 10, 10, owners if m > 1 else None)
-        own = dataclasses.replace(one, weights=heavy)._roundings()
-        for found, plain, rest in zip(own, group, bare, strict=True):
-            # Beside the folds: m groups, whose factors take twice as many operations.
-            assert found / heavy.record - rest >= m * 1.0001 * (plain - rest)
+        own = dataclasses.replace(plain, sums_weights=heavy)
+        for found, one in zip(query._roundings(own), query._roundings(plain), strict=True):
+            assert found == pytest.approx(heavy.record * one)
 
 
 def test_rounding_with_weights_by_hand():

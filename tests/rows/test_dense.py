@@ -12,6 +12,7 @@ from sklearn_balldp.rows import DenseRows
 # SciPy's DOK arrays cannot be searched for NaN, of which scikit-learn warns.
 @pytest.mark.filterwarnings("ignore:Can't check dok")
 @parametrize_with_checks([DenseRows()])
+@pytest.mark.usefixtures("array_api")
 def test_contract(estimator, check):
     check(estimator)
 

@@ -5,10 +5,10 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
-from sklearn_balldp.heads.gradients import MeanGradient
-from sklearn_balldp.heads.objective import LinearObjective
+from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.rows import passes, project_onto_ball
 from sklearn_balldp.rows.passes import row_blocks
+from tests.mechanisms.means import Mean
 
 D = 24
 LAYOUTS = {
@@ -31,14 +31,14 @@ def stored(rows):
     labels = np.arange(len(rows)) % 2
     policy = RadiusPolicy(source="declared").fit(rows, labels)
     given = policy.transform(rows)
-    mean = MeanGradient("logistic", given, labels, 2, norm_bound=1.0, constant=0.0, clip=0.2)
+    mean = Mean("logistic", given, labels, 2, clip=0.2, constant=0.0)
     objective = LinearObjective(
         "logistic", given, labels, 2, alpha=0.1, norm_bound=1.0, fit_intercept=False
     )
     (factors,) = objective._table.each(lambda part: part.column("factors"))
     return {
         "transformed": given,
-        "descent": mean.X,
+        "descent": mean.kept,
         "factors": np.ones(len(rows)) if factors is None else factors,
         "projected": project_onto_ball(rows, 1.0),
     }

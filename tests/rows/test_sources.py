@@ -30,8 +30,7 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.distances import same_label_quantile
-from sklearn_balldp.heads import gradients, objective
-from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.mechanisms import gradients, objective
 from sklearn_balldp.radius import rows_to_read
 from sklearn_balldp.rows import (
     Rows,
@@ -43,6 +42,7 @@ from sklearn_balldp.rows import (
     shards_of,
 )
 from sklearn_balldp.rows.sources import is_mapped
+from tests.mechanisms.means import Mean
 from tests.rows.conftest import HEADS, KINDS, D, assert_refused, assert_same, fitted, records
 
 N = 3000
@@ -104,7 +104,7 @@ class Computed(Rows):
 
 def softmax_mean(rows, y, **options):
     options = {"norm_bound": 1.0, "constant": 0.3, "clip": 0.1} | options
-    return MeanGradient("softmax", rows, y, 3, **options)
+    return Mean("softmax", rows, y, 3, **options)
 
 
 def some_theta(mean):
@@ -163,13 +163,13 @@ def test_rows_that_are_not_kept_give_the_same_bits(name, request):
 def test_a_mean_gradient_of_rows_that_are_not_kept(norm_bound, moved, whitening, request):
     X, y = records(np.float32)
     own, _ = whitening(0.2 * np.ones(D), 1.2 * norm_bound, bool(moved), norm_bound)
-    options = {"norm_bound": norm_bound, "reach": 0.9}
-    options["whitening"] = None if moved is None else own
+    options = {"norm_bound": norm_bound} if moved is None else {"seen": own}
+    options = {"norm_bound": 1.3 * norm_bound} | options
     kept = softmax_mean(X, y, **options)
     request.getfixturevalue("nothing_kept")
     again = softmax_mean(X, y, **options)
-    assert kept.X is not None
-    assert again.X is None
+    assert kept.kept is not None
+    assert again.kept is None
     np.testing.assert_array_equal(kept(some_theta(kept)), again(some_theta(kept)))
 
 
@@ -189,7 +189,7 @@ def test_whether_rows_are_projected_decides_not_how_others_are_computed(
     chunks, lasts = [], []
     for rows in (X, other):
         mean = softmax_mean(rows, y)
-        (part,) = mean._table.each(lambda part: part)
+        (part,) = mean.table.each(lambda part: part)
         factors = {c: part.column(c) for c in ("first", "last")}
         factors = {c: np.ones(N) if own is None else own for c, own in factors.items()}
         assert np.all(np.delete(factors["first"], 7) == 1.0)
@@ -199,9 +199,9 @@ def test_whether_rows_are_projected_decides_not_how_others_are_computed(
             assert factors.pop(name)[7] < 0.1
             assert next(iter(factors.values()))[7] == 1.0
         assert not any(
-            np.shares_memory(block, rows) for _, block in mean._pass._chunks(part, False)
+            np.shares_memory(block, rows) for _, block in mean.passes._pass._chunks(part, False)
         )
-        found = [block.copy() for _, block in mean._pass._chunks(part, False)]
+        found = [block.copy() for _, block in mean.passes._pass._chunks(part, False)]
         chunks.append(np.delete(np.concatenate(found), 7, axis=0))
     np.testing.assert_array_equal(*chunks)
     np.testing.assert_array_equal(*lasts)
@@ -624,9 +624,8 @@ def test_moved_rows_of_a_file_that_did_not_change(dtype, whitened, whitening):
     centre = np.zeros(D)
     centre[0] = -0.9
     own, _ = whitening(centre, 0.4, whitened, 0.3 if whitened else None)
-    options = {"norm_bound": own.norm, "whitening": own, "reach": 1.0}
-    kept, read = (softmax_mean(source, y, **options) for source in (rows, Computed(rows)))
-    parts = list(read._table.each(lambda part: part))
+    kept, read = (softmax_mean(source, y, seen=own) for source in (rows, Computed(rows)))
+    parts = list(read.table.each(lambda part: part))
     assert all(part.may_change and part.column("last").min() < 0.9 for part in parts)
     np.testing.assert_array_equal(kept(some_theta(kept)), read(some_theta(kept)))
 
@@ -647,7 +646,7 @@ def test_whitened_rows_that_leave_the_ball_are_noticed(dtype, whitening, tmp_pat
     own, _ = whitening(np.zeros(D), 1.0, True, 0.5)
     X[7] = own.directions[:, 0]
     rows, given = mapped(X, tmp_path)
-    mean = softmax_mean(given, y, norm_bound=0.5, whitening=own, reach=1.0)
+    mean = softmax_mean(given, y, seen=own)
     mean(some_theta(mean))
     rows[7] = np.linalg.svd(own.directions.T)[2][-1]
     rows.flush()

@@ -1,0 +1,528 @@
+r"""Attacks of an informed adversary: the audited conversation, with a candidate in place.
+
+The adversary knows every record but those in question, every public number and the law of the
+noise. A trial lets the audited mechanism run, through a kernel of its own, with one candidate in
+the place of the hidden record. Each noisy answer is a Gaussian observation at a state that is
+public by then, so the posterior of candidate i is exact:
+
+.. math:: \log \pi_i - \sum_s \tfrac12 \|(g_s - f_s(D_i)) / \sigma_s\|^2 .
+
+With public labels all candidates have one label, because the class counts reveal it. An attacker
+who sees only the released model knows less.
+
+References
+----------
+Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
+Noise" (MAP attack).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+
+from ..heads import Released
+from ..mechanisms import (
+    DescentBound,
+    Kernel,
+    Query,
+    Records,
+    Transcript,
+    drive,
+    drive_many,
+)
+from ..privacy.gaussian import gaussian_power
+from ..privacy.guarantee import Guarantee
+from ..privacy.noise import Noise
+from ..privacy.problem import Problem
+from ..rows import SINGLE_BLAS_THREAD
+from .certificates import (
+    bayes_success,
+    check_prior,
+    enclosing_ball,
+    rero_bound,
+    rero_bound_dp,
+    scaled_models,
+    span_coordinates,
+    support_bound,
+)
+from .supports import Support, candidate_distances
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+#: Noise draws of the Bayes value of one support.
+BAYES_DRAWS = 10_000
+# Most values in arrays that hold something for each candidate, and of deviates that are kept.
+_VALUES = 2**22
+#: Mechanisms that ask one question, the bound itself.
+ONE_SHOT = ("prototypes", "statistics", "output")
+
+
+class Candidates:
+    """Noiseless answers with each candidate in the place of some records.
+
+    Parameters
+    ----------
+    problem : Problem
+        Public numbers of the fit.
+    known : Records
+        Every record but those in question.
+    rows : ndarray of shape (n_candidates, n_changed, n_features)
+        Candidates: rows that may stand in these places.
+    codes : ndarray of shape (n_candidates, n_changed)
+        Positions of their labels.
+    weights : ndarray of shape (n_changed,), optional
+        Weights of the places in sums.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        known: Records,
+        rows: NDArray[np.floating],
+        codes: Positions,
+        weights: Array | None = None,
+    ) -> None:
+        self.problem, self.known, self._shape = problem, known, codes.shape
+        tiled = None if weights is None else np.tile(weights, len(codes))
+        self._all = Records(rows.reshape(-1, rows.shape[-1]), codes.ravel(), tiled)
+        self._sets = np.repeat(np.arange(len(codes)), codes.shape[1])
+        self._asked: dict[Query, Array] = {}
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def values(self, queries: Sequence[Query]) -> list[Array]:
+        """For each query its values, (n_candidates, ...), in as few passes as they need."""
+        fresh = [query for query in dict.fromkeys(queries) if query not in self._asked]
+        answers: dict[Query, Array] = {}
+        for kind in dict.fromkeys(type(query) for query in fresh):
+            some = [query for query in fresh if type(query) is kind]
+            each = self._sums(kind, some) if kind.additive else map(self._refitted, some)
+            answers |= zip(some, each, strict=True)
+        found = [self._asked[q] if q in self._asked else answers[q] for q in queries]
+        # Queries that are equal by value are asked again, by every run.
+        self._asked |= {q: v for q, v in answers.items() if type(q).__eq__ is not object.__eq__}
+        return found
+
+    def _sums(self, kind: type[Query], queries: Sequence[Query]) -> list[Array]:
+        """Values of sums over records: those of the known ones, and what each candidate adds."""
+        sums = [
+            np.repeat(values[None], len(self), axis=0)
+            for values in kind.together(queries, self.problem, self.known)
+        ]
+        size = sum(values[0].size for values in sums)
+        step = max(1, _VALUES // max(size, 1))
+        for first in range(0, len(self._all), step):
+            some = slice(first, first + step)
+            # The same object, where it is all of them: what was computed of it is kept.
+            part = self._all if step >= len(self._all) else self._all.at(some)
+            terms = kind.terms_together(queries, self.problem, part)
+            for values, added in zip(sums, terms, strict=True):
+                np.add.at(values, self._sets[some], added)
+        return sums
+
+    def _refitted(self, query: Query) -> Array:
+        """Values of a query that is no sum over records: of each neighbour anew."""
+        sets = np.arange(len(self._all)).reshape(self._shape)
+        neighbours = (self.known.joined(self._all.at(places)) for places in sets)
+        return np.stack([query.values(self.problem, records) for records in neighbours])
+
+
+def deviates(query: Query, problem: Problem, noisy: Array, values: Array) -> Array:
+    """Noise over its scale for each row of ``values``; infinite where a bare value differs."""
+    scale = np.broadcast_to(query.scales(problem), noisy.shape).ravel()
+    excess = (noisy - values).reshape(len(values), -1)
+    silent = scale == 0.0
+    if not silent.any():
+        return excess / scale
+    standard = excess[:, ~silent] / scale[~silent]
+    standard[(excess[:, silent] != 0.0).any(axis=1)] = np.inf
+    return standard
+
+
+@dataclass
+class Trials:
+    """Results of trials.
+
+    Attributes
+    ----------
+    log_posterior : ndarray of shape (n_trials, n_candidates)
+        Exact, from everything that was answered.
+    distance : ndarray of shape (n_trials, n_candidates)
+        From the first candidate's values, in units of the noise.
+    deviates : list of list of ndarray
+        The noise of the first trials, answer by answer, in the shape of the answers.
+    """
+
+    log_posterior: Array
+    distance: Array
+    deviates: list[list[Array]] = field(default_factory=list)
+
+
+def run_trials(
+    released: Released,
+    candidates: Candidates,
+    truths: Sequence[int],
+    noises: Callable[[], Noise],
+) -> Trials:
+    """Let the mechanism run with a candidate in place, and attack every run.
+
+    Parameters
+    ----------
+    released : Released
+        The release that is audited.
+    candidates : Candidates
+        For the places of the records in question.
+    truths : sequence of int
+        Which of them is there, for each trial.
+    noises : callable
+        Gives the sampler of each trial.
+
+    Returns
+    -------
+    Trials
+        Of every run; candidates are all alike beforehand.
+    """
+    size = released.bound.runs_at_once
+    if isinstance(released.bound, DescentBound):
+        values = math.prod(released.bound.shape(released.problem)) * len(candidates)
+        size = max(1, min(size, _VALUES // values))
+    parts, kept = [], _VALUES
+    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
+        for first in range(0, len(truths), size):
+            some = truths[first : first + size]
+            part = _run_together(released, candidates, some, noises, kept > 0)
+            kept -= sum(z.size for run in part.deviates for z in run)
+            parts.append(part)
+    return Trials(
+        np.concatenate([part.log_posterior for part in parts]),
+        np.concatenate([part.distance for part in parts]),
+        [run for part in parts for run in part.deviates],
+    )
+
+
+def _run_together(
+    released: Released,
+    candidates: Candidates,
+    truths: Sequence[int],
+    noises: Callable[[], Noise],
+    keep: bool,
+) -> Trials:
+    problem, mechanism, bound = released.problem, released.mechanism, released.bound
+    logs, squares = np.zeros((2, len(truths), len(candidates)))
+    drawn: list[list[Array]] = [[] for _ in truths]
+    promises = bound.promises(problem)
+    kernels = [
+        Kernel(
+            problem,
+            candidates.known,
+            promises,
+            noises(),
+            mechanism.accepts,
+            mechanism.most_queries,
+        )
+        for _ in truths
+    ]
+
+    def answer(runs: Sequence[int], queries: Sequence[Query]) -> list[Array]:
+        answers = []
+        for run, query, values in zip(runs, queries, candidates.values(queries), strict=True):
+            truth = values[truths[run]]
+            noisy = kernels[run].release(query, lambda truth=truth: truth)  # type: ignore[misc]
+            standard = deviates(query, problem, noisy, values)
+            logs[run] -= 0.5 * np.vecdot(standard, standard)
+            apart = standard - standard[0]
+            squares[run] += np.vecdot(apart, apart)
+            if keep:
+                drawn[run].append(_standard(query, problem, noisy, truth))
+            answers.append(noisy)
+        return answers
+
+    drive_many([released.conversation() for _ in truths], answer)
+    return Trials(logs, np.sqrt(squares), drawn if keep else [])
+
+
+def _standard(query: Query, problem: Problem, noisy: Array, values: Array) -> Array:
+    """Noise over its scale, in the shape of the answer; 0 where there is none."""
+    scale = np.broadcast_to(query.scales(problem), noisy.shape)
+    return np.divide(noisy - values, scale, out=np.zeros(noisy.shape), where=scale > 0.0)
+
+
+def log_posterior(answers: Sequence[Array], released: Released, candidates: Candidates) -> Array:
+    """How probable each candidate is, given every noisy answer, all alike beforehand."""
+    logs, given = np.zeros(len(candidates)), iter(answers)
+
+    def answer(query: Query) -> Array:
+        noisy, (values,) = next(given), candidates.values([query])
+        standard = deviates(query, released.problem, noisy, values)
+        logs[:] -= 0.5 * np.vecdot(standard, standard)
+        return noisy
+
+    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
+        drive(released.conversation(), answer)
+    return logs
+
+
+def noiseless_model(released: Released, records: Records) -> Array:
+    """What the conversation returns without noise."""
+    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
+        return drive(released.conversation(), lambda query: query.values(released.problem, records))
+
+
+def normalised(logs: Array) -> Array:
+    """Log-probabilities that add up to one, from any constant of their rows."""
+    total = logsumexp(logs, axis=-1, keepdims=True)
+    if np.isneginf(total).any():
+        raise ValueError("no candidate explains the parameters that are released without noise.")
+    found: Array = logs - total
+    return found
+
+
+def transcript_log_posterior(
+    head: Any,
+    X_known: ArrayLike,
+    y_known: ArrayLike,
+    X: ArrayLike,
+    y: ArrayLike,
+    prior: ArrayLike | None = None,
+) -> Array:
+    """How probable each candidate is as the missing record, given a kept transcript.
+
+    Parameters
+    ----------
+    head : estimator
+        Fitted with ``GradientPerturbation(keep_transcript=True)``.
+    X_known : array-like of shape (n_samples - 1, n_features)
+        Every other record.
+    y_known : array-like of shape (n_samples - 1,)
+        Their labels.
+    X : array-like of shape (n_candidates, n_features)
+        Candidates.
+    y : array-like of shape (n_candidates,)
+        Their labels.
+    prior : array-like of shape (n_candidates,), optional
+        What the attacker believes beforehand; uniform by default.
+
+    Returns
+    -------
+    ndarray of shape (n_candidates,)
+        Log-posterior, normalised.
+
+    Raises
+    ------
+    ValueError
+        If the head keeps no transcript, was fitted with owners or weights, or the records are not
+        one less than it was fitted on.
+    """
+    transcript = getattr(head, "transcript_", None)
+    if not isinstance(transcript, Transcript):
+        raise ValueError(
+            "head keeps no transcript_; fit it with GradientPerturbation(keep_transcript=True)."
+        )
+    released = head.released_
+    if released.problem.loss_weights is not None:
+        raise ValueError(
+            "head was fitted with owners or weights, which this function does not take; use "
+            "ReconstructionAuditor."
+        )
+    known, (rows, codes) = head._records(X_known, y_known), head._coded(X, y)
+    n_samples = released.problem.n_samples
+    if len(known) != n_samples - 1:
+        raise ValueError(
+            f"X_known has {len(known)} records, but the head was fitted on {n_samples}: pass all "
+            "of them but one."
+        )
+    candidates = Candidates(released.problem, known, rows[:, None], codes[:, None])
+    logs = log_posterior(transcript.answers(released.bound), released, candidates)
+    with np.errstate(divide="ignore"):
+        logs += np.log(check_prior(prior, len(logs)))
+    return normalised(logs)
+
+
+# -- one support of an audit ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AuditSetting:
+    """What the supports of one audit share."""
+
+    released: Released
+    #: As many records as the release: the known ones and one to replace.
+    records: Records
+    #: Position of a placeholder for the hidden record; None replaces the anchor of each support.
+    placeholder: int | None
+    #: What the release states at the distance of the candidates.
+    guarantee: Guarantee
+    #: What it states for candidates within that distance of one possible record.
+    stated: Guarantee
+    #: The adversary's prior, of shape (n_candidates,).
+    prior: Array
+    #: Take every candidate equally often, instead of drawing from the prior.
+    uniform: bool
+    #: A guess within this distance of the hidden record succeeds.
+    eta: float
+    #: Noise draws for every hidden record.
+    n_draws: int
+    #: The head's own sampler, a new one for each trial; None simulates noise.
+    sampler: Callable[[], Noise] | None
+
+
+@dataclass(frozen=True)
+class SupportAudit:
+    """Results of one support: for the owner of the records."""
+
+    #: Kappa, success rate, largest distance from the anchor's values, and bounds.
+    summary: dict[str, Any]
+    #: One row per trial.
+    trials: pd.DataFrame
+    #: Noise of trials with the head's own sampler, answer by answer.
+    deviates: list[list[Array]]
+
+
+def audit_support(
+    setting: AuditSetting, support: Support, rng: np.random.Generator
+) -> SupportAudit:
+    """Compute the candidates' values of one support, bound and attack them."""
+    prior, near = setting.prior, None
+    kappa = float(prior.max())
+    if setting.eta > 0.0:
+        gaps = candidate_distances(support, setting.released.problem.metric)
+        near = gaps <= setting.eta
+        # No point is within eta of two candidates that are further apart than 2 eta.
+        kappa = min(1.0, float(((gaps <= 2.0 * setting.eta) @ prior).max()))
+    truths = hidden_records(prior, setting.uniform, len(support.codes) * setting.n_draws, rng)
+    candidates = _candidates(setting, support)
+    one_shot = setting.released.release.mechanism in ONE_SHOT
+    bounds = {"anchor": math.nan, "ball": math.nan, "support": math.nan}
+    points = None
+    if one_shot:
+        points, bounds = _bounds(setting, candidates, near, rng)
+    trials = None
+    if points is not None and setting.sampler is None:
+        # Noise outside of the candidates' span is independent of the hidden record.
+        seen = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
+        logs = seen @ points.T - 0.5 * np.vecdot(points, points)
+    else:
+        trials = run_trials(
+            setting.released,
+            candidates,
+            (truths + 1).tolist(),
+            setting.sampler or (lambda: Noise(rng)),
+        )
+        logs = trials.log_posterior[:, 1:]
+        bounds.setdefault("distance", float(trials.distance[:, 1:].max()))
+    with np.errstate(divide="ignore"):
+        logs = normalised(logs + np.log(prior))
+    posterior = np.exp(logs)
+    # The posterior is exact, so its mean maximum is the Bayes value.
+    best = posterior if near is None else posterior @ near.T
+    bounds.setdefault("bayes", float(best.max(axis=1).mean()))
+    judged = _judge(logs, best.argmax(axis=1), truths, near)
+    stated = setting.stated
+    summary = {
+        "n_in_ball": support.n_in_ball,
+        "kappa": kappa,
+        "success_rate": float(judged["success"].mean()),
+        "distance": bounds["distance"],
+        "mu": setting.guarantee.mu,
+        "dp_bound": rero_bound_dp(kappa, stated.epsilon, stated.delta),
+        "rdp_bound": rero_bound(kappa, stated.mu_total, method="rdp"),
+        "direct_bound": stated.certificate(kappa),
+        # Distances of noisy gradients depend on the path, so they bound nothing beforehand.
+        "anchor_bound": gaussian_power(kappa, bounds["distance"]) if one_shot else math.nan,
+        "ball_bound": gaussian_power(kappa, bounds["ball"]) if one_shot else math.nan,
+        "support_bound": bounds["support"],
+        "bayes_bound": bounds["bayes"],
+    }
+    own = trials is not None and setting.sampler is not None
+    return SupportAudit(summary, judged, trials.deviates if own and trials else [])
+
+
+def _candidates(setting: AuditSetting, support: Support) -> Candidates:
+    """The anchor's own records, then the candidates."""
+    records, places = setting.records, support.places
+    hidden = places if setting.placeholder is None else np.array([setting.placeholder])
+    rows = np.concatenate([records.X[places][None].astype(np.float64), support.rows])
+    codes = np.concatenate([records.codes[places][None], support.codes])
+    weights = None if records.weights is None else records.weights[hidden]
+    return Candidates(setting.released.problem, records.without(hidden), rows, codes, weights)
+
+
+def _bounds(
+    setting: AuditSetting,
+    candidates: Candidates,
+    near: NDArray[np.bool_] | None,
+    rng: np.random.Generator,
+) -> tuple[Array, dict[str, float]]:
+    """Candidates' values in coordinates of their span, their distances and bounds."""
+    query, problem = setting.released.bound, setting.released.problem
+    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
+        (values,) = candidates.values([query])
+    points = span_coordinates(scaled_models(values, query.scales(problem)))
+    anchor, points = points[0], points[1:]
+    distance = float(np.linalg.norm(points - anchor, axis=1).max())
+    centre, ball = enclosing_ball(points)
+    if distance < ball:
+        # The ball comes from an iteration, so the anchor may be a better centre.
+        centre, ball = anchor, distance
+    bayes = bayes_success(
+        points, 1.0, setting.prior, n_draws=BAYES_DRAWS, random_state=rng, hits=near
+    )
+    # The shares of the support bound add up to one for exact identification only.
+    exact = math.nan if near is not None else support_bound(points, 1.0, setting.prior, centre)
+    return points, {"distance": distance, "ball": ball, "support": exact, "bayes": bayes}
+
+
+def hidden_records(
+    prior: Array, uniform: bool, n_trials: int, rng: np.random.Generator
+) -> Positions:
+    """Positions of the hidden records: every candidate equally often, or draws from the prior."""
+    if uniform:
+        rounds = [rng.permutation(len(prior)) for _ in range(-(-n_trials // len(prior)))]
+        return np.concatenate(rounds)[:n_trials]
+    return rng.choice(len(prior), size=n_trials, p=prior)
+
+
+def _judge(
+    logs: Array, guess: Positions, truths: Positions, near: NDArray[np.bool_] | None
+) -> pd.DataFrame:
+    """Whether answers succeed: a candidate that is near enough to the hidden one counts."""
+    import pandas as pd
+
+    success = guess == truths if near is None else near[guess, truths]
+    posterior = np.exp(logs[np.arange(len(truths)), truths])
+    return pd.DataFrame(
+        {"target": truths, "guess": guess, "success": success, "posterior": posterior}
+    )
+
+
+def answer_again(released: Released, records: Records, noise: Noise) -> Released:
+    """The same conversation with the records once more: nothing of it leaves the audit."""
+    kernel = Kernel(
+        released.problem,
+        records,
+        released.bound.promises(released.problem),
+        noise,
+        released.mechanism.accepts,
+        released.mechanism.most_queries,
+    )
+    answers: list[Array] = []
+
+    def answer(query: Query) -> Array:
+        answers.append(kernel(query))
+        return answers[-1]
+
+    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
+        values = drive(released.conversation(), answer)
+    return replace(released, values=np.asarray(values), answers=tuple(answers))

@@ -1,0 +1,412 @@
+r"""Does a release carry the noise that it states? Tests for whoever holds the records.
+
+The owner knows the records D and the noisy answers. These, less what the records give without
+noise, and divided by the noise scale, must be standard normal deviates,
+
+.. math:: z = (\tilde f - f(D)) / \sigma \sim N(0, I).
+
+The same conversation that released the answers tells which values to compare them with. Four kinds
+of tests look at z alone: its length, the distribution of its entries, its projections on directions
+that were fixed before the noise, and the correlations of its blocks with each other and with those
+of other releases.
+
+**They refute, and certify nothing.** They find mistakes: a wrong scale, a shift, another
+distribution, noise used twice, other weights, other records. They do not find a clever lie: noise
+that the publisher can draw again (from a seed he kept), noise that is missing in a few directions,
+draws selected until they pass, or records that differ in few places.
+
+**A verdict must not decide whether to publish.** Whoever draws again after a FAIL publishes noise
+conditioned on the records: with alpha the level of all tests, (epsilon, delta) becomes
+:func:`epsilon_after_redraws`. Find the fault, and begin again with a budget of its own.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import helmert
+from scipy.stats import chi2, kstwo, norm
+from scipy.stats import t as student
+
+from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
+from ..heads import Released
+from ..mechanisms import DescentBound, Minimiser, Query, Records, drive
+from ..mechanisms.settings import RULE
+from ..privacy.problem import Problem
+from ..rows import SINGLE_BLAS_THREAD
+
+Array = NDArray[np.float64]
+
+#: With fewer deviates than these, a tenth of the noise too little can be missed.
+ENOUGH = 5_000
+# Most blocks of which every two are compared.
+_BLOCKS = 8_000
+# Rows whose correlations are computed at once.
+_AT_ONCE = 512
+
+
+@dataclass
+class Deviates:
+    """Standardised noise of a release, or of several.
+
+    Attributes
+    ----------
+    blocks : list of ndarray of shape (n_blocks, n_values)
+        Deviates of each answer, in rows that noise could be copied between.
+    directions : dict of str to list of ndarray
+        Arrays of these shapes that the records or earlier answers fixed before the noise.
+    rest : ndarray
+        Deviates that fill no block.
+    shift : float
+        Largest distance by which the solver's tolerance and rounding can move the deviates.
+    """
+
+    blocks: list[Array]
+    directions: dict[str, list[Array]] = field(default_factory=dict)
+    rest: Array = field(default_factory=lambda: np.empty(0))
+    shift: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Number of deviates."""
+        return sum(z.size for z in self.blocks) + self.rest.size
+
+
+def epsilon_after_redraws(
+    epsilon: float, delta: float, level: float = FALSE_ALARM
+) -> tuple[float, float]:
+    """What (epsilon, delta) becomes when releases that fail a test on the records are drawn again.
+
+    ``level`` is the probability, at most, that an honest release fails.
+    """
+    keeps = 1.0 - level
+    grown = math.exp(min(epsilon, 700.0)) * level
+    return epsilon - math.log(keeps), min(1.0, (delta + grown) / keeps)
+
+
+def weight_checks(
+    released: Released,
+    records: Records,
+    earlier: Iterable[Released] = (),
+    *,
+    level: float = FALSE_ALARM,
+) -> list[Check]:
+    """Checks of noisy answers against all records of the fit.
+
+    Parameters
+    ----------
+    released : Released
+        With the answers of its conversation; those of a descent are its transcript.
+    records : Records
+        All records of the fit.
+    earlier : iterable of Released
+        Further releases from the same records, whose noise must be other noise.
+    level : float
+        An honest release fails any of the checks with this probability, at most.
+
+    Returns
+    -------
+    list of Check
+        Scale, law, mean and reuse of the noise; or why they cannot be tested.
+    """
+    found = deviates_of(released, records)
+    if isinstance(found, Check):
+        return [found]
+    others, left_out = [], 0
+    for other in earlier:
+        known: Any = None
+        if np.array_equal(other.classes, released.classes):
+            known = deviates_of(other, records)
+        if isinstance(known, Deviates):
+            others.append(known)
+        else:
+            left_out += 1
+    checks = noise_checks(found, others, level=level)
+    if left_out:
+        why = f"{left_out} of the earlier releases cannot be compared (other labels, or no noise)"
+        checks.append(Check("earlier releases", CANNOT_CHECK, why, "noise of each release", True))
+    return checks
+
+
+def deviates_of(released: Released, records: Records) -> Deviates | Check:
+    """Standardised noise of a release, or why there is none to look at."""
+    if not released.answers:
+        return _cannot(
+            "a descent's noise is in its transcript: keep it in private "
+            "(GradientPerturbation(keep_transcript=True)) and pass it"
+        )
+    descended = isinstance(released.bound, DescentBound)
+    if descended and released.bound.start is not None and released.release.rule != RULE:
+        return _cannot(
+            f"its rule {released.release.rule or 'is not named'} is not that of this version; ask "
+            f"sklearn_balldp {released.release.version}, and verify again"
+        )
+    if not all(bool((np.abs(answer) < 1e100).all()) for answer in released.answers):
+        return Check("noise in the weights", FAIL, "they are not finite, or huge", "any", True)
+    problem, answers = released.problem, iter(released.answers)
+    found = Deviates([], {"the noiseless values": [], "the state": []})
+    bare = False
+
+    def answer(query: Query) -> Array:
+        nonlocal bare
+        noisy = next(answers)
+        bare = not _add(found, query, problem, noisy, query.values(problem, records)) or bare
+        return noisy
+
+    try:
+        with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
+            drive(released.conversation(), answer)
+    except StopIteration:
+        return Check("transcript", FAIL, "answers are missing", "one for each query", True)
+    if bare:
+        return Check(
+            "values without noise",
+            FAIL,
+            "a block of an absent class is not zero",
+            "values of noise scale 0 do not depend on records, and are published as they are",
+            True,
+        )
+    if found.size == 0:
+        return _cannot("no released value has noise")
+    return found
+
+
+def _add(found: Deviates, query: Query, problem: Problem, noisy: Array, values: Array) -> bool:
+    """Add the noise of one answer; False where a value without noise is not as it should be."""
+    scale = np.broadcast_to(np.asarray(query.scales(problem), dtype=np.float64), noisy.shape)
+    excess = noisy - values
+    silent = scale == 0.0
+    if (excess[silent] != 0.0).any():
+        return False
+    z = np.divide(excess, scale, out=np.zeros(noisy.shape), where=~silent)
+    mean = np.divide(values, scale, out=np.zeros(noisy.shape), where=~silent)
+    # What rounds large values, and the tolerance of the solver.
+    found.shift = math.hypot(found.shift, 2.0**-46 * float(np.linalg.norm(mean)))
+    state = np.asarray(getattr(query, "theta", np.zeros(noisy.shape)), dtype=np.float64)
+    if isinstance(query, Minimiser):
+        found.shift += 2.0 * query.tol / (problem.alpha * query.sigma)
+        if problem.loss == "softmax" and _centred(noisy):
+            # Published centred: the orthonormal contrasts of the classes are independent.
+            rotation = helmert(len(noisy))
+            z, mean, state = rotation @ z, rotation @ mean, rotation @ state
+            silent = np.zeros(z.shape, dtype=bool)
+    if z.ndim != 2:
+        width = problem.n_features
+        whole = z.size // width * width
+        rows, rest = z.ravel()[:whole].reshape(-1, width), z.ravel()[whole:]
+        mute = silent.ravel()[:whole].reshape(-1, width)
+        mean = mean.ravel()[:whole].reshape(-1, width)
+        found.rest = np.concatenate([found.rest, rest[~silent.ravel()[whole:]]])
+        state = np.zeros(rows.shape)
+    else:
+        rows, mute = z, silent
+    full = ~mute.any(axis=1)
+    found.rest = np.concatenate([found.rest, rows[~full][~mute[~full]]])
+    found.blocks.append(rows[full])
+    found.directions["the noiseless values"].append(mean[full])
+    found.directions["the state"].append(state[full])
+    return True
+
+
+def _centred(values: Array) -> bool:
+    largest = float(np.abs(values).max(initial=0.0))
+    return bool(np.abs(values.sum(axis=0)).max(initial=0.0) <= 1e-9 * largest * len(values))
+
+
+def of_trials(runs: Sequence[Sequence[Array]], width: int) -> Deviates:
+    """The noise of trials as blocks of ``width`` values where answers lie flat."""
+    found = Deviates([])
+    for run in runs:
+        for z in run:
+            if z.ndim == 2:
+                found.blocks.append(z)
+                continue
+            whole = z.size // width * width
+            rows = z[:whole].reshape(-1, width)
+            # Values of absent classes have no noise.
+            found.blocks.append(rows[np.any(rows != 0.0, axis=1)])
+            found.rest = np.concatenate([found.rest, z[whole:][z[whole:] != 0.0]])
+    return found
+
+
+def noise_checks(
+    found: Deviates, others: Sequence[Deviates] = (), *, level: float = FALSE_ALARM
+) -> list[Check]:
+    """The four kinds of tests: scale, law, mean and reuse, with equal shares of the level.
+
+    Parameters
+    ----------
+    found : Deviates
+        Noise that is tested.
+    others : sequence of Deviates
+        Noise of other releases, which must not be the same.
+    level : float
+        Probability, at most, that honest noise fails any of them.
+
+    Returns
+    -------
+    list of Check
+        One line each.
+    """
+    each = level / 4.0
+    return [
+        _scale_check(found, each),
+        _law_check(found, each),
+        _mean_check(found, each),
+        _reuse_check(found, others, each),
+    ]
+
+
+def _cannot(why: str) -> Check:
+    return Check("noise in the weights", CANNOT_CHECK, why, "noisy answers", True)
+
+
+def _verdict(p: float, level: float) -> str:
+    return PASS if p >= level else FAIL
+
+
+def _scale_check(found: Deviates, level: float) -> Check:
+    """Squared lengths of all values and of each block are chi-square."""
+    shift = found.shift
+
+    def two_sided(size: Any, k: Any) -> Any:
+        least, most = np.maximum(size - shift, 0.0), size + shift
+        return 2.0 * np.minimum(chi2.sf(least**2, k), chi2.cdf(most**2, k))
+
+    sizes = np.concatenate([np.linalg.norm(z, axis=1) for z in found.blocks] or [np.empty(0)])
+    widths = np.concatenate([np.full(len(z), z.shape[1]) for z in found.blocks] or [np.empty(0)])
+    length = math.hypot(np.linalg.norm(sizes), np.linalg.norm(found.rest))
+    p = float(two_sided(length, found.size))
+    ratios = np.ones(1)
+    if len(sizes):
+        p = min(p, len(sizes) * float(two_sided(sizes, widths).min()))
+        ratios = sizes / np.sqrt(widths)
+    p = min(1.0, 2.0 * p)
+    # Noise of this share of the scale would fail nearly always.
+    least = math.sqrt(chi2.ppf(level / 4.0, found.size) / chi2.ppf(0.99, found.size))
+    text = (
+        f"{length / math.sqrt(found.size):.4f} of the stated scale over {found.size} values "
+        f"(blocks {ratios.min():.3f} to {ratios.max():.3f}), p = {p:.2g}; from {least:.2f} down "
+        "it would be seen"
+    )
+    return Check("scale of the noise", _verdict(p, level), text, "chi-square of the noise", True)
+
+
+def _law_check(found: Deviates, level: float) -> Check:
+    """Kolmogorov-Smirnov distance of all entries from the normal law."""
+    z = np.concatenate([*(z.ravel() for z in found.blocks), found.rest])
+    ordered, n, shift = np.sort(z), len(z), found.shift
+    below = norm.cdf(ordered)
+    ranks = np.arange(1, n + 1) / n
+    distance = float(max((ranks - below).max(), (below - ranks + 1.0 / n).max()))
+    if shift > 0.0:
+        # At most shift^2 / h^2 entries move by more than h; the others change D by up to 0.4 h.
+        h = (shift**2 / (0.2 * n)) ** (1.0 / 3.0)
+        distance = max(0.0, distance - 0.4 * h - shift**2 / (h**2 * n))
+    p = float(kstwo.sf(distance, n))
+    text = f"largest distance from the normal law {distance:.4f}, p = {p:.2g}"
+    return Check("law of the noise", _verdict(p, level), text, "Kolmogorov-Smirnov", True)
+
+
+def _mean_check(found: Deviates, level: float) -> Check:
+    """Projections on directions fixed before the noise are standard normal."""
+    tests: list[tuple[float, str]] = []
+    ones = {"all ones": [np.ones_like(z) for z in found.blocks]}
+    for name, directions in (ones | found.directions).items():
+        inner = []
+        for z, direction in zip(found.blocks, directions, strict=True):
+            size = float(np.linalg.norm(direction))
+            if size > 0.0:
+                inner.append(float(np.vdot(z, direction)) / size)
+        if inner:
+            score = max(0.0, abs(sum(inner)) / math.sqrt(len(inner)) - found.shift)
+            tests.append((score, name))
+    if not tests:
+        return Check("mean of the noise", CANNOT_CHECK, "no block", "projections", True)
+    score, name = max(tests)
+    p = min(1.0, len(tests) * 2.0 * float(norm.sf(score)))
+    text = f"{score:.2f} standard deviations along {name}, p = {p:.2g}"
+    return Check("mean of the noise", _verdict(p, level), text, "projections fixed before", True)
+
+
+def _reuse_check(found: Deviates, others: Sequence[Deviates], level: float) -> Check:
+    """Correlations of blocks with each other, and with those of other releases."""
+    slack = 4.0 * found.shift
+    largest, n_pairs, p = 0.0, 0, 1.0
+    for top, n_some, n_values, length in _correlations(found, others):
+        # With fewer than three values, independent blocks are often nearly parallel.
+        if n_some == 0 or n_values < 3:
+            continue
+        n_pairs += n_some
+        largest = max(largest, top)
+        r = min(max(top - slack / max(length, 1e-300), 0.0), 1.0)
+        score = r * math.sqrt((n_values - 1.0) / max(1.0 - r**2, 1e-300))
+        p = min(p, 2.0 * float(student.sf(score, n_values - 1)))
+    if n_pairs == 0:
+        why = "no two blocks of three values or more, here or in another release"
+        return Check("reuse of noise", CANNOT_CHECK, why, "correlations of blocks", True)
+    p = min(1.0, n_pairs * p)
+    text = f"largest correlation {largest:.3f} over {n_pairs} pairs of blocks, p = {p:.2g}"
+    return Check("reuse of noise", _verdict(p, level), text, "correlations of blocks", True)
+
+
+def _correlations(
+    found: Deviates, others: Sequence[Deviates]
+) -> Iterator[tuple[float, int, int, float]]:
+    """Largest correlations of blocks that noise could be copied between.
+
+    With each the number of pairs, their width and their least length. Every two blocks of one
+    width, and every two answers of one shape; of very many blocks those of one answer, and of the
+    answer that follows.
+    """
+    theirs = [z for other in others for z in other.blocks]
+    for width in dict.fromkeys(z.shape[1] for z in found.blocks):
+        ours = [z for z in found.blocks if z.shape[1] == width and len(z)]
+        far = [z for z in theirs if z.shape[1] == width and len(z)]
+        groups = [np.concatenate(ours)] if ours else []
+        if groups and len(groups[0]) > _BLOCKS:
+            groups = [*ours, *(np.concatenate(pair) for pair in pairwise(ours))]
+        for group in groups:
+            yield *_largest(group, None), width, _least(group)
+        for z in far:
+            for group in ours:
+                if len(group) + len(z) <= _BLOCKS:
+                    yield *_largest(group, z), width, min(_least(group), _least(z))
+    for shape in dict.fromkeys(z.shape for z in found.blocks if len(z) > 1):
+        whole = np.stack([z.ravel() for z in found.blocks if z.shape == shape])
+        yield *_largest(whole, None), whole.shape[1], _least(whole)
+        far = [z.ravel() for z in theirs if z.shape == shape]
+        if far:
+            others_whole = np.stack(far)
+            least = min(_least(whole), _least(others_whole))
+            yield *_largest(whole, others_whole), whole.shape[1], least
+
+
+def _largest(rows: Array, others: Array | None) -> tuple[float, int]:
+    """Largest correlation of two rows, or of a row and one of others, and how many pairs."""
+    first = _unit(rows)
+    second = first if others is None else _unit(others)
+    largest, n_pairs = 0.0, 0
+    for start in range(0, len(first), _AT_ONCE):
+        some = first[start : start + _AT_ONCE]
+        inner = np.abs(some @ (second[start:] if others is None else second).T)
+        n_pairs += inner.size
+        if others is None:
+            # Each pair once, and no row with itself.
+            inner[:, : len(some)][np.tril_indices(len(some))] = 0.0
+            n_pairs -= len(some) * (len(some) + 1) // 2
+        largest = max(largest, float(inner.max(initial=0.0)))
+    return largest, n_pairs
+
+
+def _least(rows: Array) -> float:
+    return float(np.linalg.norm(rows, axis=1).min())
+
+
+def _unit(rows: Array) -> Array:
+    unit: Array = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    return unit

@@ -1,0 +1,39 @@
+"""One line of a report: what was checked, the verdict, and what it rests on."""
+
+from dataclasses import dataclass
+
+from .text import one_line
+
+PASS, FAIL, WEAK, CANNOT_CHECK = "PASS", "FAIL", "WEAK", "CANNOT CHECK"
+#: Probability, at most, that an honest release fails one of the tests on its noise.
+FALSE_ALARM = 1e-6
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of one check, as one line of a report.
+
+    Attributes
+    ----------
+    name : str
+        What was checked.
+    verdict : str
+        PASS, FAIL, WEAK or CANNOT CHECK.
+    found : str
+        The number found, in words.
+    basis : str
+        What the check relies on, or what it would need.
+    private : bool
+        Whether the check used private records; then its result is for their owner alone.
+    """
+
+    name: str
+    verdict: str
+    found: str
+    basis: str
+    private: bool = False
+
+    def __post_init__(self) -> None:
+        # Both may quote what a stranger wrote.
+        for name in ("name", "found"):
+            object.__setattr__(self, name, one_line(getattr(self, name)))

@@ -1,0 +1,41 @@
+"""What is asked of the records: queries, the kernel that answers them, and the mechanisms."""
+
+from .base import Mechanism
+from .descent import DescentBound, GradientPerturbation, Transcript
+from .kernel import (
+    Conversation,
+    Kernel,
+    PrivacyError,
+    PrivacyFilter,
+    Query,
+    Records,
+    drive,
+    drive_many,
+)
+from .minimiser import OutputPerturbation
+from .queries import PROVED, MeanGradient, Minimiser, Statistics, Sums
+from .sums import PrototypePerturbation, StatisticsPerturbation, prototypes_of
+
+__all__ = [
+    "PROVED",
+    "Conversation",
+    "DescentBound",
+    "GradientPerturbation",
+    "Kernel",
+    "MeanGradient",
+    "Mechanism",
+    "Minimiser",
+    "OutputPerturbation",
+    "PrivacyError",
+    "PrivacyFilter",
+    "PrototypePerturbation",
+    "Query",
+    "Records",
+    "Statistics",
+    "StatisticsPerturbation",
+    "Sums",
+    "Transcript",
+    "drive",
+    "drive_many",
+    "prototypes_of",
+]

@@ -1,0 +1,90 @@
+"""What a mechanism is: a bound from public numbers, and a conversation with the records."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from sklearn.base import BaseEstimator
+
+from ..privacy.bounds import Bound
+from ..privacy.problem import Problem
+from .kernel import Conversation, Query
+from .queries import PROVED
+
+
+class Mechanism(BaseEstimator, ABC):
+    """A public algorithm that releases parameters. It never sees a row.
+
+    To write your own, derive a class whose constructor parameters are those of a scikit-learn
+    estimator, stored as they are (a dataclass does that too). If it asks only proved queries
+    (:data:`.PROVED`), and its bound is :class:`.Promised`, there is nothing to prove: the kernel
+    keeps the promise.
+    """
+
+    #: What the record calls it; the class's name by default.
+    name: ClassVar[str] = ""
+    #: The kinds of queries that the kernel answers. Whoever lists one of his own claims a proof.
+    accepts: ClassVar[tuple[type[Query], ...]] = PROVED
+    #: Most queries of one conversation.
+    most_queries: ClassVar[int] = 10_000
+    #: Regularisation strength of a linear head whose ``alpha`` is None.
+    default_alpha: ClassVar[float] = 0.0
+    #: Whether ``alpha`` must be positive.
+    needs_alpha: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.name = vars(cls).get("name", cls.__name__)
+
+    def check(self) -> None:
+        """Raise a ValueError if a parameter is invalid."""
+
+    def alpha_for(self, problem: Problem, mu: float) -> float:
+        """Regularisation strength where ``alpha`` is None.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit; its ``alpha`` means nothing yet.
+        mu : float
+            What may be spent at the problem's radius.
+
+        Returns
+        -------
+        float
+            :attr:`default_alpha`, unless public numbers tell more.
+        """
+        return self.default_alpha
+
+    @abstractmethod
+    def bound(self, problem: Problem, mu: float) -> Bound:
+        """What it will guarantee, and chose for that, from public numbers alone.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        mu : float
+            Gaussian differential privacy to spend at the problem's radius.
+
+        Returns
+        -------
+        Bound
+            Its ``mu(problem)`` is at most ``mu``.
+        """
+
+    @abstractmethod
+    def conversation(self, problem: Problem, bound: Any) -> Conversation:
+        """The algorithm: yields queries, is sent noisy answers, returns what is released.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        bound : Bound
+            What :meth:`bound` chose.
+
+        Returns
+        -------
+        generator
+            Of queries.
+        """

@@ -1,0 +1,172 @@
+r"""A linear discriminant from noisy sums: what to spend on which, and what to make of them.
+
+Both are functions of public numbers and of what was released, so neither costs privacy.
+
+With class means :math:`m_c`, their mean :math:`g = \sum_c \pi_c m_c`, deviations
+:math:`D_c = m_c - g` and the covariance within classes
+:math:`\Sigma = M/n - \sum_c \pi_c m_c m_c^T`, scores are those of a Gaussian model of the classes,
+
+.. math:: s_c(x) = b_c \left( x^T P D_c - g^T P D_c - \tfrac12 \|D_c\|_P^2 \right) + \log \pi_c .
+
+P is the inverse of :math:`\Sigma` with cleaned eigenvalues. What the noise adds to a square is
+known, and taken out of it. The slopes :math:`b_c` are measured: the distance between class means
+over the variance of the scores around them, as a new record would see it.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..rows import blas_threads_for
+from .prototype_rule import discounted, gaussian_rule, log_priors_of
+from .settings import EFFECTIVE_DIMENSION, LEAST_REACH, RIDGE, TAIL, WITHIN_CLASS_FLOOR
+
+Array = NDArray[np.float64]
+
+
+def discriminant_rule(
+    statistics: Any, *, shrinkage: Any = "auto", priors: Any = None, class_embeddings: Any = None
+) -> tuple[Array, Array]:
+    """Weights and offsets of the scores, in the coordinates of the rows.
+
+    ``priors`` are None for the shares of the classes. Class means are shrunk towards the public
+    ``class_embeddings``. The offset of a class without records is minus infinity.
+    """
+    scale = statistics.norm_bound
+    counts = likely_counts(statistics)
+    here = counts > 0.0
+    counts, log_priors = counts[here], log_priors_of(priors, counts)[here]
+    means = statistics.class_sums[here] / counts[:, None] / scale
+    noise = (np.broadcast_to(statistics.sigma_sums, len(here))[here] / counts / scale) ** 2
+    if class_embeddings is not None:
+        targets = np.asarray(class_embeddings, dtype=np.float64)[here]
+        means, noise = shrunk_towards(targets, means, noise, counts / counts.sum())
+    if statistics.second_moment is None:
+        weights, offsets = gaussian_rule(
+            means, counts.astype(np.float64), np.sqrt(noise), alpha=0.0, norm_bound=1.0
+        )
+        offsets = offsets + log_priors - np.log(counts / counts.sum())
+    else:
+        n_samples = statistics.total
+        moment = statistics.second_moment / (n_samples * scale**2)
+        sigma = statistics.sigma_moment / (n_samples * scale**2)
+        with blas_threads_for(moment.shape[0]):
+            weights, offsets = _scores(means, noise, counts, moment, sigma, log_priors, shrinkage)
+    coef, intercept = np.zeros(statistics.class_sums.shape), np.full(len(here), -np.inf)
+    coef[here], intercept[here] = weights / scale, offsets
+    return coef, intercept
+
+
+def likely_counts(statistics: Any) -> Array:
+    """Weight of each class: public numbers, or noisy ones as far as they can be believed.
+
+    Noisy ones, which may be negative, are shrunk towards equal ones by the share of noise in their
+    spread: a mean over too small a count would be long, and its class predicted too often.
+    """
+    counts = np.asarray(statistics.counts, dtype=np.float64)
+    noise = statistics.sigma_counts**2
+    if noise == 0.0:
+        return counts
+    equal, freedom = statistics.total / len(counts), len(counts) - 1
+    deviations = counts - equal
+    spread = discounted(deviations @ deviations / freedom - noise, noise * np.sqrt(2.0 / freedom))
+    return np.maximum(equal + spread / (spread + noise) * deviations, 1.0)
+
+
+def shrunk_towards(
+    targets: Array, means: Array, noise: Array, shares: Array
+) -> tuple[Array, Array]:
+    """Class means between themselves and a fitted multiple of public vectors, and their noise.
+
+    What is shrunk is the part of the deviations that the multiple leaves open, by its own signal
+    over signal and noise, in :data:`.EFFECTIVE_DIMENSION` dimensions.
+    """
+    n_features = means.shape[1]
+    grand = shares @ means
+    deviations, aims = means - grand, targets - shares @ targets
+    weights = shares / (noise + 1.0 / n_features)
+    size = float(weights @ np.vecdot(aims, aims))
+    factor = float(weights @ np.vecdot(aims, deviations)) / size if size > 0.0 else 0.0
+    left = deviations - factor * aims
+    excess = weights @ (np.vecdot(left, left) - n_features * noise) / weights.sum()
+    k = min(EFFECTIVE_DIMENSION, n_features)
+    signal = k * max(float(excess), 0.0)
+    kept = signal / (signal + n_features * noise + np.finfo(np.float64).tiny)
+    return grand + factor * aims + kept[:, None] * left, kept**2 * noise
+
+
+def spectrum_of_mean(values: Array, mean: float, floor: float) -> Array:
+    """Nearest point to ``values`` with this mean and no entry below ``floor``."""
+    ordered = np.sort(values)[::-1] - floor
+    ranks = np.arange(1, len(values) + 1)
+    shifts = (np.cumsum(ordered) - len(values) * (mean - floor)) / ranks
+    # The first always, also where its shift is rounded to the value itself.
+    last = np.flatnonzero(ordered > shifts)[-1:]
+    shift = shifts[last[0] if len(last) else 0]
+    projected: Array = floor + np.maximum(values - floor - shift, 0.0)
+    return projected
+
+
+def _scores(
+    means: Array,
+    noise: Array,
+    counts: Array,
+    moment: Array,
+    sigma: float,
+    log_priors: Array,
+    shrinkage: Any,
+) -> tuple[Array, Array]:
+    """Weights and offsets for rows of norm 1, every class having records.
+
+    ``noise`` holds the variance of a value of each class mean, ``moment`` is a mean over records
+    and ``sigma`` its noise on the diagonal.
+    """
+    n_features = means.shape[1]
+    shares = counts / counts.sum()
+    grand = shares @ means
+    deviations = means - grand
+    # Covariance of the noises of two deviations, value by value; and of what sampling adds, in
+    # units of the covariance within classes.
+    covariance = np.diag(noise) - shares * noise - (shares * noise)[:, None] + shares**2 @ noise
+    sampling = np.diag(1.0 / counts) - 1.0 / counts.sum()
+
+    # Within classes: what the means explain goes, but for their own noise.
+    within = moment - (means.T * shares) @ means + (shares @ noise) * np.eye(n_features)
+    raw, vectors = np.linalg.eigh(within)
+    mean = max(float(raw.mean()), WITHIN_CLASS_FLOOR / n_features)
+    edge = sigma * np.sqrt(2.0 * n_features)
+    if isinstance(shrinkage, str):
+        # Noise spreads the eigenvalues and leaves their sum: back to the nearest ones of that sum.
+        clean = spectrum_of_mean(raw, mean, LEAST_REACH**2 * mean)
+        # Directions whose eigenvalue is less than the noise must not count as exact.
+        unsure = edge / RIDGE + mean * n_features / counts.sum()
+        inverse = 1.0 / (clean + 1.0 / (1.0 / unsure + 1.0 / (RIDGE * mean)))
+    else:
+        clean = np.maximum((1.0 - shrinkage) * raw + shrinkage * mean, 1e-6 * mean)
+        inverse = 1.0 / clean
+
+    # Inner products of the deviations in that metric, less what noise and sampling add to them.
+    rotated = deviations @ vectors
+    weights = (rotated * inverse) @ vectors.T
+    forms = weights @ deviations.T - inverse.sum() * covariance - (inverse @ clean) * sampling
+    norms = np.diag(forms)
+    signal = max(float(shares @ norms), np.finfo(np.float64).tiny)
+
+    # Variance of the scores within classes. Weights have seen the noise of the moment they are
+    # measured with: Stein's identity for eigenvalues gives what to take off.
+    gaps = raw[:, None] - raw
+    close = np.abs(gaps) <= 1e-9 * (np.abs(raw[-1]) + np.abs(raw[0]))
+    slopes = np.where(close, 0.0, (inverse[:, None] - inverse) / np.where(close, 1.0, gaps))
+    stein = -(sigma**2) * inverse * slopes.sum(axis=1)
+    total = moment - np.outer(grand, grand)
+    measured = np.vecdot(weights @ total, weights) + rotated**2 @ stein - forms**2 @ shares
+    # A class's own noise is in its scores alone; what is left has one law for all classes.
+    isotropic = float(inverse**2 @ clean)
+    own = np.diag(covariance) * isotropic + np.diag(sampling) * float(inverse**2 @ clean**2)
+    least = signal * isotropic / inverse.sum()
+    variance = own + max(float(shares @ (measured - own)), least)
+
+    log_odds = signal**2 / float(shares @ variance)
+    slope = signal / variance / (1.0 + log_odds / TAIL)
+    return slope[:, None] * weights, log_priors - slope * (weights @ grand + 0.5 * norms)

@@ -1,0 +1,324 @@
+r"""Mean gradients of weighted records at any parameters, with a bound on what rounding moves.
+
+In double precision each computed mean is close to the exact one, whichever machines make it, in
+whatever order: two means are no further apart than the exact ones, but for twice that error.
+
+float32 rows are computed in float32, which halves the time of a pass, on one machine. That is
+accounted for as follows. A computed mean is a sum over small blocks of rows, added up in float64.
+Between two datasets that differ in one row the other blocks are the same numbers, bit by bit; the
+block of that row moves by the distance of the two gradients, plus what rounding does to one record
+and to the sum of one block, twice. :func:`.mean_rounding` bounds both. For the other blocks
+to be the same, nothing but a row itself may decide how it is stored or computed: rows are always
+copied, to C order, from blocks in C order: where they lie in memory may decide bits of a product.
+
+Several records of one person may be in as many blocks, each of which errs by itself: their sums are
+made in double precision.
+"""
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import by_columns, namespace
+from ..losses import Array, Loss, clip_residuals
+from ..privacy.problem import Problem
+from ..privacy.rounding import BLOCK, SUMMED
+from ..rows import (
+    Shard,
+    block_rows,
+    check_unchanged,
+    domain_factors,
+    n_threads,
+    place_rows,
+    rows_in_domain,
+    table_of,
+    were_squarable,
+)
+from ..rows.passes import BLOCK_VALUES
+from .kernel import Records
+from .products import block_sums, scores_of
+from .whitening import WhiteningMap
+
+#: Bytes of moved and projected rows that are kept between passes; more are made again in each.
+KEPT_BYTES = 2**27
+# Factors from this to one over it may wait for the scores and residuals of their rows: even single
+# precision holds the squares of rows that long.
+_MILD = 2.0**-20
+
+
+class Gradients:
+    """Gradients of a loss at any parameters, of records that are placed once.
+
+    Rows are brought into the domain, and then seen through the public map ``seen`` (None: as they
+    are); they are augmented by ``constant``, 0 for no intercept. The residual of a record, its
+    derivative by the scores, is clipped to norm ``clip``. A row that holds NaN or infinity raises a
+    FloatingPointError.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        records: Records,
+        *,
+        seen: WhiteningMap | None,
+        constant: float,
+        clip: float | None,
+        dtype: Any,
+    ) -> None:
+        self._loss, self._clip, self._constant = problem.kind, clip, float(constant)
+        self._norm_bound, self._domain = problem.norm_bound, problem.domain
+        self._records, self._weights = records, records.loss_weights(problem)
+        self._n, self._d = records.X.shape
+        self._seen, self._dtype = seen, np.dtype(dtype)
+        self._back = False
+        # Rows as they are multiplied, where they are kept: what scales them last comes after.
+        self._kept: NDArray[np.floating] | None = None
+
+    @cached_property
+    def _table(self) -> Any:
+        """Rows in place, or their factors, shard by shard."""
+        records = self._records
+        table = table_of(records.X, codes=records.codes, weights=self._weights)
+        if not table.local:
+            self._dtype = np.dtype(np.float64)
+        placing = self._placing
+        if table.local and self._n * self._d * self._dtype.itemsize <= KEPT_BYTES:
+            self._kept = np.empty((self._n, self._d), dtype=self._dtype)
+            table = table.with_columns(placing.fill, self._kept).on(self._kept)
+        else:
+            table = table.with_columns(placing.factors)
+        if table.local:
+            threads = n_threads(self._n, self._d)
+            table.run_on(None if threads == 1 else ThreadPoolExecutor(threads))
+        return table
+
+    @property
+    def _map(self) -> WhiteningMap | None:
+        return None if self._seen is None else self._seen.rounded(self._dtype)
+
+    @property
+    def _placing(self) -> "_Placing":
+        return _Placing(self._norm_bound, self._map, self._dtype, self._domain)
+
+    @cached_property
+    def _pass(self) -> "_GradientPass":
+        placing = None if self._kept is not None else self._placing
+        return _GradientPass(self._loss, self._clip, self._constant, placing)
+
+    @cached_property
+    def _rows(self) -> Array:
+        """All rows in place, in double precision, and augmented: of few records."""
+        rows: Any = np.asarray(self._records.X, dtype=np.float64)
+        rows = rows_in_domain(rows, self._norm_bound, self._domain)
+        if self._map is not None:
+            rows = self._map.place(rows)
+        if self._constant > 0.0:
+            rows = np.pad(rows, ((0, 0), (0, 1)), constant_values=self._constant)
+        return rows
+
+    def sums(self, thetas: Array) -> Array:
+        """Sum of the weighted gradients at each of some parameters, in one pass over the rows."""
+        table = self._table
+        columns = thetas.reshape(-1, thetas.shape[2]).astype(self._dtype)
+        # Rows stay where they were moved: weights and gradients take the rest of the way.
+        weights = np.ascontiguousarray(self._turned(columns[:, : self._d]).astype(self._dtype).T)
+        offsets = (self._constant * columns[:, -1]).astype(self._dtype).reshape(thetas.shape[:2])
+        total = table.total(self._pass, weights, offsets, self._back, back=self._back)[0]
+        self._back = self._kept is not None and not self._back
+        total[:, : self._d] = self._turned(total[:, : self._d])
+        summed: Array = total.reshape(thetas.shape)
+        return summed
+
+    def terms(self, thetas: Array) -> Array:
+        """Weighted gradients of each record at each of some parameters: for few records."""
+        rows = self._rows
+        scores = np.tensordot(rows, thetas, axes=(1, 2))
+        residuals: Any = self._loss.residuals(scores, self._records.codes)
+        if self._clip is not None:
+            residuals = clip_residuals(residuals, self._clip)
+        if self._weights is not None:
+            residuals = residuals * self._weights[:, None, None]
+        terms: Array = residuals[..., None] * rows[:, None, None, :]
+        return terms
+
+    def _turned(self, weights: Any) -> Any:
+        """Weights for moved rows from those for mapped ones, or gradients the other way."""
+        if self._map is None or not self._map.shortens:
+            return weights
+        return self._map.shortened(weights.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class _Placing:
+    """How rows are scaled, moved and projected before they are computed with.
+
+    ``norm_bound`` is their largest norm before they are mapped; the centre of ``whitening`` is in
+    the precision ``dtype`` that they are computed in.
+    """
+
+    norm_bound: float
+    whitening: WhiteningMap | None
+    dtype: np.dtype
+    domain: str
+
+    def fill(self, part: Shard, rows: NDArray[np.floating]) -> dict[str, NDArray[np.floating]]:
+        """Write the rows of a shard, as they are computed with; give what scales them last."""
+        last: dict[str, Any] = {}
+        for places, block, (first, after) in self._blocks(part):
+            out = rows[part.start + places.start :][: len(block)]
+            self._place(out, block, first, finite=True)
+            self._note(part, last, "last", places, after)
+        return last
+
+    def factors(self, part: Shard) -> dict[str, Any]:
+        """What rows of a shard are multiplied by, if anything, at first and at last."""
+        found: dict[str, Any] = {}
+        for places, _, pair in self._blocks(part):
+            for name, factors in zip(("first", "last"), pair, strict=True):
+                self._note(part, found, name, places, factors)
+        return found
+
+    def _blocks(self, part: Shard) -> Iterator[tuple[slice, Array, tuple[Any, Any]]]:
+        """Blocks of float64 rows, and their factors at first and at last; None for ones."""
+        # One room for all blocks: new memory would take longer than what is done in it.
+        size = max(1, block_rows(part.shape[1]) // 2)
+        room = None if part.on_device else np.empty((min(size, len(part)), part.shape[1]))
+        for places, block in part.blocks(size):
+            first = domain_factors(block, self.norm_bound, self.domain)
+            if self.whitening is None:
+                yield places, block, _split_factors(first)
+                continue
+            own = {} if room is None else {"out": room[: len(block)]}
+            xp, centre = namespace(block), part.to_device(self.whitening.centre)
+            moving = block if first is None else xp.multiply(block, first[:, None], **own)
+            moved = xp.subtract(moving, centre, **own)
+            yield places, block, (first, self.whitening.projections(moved, part.to_device))
+
+    def _note(
+        self, part: Shard, found: dict[str, Any], name: str, places: slice, factors: Any
+    ) -> None:
+        """Keep factors of some rows of a shard; those of all others are one."""
+        if factors is not None:
+            if name not in found:
+                found[name] = part.to_device(np.ones(len(part)))
+            found[name][places] = factors
+
+    def _place(
+        self,
+        out: NDArray[np.floating],
+        block: NDArray[np.floating],
+        first: Array | None,
+        *,
+        finite: bool,
+    ) -> None:
+        """Multiply rows by what they are at first, and move them, in their own precision."""
+        place_rows(out, block, first, finite=finite)
+        if self.whitening is not None:
+            out -= self.whitening.centre
+
+    def chunks(self, part: Shard, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        """Rows of a shard as they are computed with, projected and moved again."""
+        first, last = part.column("first"), part.column("last")
+        if part.on_device:
+            for rows, block in part.blocks():
+                if first is not None:
+                    block = block * first[rows][:, None]
+                at = self.whitening
+                yield rows, block if at is None else block - part.to_device(at.centre)
+            return
+        placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
+        raw = were_squarable(first, self.norm_bound)
+        few = max(1, block_rows(part.shape[1]) // 2)
+        for rows, block in part.blocks(size, part.dtype.type, once=True, raw=raw):
+            # A few at a time, which stay in the cache.
+            for start in range(0, len(block), few):
+                own = slice(rows.start + start, min(rows.start + start + few, rows.stop))
+                out = placed[start : start + few][: own.stop - own.start]
+                few_first = None if first is None else first[own]
+                self._place(out, block[start : start + few], few_first, finite=not part.may_change)
+                if part.may_change:
+                    self._check(out, None if last is None else last[own])
+            yield rows, placed[: len(block)]
+
+    def _check(self, rows: NDArray[np.floating], last: Array | None) -> None:
+        """Raise a ValueError where a row has left the ball since its factor was found."""
+        at = self.whitening
+        if at is None:
+            check_unchanged(rows, self.norm_bound, last)
+            return
+        with np.errstate(all="ignore"):
+            squares = at.squares(rows, lambda array: array.astype(rows.dtype))
+        check_unchanged(rows, at.norm, last, squares=squares)
+
+
+def _split_factors(factors: Any) -> tuple[Any, Any]:
+    """What rows are multiplied by, and what their scores and residuals are instead.
+
+    A row's factor alone decides which: that others are long must not change how it is computed.
+    """
+    if factors is None:
+        return None, None
+    xp = namespace(factors)
+    mild = (factors >= _MILD) & (factors <= 1.0 / _MILD)
+    last = xp.where(mild, factors, 1.0)
+    return (None if xp.all(mild) else xp.where(mild, 1.0, factors)), last
+
+
+@dataclass(frozen=True)
+class _GradientPass:
+    """Sum of the gradients of one shard's records; ``placing`` is None where they are placed."""
+
+    loss: Loss
+    clip: float | None
+    constant: float
+    placing: _Placing | None
+
+    def __call__(self, part: Shard, weights: Any, offsets: Any, back: bool) -> tuple[Array]:
+        """From offsets of columns, and weights of shape (n_features, n_columns)."""
+        n_features, n_columns = weights.shape[0], math.prod(offsets.shape)
+        codes, own_weights = part.column("codes"), part.column("weights")
+        last = part.column("last")
+        total = part.to_device(np.zeros((n_columns, n_features + int(self.constant > 0.0))))
+        for rows, block in self._chunks(part, back):
+            xp = namespace(block)
+            # One column is a matrix-vector product, which BLAS runs faster as such.
+            scores = scores_of(block, weights[:, 0] if n_columns == 1 else weights)
+            scores = scores if n_columns == 1 else by_columns(scores)
+            scores = xp.reshape(scores, (block.shape[0], *offsets.shape))
+            # What rows are scaled by at last scales their scores and gradients instead.
+            scale = None if last is None else xp.astype(last[rows], scores.dtype)
+            if scale is not None:
+                scores *= scale[:, None, None]
+            if self.constant > 0.0:
+                scores += offsets
+            residuals = self.loss.residuals(scores, codes[rows])
+            if self.clip is not None:
+                residuals = clip_residuals(residuals, self.clip)
+            residuals = xp.reshape(residuals, (block.shape[0], n_columns))
+            if own_weights is not None:
+                residuals *= xp.astype(own_weights[rows], residuals.dtype)[:, None]
+            if self.constant > 0.0:
+                total[:, -1] += self.constant * block_sums(residuals)[:, 0]
+            if scale is not None:
+                residuals *= scale[:, None]
+            total[:, :n_features] += block_sums(residuals, block)
+        return (total,)
+
+    def _chunks(self, part: Shard, back: bool) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
+        # Calls take time too: small chunks would save less in the cache than they cost.
+        values = (8 if self.placing is None else 4) * BLOCK_VALUES
+        size = max(SUMMED, min(BLOCK, values // part.shape[1]) // SUMMED * SUMMED)
+        if self.placing is not None:
+            yield from self.placing.chunks(part, size)
+            return
+        # To and fro: a pass starts with the rows that the last one left in the cache.
+        for first in range(0, len(part), size)[:: -1 if back else 1]:
+            rows = slice(first, min(first + size, len(part)))
+            yield rows, part.rows[rows]

@@ -1,0 +1,84 @@
+"""The first iterate of a descent: the discriminant of noisy sums, in the units of the loss."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..privacy.problem import Problem
+from .discriminant_rule import discriminant_rule, likely_counts
+from .settings import TAIL
+
+Array = NDArray[np.float64]
+
+
+def discriminant_of(
+    statistics: Any, problem: Problem, share: float, *, several_steps: bool
+) -> tuple[Array, Array]:
+    """Weights and intercepts of a discriminant of noisy sums, in the units of the loss.
+
+    ``share`` is that of the steps in the squared mu.
+    """
+    priors = None
+    if problem.class_weights is not None:
+        # The weights of classes are priors: their sums are not weighted.
+        priors = likely_counts(statistics) * np.array(problem.class_weights)
+        priors = priors / priors.sum()
+    coef, intercept = discriminant_rule(
+        statistics, class_embeddings=problem.class_embeddings, priors=priors
+    )
+    known = np.isfinite(intercept)
+    intercept = np.where(known, intercept, intercept[known].min(initial=0.0))
+    if problem.loss == "squared_hinge":
+        coef, intercept = _as_margins(coef, intercept, statistics, problem.class_weights)
+    elif statistics.second_moment is None and several_steps:
+        kept = 1.0 / (1.0 + share * _log_odds(coef, statistics) / TAIL)
+        coef, intercept = kept * coef, kept * intercept
+    if problem.loss == "softmax":
+        return coef - coef.mean(axis=0), intercept - intercept.mean()
+    if len(coef) == 2:
+        half = 0.5 if problem.loss == "squared_hinge" else 1.0
+        return half * (coef[1:] - coef[:1]), half * (intercept[1:] - intercept[:1])
+    return coef, intercept
+
+
+def _class_means(statistics: Any) -> tuple[Array, Array]:
+    """Weight of each class, or its records, and noisy means."""
+    counts = likely_counts(statistics)
+    # A public class may have no records, and nothing is divided by zero.
+    counts = np.maximum(counts, float(counts[counts > 0.0].min(initial=1.0)))
+    return counts, statistics.class_sums / counts[:, None]
+
+
+def _log_odds(coef: Array, statistics: Any) -> float:
+    r"""Log-odds L of the class means in scores of class sums alone.
+
+    Such scores are too steep where classes are far apart, as they know nothing of the covariance:
+    by 1 + L / 14. The steps restore what is taken off, the more the larger their share is.
+    """
+    counts, means = _class_means(statistics)
+    shares = counts / counts.sum()
+    deviations = means - shares @ means
+    squares = np.vecdot(deviations, deviations)
+    noise = means.shape[1] * (statistics.sigma_sums / counts) ** 2
+    # What noise adds to a square is no distance.
+    apart = np.maximum(1.0 - noise / np.maximum(squares, 1e-300), 0.0)
+    return max(float(shares @ (np.vecdot(coef, deviations) * apart)), 0.0)
+
+
+def _as_margins(
+    coef: Array, intercept: Array, statistics: Any, class_weights: tuple[float, ...] | None
+) -> tuple[Array, Array]:
+    """Scores to about 1 on their own class and -1 on the others, in the same order as before."""
+    counts, means = _class_means(statistics)
+    if class_weights is not None:
+        counts = counts * np.array(class_weights)
+    scores = means @ coef.T + intercept
+    own = np.diag(scores)
+    # Row by row: a sum over all less one of them would cancel where weights are extreme.
+    rest = np.where(np.eye(len(counts), dtype=bool), 0.0, counts)
+    weight = rest.sum(axis=1)
+    others = np.vecdot(rest, scores.T) / np.where(weight > 0.0, weight, 1.0)
+    shares = counts / counts.sum()
+    half = max(float(shares @ (0.5 * (own - others))), 1e-3)
+    return coef / half, (intercept - float(shares @ (0.5 * (own + others)))) / half

@@ -1,0 +1,485 @@
+r"""The kernel: a release is a conversation of a public algorithm with private records.
+
+The algorithm is a generator. It yields queries and is sent noisy answers; it never sees a row. The
+:class:`Kernel` alone touches the records and draws noise. Before that, it charges each query to a
+:class:`PrivacyFilter`, which knows what was promised. As later queries may depend on earlier
+answers, this is *fully adaptive composition*: if every query is :math:`\mu_i`-GDP given the answers
+before it, and :math:`\sum_i \mu_i^2 \le \mu^2` whatever they are, then all answers together are
+:math:`\mu`-GDP.
+
+References
+----------
+Smith & Thakurta, "Fully adaptive composition for Gaussian differential privacy" (2022); Koskela,
+Tobaben & Honkela, "Individual privacy accounting with Gaussian differential privacy" (2023).
+McKenna et al., "Ektelo" (2018), for a protected kernel.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..privacy.bounds import Blocks, Bound, Promise
+from ..privacy.noise import Noise, grid_slack
+from ..privacy.problem import Problem
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+#: A public algorithm: it yields queries, is sent noisy answers, and returns what is released.
+Conversation = Generator["Query", Array, Array]
+
+# Mu is counted in whole units of this power of two, rounded up: squares and sums are then exact.
+_UNIT = 120
+
+
+class PrivacyError(RuntimeError):
+    """A query that the promise does not cover: nothing was computed, and no noise was drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The private records: rows, the positions of their labels, and their weights.
+
+    Attributes
+    ----------
+    X : array or Rows of shape (n_records, n_features)
+        Rows, not yet brought into the domain.
+    codes : ndarray of shape (n_records,)
+        Positions of their labels.
+    weights : ndarray of shape (n_records,) or None
+        Weights in sums; None where all are 1.
+    """
+
+    X: Any = field(repr=False)
+    codes: Codes = field(repr=False)
+    weights: Array | None = field(default=None, repr=False)
+    _views: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("records are private, and are not pickled.")
+
+    def loss_weights(self, problem: Problem) -> Array | None:
+        """Weight of each record in the loss; None where all are 1.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_records,) or None
+            Weights, those of classes included.
+        """
+        if problem.class_weights is None:
+            return self.weights
+        by_class: Array = np.array(problem.class_weights)[self.codes]
+        return by_class if self.weights is None else by_class * self.weights
+
+    def at(self, positions: Any) -> "Records":
+        """Some of the records.
+
+        Parameters
+        ----------
+        positions : ndarray or slice
+            Which.
+
+        Returns
+        -------
+        Records
+            In this order.
+        """
+        weights = None if self.weights is None else self.weights[positions]
+        return Records(self.X[positions], self.codes[positions], weights)
+
+    def without(self, positions: Any) -> "Records":
+        """All records but those at these positions.
+
+        Parameters
+        ----------
+        positions : array-like of int
+            Which to leave out.
+
+        Returns
+        -------
+        Records
+            The others, in order.
+        """
+        return self.at(np.delete(np.arange(len(self)), positions))
+
+    def joined(self, other: "Records") -> "Records":
+        """These records and others, in the precision of these.
+
+        Parameters
+        ----------
+        other : Records
+            What comes after.
+
+        Returns
+        -------
+        Records
+            All of them.
+        """
+        weights = None
+        if self.weights is not None and other.weights is not None:
+            weights = np.concatenate([self.weights, other.weights])
+        X = np.concatenate([self.X, other.X.astype(self.X.dtype)])
+        return Records(X, np.concatenate([self.codes, other.codes]), weights)
+
+    def view(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What was computed of the records under this key last time, or ``make()``.
+
+        Parameters
+        ----------
+        key : hashable
+            What it depends on, beside the records.
+        make : callable
+            Computes it.
+
+        Returns
+        -------
+        object
+            It is kept until another key is asked for.
+        """
+        if key not in self._views:
+            self._views.clear()
+            self._views[key] = make()
+        return self._views[key]
+
+
+class Query(Bound):
+    """One question to the records at a public state, with the scale of its noise: plain data.
+
+    It states no sensitivity: its class computes that, by a proof (:meth:`ratio`), which is where a
+    mathematical mistake would cost privacy. A query is itself the bound of a release that asks
+    nothing else. To write one of your own, derive a frozen dataclass with a field ``sigma``, and
+    list it in ``accepts`` of a mechanism: that claims a proof, which nobody else has checked.
+    """
+
+    #: Whether the values are a sum over records (over a public number).
+    additive: ClassVar[bool] = True
+    #: Noise scale or scales, broadcast against the values by :meth:`scales`.
+    sigma: Any
+
+    @abstractmethod
+    def ratio(self, problem: Problem, radius: float, labels: str) -> float:
+        """L2 sensitivity in units of the noise scale; infinite where no proof speaks of the state.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        radius : float
+            Euclidean radius of the substitution.
+        labels : {"public", "protected"}
+            Whether a change of the label counts.
+
+        Returns
+        -------
+        float
+            Largest distance of the values of two adjacent data sets, over the noise scale.
+        """
+
+    @abstractmethod
+    def shape(self, problem: Problem) -> tuple[int, ...]:
+        """Shape of the values.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+
+        Returns
+        -------
+        tuple of int
+            From public numbers alone.
+        """
+
+    @abstractmethod
+    def values(self, problem: Problem, records: Records) -> Array:
+        """The values without noise.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        records : Records
+            The private records.
+
+        Returns
+        -------
+        ndarray
+            Of that shape; no error on any dataset of the domain.
+        """
+
+    def terms(self, problem: Problem, records: Records) -> Array:
+        """Of an additive query: what each record adds to the values, for few records.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        records : Records
+            The private records.
+
+        Returns
+        -------
+        ndarray
+            Of shape (n_records, ...).
+        """
+        raise TypeError(f"{type(self).__name__} is no sum over records.")
+
+    def scales(self, problem: Problem) -> Array | float:
+        """Noise scale of every value.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+
+        Returns
+        -------
+        float or ndarray
+            Broadcast against the values; 0 where they do not depend on records.
+        """
+        scale: float = self.sigma
+        return scale
+
+    def scaled(self, factor: float) -> Self:
+        """The same question with so many times the noise.
+
+        Parameters
+        ----------
+        factor : float
+            Positive.
+
+        Returns
+        -------
+        Query
+            With other noise scales.
+        """
+        return replace(self, sigma=self.sigma * factor)  # type: ignore[type-var]
+
+    @classmethod
+    def together(
+        cls, queries: Sequence["Query"], problem: Problem, records: Records
+    ) -> list[Array]:
+        """Values of several queries of this class, in as few passes as they need."""
+        return [query.values(problem, records) for query in queries]
+
+    @classmethod
+    def terms_together(
+        cls, queries: Sequence["Query"], problem: Problem, records: Records
+    ) -> list[Array]:
+        """As :meth:`together`, what each record adds."""
+        return [query.terms(problem, records) for query in queries]
+
+    def slack(self, problem: Problem) -> float:
+        """What rounding to the sampler's grid adds to the ratio.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+
+        Returns
+        -------
+        float
+            In units of the noise.
+        """
+        return grid_slack(math.prod(self.shape(problem)))
+
+    def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
+        ratio = self.ratio(problem, radius, labels)
+        if ratio == 0.0:
+            return 0.0
+        # What is no number is no proof either.
+        proved = 0.0 < ratio < math.inf
+        return math.nextafter(ratio + self.slack(problem), math.inf) if proved else math.inf
+
+    def calibrated(self, problem: Problem, mu: float, radius: float | None = None) -> Self:
+        """The same question with the noise that makes it mu-GDP, by default at the radius.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        mu : float
+            Target for the sensitivity over the noise scale, with the sampler's slack.
+        radius : float, optional
+            Euclidean radius; the problem's by default.
+
+        Returns
+        -------
+        Query
+            With noise scales.
+
+        Raises
+        ------
+        ValueError
+            If mu is smaller than what rounding to the sampler's grid takes.
+        """
+        # The last factor covers the rounding of a division by this, and of the ratio in mu_at.
+        left = (mu - 2.0 * self.slack(problem)) * (1.0 - 2.0**-50)
+        if not left > 0.0:
+            raise ValueError(
+                f"epsilon is too small: its mu={mu!r} is less than rounding to the sampler's grid "
+                "takes; raise epsilon."
+            )
+        radius = problem.euclidean_radius if radius is None else radius
+        return self.scaled(self.ratio(problem, radius, problem.labels) / left)
+
+    def stated(self, problem: Problem) -> tuple[Blocks, Blocks]:
+        sigma = float(np.max(self.sigma))
+        return self.ratio(problem, problem.euclidean_radius, problem.labels) * sigma, sigma
+
+
+class PrivacyFilter:
+    """Refuses the query that would exceed a promise.
+
+    Parameters
+    ----------
+    problem : Problem
+        Public numbers of the fit.
+    promises : sequence of (float, str, float)
+        Euclidean radius, labels and mu of everything that was promised.
+    most_queries : int
+        More queries are refused, whatever they would spend.
+    """
+
+    def __init__(
+        self, problem: Problem, promises: Sequence[Promise], most_queries: int = 10_000
+    ) -> None:
+        self._problem, self._promises = problem, tuple(promises)
+        self._limits = [math.floor(math.ldexp(mu, _UNIT)) ** 2 for _, _, mu in self._promises]
+        self._spent, self._left = [0] * len(self._promises), most_queries
+
+    def charge(self, query: Query) -> None:
+        """Count a query that is about to be answered.
+
+        Parameters
+        ----------
+        query : Query
+            At its public state.
+
+        Raises
+        ------
+        PrivacyError
+            If a promise does not cover it: then it is not counted.
+        """
+        if self._left <= 0:
+            raise PrivacyError("more queries than the mechanism may ask; nothing was drawn for it.")
+        spent: list[int] = []
+        for before, limit, (radius, labels, promised) in zip(
+            self._spent, self._limits, self._promises, strict=True
+        ):
+            mu = query.mu(self._problem, radius, labels)
+            square = before + math.ceil(math.ldexp(mu, _UNIT)) ** 2 if mu <= promised else None
+            if square is None or square > limit:
+                raise PrivacyError(
+                    f"{type(query).__name__}: it takes mu={mu:.6g} at radius {radius:g}, which is "
+                    f"more than is left of the {promised:.6g} promised; nothing was drawn for it."
+                )
+            spent.append(square)
+        self._spent, self._left = spent, self._left - 1
+
+
+class Kernel:
+    """Answers the queries of one conversation: the only code that reads rows and adds noise.
+
+    Parameters
+    ----------
+    problem : Problem
+        Public numbers of the fit.
+    records : Records
+        The private ones.
+    promises : sequence of (float, str, float)
+        Euclidean radius, labels and mu of everything that was promised, and charged.
+    noise : Noise
+        Draws each deviate once.
+    accepts : tuple of type
+        The kinds of queries whose sensitivity is believed.
+    most_queries : int
+        More queries are refused.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        records: Records,
+        promises: Sequence[Promise],
+        noise: Noise,
+        accepts: tuple[type[Query], ...],
+        most_queries: int = 10_000,
+    ) -> None:
+        self._problem, self._records, self._noise = problem, records, noise
+        self._filter = PrivacyFilter(problem, promises, most_queries)
+        self._accepts = accepts
+
+    def __call__(self, query: Query) -> Array:
+        """The noisy answer, or a PrivacyError."""
+        return self.release(query, lambda: query.values(self._problem, self._records))
+
+    def release(self, query: Query, values: Callable[[], Array]) -> Array:
+        """Charge a query, compute its values, and add the noise.
+
+        Parameters
+        ----------
+        query : Query
+            At its public state.
+        values : callable
+            Computes them, once the query was charged.
+
+        Returns
+        -------
+        ndarray
+            The noisy answer, which cannot be written to.
+        """
+        if type(query) not in self._accepts:
+            raise PrivacyError(
+                f"no proof of a sensitivity is known for {type(query).__name__}; a mechanism lists "
+                "the queries that it vouches for in accepts."
+            )
+        self._filter.charge(query)
+        noiseless = values()
+        if noiseless.shape != query.shape(self._problem):
+            raise PrivacyError("the values of the query are not of its shape; nothing was drawn.")
+        answer = self._noise(noiseless, query.scales(self._problem))
+        answer.setflags(write=False)  # it is public now, and stays as it is
+        return answer
+
+
+def drive(conversation: Conversation, answer: Callable[[Query], Array]) -> Array:
+    """What a conversation returns when ``answer`` answers its queries."""
+    return drive_many([conversation], lambda _, queries: [answer(queries[0])])[0]
+
+
+def drive_many(
+    conversations: Sequence[Conversation],
+    answer: Callable[[Sequence[int], Sequence[Query]], Sequence[Array]],
+) -> list[Array]:
+    """As :func:`drive`, many in step.
+
+    ``answer`` gets the positions of those that ask, and their queries: it may answer all of them
+    in one pass over the records.
+    """
+    returned: list[Any] = [None] * len(conversations)
+    asking = list(range(len(conversations)))
+    answers: Sequence[Any] = [None] * len(conversations)
+    while asking:
+        queries = {}
+        for run, value in zip(asking, answers, strict=True):
+            try:
+                queries[run] = conversations[run].send(value)
+            except StopIteration as end:
+                returned[run] = end.value
+        asking = list(queries)
+        answers = answer(asking, list(queries.values())) if asking else []
+    return returned

@@ -1,0 +1,235 @@
+r"""Regularised mean losses of linear scores, evaluated on row blocks.
+
+.. math:: F(\theta) = \frac1W \sum_i w_i \ell(\theta \tilde x_i; y_i)
+          + \frac{\alpha}{2} \|\theta\|^2
+
+with public weights of sum W (1 and n where there are none), :math:`\tilde x = (x, 1)` under an
+intercept (regularised) and :math:`x` without. Rows are projected onto the admissible ball, or
+scaled to its surface, by one factor per row, never copied; sums accumulate in float64.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import namespace
+from ..losses import Array, Loss, make_loss
+from ..privacy.rounding import UNIT_ROUNDOFF, additions
+from ..rows import (
+    Shard,
+    block_rows,
+    check_unchanged,
+    domain_factors,
+    row_blocks,
+    table_of,
+    were_squarable,
+)
+from .products import PANEL, block_sums, scores_of
+
+# Second derivatives of at most this many scores are kept between passes; else they are recomputed.
+_KEPT = 2**23
+
+
+class LinearObjective:
+    """Regularised mean of a loss over projected rows, its gradient and curvature.
+
+    Rows are brought into the domain on the fly. ``total`` is what the sum of losses is divided by:
+    the number of records by default. A row that holds NaN or infinity raises a FloatingPointError.
+    """
+
+    def __init__(
+        self,
+        loss: str,
+        X: NDArray[np.floating],
+        codes: NDArray[np.intp],
+        n_classes: int,
+        *,
+        alpha: float,
+        norm_bound: float,
+        fit_intercept: bool,
+        domain: str = "ball",
+        weights: Array | None = None,
+        total: float | None = None,
+    ) -> None:
+        self.loss = make_loss(loss, n_classes)
+        self.X, self.codes, self.alpha = X, codes, float(alpha)
+        self.weights, self.total = weights, float(len(X)) if total is None else float(total)
+        self.norm_bound, self.fit_intercept = float(norm_bound), fit_intercept
+        self.domain = domain
+        self.shape = (self.loss.n_scores, X.shape[1] + int(fit_intercept))
+        #: Largest norm of an augmented row.
+        self.row_norm = math.hypot(self.norm_bound, float(fit_intercept))
+        #: Lipschitz constant of the gradient, and value at zero, for every dataset of the domain.
+        self.smoothness = self.loss.curvature * self.row_norm**2 + self.alpha
+        self.value_at_zero = self.loss.value_at_zero
+        self._passes = _ShardSums(self.loss, self.norm_bound, fit_intercept, domain)
+        table = table_of(X, codes=codes, weights=weights)
+        self._table = table.with_columns(self._passes.factors)
+        # The parameters of the last second derivatives, and these themselves if there are few.
+        self._curvature: tuple[Array, Array | None] | None = None
+
+    def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
+        """Objective and gradient at ``theta`` (shape ``self.shape``), in one pass.
+
+        With ``curvature`` the second derivatives are kept for :meth:`curvature_product`.
+        """
+        few = self._table.local and len(self.X) * self.shape[0] <= _KEPT
+        kept = np.empty((len(self.X), self.shape[0])) if curvature and few else None
+        value, gradient = self._table.total(self._passes.evaluate, theta, kept)
+        if curvature:
+            self._curvature = theta.copy(), kept
+        value, gradient = value / self.total, gradient / self.total + self.alpha * theta
+        return value + 0.5 * self.alpha * float(np.vdot(theta, theta)), gradient
+
+    def curvature_product(self, direction: Array) -> Array:
+        """Hessian at the last point evaluated with ``curvature=True``, times ``direction``."""
+        known = self._curvature
+        if known is None:
+            raise RuntimeError("evaluate with curvature=True first.")
+        (product,) = self._table.total(self._passes.product, direction, *known)
+        return product / self.total + self.alpha * direction
+
+    def second_moment(self, n_rows: int) -> Array:
+        """Second moment of about ``n_rows`` augmented rows, evenly spread: a preconditioner."""
+        step = max(1, len(self.X) // n_rows)
+        moment, sample = self._table.total(self._passes.moment, step)
+        found: Array = np.tril(moment) / sample
+        return found + np.tril(found, -1).T
+
+
+@dataclass(frozen=True)
+class _ShardSums:
+    """What an objective computes from one shard."""
+
+    loss: Loss
+    norm_bound: float
+    fit_intercept: bool
+    domain: str
+
+    def factors(self, part: Shard) -> dict[str, Array]:
+        """Factors that bring each row into the domain; empty if no row needs one."""
+        found: dict[str, Array] = {}
+        for rows, block in part.blocks():
+            factors = domain_factors(block, self.norm_bound, self.domain)
+            if factors is not None:
+                if not found:
+                    found["factors"] = part.to_device(np.ones(len(part)))
+                found["factors"][rows] = factors
+        return found
+
+    def evaluate(self, part: Shard, theta: Array, kept: Array | None) -> tuple[float, Array]:
+        """Sums of losses and of gradients; second derivatives go to ``kept`` if it is given."""
+        codes, weights = part.column("codes"), part.column("weights")
+        value, gradient = 0.0, part.to_device(np.zeros(theta.shape))
+        for rows, block in self._blocks(part):
+            scores = self._scores(part, rows, block, theta)
+            values, residuals, second = self.loss.evaluate(scores, codes[rows])
+            if weights is not None:
+                values = values * weights[rows]
+                residuals *= weights[rows][:, None]
+            value += float(namespace(values).sum(values))
+            self._add_gradient(part, rows, block, residuals, gradient)
+            if kept is not None:
+                kept[part.start + rows.start : part.start + rows.stop] = second
+        return value, gradient
+
+    def product(
+        self, part: Shard, direction: Array, theta: Array, kept: Array | None
+    ) -> tuple[Array]:
+        """Sum of Hessians at ``theta``, times ``direction``."""
+        weights, product = part.column("weights"), part.to_device(np.zeros(direction.shape))
+        for rows, block in self._blocks(part):
+            scores = self._scores(part, rows, block, direction)
+            if kept is None:
+                curvature = self._curvatures(part, rows, block, theta)
+            else:
+                curvature = kept[part.start + rows.start : part.start + rows.stop]
+            curved = self.loss.apply_curvature(curvature, scores)
+            if weights is not None:
+                curved = curved * weights[rows][:, None]
+            self._add_gradient(part, rows, block, curved, product)
+        return (product,)
+
+    def moment(self, part: Shard, step: int) -> tuple[Array, int]:
+        """Sum of outer products of every ``step``-th augmented row, and how many there are.
+
+        Only its lower half is computed. Several shards' results wait in memory to be added up, so
+        blocks and panels are small.
+        """
+        factors, sample = part.column("factors"), part.every_nth(step)
+        n_features = sample.shape[1]
+        dimension = n_features + int(self.fit_intercept)
+        moment = part.to_device(np.zeros((dimension, dimension)))
+        own = None if factors is None else factors[-part.start % step :: step]
+        size = max(1, block_rows(n_features) // 8)
+        blocks = [(slice(None), sample)] if part.on_device else row_blocks(sample, size=size)
+        for rows, block in blocks:
+            block = block if own is None else block * own[rows][:, None]
+            for start in range(0, n_features, PANEL):
+                panel = slice(start, min(start + PANEL, n_features))
+                moment[start:n_features, panel] += block[:, start:].T @ block[:, panel]
+            if self.fit_intercept:
+                moment[-1, :-1] += namespace(block).sum(block, axis=0)
+        if self.fit_intercept:
+            moment[-1, -1] = float(sample.shape[0])
+        return moment, sample.shape[0]
+
+    def _blocks(self, part: Shard) -> Iterator[tuple[slice, Array]]:
+        """Blocks of rows; ``raw`` if the factors show that no row is extreme."""
+        return part.blocks(raw=were_squarable(part.column("factors"), self.norm_bound))
+
+    def _curvatures(self, part: Shard, rows: slice, block: Array, theta: Array) -> Array:
+        """Second derivatives of a block's records at some parameters."""
+        scores = self._scores(part, rows, block, theta)
+        return self.loss.evaluate(scores, part.column("codes")[rows])[2]
+
+    def _scores(self, part: Shard, rows: slice, block: Array, theta: Array) -> Array:
+        n_features, factors = block.shape[1], part.column("factors")
+        if part.may_change:
+            own = 1.0 if factors is None else factors[rows][:, None]
+            check_unchanged(block * own, self.norm_bound)
+        # One column is a matrix-vector product, which BLAS runs faster as such.
+        weights = theta[0, :n_features] if theta.shape[0] == 1 else theta[:, :n_features].T
+        scores = scores_of(block, weights)
+        scores = namespace(block).reshape(scores, (block.shape[0], theta.shape[0]))
+        if factors is not None:
+            scores *= factors[rows][:, None]
+        if self.fit_intercept:
+            scores += theta[:, -1]
+        return scores
+
+    def _add_gradient(
+        self, part: Shard, rows: slice, block: Array, residuals: Array, out: Array
+    ) -> None:
+        n_features, factors = block.shape[1], part.column("factors")
+        if self.fit_intercept:
+            # NumPy sums contiguous columns pairwise, so that the error of many terms stays small.
+            columns = residuals.T if part.on_device else np.ascontiguousarray(residuals.T)
+            out[:, -1] += namespace(columns).sum(columns, axis=1)
+        if factors is not None:
+            residuals = residuals * factors[rows][:, None]
+        if out.shape[0] == 1:
+            out[0, :n_features] += residuals[:, 0] @ block
+        else:
+            out[:, :n_features] += block_sums(residuals, block)
+
+
+def gradient_rounding(
+    loss: str, *, n_samples: int, n_features: int, n_classes: int, norm: float, row_norm: float
+) -> float:
+    """Bound on the rounding error of a computed gradient, from public numbers.
+
+    Scores err by at most ``(d + 3) u norm row_norm``, which residuals pass on times their
+    Lipschitz constant; summing n terms errs by at most :func:`.additions` times u and their size,
+    and the projection factor of a row by ``d u``. Columns of scores add in quadrature.
+    """
+    kind = make_loss(loss, n_classes)
+    scores = (n_features + 3.0) * norm * row_norm * kind.curvature
+    # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
+    terms = additions(n_samples, n_features) + n_features + kind.n_scores + 18.0
+    sums = terms * kind.score_residual_limit(norm * row_norm)
+    columns = math.sqrt(kind.n_scores)
+    return 2.0 * UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

@@ -1,0 +1,206 @@
+"""Every tuned number of the heads, and the one rule by which a descent follows from public numbers.
+
+No guarantee rests on any of them: records state what was chosen, and the bounds count with that.
+The numbers were chosen on public benchmark data (``docs/worth.md``; the table of each is
+``benchmarks/results/settings.md``).
+"""
+
+import hashlib
+import json
+import math
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..losses import make_loss
+from ..privacy.problem import Problem
+from ..privacy.rounding import LEAST_KEPT as LEAST_KEPT
+from ..privacy.rounding import MOST_DIRECTIONS as MOST_DIRECTIONS
+from ..privacy.sensitivity import moment_sensitivity
+
+#: Raised when a formula of the rule changes, and no number does.
+EDITION = 2
+
+# -- twenty numbers: settings of a descent ---------------------------------------------------------
+#: Signal of the records below which steps only add noise: then there is one, of hardly any effect.
+STEPS_NEED = 14.0
+#: Signal below which class sums that hide any distance are not worth their share, over K^0.4: the
+#: mean takes their place.
+SUMS_NEED = 31.0
+#: Number of classes from where each further one takes its share of the steps' signal.
+MANY_CLASSES = 10.0
+#: Share of mu squared for steps after exact sums; and after noisy ones, over the root of K.
+EXACT_SHARE, NOISY_SHARE = 0.84, 1.8
+#: What noise adds to the squared norm of a class mean halfway between the two, in units of B^2.
+MEANS_NOISE = 0.1
+#: Share of mu squared for what must cost next to nothing: a mean of all rows, or the only step.
+LITTLE = 0.02
+#: Standard deviation that the noise of all steps gives a parameter, in units of 1 / B and over the
+#: root of the loss's curvature.
+AIM = 0.7
+#: Norm that residuals are clipped to.
+CLIP = 0.2
+#: Steps from class sums, and without them.
+STEPS, LONG_STEPS = 20, 60
+#: Share of the velocity that is kept; the mean of as large a share of the iterates as is not, the
+#: last ones, is released.
+MOMENTUM = 0.8
+# ... what the steps see
+#: Constant that augments the rows for the intercept, in units of B.
+CONSTANT = 0.15
+#: Power of the variance along a direction (and of the mean one) that rows are shortened by there.
+WHITENING = 0.25
+#: Norm that the whitening map leaves for rows at least, in units of B (the bound of the rounding
+#: refuses less than ``privacy.rounding.SHORTEST``); as a square it is the least variance along a
+#: direction, in units of the mean one.
+LEAST_REACH = 0.3
+# ... and the discriminant of the sums
+#: Noise beyond which a second moment is not released: energy of the noise in class means (rows have
+#: energy 1), and edge of the noise in the second moment over its mean eigenvalue.
+MOST_MEANS_NOISE, MOST_MOMENT_NOISE = 0.022, 11.0
+#: Share of the second moment where there is little noise; it falls to a third of that.
+MOMENT_SHARE = 0.7
+#: Ridge on the eigenvalues: the edge of the noise over this, at most so many mean eigenvalues.
+RIDGE = 2.0
+#: Log-odds from where the tails of real classes are heavier than a normal law's.
+TAIL = 14.0
+
+# -- other heads ----------------------------------------------------------------------------------
+#: Effective dimension of class means and scatter in the "gaussian" rule of prototypes.
+EFFECTIVE_DIMENSION = 10
+#: Least share of the squared norm bound that a rule leaves to the variance within classes.
+WITHIN_CLASS_FLOOR = 0.05
+#: Least default alpha of a noisy minimiser, times the number of records: less fits no better.
+LEAST_ALPHA = 0.3
+#: Standard deviation of the noise in a parameter of a minimiser, in units of 1 / B, that costs
+#: little accuracy, for a loss of curvature 1/4.
+PRECISE = 0.15
+#: Largest weight that ``class_weight="balanced"`` gives, in units of the mean one.
+MOST_BALANCED = 4.0
+
+
+def _rule() -> str:
+    """Digest of the numbers above, and of those that the whitening map shares with its bound."""
+    own = vars(sys.modules[__name__])
+    numbers = {k: v for k, v in own.items() if k.isupper() and isinstance(v, (int, float))}
+    return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class DescentSettings:
+    """Settings of a descent that public numbers decide.
+
+    ``start`` tells which sums are released before the steps: none ("zero"), one of all rows
+    ("mean"), or one of each class ("sums"). The share is that of the steps in mu squared. The step
+    size aims at noise of ``aim`` / B in a parameter.
+    """
+
+    start: str
+    share: float
+    aim: float
+    n_steps: int
+
+
+def settings_of(
+    problem: Problem, mu: float, *, start: str, n_steps: int | None, learning_rate: float | None
+) -> DescentSettings:
+    """Settings for a budget at the problem's radius, from public numbers.
+
+    ``start``, ``n_steps`` and ``learning_rate`` are as the user gave them; None is for this rule.
+    With r the radius in units of B, K classes, and k = sqrt(max(1, K / 10)):
+
+    * The *signal* is n mu / sqrt(d). Class sums need 31 K^.4 (r / 2)^3.5 of it, with r = 2 where
+      labels are hidden. Else the mean of all rows takes their place, at a share of .02. (The noise
+      of K sums has length r sqrt(K d) / mu; that of clipped steps falls more slowly with r.)
+    * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
+      second moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the
+      clipping norm, and need 14 k sqrt(K) of either.) Else there is one, at a share of .02.
+    * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
+      to the square of a class mean; .84 is the most.
+    * They are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
+      parameter .7 / (B sqrt(curvature)), times the root of how many times 20 they are.
+    """
+    loss = make_loss(problem.loss, problem.n_classes)
+    k, protected = problem.n_classes, problem.labels == "protected"
+    aim = AIM / math.sqrt(loss.curvature)
+    longer = aim * math.sqrt(LONG_STEPS / STEPS)
+    if start == "zero":
+        return DescentSettings("zero", 1.0, longer, n_steps or LONG_STEPS)
+    many = math.sqrt(max(1.0, k / MANY_CLASSES))
+    signal = problem.effective_size * mu / math.sqrt(problem.n_features)
+    # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
+    movable = problem.fit_intercept and problem.class_embeddings is None and loss.n_stacked == 1
+    # A label change spans any distance.
+    r = 2.0 if protected else problem.euclidean_radius / problem.norm_bound
+    lacking = signal < SUMS_NEED * k**0.4 * (r / 2.0) ** 3.5
+    if start == "mean" or (start == "auto" and lacking and movable):
+        return DescentSettings("mean", 1.0 - LITTLE, longer, n_steps or LONG_STEPS)
+    # A number of steps, or a regulariser, that was asked for acts in the steps.
+    asked_for = n_steps is not None or problem.alpha > 0.0 or learning_rate is not None
+    # Sums that hide labels are so noisy that steps pay, but for those of many heads.
+    pays = asked_for or (protected and (loss.n_stacked == 1 or many == 1.0))
+    if not pays:
+        told = start != "prototypes" and share_of_sums(problem, mu * math.sqrt(1.0 - LITTLE)) < 1.0
+        if loss.n_stacked > 1:
+            # Heads share the clipping norm: each sees less of a record.
+            least = STEPS_NEED * many * math.sqrt(k)
+        else:
+            # More classes need more records, but leave steps more to do once sums tell the moment.
+            least = STEPS_NEED / many if told else STEPS_NEED * k ** (1.0 / 3.0)
+        pays = (r * signal if told else signal) >= least
+    if not pays:
+        return DescentSettings("sums", LITTLE, LITTLE, 1)
+    some = min(EXACT_SHARE, NOISY_SHARE / math.sqrt(k))
+    exactness = 1.0 / (1.0 + _noise_of_means(problem, r, mu) / MEANS_NOISE)
+    share = some + (EXACT_SHARE - some) * exactness
+    return DescentSettings("sums", share, aim, n_steps or STEPS)
+
+
+def _noise_of_means(problem: Problem, r: float, mu: float) -> float:
+    """What the noise of class sums with all of the budget adds to the square of a class mean.
+
+    On average over records, in units of the squared norm of a row.
+    """
+    n, counts = problem.sums_effective_size, problem.class_sizes
+    if counts is None:
+        counts = np.full(problem.n_classes, n / problem.n_classes)
+    elif problem.sums_weights is not None:
+        # In units of the largest weight that one substitution moves.
+        counts = counts / problem.sums_weights.largest
+    return problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / counts[counts > 0])) / n
+
+
+def share_of_sums(problem: Problem, mu: float) -> float:
+    """Share of mu squared for the class sums, beside the second moment, from public numbers.
+
+    It is 1 where the second moment is not worth its noise: the scores are then those of prototypes.
+    """
+    radius, counts, n = (
+        problem.euclidean_radius / problem.norm_bound,
+        problem.class_sizes,
+        problem.sums_effective_size,
+    )
+    d = problem.n_features
+    if counts is None:
+        # Private: as if classes were equally large, at the distance that a label change spans.
+        radius, counts = math.sqrt(2.0), np.full(problem.n_classes, n / problem.n_classes)
+    else:
+        # In units of the largest weight that one substitution moves.
+        counts = counts * (n / problem.sums_total)
+    present = counts[counts > 0]
+    k = max(len(present), 2)
+    # Both with all of the budget: what noise adds to the squared norm of a class mean, on average
+    # over records, and sampling; and the largest eigenvalue of the moment's noise over 1 / d, the
+    # mean one. Fewer classes leave fewer directions in which a covariance could help.
+    energy = d * (radius / mu) ** 2 * float(np.sum(1.0 / present)) + 0.5 * k
+    gap = moment_sensitivity(radius, norm_bound=1.0, domain=problem.domain)
+    means = energy / n / MOST_MEANS_NOISE
+    moment = d * math.sqrt(2.0 * d) * gap / mu / n / MOST_MOMENT_NOISE
+    if max(means, moment * k / (k - 1.0)) > 1.0:
+        return 1.0
+    return 1.0 - MOMENT_SHARE / (1.0 + means + moment)
+
+
+#: What a record calls the rule of this version.
+RULE = _rule()

@@ -1,0 +1,177 @@
+r"""The whitening map: a public map of rows, through which the steps of a descent see them.
+
+A row x of norm B at most becomes :math:`P_\tau(A\, P_\rho(x - c))`: it is moved by the mean c, and
+then shortened along the directions in which rows vary most (*partial whitening*). P projects onto a
+ball, and A is symmetric with eigenvalues in (0, 1], so that no two rows move further apart.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..arrays import namespace
+from ..rows import ball_factors, blas_threads_for, project_onto_ball
+from .settings import LEAST_KEPT, MOST_DIRECTIONS, WHITENING
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WhiteningMap:
+    """A public map of rows that moves no two of them further apart.
+
+    Rows are moved by ``centre`` and projected to norm ``reach`` (rho); shortened by ``factors`` in
+    (0, 1] along the orthonormal ``directions``, of shape (n_features, n_directions); and projected
+    to ``norm`` (tau), which is at most ``reach``.
+    """
+
+    centre: Array
+    directions: Array
+    factors: Array
+    reach: float
+    norm: float
+
+    @property
+    def shortens(self) -> bool:
+        """Whether rows are shortened along some directions."""
+        return len(self.factors) > 0
+
+    @property
+    def within_limits(self) -> bool:
+        """Whether the bound of the rounding, as this version knows it, covers the map."""
+        kept = bool((self.factors >= LEAST_KEPT * (1.0 - 1e-9)).all())
+        return kept and len(self.factors) <= MOST_DIRECTIONS
+
+    def fault(self, norm_bound: float, least_reach: float) -> str | None:
+        """Why this is no map of rows of norm B that keeps ``least_reach`` of it; None if it is."""
+        n_directions = len(self.factors)
+        if self.directions.shape != (len(self.centre), n_directions):
+            return "its directions and factors are not of one length"
+        if not ((self.factors > 0.0) & (self.factors <= 1.0)).all():
+            return "its factors must lie between 0 and 1"
+        products = self.directions.T @ self.directions
+        if not np.allclose(products, np.eye(n_directions), rtol=0.0, atol=1e-9):
+            return "its directions are not orthonormal"
+        least = least_reach * norm_bound * (1.0 - 1e-9)
+        if not least <= self.norm <= self.reach <= norm_bound * (1.0 + 1e-9):
+            return f"its norms must lie between {least:.6g} and {norm_bound:.6g}"
+        return None
+
+    def rounded(self, dtype: DTypeLike) -> "WhiteningMap":
+        """The same with a centre in the precision of rows: it is public, rounded or not."""
+        return replace(self, centre=self.centre.astype(dtype))
+
+    def shortened(self, weights: Array) -> Array:
+        """``weights @ A``: weights for rows that are moved alone; and gradients the other way."""
+        return self._scaled(weights, self.factors - 1.0)
+
+    def restored(self, weights: Array) -> Array:
+        """``weights @ inv(A)``: weights for mapped rows, from those for moved rows."""
+        return self._scaled(weights, 1.0 / self.factors - 1.0)
+
+    def _scaled(self, weights: Array, excess: Array) -> Array:
+        if not self.shortens:
+            return weights
+        scaled: Array = weights + ((weights @ self.directions) * excess) @ self.directions.T
+        return scaled
+
+    def projections(self, moved: Any, put: Callable[[Array], Any]) -> Any:
+        """Factors that project moved float64 rows, so that A times them are in place; None for 1.
+
+        ``put`` brings an array to where rows are. Raises FloatingPointError if a row holds NaN or
+        infinity.
+        """
+        if not self.shortens:
+            return ball_factors(moved, self.norm)
+        found = ball_factors(moved, self.reach)
+        xp = namespace(moved)
+        squares = self.squares(moved, put)
+        if found is not None:
+            squares = squares * found * found
+        long = squares > self.norm**2
+        if not xp.any(long):
+            return found
+        after = xp.where(long, self.norm / xp.sqrt(xp.where(long, squares, 1.0)), 1.0)
+        return after if found is None else found * after
+
+    def squares(self, moved: Any, put: Callable[[Array], Any]) -> Any:
+        """Squares of the norms of A times moved rows."""
+        squares = namespace(moved).vecdot(moved, moved)
+        if not self.shortens:
+            return squares
+        inner = moved @ put(self.directions)
+        return squares - (inner * inner) @ put(1.0 - self.factors**2)
+
+    def place(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Rows of the domain, mapped."""
+        moved: Any = project_onto_ball(rows - self.centre, self.reach)
+        return project_onto_ball(self.shortened(moved), self.norm)
+
+
+class PublicMap(WhiteningMap):
+    """A whitening map that nobody can change, and that is the same as itself alone: a key."""
+
+    def __post_init__(self) -> None:
+        for name in ("centre", "directions", "factors"):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+def whitening_map(statistics: Any, *, several_steps: bool, least_reach: float) -> PublicMap:
+    r"""The map that released sums tell.
+
+    Rows are moved by the noisy mean, shrunk by what its noise, of known variance, is expected to
+    add to its square. A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on
+    average; at least ``least_reach`` times B is kept, as the promise at other radii counts with
+    that. A single step leaves the model all but as it starts: rows are moved for it, and that is
+    all.
+    """
+    norm_bound = statistics.norm_bound
+    mean = statistics.class_sums.sum(axis=0) / statistics.total
+    noise = (
+        statistics.class_sums.shape[1]
+        * float(np.sum(statistics.sigma_sums**2))
+        / statistics.total**2
+    )
+    square = float(mean @ mean)
+    longest = norm_bound * math.sqrt(1.0 - least_reach**2)
+    kept = max(square - noise, 0.0) / max(square, 1e-300)
+    centre = mean * min(kept, longest / max(math.sqrt(square), 1e-150))
+    share = float(centre @ centre) / norm_bound**2
+    reach = norm_bound * math.sqrt(max(1.0 - share, least_reach**2))
+    if several_steps and statistics.second_moment is not None:
+        with blas_threads_for(len(centre)):
+            return _whitening(statistics, centre, reach, least_reach)
+    return PublicMap(centre, np.empty((len(centre), 0)), np.empty(0), reach, reach)
+
+
+def _whitening(statistics: Any, centre: Array, reach: float, least_reach: float) -> PublicMap:
+    r"""The map with directions in which rows vary beyond the noise.
+
+    Noise spreads the eigenvalues of the moment by up to its edge e. An eigenvector whose eigenvalue
+    is y above the mean one, y > e, is that of a variance of :math:`\sqrt{y^2 - e^2}` above it.
+    """
+    n, d = statistics.total, len(centre)
+    moment: Array = statistics.second_moment / n - np.outer(centre, centre)  # type: ignore[operator]
+    edge = (statistics.sigma_moment or 0.0) / n * math.sqrt(2.0 * d)
+    values, vectors = np.linalg.eigh(moment)
+    least = least_reach**2 * statistics.norm_bound**2
+    total = min(max(float(values.sum()), least), reach**2)
+    above = values - total / d
+    # Eigenvalues ascend: the largest are the last.
+    seen = np.flatnonzero(above > edge)[-MOST_DIRECTIONS:]
+    excess = np.sqrt((above[seen] - edge) * (above[seen] + edge))
+    # What is left, equally in all directions.
+    rest = max(total - float(excess.sum()), least_reach**2 * total) / d
+    factors = ((rest + total / d) / (rest + excess + total / d)) ** WHITENING
+    factors = np.maximum(factors, LEAST_KEPT)
+    square = rest * (d - len(factors)) + float(factors**2 @ (rest + excess))
+    norm = min(math.sqrt(max(square, least)), reach)
+    return PublicMap(centre, vectors[:, seen], factors, reach, norm)

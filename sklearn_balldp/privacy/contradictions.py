@@ -1,0 +1,148 @@
+"""Whether a record contradicts itself: what its types and ranges do not tell."""
+
+import datetime
+import math
+from typing import Any
+
+from ..text import one_line
+from .bounds import tag_of
+from .gaussian import epsilon_from_mu, mu_from_budget
+from .record import contradictions
+
+#: Largest relative difference between two machines' values of one formula.
+ROUNDING = 1e-9
+#: Losses of this package's own heads; others need not name theirs.
+_LOSSES = {
+    "BallDPLinearDiscriminant": "",
+    "BallDPLogisticRegression": "logistic",
+    "BallDPRidgePrototype": "",
+    "BallDPSquaredHingeSVC": "squared_hinge",
+}
+#: Bounds of this package's own mechanisms.
+_BOUNDS = {
+    "output": "Minimiser",
+    "gradient": "DescentBound",
+    "statistics": "Sums",
+    "prototypes": "Sums",
+}
+
+
+def check(release: Any) -> None:
+    """Raise a ValueError if the record contradicts itself."""
+    problem, bound = release.problem, release.bound
+    try:
+        datetime.date.fromisoformat(release.date)
+    except ValueError:
+        raise ValueError(f"record: date={release.date!r} must be a day, as 2026-01-31.") from None
+    if not release.head.isidentifier():
+        raise ValueError(f"record: head={release.head!r} must be the name of a class.")
+    _check_radius(release)
+    counts = problem.class_counts
+    if (counts is None) != (problem.labels == "protected"):
+        raise ValueError(
+            f"record: problem.labels={problem.labels!r} and problem.class_counts do not go "
+            "together: counts of classes are public where labels are, and nowhere else."
+        )
+    shape = problem.n_classes, problem.n_samples
+    if counts is not None and (len(counts), sum(counts)) != shape:
+        raise ValueError(
+            f"record: problem.class_counts has {len(counts)} counts, which add up to "
+            f"{sum(counts)}; there are {shape[0]} classes of {shape[1]} records."
+        )
+    _check_weights(release)
+    _check_loss(release)
+    expected = _BOUNDS.get(release.mechanism)
+    if expected is not None and tag_of(type(bound)) != expected:
+        raise ValueError(
+            f"record: mechanism={release.mechanism!r} promises a {expected}; bound.type is "
+            f"{one_line(tag_of(type(bound)), 80)!r}."
+        )
+    pooled, moment = getattr(bound, "pooled", False), getattr(bound, "moment", None)
+    alone = release.mechanism == "prototypes"
+    if expected == "Sums" and (pooled or (alone and moment is not None)):
+        raise ValueError(
+            f"record: bound.pooled={pooled!r} and bound.moment={moment!r} are not what "
+            f"mechanism={release.mechanism!r} asks for."
+        )
+    with contradictions("bound"):
+        bound.check(problem)
+    budget, mu = mu_from_budget(release.epsilon, release.delta), release.mu
+    if not 0.0 <= mu <= budget * (1.0 + ROUNDING):
+        needed = repr(epsilon_from_mu(mu, release.delta)) if 0.0 <= mu < math.inf else "none"
+        raise ValueError(
+            f"record: epsilon={release.epsilon!r} does not follow from the rest of it: it should "
+            f"be {needed}, as its bound gives mu={mu!r} (delta={release.delta!r})."
+        )
+
+
+def _check_loss(release: Any) -> None:
+    """Raise a ValueError unless the loss is that of the head, and of so many classes."""
+    loss, n_classes = release.problem.loss, release.problem.n_classes
+    expected = _LOSSES.get(release.head, loss)
+    if expected in ("logistic", "softmax"):
+        expected = "logistic" if n_classes == 2 else "softmax"
+    if loss != expected:
+        raise ValueError(
+            f"record: problem.loss={loss!r} is not that of a {one_line(release.head, 60)} of "
+            f"{n_classes} classes: it should be {expected!r}."
+        )
+
+
+def _check_weights(release: Any) -> None:
+    """Raise a ValueError unless both weights are of these records, and of the same units."""
+    problem = release.problem
+    for name in ("sums_weights", "loss_weights"):
+        weights = getattr(problem, name)
+        if weights is not None:
+            with contradictions(f"problem.{name}"):
+                weights.check(problem.n_samples, problem.n_classes, problem.labels)
+            if problem.class_counts not in (None, weights.class_records):
+                raise ValueError(
+                    f"record: problem.{name}.class_records are not problem.class_counts."
+                )
+    sums, loss = problem.sums_weights, problem.loss_weights
+    same = ("unit", "n_units", "most_records")
+    if sums is None:
+        agree = loss is None or loss.unit == "record"
+    else:
+        agree = loss is not None and all(getattr(sums, n) == getattr(loss, n) for n in same)
+    if not agree:
+        raise ValueError(
+            "record: problem.sums_weights and problem.loss_weights are not of the same units."
+        )
+
+
+def _check_radius(release: Any) -> None:
+    """Raise a ValueError unless the radius and what it spent go with where it came from."""
+    drawn = release.radius_source in ("private", "seeded")
+    if (release.radius_epsilon > 0.0) != drawn or bool(release.radius_draw) != drawn:
+        raise ValueError(
+            f"record: radius_source={release.radius_source!r}, radius_epsilon="
+            f"{release.radius_epsilon!r} and radius_draw={one_line(release.radius_draw, 40)!r} do "
+            "not go together: a private quantile spends epsilon and is identified, no other "
+            "radius is."
+        )
+    n_edits, hides = release.radius_edits, release.radius_hides
+    if release.radius_source == "edits":
+        hidden = hides * n_edits
+        whole = abs(hidden - round(hidden)) <= ROUNDING * max(1.0, hidden)
+        sound = n_edits > 0 and whole and hides > 0.0
+    else:
+        sound = n_edits == 0 and hides == 0.0 and release.radius_hides_records is None
+    if not sound:
+        raise ValueError(
+            f"record: radius_source={release.radius_source!r}, radius_edits="
+            f"{release.radius_edits!r} and radius_hides={release.radius_hides!r} do not go "
+            "together: a radius read off edits hides a share of them, no other radius does."
+        )
+    without_labels = ("number", "reference", "edits")
+    if release.labels == "protected" and release.radius_source not in without_labels:
+        raise ValueError(
+            f"record: radius_source={release.radius_source!r} reads labels, which must not be "
+            "where they are protected."
+        )
+    if release.weights is not None and release.weights.most_records > 1 and drawn:
+        raise ValueError(
+            f"record: radius_source={release.radius_source!r} hides one record, where the "
+            "release hides all of one person."
+        )

@@ -1,0 +1,400 @@
+"""Checks of a published model that need no records: whoever receives it can run them."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import helmert
+from scipy.stats import chi2
+
+from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
+from ..heads import Released
+from ..mechanisms import (
+    DescentBound,
+    MeanGradient,
+    Minimiser,
+    OutputPerturbation,
+    PrivacyError,
+    PrivacyFilter,
+    PrototypePerturbation,
+    Query,
+    StatisticsPerturbation,
+    Sums,
+    drive,
+)
+from ..mechanisms.settings import RULE
+from ..privacy.card import NOTHING_HIDDEN
+from ..privacy.digest import parameters_digest
+from ..privacy.encoder_name import same_encoder
+from ..privacy.noise import EXACT_SAMPLER
+from ..privacy.release import Release
+from ..text import one_line
+from .model import Published
+
+Array = NDArray[np.float64]
+
+# The four kinds of tests of residuals, and the check of the weights' size, have equal shares.
+_LEVEL = FALSE_ALARM / 5.0
+# A longer label is a sentence, and somebody may have written it.
+_LONG_LABEL = 60
+_LARGEST = 1e100
+# Largest relative difference of a replay on another machine. Iterates that are rounded to single
+# precision differ in its last bit where one of them lies between two such numbers.
+_ROUNDING = {"float64": 1e-9, "float32": 1e-6}
+_ONE_SHOT = OutputPerturbation, PrototypePerturbation, StatisticsPerturbation
+
+
+# -- the model beside its record ------------------------------------------------------------------
+
+
+def model_checks(model: Published, head: Any, encoder: Any = None) -> list[Check]:
+    """Parameters, encoder, steps, and what a publisher chose freely, against the record."""
+    return [
+        *_parameters_checks(model, head),
+        _encoder_check(model, encoder),
+        *_publishers_checks(model),
+        *_preprocessing_checks(model),
+    ]
+
+
+def _parameters_checks(model: Published, head: Any) -> Iterator[Check]:
+    record = model.record
+    digest = parameters_digest(head.released_parameters())
+    same = digest == record.digest
+    found = f"SHA-256 {digest[:16]}" + ("" if same else f", the record says {record.digest[:16]}")
+    yield Check("parameters", PASS if same else FAIL, found, "the record's digest")
+    shown = f"{record.head}, {record.n_features} features, {record.n_classes} classes"
+    yield Check("model", PASS, shown, "shape, labels and counts")
+    follows = isinstance(record.bound, Sums) and head._has_probabilities()
+    if follows and model.own is None and record.rule != RULE:
+        found = f"{_other_rule(record)}, and may predict otherwise than here"
+        why = "weights follow from the released sums by the rule that the record names"
+        yield Check("weights", CANNOT_CHECK, found, why)
+
+
+def _encoder_check(model: Published, encoder: Any) -> Check:
+    basis, record = "the name and revision that each of them states", model.record
+    named = [step.settings["name"] for step in model.steps if step.kind == "encoder"]
+    named += [
+        step.live.identity
+        for step in model.steps
+        if step.kind == "own" and hasattr(step.live, "identity")
+    ]
+    own = named[0] if named else None
+    if encoder is not None:
+        own = getattr(encoder, "identity", None)
+    same = None if None in (own, record.encoder) else same_encoder(own, record.encoder)
+    if own is None and record.encoder is None:
+        found = "neither model nor record names one: ask the publisher what made the rows"
+    elif record.encoder is None:
+        found = f"only the model names {own}: ask the publisher"
+    elif own is None:
+        found = f"only the record names {record.encoder}: embed records with it"
+    elif same is None:
+        found = f"the record names {record.encoder}: pass these weights (encoder=, --encoder), to "
+        found += "compare"
+    else:
+        found = str(own) if own == record.encoder else f"{own}, the record says {record.encoder}"
+    return Check("encoder", {True: PASS, False: FAIL, None: CANNOT_CHECK}[same], found, basis)
+
+
+def _publishers_checks(model: Published) -> Iterator[Check]:
+    """What a publisher chose freely: it moves predictions or can be read, and proves nothing."""
+    basis, settings = "nothing proves them", model.settings
+    if model.own is not None:
+        vars_of = vars(model.own.released_.settings)
+        settings = {name: vars_of[name] for name in ("priors", "class_embeddings")}
+    priors = settings.get("priors")
+    if not (priors is None or isinstance(priors, str)):
+        found = f"priors={priors!r} move its predictions; only the publisher knows whether they "
+        yield Check("priors", CANNOT_CHECK, f"{found}follow from private rows: ask him", basis)
+    if "class_embeddings" in model.arrays or settings.get("class_embeddings") is not None:
+        found = "vectors of the classes are part of the model; ask where they come from: means of "
+        found += "private rows would be published without noise"
+        yield Check("class_embeddings", CANNOT_CHECK, found, basis)
+    if model.columns:
+        found = f"{len(model.columns)} names of columns, from {model.columns[0]!r} on, are part of "
+        yield Check("names of columns", CANNOT_CHECK, f"{found}the model; read them", basis)
+    long = max((len(label) for label in model.labels.tolist() if isinstance(label, str)), default=0)
+    if long > _LONG_LABEL:
+        found = f"labels of up to {long} characters are part of the model; read them"
+        yield Check("labels", CANNOT_CHECK, found, basis)
+
+
+def _preprocessing_checks(model: Published) -> Iterator[Check]:
+    if not model.steps:
+        return
+    learned = [f"{s.shown} (step {i})" for i, s in enumerate(model.steps, 1) if s.learned]
+    found = "every step maps each row on its own"
+    if learned:
+        found = f"{', '.join(learned)}: only the publisher knows whether the rows of its fit were "
+        found += "public: ask him"
+    why = "a step fitted on private rows is outside of the guarantee"
+    yield Check("preprocessing", CANNOT_CHECK if learned else PASS, found, why)
+
+
+# -- what follows from the answers ----------------------------------------------------------------
+
+
+def public_checks(released: Released) -> list[Check]:
+    """What released numbers alone can refute: their size, or the answers that led to them."""
+    if not released.answers:
+        return [size_check(released)]
+    replay = replay_check(released)
+    if type(released.mechanism) not in _ONE_SHOT:
+        return [replay]
+    return [size_check(released), *([replay] if replay.verdict == FAIL else [])]
+
+
+def replay_check(released: Released) -> Check:
+    """Whether the released values follow from the answers, and the promise covers every query.
+
+    The public algorithm is driven again, with the answers that were released. Each of its queries
+    is charged to a new privacy filter, at the state that the answers before it lead to.
+
+    Parameters
+    ----------
+    released : Released
+        With the answers to all queries.
+
+    Returns
+    -------
+    Check
+        CANNOT CHECK where a mismatch may be due to the tuned rule of another version.
+    """
+    record, bound = released.release, released.bound
+    name, basis = "transcript", "queries and model follow from the noisy answers by public rules"
+    try:
+        with np.errstate(all="ignore"):
+            _replay(released)
+    except _Refused as refused:
+        fault, of_the_rule = refused.args
+    except Exception as error:
+        fault, of_the_rule = f"its answers lead to no model ({type(error).__name__})", True
+    else:
+        n, unit = len(released.answers), "answer"
+        if isinstance(bound, DescentBound):
+            n, unit = bound.n_steps, "step"
+        lead = f"1 {unit} leads" if n == 1 else f"{n} {unit}s lead"
+        return Check(name, PASS, f"{lead} to the released model, within the promise", basis)
+    if of_the_rule and record.rule != RULE:
+        return Check(name, CANNOT_CHECK, f"{_other_rule(record)} ({fault})", basis)
+    return Check(name, FAIL, fault, basis)
+
+
+class _Refused(Exception):
+    """Why a replay ends, and whether another version's rule can be the reason."""
+
+
+def _replay(released: Released) -> None:
+    """Drive the conversation with the answers that were released; a _Refused if they do not fit."""
+    problem, bound, mechanism = released.problem, released.bound, released.mechanism
+    privacy = PrivacyFilter(problem, bound.promises(problem), mechanism.most_queries)
+    left = list(released.answers)
+
+    def answer(query: Query) -> Array:
+        place = len(released.answers) - len(left) + 1
+        if not left:
+            raise _Refused(f"it ends after {place - 1} answers, where more are asked for", False)
+        value, shape = left.pop(0), query.shape(problem)
+        if value.shape != shape or not (np.abs(value) < _LARGEST).all():
+            fault = f"answer {place} is no array of shape {shape} of ordinary numbers"
+            raise _Refused(fault, False)
+        if type(query) not in mechanism.accepts:
+            raise _Refused(f"query {place} is none that the mechanism vouches for", False)
+        if isinstance(bound, DescentBound) and isinstance(query, MeanGradient) and query.seen:
+            # What is promised at other radii holds for rows that keep this part of their norm.
+            unlike = query.seen.fault(problem.norm_bound, bound.least_reach)
+            if unlike is not None:
+                raise _Refused(f"its map of the rows: {unlike}", True)
+        try:
+            privacy.charge(query)
+        except PrivacyError as error:
+            # Another rule may lead to a state that no proof speaks of.
+            of_the_rule = not math.isfinite(query.mu(problem))
+            raise _Refused(f"query {place}: {error}", of_the_rule) from None
+        return value
+
+    values = drive(released.conversation(), answer)
+    if left:
+        raise _Refused(f"{len(left)} of its answers were never asked for", False)
+    if not _close(values, released.values, _ROUNDING[problem.precision]):
+        raise _Refused("the released parameters do not follow from its answers", True)
+
+
+def _close(values: Any, released: Array, tolerance: float) -> bool:
+    if np.shape(values) != released.shape:
+        return False
+    largest = float(np.max(np.abs(released), initial=0.0))
+    return np.allclose(values, released, rtol=tolerance, atol=tolerance * largest)
+
+
+def _other_rule(record: Release) -> str:
+    return (
+        f"its rule {record.rule or 'has no name, which'} is not that of this version; ask "
+        f"sklearn_balldp {record.version}, and verify again"
+    )
+
+
+# -- how long the parameters are ------------------------------------------------------------------
+
+_SIZE = "noise makes parameters no shorter; a noiseless solution is no longer than its proved bound"
+
+
+def size_check(released: Released) -> Check:
+    """Whether the released parameters are as long as noise and public limits allow.
+
+    With noise of scale sigma in k values, parameters are no shorter than that noise alone
+    (Anderson's inequality), and no longer than it and the longest noiseless ones.
+
+    Parameters
+    ----------
+    released : Released
+        What a fit left.
+
+    Returns
+    -------
+    Check
+        CANNOT CHECK where noise is not on the released values themselves.
+    """
+    name, bound = "size of the weights", released.bound
+    if type(released.mechanism) not in _ONE_SHOT or not released.answers:
+        why = "only noise on the parameters themselves tells how long they must be"
+        return Check(name, CANNOT_CHECK, why, _SIZE)
+    blocks, longest = (_of_sums if isinstance(bound, Sums) else _of_minimiser)(released, bound)
+    level = _LEVEL / (2.0 * len(blocks))
+    k = np.array([block.size for block in blocks])
+    low, high = np.sqrt(chi2.ppf(level, k)), np.sqrt(chi2.isf(level, k)) + np.array(longest)
+    with np.errstate(over="ignore"):
+        sizes = np.array([np.linalg.norm(block) for block in blocks])
+    inside = (sizes >= low) & (sizes <= high)
+    # Of several blocks, report the one whose length is closest to a limit.
+    worst = int(np.argmin(np.minimum(sizes / low, high / np.maximum(sizes, 1e-300))))
+    found = (
+        f"length over noise scale {sizes[worst]:.4g}, allowed {low[worst]:.4g} to {high[worst]:.4g}"
+    )
+    if len(blocks) > 1:
+        found += f" (the tightest of {len(blocks)} blocks)"
+    return Check(name, PASS if inside.all() else FAIL, found, _SIZE)
+
+
+def _of_sums(released: Released, bound: Sums) -> tuple[list[Array], list[float]]:
+    """Sums in units of their noise, and the largest lengths of the noiseless ones."""
+    problem = released.problem
+    scales, values = bound.scales(problem), released.answers[0]
+    norm, total, k, d = (
+        problem.norm_bound * (1.0 + 1e-6),
+        problem.sums_total,
+        problem.n_classes,
+        problem.n_features,
+    )
+    sizes = problem.class_sizes
+    masses = np.full(k, total) if sizes is None else sizes
+    blocks, longest = [], []
+    for c in range(k):
+        part = slice(c * d, (c + 1) * d)
+        if scales[c * d] > 0.0:
+            blocks.append(values[part] / scales[part])
+            longest.append(float(masses[c]) * norm / float(scales[c * d]))
+    rest, counts = values[k * d :] / scales[k * d :], k if bound.constant > 0.0 else 0
+    if bound.moment is not None:
+        blocks.append(rest[: len(rest) - counts])
+        longest.append(total * norm**2 / bound.moment)
+    if counts:
+        blocks.append(rest[len(rest) - counts :])
+        longest.append(total * bound.constant / float(scales[-1]))
+    return blocks, longest
+
+
+def _of_minimiser(released: Released, bound: Minimiser) -> tuple[list[Array], list[float]]:
+    problem, parameters = released.problem, released.answers[0]
+    if problem.loss == "softmax":
+        # Centring over classes leaves the orthonormal contrasts of the scores.
+        parameters = helmert(len(parameters)) @ parameters
+    # What is released is within tol / alpha of the minimiser.
+    exact = math.sqrt(problem.kind.n_stacked) * bound.norm(problem) * (1.0 + 1e-9)
+    longest = (exact + bound.tol / problem.alpha) / bound.sigma
+    return [parameters.ravel() / bound.sigma], [longest]
+
+
+# -- what the record states -----------------------------------------------------------------------
+
+_RADII = {
+    "number": "a plain number; only the publisher knows whether it was fixed before he saw the "
+    "rows: ask him how he chose it",
+    "reference": "computed from reference rows; only the publisher knows whether they are public: "
+    "ask him for them",
+    "edits": "it hides {release.hidden_edits}; only the publisher knows whether those were public: "
+    "ask him for the texts",
+    "declared": "a quantile of the private rows; the guarantee holds only if it may be public: ask "
+    "the publisher why",
+    "private": "drawn privately, epsilon={release.radius_epsilon:g} is in the total; only the "
+    "publisher knows whether it was drawn so: ask him",
+    "seeded": "drawn from a seed, which hides nothing",
+}
+
+
+def promise_checks(record: Release) -> list[Check]:
+    """What the record promises, and whether it hides next to nothing."""
+    found = (
+        f"mu={record.mu:.4f}: epsilon={record.guarantee().epsilon:.4g}, delta={record.delta:g} "
+        f"within {record.radius:g} ({record.metric}); epsilon={record.epsilon_full_radius:.4g} at "
+        "full radius"
+    )
+    basis = "what is stated is computed again from the bound"
+    checks = [Check("record", PASS, found, basis)]
+    advantage = record.guarantee().advantage
+    if advantage > NOTHING_HIDDEN:
+        found = "an attacker who knows all else may tell two records apart, advantage "
+        found += f"{advantage:.4f}"
+        checks.append(Check("promise", WEAK, found, "epsilon and delta of the record"))
+    return checks
+
+
+def statement_checks(record: Release) -> list[Check]:
+    """Delta, labels, unit, proofs, radius and sampler: what is stated, and what that is worth."""
+    small = record.delta * record.n_units < 1.0
+    persons = " of persons" if record.unit == "person" else ""
+    hidden = record.labels == "protected"
+    checks = [
+        Check(
+            "delta",
+            PASS if small else FAIL,
+            f"{record.delta:g} against 1/n{persons} = {1.0 / record.n_units:.3g}",
+            f"a delta of 1/n allows a random {record.unit} to be published whole",
+        ),
+        Check(
+            "labels",
+            PASS,
+            "hidden: a change of label is adjacent too"
+            if hidden
+            else "public: labels and class counts are not hidden",
+            "the record's adjacency",
+        ),
+    ]
+    if record.weights is not None:
+        found = f"it hides {record.unit_in_words}, {record.n_units} in all"
+        found += ", with weights" if record.has_weights else ""
+        why = "whose a record is, and what it weighs, only the publisher knows: ask him"
+        checks.append(Check("unit", CANNOT_CHECK, found, why))
+    if record.accepted:
+        found = one_line(record.vouched_for)
+        checks.append(Check("proofs", CANNOT_CHECK, found, "nobody else has checked them"))
+    seeded = record.radius_source == "seeded"
+    found = _RADII[record.radius_source].format(release=record)
+    why = "where the record says that the radius came from"
+    checks.append(Check("radius", FAIL if seeded else CANNOT_CHECK, found, why))
+    exact = record.sampler == EXACT_SAMPLER
+    checks.append(
+        Check(
+            "sampler",
+            PASS if exact else FAIL,
+            record.sampler,
+            "what the record states; only the publisher knows whether a copy of the noise was kept"
+            if exact
+            else "whoever knows the seed can take the noise off",
+        )
+    )
+    return checks

@@ -1,0 +1,527 @@
+"""A published model: released arrays, their record, labels, and what predictions follow from."""
+
+import contextlib
+import copy
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from ..heads import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    Released,
+    Settings,
+)
+from ..mechanisms import (
+    DescentBound,
+    GradientPerturbation,
+    Mechanism,
+    OutputPerturbation,
+    PrototypePerturbation,
+    StatisticsPerturbation,
+    Sums,
+    Transcript,
+)
+from ..pipelines import parts_of
+from ..privacy.digest import parameters_digest
+from ..privacy.problem import Problem
+from ..privacy.ranges import MOST_CLASSES
+from ..privacy.release import Release
+from ..text import one_line
+from .files import arrays_text, difference, json_text, read_arrays, read_json, root_of, text_of
+from .steps import Step, fault_of, made, own_step
+
+Array = NDArray[np.float64]
+MODEL, RECORD, CONFIG = "model.safetensors", "release.json", "config.json"
+#: Number of the layout of the folder.
+FORMAT = 1
+HEADS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        BallDPLinearDiscriminant,
+        BallDPLogisticRegression,
+        BallDPRidgePrototype,
+        BallDPSquaredHingeSVC,
+    )
+}
+MECHANISMS: dict[str, type[Mechanism]] = {
+    kind.name: kind
+    for kind in (
+        GradientPerturbation,
+        OutputPerturbation,
+        PrototypePerturbation,
+        StatisticsPerturbation,
+    )
+}
+#: Settings of a rule that are JSON; vectors of the classes are an array.
+SETTINGS = ("decision", "priors", "shrinkage")
+_TRANSCRIPT = "transcript."
+_MOST_STEPS, _LONGEST_LABEL, _LONGEST_COLUMN, _LARGEST = 20, 1000, 100, 1e100
+_LABELS = re.compile(r"text|bool|u?int(8|16|32|64)|float(16|32|64)|datetime64\[[a-zA-Z]{1,2}\]")
+_FAULTS = (ValueError, TypeError, KeyError, AttributeError, LookupError, ArithmeticError)
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A model as plain data; nothing else of it is ever written, read or checked.
+
+    Attributes
+    ----------
+    stated : mapping
+        The record, as JSON.
+    labels : ndarray of shape (n_classes,)
+        The classes.
+    arrays : dict of str to ndarray
+        Released arrays, by the names that the record's digest uses; and the transcript.
+    settings : dict
+        Settings of the rule.
+    columns : list of str or None
+        Names of the features.
+    steps : tuple of Step
+        What comes before the head.
+    own : estimator or None
+        A fitted head of a class, or by a mechanism, of the publisher's own: it cannot be written,
+        and is used as it is.
+    """
+
+    stated: Mapping[str, Any]
+    labels: NDArray[Any]
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    columns: list[str] | None = None
+    steps: tuple[Step, ...] = ()
+    own: Any = None
+
+    @cached_property
+    def record(self) -> Release:
+        """The record; a ValueError if it contradicts itself."""
+        return Release.from_dict(self.stated)
+
+    @property
+    def encoder(self) -> Step | None:
+        """The step that embeds records."""
+        return next((step for step in self.steps if step.kind == "encoder"), None)
+
+    @property
+    def width(self) -> int:
+        """Features of the widest rows on the way to the head."""
+        return max([step.width or 1 for step in self.steps], default=1)
+
+    # -- from a fitted model, and back --------------------------------------------------------
+
+    @classmethod
+    def of(cls, model: Any, name: str = "model", *, transcript: bool = True) -> "Published":
+        """What of a fitted head, or of a Pipeline that ends in one, is published."""
+        parts = parts_of(model)
+        head: Any = parts.head
+        released = vars(head).get("released_") if hasattr(head, "__dict__") else None
+        if parts.outer_type or not isinstance(released, Released):
+            may = f", and a {parts.outer_type} may publish more" if parts.outer_type else ""
+            raise ValueError(
+                f"{name}: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a "
+                f"search its best_estimator_); got {type(model).__name__}{may}."
+            )
+        steps = tuple(own_step(title, step) for title, step in parts.steps)
+        names = getattr(head, "feature_names_in_", None)
+        # Behind steps the head's own names are those that the steps gave.
+        columns = None if names is None or steps else np.asarray(names).tolist()
+        shared: dict[str, Any] = {
+            "columns": columns,
+            "steps": tuple(s for s in steps if s.kind != "none"),
+        }
+        stated, labels = released.release.to_dict(), np.asarray(head.classes_)
+        known = type(head) is HEADS.get(type(head).__name__)
+        if not (known and type(released.mechanism) is MECHANISMS.get(released.release.mechanism)):
+            return cls(stated, labels, own=head, **shared)
+        arrays: dict[str, NDArray[Any]] = {}
+        # Of parts that lead to no arrays the line on the model says so.
+        with contextlib.suppress(*_FAULTS):
+            arrays = dict(head.released_parameters())
+        # Labels are in another file, and public counts in the record.
+        public = {"classes_", "class_counts_"}
+        public |= {"counts"} if released.problem.class_counts is not None else set()
+        arrays = {title: array for title, array in arrays.items() if title not in public}
+        if released.settings.class_embeddings is not None:
+            vectors = released.settings.class_embeddings
+            arrays["class_embeddings"] = np.asarray(vectors, dtype=np.float64)
+        if transcript and isinstance(released.bound, DescentBound) and released.answers:
+            arrays |= _named(Transcript.of(list(released.answers), released.bound))
+        params = type(head)._get_param_names()
+        given = {n: _plain(getattr(released.settings, n)) for n in SETTINGS if n in params}
+        return cls(stated, labels, arrays, given, **shared)
+
+    def with_transcript(self, transcript: Any) -> "Published":
+        """The same with another transcript; a ValueError if it holds no arrays of numbers."""
+        kept = {n: array for n, array in self.arrays.items() if not n.startswith(_TRANSCRIPT)}
+        return replace(self, arrays={**kept, **_named(transcript)})
+
+    def with_record(self, stated: Mapping[str, Any]) -> "Published":
+        """The same beside another record."""
+        return replace(self, stated=stated)
+
+    @cached_property
+    def released(self) -> Released:
+        """Record, values and settings of the rule."""
+        record, a = self.record, self.arrays
+        bound: Any = record.bound
+        answers: tuple[Array, ...] = ()
+        if f"{_TRANSCRIPT}gradients" in a:
+            steps = {n.removeprefix(_TRANSCRIPT): a[n] for n in a if n.startswith(_TRANSCRIPT)}
+            answers = tuple(Transcript(**steps).answers(bound))
+        if self.own is not None:
+            held = self.own.released_
+            answers = answers or held.answers
+            return replace(held, release=record, classes=self.labels, answers=answers)
+        settings = Settings(**self.settings, class_embeddings=a.get("class_embeddings"))
+        mechanism = MECHANISMS[record.mechanism]()
+        if isinstance(bound, Sums):
+            values = _flat(record.problem, bound, a)
+        elif record.problem.fit_intercept:
+            values = np.hstack([a["coef_"], a["intercept_"][:, None]])
+        else:
+            values = a["coef_"]
+        values.setflags(write=False)
+        if not isinstance(bound, DescentBound):
+            # One noisy answer, which the values are; of softmax parameters its centred part.
+            answers = (values,)
+        return Released(record, self.labels, values, mechanism, answers, settings)
+
+    def head(self) -> Any:
+        """The fitted head, made of the record; one of the publisher's own as it is."""
+        record, released = self.record, self.released
+        if self.own is not None:
+            head = copy.copy(self.own)
+        else:
+            kind = HEADS[record.head]
+            head = kind(**self._parameters(kind))
+            head._check_parameters()
+            released.settings.check(self.labels, released.problem)
+            head.n_features_in_ = record.n_features
+            if self.columns is not None:
+                head.feature_names_in_ = np.array(self.columns, dtype=object)
+        head.classes_, head.released_ = self.labels, released
+        return head
+
+    def _parameters(self, kind: Any) -> dict[str, Any]:
+        """Parameters of the head, which only act at its next fit."""
+        record, problem = self.record, self.record.problem
+        given: dict[str, Any] = {name: getattr(record, name) for name in ("epsilon", "delta")}
+        same = ("radius", "metric", "domain", "norm_bound", "alpha", "fit_intercept")
+        given |= {name: getattr(problem, name) for name in same}
+        given |= {"encoder": record.encoder, "mechanism": record.mechanism, **self.settings}
+        given["protect_labels"] = problem.labels == "protected"
+        given["classes"] = self.labels if given["protect_labels"] else None
+        given["class_embeddings"] = self.arrays.get("class_embeddings")
+        if record.mechanism == "output":
+            method = getattr(record.bound, "method", "tight")
+            given["mechanism"] = OutputPerturbation(sensitivity=method)
+        if problem.class_weights is not None:
+            given["class_weight"] = dict(
+                zip(self.labels.tolist(), problem.class_weights, strict=True)
+            )
+        return {name: given[name] for name in kind._get_param_names() if name in given}
+
+    def pipeline(self, encoder: Any = None) -> Any:
+        """The head behind its steps; ``encoder`` takes the place of the model's own."""
+        named: list[tuple[str, Any]] = []
+        for step in self.steps:
+            embeds = step.kind == "encoder" and encoder is not None
+            for live in [encoder] if embeds else made(step):
+                name = type(live).__name__.lower() if step.kind == "words" else step.shown
+                taken = {title for title, _ in named}
+                named.append((f"{name}{len(named) + 1}" if name in taken else name, live))
+        return Pipeline([*named, ("head", self.head())]) if named else self.head()
+
+    # -- what it must look like ---------------------------------------------------------------
+
+    def faults(self) -> list[str]:
+        """What no head of such a record releases; the record must be one that can be read."""
+        try:
+            faults = [*self._label_faults(), *self._step_faults()]
+            if self.own is None:
+                faults += self._head_faults()
+            if not faults:
+                with np.errstate(all="ignore"):
+                    coef, intercept = self.head()._linear_rule()
+                if not np.isfinite(coef).all() or np.isnan(intercept).any():
+                    faults = ["values that lead to no scores"]
+        except _FAULTS as error:
+            faults = [one_line(f"its parts are of no use ({type(error).__name__}: {error})", 160)]
+        return faults
+
+    def _head_faults(self) -> Iterator[str]:
+        record = self.record
+        kind = HEADS.get(record.head)
+        if kind is None or record.mechanism not in MECHANISMS:
+            known = f"{', '.join(HEADS)} by {', '.join(MECHANISMS)}"
+            yield f"a {record.head} by {record.mechanism}, which is none of {known}"
+            return
+        names = {name for name in SETTINGS if name in kind._get_param_names()}
+        if self.settings.keys() != names:
+            yield f"settings that are not {', '.join(sorted(names)) or 'empty'}"
+        wanted, allowed = self._shapes(kind)
+        for name, shape in {**wanted, **allowed}.items():
+            array = self.arrays.get(name)
+            if array is None and name in allowed:
+                continue
+            if array is None or array.shape != shape or array.dtype != np.float64:
+                yield f"{name} that is no array of shape {shape}"
+            elif not (np.abs(array) < _LARGEST).all():
+                yield f"{name} with numbers that are not finite, or huge"
+            elif name == "class_sums" and np.any(array[_without_noise(record.bound, len(array))]):
+                yield "sums of a class without records"
+        for name in self.arrays.keys() - wanted.keys() - allowed.keys():
+            yield f"an array {one_line(name, 60)}"
+        moment = self.arrays.get("second_moment")
+        if moment is not None and not np.array_equal(moment, moment.T):
+            yield "a second moment that is not symmetric"
+        if not record.problem.fit_intercept and np.any(self.arrays.get("intercept_", 0.0)):
+            yield "an intercept that is not zero, though none is fitted"
+        if "domain" not in kind._get_param_names() and record.domain != kind.domain:
+            yield f"rows on the {record.domain}, where a {record.head} takes the {kind.domain}"
+
+    def _shapes(self, kind: Any) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+        """Arrays that belong to the record, and those that may be there."""
+        problem, bound = self.record.problem, self.record.bound
+        d, k = problem.n_features, problem.n_classes
+        wanted: dict[str, tuple[int, ...]] = {}
+        allowed: dict[str, tuple[int, ...]] = {}
+        shrinks = "class_embeddings" in kind._get_param_names()
+        if isinstance(bound, Sums):
+            wanted["class_sums"] = k, d
+            if bound.moment is not None:
+                wanted["second_moment"] = d, d
+            if problem.labels == "protected":
+                wanted["counts"] = (k,)
+                shrinks = shrinks and bound.constant > 0.0
+        else:
+            scores = problem.kind.n_scores
+            wanted |= {"coef_": (scores, d), "intercept_": (scores,)}
+            start = getattr(bound, "start", None)
+            shrinks = shrinks and start is not None and not start.pooled
+            if isinstance(bound, DescentBound):
+                steps = (bound.n_steps, *bound.shape(problem))
+                allowed[f"{_TRANSCRIPT}gradients"] = steps
+                if start is not None:
+                    allowed[f"{_TRANSCRIPT}start"] = start.shape(problem)
+        if shrinks:
+            allowed["class_embeddings"] = k, d
+        return wanted, allowed
+
+    def _label_faults(self) -> Iterator[str]:
+        labels, n = self.labels, self.record.n_classes
+        name = _labels_type(labels)
+        if labels.shape != (n,) or name is None:
+            yield f"labels that are no list of {n} numbers, texts or days"
+            return
+        held = labels.tolist()
+        if any(map(_is_long, held)):
+            yield f"labels of more than {_LONGEST_LABEL} characters"
+        if len(set(held)) < n or sorted(held) != held:
+            yield "labels that are not in order, once each"
+        columns = self.columns
+        if columns is not None and not (
+            isinstance(columns, list)
+            and all(isinstance(c, str) and len(c) <= _LONGEST_COLUMN for c in columns)
+            and len(set(columns)) == len(columns) == self.record.n_features
+        ):
+            yield "names of columns that are not one short text for each feature"
+
+    def _step_faults(self) -> Iterator[str]:
+        width: int | None = None
+        if len(self.steps) > _MOST_STEPS:
+            yield f"{len(self.steps)} steps, where {_MOST_STEPS} are read"
+            return
+        for position, step in enumerate(self.steps):
+            fault, width = fault_of(step, width, first=position == 0)
+            if fault is not None:
+                yield f"step {position + 1} ({one_line(step.shown, 60)}): {fault}"
+                return
+        if width not in (None, self.record.n_features):
+            yield f"steps that give rows of {width} features, where the head takes others"
+
+    def check(self) -> None:
+        """Raise a ValueError unless all of it is what a head of such a record releases."""
+        faults = self.faults()
+        if not faults and self.digest() != self.record.digest:
+            faults = ["parameters of another digest"]
+        if faults:
+            raise ValueError(f"the model is not the one of its record: it has {'; '.join(faults)}.")
+
+    def digest(self) -> str:
+        """SHA-256 of the released parameters."""
+        return parameters_digest(self.head().released_parameters())
+
+    # -- from files, and back -----------------------------------------------------------------
+
+    def files(self) -> dict[str, bytes]:
+        """The bytes of the files that hold it; a ValueError if some part cannot be written."""
+        own = [step.shown for step in self.steps if step.kind == "own"]
+        if self.own is not None:
+            own.append(f"a {type(self.own).__name__} by {self.record.mechanism}")
+        if own:
+            raise ValueError(
+                f"model: {one_line(', '.join(own))} cannot be published: a receiver knows the "
+                "heads, mechanisms and steps of this package alone. Take it out, or publish the "
+                "head alone."
+            )
+        return {
+            MODEL: arrays_text({**self.arrays, **self._step_arrays()}),
+            CONFIG: self._config(),
+            RECORD: json_text(self.stated),
+        }
+
+    def _step_arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            f"step{i}.{name}": array
+            for i, step in enumerate(self.steps)
+            for name, array in step.arrays.items()
+        }
+
+    def _config(self) -> bytes:
+        others = {n: a for n, a in self.arrays.items() if n.startswith(_TRANSCRIPT)}
+        if "class_embeddings" in self.arrays:
+            others["class_embeddings"] = self.arrays["class_embeddings"]
+        others |= self._step_arrays()
+        return json_text(
+            {
+                "format": FORMAT,
+                "labels": _labels(self.labels),
+                "settings": self.settings,
+                "columns": self.columns,
+                "steps": [{"kind": step.kind, **step.settings} for step in self.steps],
+                # Of the arrays that the record's digest does not cover.
+                "digest": sha256(arrays_text(others)).hexdigest() if others else None,
+            }
+        )
+
+    @classmethod
+    def read(cls, folder: Path) -> "Published":
+        """A model from its folder; a ValueError if a file holds anything else.
+
+        Whether it is the model of its record is not checked here.
+        """
+        root = root_of(folder)
+        stated, config = read_json(folder / RECORD, root), read_json(folder / CONFIG, root)
+        arrays = read_arrays(folder / MODEL, root)
+        if config.get("format") != FORMAT:
+            shown = one_line(repr(config.get("format")), 40)
+            raise ValueError(f"{CONFIG}: format={shown} is not known; install another version.")
+        try:
+            labels, steps = config["labels"], []
+            if len(config["steps"]) > _MOST_STEPS or len(labels["values"]) > MOST_CLASSES:
+                raise ValueError("it has too many steps, or labels")
+            if any(_is_long(label) for label in labels["values"]):
+                raise ValueError("a label is too long")
+            for i, given in enumerate(config["steps"]):
+                prefix = f"step{i}."
+                own = {n: arrays.pop(n) for n in list(arrays) if n.startswith(prefix)}
+                own = {name.removeprefix(prefix): array for name, array in own.items()}
+                settings = {name: value for name, value in given.items() if name != "kind"}
+                if given["kind"] not in ("affine", "norm", "fourier", "words", "encoder"):
+                    raise ValueError("a step is of a kind that is not known")
+                steps.append(Step(given["kind"], settings, own))
+            values = np.array(labels["values"], dtype=_dtype(labels["type"]))
+            model = cls(stated, values, arrays, config["settings"], config["columns"], tuple(steps))
+            expected = model._config().decode()
+        except _FAULTS as error:
+            kind = type(error).__name__
+            raise ValueError(one_line(f"{CONFIG} describes no model ({kind}: {error}).")) from None
+        text = text_of(folder / CONFIG, root) or ""
+        if text != expected:
+            raise ValueError(
+                f"{CONFIG} differs from what the model gives: {difference(text, expected)}."
+            )
+        return model
+
+
+def _flat(problem: Problem, bound: Sums, arrays: Mapping[str, NDArray[Any]]) -> Array:
+    """The flat values that give these sums by name, to the last bit."""
+    size = bound.shape(problem)[0]
+    values = np.full(size, np.nan)
+    # What is made of the positions themselves tells where each number belongs.
+    places = bound.statistics(problem, np.arange(size, dtype=np.float64))
+    values[np.rint(places.class_sums).astype(int)] = arrays["class_sums"]
+    if bound.moment is not None:
+        root = np.where(np.eye(problem.n_features, dtype=bool), 1.0, math.sqrt(2.0))
+        where = np.rint(places.second_moment * root).astype(int)
+        values[where] = _undivided(arrays["second_moment"], root)
+    if bound.constant > 0.0:
+        where = np.rint(places.counts * bound.constant).astype(int)
+        values[where] = _undivided(arrays["counts"], bound.constant)
+    return values
+
+
+def _without_noise(bound: Any, n_classes: int) -> NDArray[np.bool_]:
+    """Classes whose sum has no noise, as no record is in it."""
+    return np.broadcast_to(np.asarray(bound.sigma) == 0.0, (n_classes,))
+
+
+def _undivided(quotients: Array, divisor: Any) -> Array:
+    """Numbers whose quotients are these, to the last bit."""
+    found: Array = quotients * divisor
+    for direction in (-math.inf, math.inf):
+        near = found
+        for _ in range(2):
+            near = np.nextafter(near, direction)
+            better = (near / divisor == quotients) & (found / divisor != quotients)
+            found = np.where(better, near, found)
+    return found
+
+
+def _named(transcript: Any) -> dict[str, Array]:
+    """A transcript's arrays, by their names in the file."""
+    try:
+        arrays = {
+            f"{_TRANSCRIPT}{name}": np.asarray(getattr(transcript, name), dtype=np.float64)
+            for name in Transcript.__dataclass_fields__
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError("it does not hold arrays of numbers: gradients and start") from None
+    if not arrays[f"{_TRANSCRIPT}start"].size:
+        del arrays[f"{_TRANSCRIPT}start"]
+    return arrays
+
+
+def _is_long(label: Any) -> bool:
+    return isinstance(label, str) and len(label) > _LONGEST_LABEL
+
+
+def _labels_type(labels: NDArray[Any]) -> str | None:
+    """What labels are of, as the file says it; None if no file holds them."""
+    if labels.dtype.kind == "U":
+        return "text"
+    if labels.dtype.kind == "O":
+        return "text" if all(isinstance(label, str) for label in labels.ravel()) else None
+    return str(labels.dtype) if _LABELS.fullmatch(str(labels.dtype)) else None
+
+
+def _labels(labels: NDArray[Any]) -> dict[str, Any]:
+    """Labels as JSON: numbers, truth values, texts, or days as texts."""
+    texts = labels.dtype.kind in "UM"
+    values = labels.astype(str).tolist() if texts else labels.tolist()
+    return {"type": _labels_type(labels), "values": values}
+
+
+def _dtype(name: str) -> Any:
+    if not _LABELS.fullmatch(name):
+        raise ValueError("labels are of another type")
+    return str if name == "text" else name
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON has it."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

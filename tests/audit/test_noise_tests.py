@@ -1,0 +1,523 @@
+"""Does a release carry the stated noise: what is convicted, what cannot be, and false alarms."""
+
+import copy
+import math
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+)
+from sklearn_balldp.audit import noise_tests
+from sklearn_balldp.audit.attacks import answer_again
+from sklearn_balldp.audit.noise_tests import (
+    Deviates,
+    deviates_of,
+    epsilon_after_redraws,
+    noise_checks,
+    of_trials,
+    weight_checks,
+)
+from sklearn_balldp.checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
+from sklearn_balldp.mechanisms import Mechanism, Sums
+from sklearn_balldp.privacy import Noise
+from sklearn_balldp.privacy.bounds import Promised
+from sklearn_balldp.privacy.gaussian import delta_from_mu
+
+N, D, K = 600, 40, 4
+
+
+def data(seed=0, n_classes=K, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    y = np.arange(N) % n_classes
+    X = rng.standard_normal((N, D)) + 3 * np.eye(D)[y]
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype), y
+
+
+class TwoQuestions(Mechanism):
+    """One's own: class sums, asked twice, and averaged after a step that is not the identity."""
+
+    default_alpha = 0.1
+
+    def bound(self, problem, mu):
+        return Promised(mu)
+
+    def conversation(self, problem, bound):
+        query = Sums().calibrated(problem, bound.budget / math.sqrt(2.0) * (1.0 - 1e-9))
+        first = yield query
+        second = yield query
+        means = np.tanh(0.5 * (first + second) / problem.n_samples)
+        return means.reshape(problem.n_classes, -1)
+
+
+KEPT = GradientPerturbation(n_steps=8, keep_transcript=True, start="zero")
+STARTED = GradientPerturbation(n_steps=8, keep_transcript=True, start="statistics")
+HEADS = {
+    "started descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=STARTED),
+    "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
+    "statistics": BallDPLinearDiscriminant(4.0, radius=0.5),
+    "protected statistics": BallDPLinearDiscriminant(
+        4.0, domain="sphere", protect_labels=True, classes=range(K)
+    ),
+    "one scale": BallDPRidgePrototype(4.0, radius=0.5, counts="worst"),
+    "protected": BallDPRidgePrototype(4.0, protect_labels=True, classes=range(K)),
+    "softmax": BallDPLogisticRegression(4.0, radius=0.5, mechanism="output"),
+    "hinge": BallDPSquaredHingeSVC(4.0, radius=0.5, fit_intercept=True, mechanism="output"),
+    "descent": BallDPLogisticRegression(4.0, radius=0.5, mechanism=KEPT),
+    "hinge descent": BallDPSquaredHingeSVC(4.0, radius=0.5, mechanism=KEPT, fit_intercept=False),
+}
+
+
+def fitted(name, **params):
+    return copy.deepcopy(HEADS[name]).set_params(**params).fit(*data())
+
+
+def checks(head, *rows, released=None, **options):
+    return weight_checks(released or head.released_, head._records(*(rows or data())), **options)
+
+
+def verdicts(head, *rows, **options):
+    return {check.name: check.verdict for check in checks(head, *rows, **options)}
+
+
+def convicted(head, *rows, **options):
+    return FAIL in verdicts(head, *rows, **options).values()
+
+
+NOISE = Noise.__call__
+
+
+def normal(values):
+    return np.random.default_rng().standard_normal(np.shape(values))
+
+
+def blocks_of(values):
+    """Rows of an answer, in the width that records have; a moment of statistics stays behind."""
+    flat = values.reshape(-1)
+    return flat[: K * D].reshape(K, D) if values.ndim == 1 else values
+
+
+def copied(sign):
+    """Noise of the first class in the second."""
+
+    def call(self, values, sigma):
+        z = normal(values)
+        blocks_of(z)[1] = sign * blocks_of(z)[0]
+        return values + sigma * z
+
+    return call
+
+
+@contextmanager
+def noise_as(call):
+    """Let ``call`` add the noise of what is fitted meanwhile; it takes the place of a method."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Noise, "__call__", call)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, np.float64) for name in HEADS),
+        *(
+            (name, np.float16)
+            for name in ("started descent", "prototypes", "statistics", "softmax")
+        ),
+    ],
+)
+def test_honest_releases_pass(name, dtype):
+    X, y = data(dtype=dtype)
+    head = copy.deepcopy(HEADS[name]).fit(X, y)
+    found = verdicts(head, X, y)
+    assert set(found.values()) == {PASS}
+    assert set(found) == {
+        "scale of the noise",
+        "law of the noise",
+        "mean of the noise",
+        "reuse of noise",
+    }
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
+def test_noise_of_another_scale_is_convicted_from_one_release(name, factor):
+    with noise_as(lambda self, values, sigma: NOISE(self, values, factor * np.asarray(sigma))):
+        head = fitted(name)
+    assert verdicts(head)["scale of the noise"] == FAIL
+
+
+@pytest.mark.parametrize("block", [0, K - 1])
+@pytest.mark.parametrize("name", ["prototypes", "statistics", "protected", "hinge"])
+def test_a_block_whose_noise_was_forgotten(name, block):
+    """One class of four: the length of all of it is still that of noise, its own is not."""
+
+    def call(self, values, sigma):
+        released = NOISE(self, values, sigma)
+        blocks_of(released)[block] = blocks_of(values)[block]
+        return released
+
+    with noise_as(call):
+        head = fitted(name)
+    assert verdicts(head)["scale of the noise"] == FAIL
+
+
+@pytest.mark.parametrize("name", ["prototypes", "softmax", "hinge"])
+def test_other_answers_are_convicted(name):
+    # Little noise: what is hidden cannot be told apart from what it hides.
+    head = fitted(name, alpha=0.1, epsilon=4.0 if name == "prototypes" else 1000.0)
+    (answer,) = head.released_.answers
+    rows = answer.reshape(K, -1)
+    forgeries = {
+        "garbage": np.full_like(rows, 123.0),
+        "reversed columns": rows[:, ::-1],
+        "reversed classes": rows[::-1],
+        "no weights": np.zeros_like(rows),
+        "scaled": 0.9 * rows if name == "prototypes" else 0.5 * rows,
+        "huge": np.full_like(rows, 1e200),
+    }
+    for what, forged in forgeries.items():
+        other = replace(head.released_, answers=(forged.reshape(answer.shape).copy(),))
+        assert convicted(head, released=other), what
+    # Another dataset, and labels of others.
+    assert convicted(head, *data(seed=1))
+
+
+@pytest.mark.parametrize("name", ["descent", "hinge descent"])
+def test_forged_answers_of_a_descent_are_convicted(name):
+    head = fitted(name)
+    answers = head.released_.answers
+    assert convicted(head, *data(seed=1))
+    for what, forged in {
+        "reversed": answers[::-1],
+        "one step again": (answers[0], *answers[:-1]),
+        "doubled": tuple(2.0 * answer for answer in answers),
+        "other columns": tuple(answer[:, ::-1].copy() for answer in answers),
+        "missing": answers[:-1],
+        "not finite": (*answers[:-1], np.full_like(answers[0], np.nan)),
+    }.items():
+        assert convicted(head, released=replace(head.released_, answers=forged)), what
+
+
+def test_a_descent_without_transcript_cannot_be_checked():
+    head = BallDPLogisticRegression(4.0, radius=0.5, mechanism="gradient").fit(*data())
+    (check,) = checks(head)
+    assert check.verdict == CANNOT_CHECK
+    assert "transcript" in check.found
+
+
+def test_a_started_descent_of_another_rule_cannot_be_checked():
+    """The initial parameters follow from the noisy sums by a rule that its version has."""
+    released = fitted("started descent").released_
+    older = replace(released, release=replace(released.release, rule="of another version"))
+    (check,) = checks(HEADS["started descent"].fit(*data()), released=older)
+    assert check.verdict == CANNOT_CHECK
+    assert "of another version" in check.found
+
+
+@pytest.mark.parametrize("name", ["prototypes", "statistics", "softmax", "hinge"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_noise_used_twice_is_convicted(name, sign):
+    """In two classes, or with its sign turned."""
+    with noise_as(copied(sign)):
+        head = fitted(name)
+    assert verdicts(head)["reuse of noise"] == FAIL
+
+
+def test_noise_of_an_earlier_release_is_convicted():
+    earlier, head = fitted("prototypes"), fitted("prototypes")
+    records = head._records(*data())
+    values = head.released_.bound.values(head.released_.problem, records)
+    again = replace(head.released_, answers=(2.0 * values - earlier.released_.answers[0],))
+    assert verdicts(head, released=again)["reuse of noise"] == PASS
+    found = verdicts(head, released=again, earlier=[earlier.released_])
+    assert found.pop("reuse of noise") == FAIL
+    assert set(found.values()) == {PASS}
+    # Of other classes there is nothing to compare, which is said.
+    other = BallDPRidgePrototype(4.0, radius=0.5, classes=range(K + 1)).fit(*data())
+    *_, told = checks(head, earlier=[other.released_])
+    assert (told.name, told.verdict) == ("earlier releases", CANNOT_CHECK)
+
+
+def test_steps_that_repeat_their_noise():
+    drawn = {}
+
+    def call(self, values, sigma):
+        return values + sigma * drawn.setdefault(np.shape(values), normal(values))
+
+    with noise_as(call):
+        head = fitted("descent")
+    assert verdicts(head)["reuse of noise"] == FAIL
+
+
+def test_steps_that_copy_another_class():
+    state = {}
+
+    def call(self, values, sigma):
+        z = normal(values)
+        z[0] = state.get("last", z[0])
+        state["last"] = z[1]
+        return values + sigma * z
+
+    with noise_as(call):
+        head = fitted("hinge descent")
+    assert verdicts(head)["reuse of noise"] == FAIL
+
+
+def test_another_law_of_the_same_variance():
+    def call(self, values, sigma):
+        most = math.sqrt(3)
+        return values + sigma * np.random.default_rng().uniform(-most, most, np.shape(values))
+
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((60, 4000)) / 70.0, np.arange(60) % 3
+    with noise_as(call):
+        head = BallDPRidgePrototype(4.0, radius=0.5).fit(*rows)
+    assert verdicts(head, *rows)["law of the noise"] == FAIL
+
+
+def test_a_shift_along_the_solution_is_convicted():
+    """Shrunken weights: noise of the right scale around the wrong place."""
+    head = fitted("softmax", epsilon=200.0)
+    query = head.released_.bound
+    values = query.values(head.released_.problem, head._records(*data()))
+    moved = head.released_.answers[0] + 12.0 * query.sigma * values / np.linalg.norm(values)
+    assert verdicts(head)["mean of the noise"] == PASS
+    shifted = replace(head.released_, answers=(moved,))
+    assert verdicts(head, released=shifted)["mean of the noise"] == FAIL
+
+
+def test_absent_classes_are_published_without_noise():
+    X, y = data()
+    head = BallDPRidgePrototype(4.0, radius=0.5, classes=range(K + 1)).fit(X, y)
+    assert not convicted(head, X, y)
+    answer = head.released_.answers[0].copy()
+    answer[K * D] = 1e-9
+    (check,) = checks(head, X, y, released=replace(head.released_, answers=(answer,)))
+    assert (check.name, check.verdict) == ("values without noise", FAIL)
+
+
+# What no test can find: these pass, and the documentation says so -------------------------------
+
+
+def test_clever_lies_pass():
+    def known_seed(self, values, sigma):
+        return values + sigma * np.random.default_rng(7).standard_normal(values.shape)
+
+    def nine_directions(self, values, sigma):
+        released = NOISE(self, values, sigma)
+        blocks_of(released)[:3, :3] = blocks_of(values)[:3, :3]
+        return released
+
+    with noise_as(known_seed):
+        assert not convicted(fitted("prototypes", epsilon=1.0))
+    with noise_as(nine_directions):
+        head = fitted("prototypes", epsilon=1.0)
+    # 9 of 160 values: the lengths are those of noise, though three rows lack part of it.
+    assert verdicts(head)["scale of the noise"] == PASS
+    # Ten records of others.
+    X, y = data()
+    X[:10] = np.roll(X[:10], 1, axis=1)
+    assert not convicted(fitted("prototypes", epsilon=1.0), X, y)
+    # Draws selected until the publisher likes them.
+    draws = [fitted("prototypes") for _ in range(5)]
+    liked = min(draws, key=lambda head: float(np.abs(head.prototypes_).max()))
+    assert not convicted(liked)
+
+
+# The tests of the tests ------------------------------------------------------------------------
+
+
+def p_values(found, monkeypatch):
+    seen = []
+    monkeypatch.setattr(noise_tests, "_verdict", lambda p, level: seen.append(p) or PASS)
+    noise_checks(found)
+    return seen
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (1, 10, 64), (1, 1, 400), (6, 3, 20)])
+def test_p_values_of_honest_noise_are_no_smaller_than_uniform(monkeypatch, shape):
+    rng = np.random.default_rng(0)
+    n_runs = 800
+    directions = {"a direction": list(rng.standard_normal(shape))}
+    runs = [
+        p_values(
+            Deviates(list(rng.standard_normal(shape)), directions, rng.standard_normal(5)),
+            monkeypatch,
+        )
+        for _ in range(n_runs)
+    ]
+    for ps in np.array(runs).T:
+        for level in (0.01, 0.05, 0.2):
+            # Three binomial standard deviations over the level.
+            allowed = level + 3.5 * math.sqrt(level * (1 - level) / n_runs)
+            assert np.mean(ps <= level) <= allowed
+
+
+def test_levels_add_up_to_the_false_alarm(monkeypatch):
+    """Scale, law, mean and reuse: four tests of a quarter each."""
+    levels = []
+    monkeypatch.setattr(noise_tests, "_verdict", lambda p, level: levels.append(level) or PASS)
+    noise_checks(Deviates([np.random.default_rng(0).standard_normal((4, 50))]))
+    assert sum(levels) == pytest.approx(FALSE_ALARM)
+    monkeypatch.undo()
+    assert noise_tests._verdict(0.99e-7, 1e-7) == FAIL
+    assert noise_tests._verdict(1.01e-7, 1e-7) == PASS
+
+
+def test_noise_halved_in_128_values_is_convicted():
+    z = 0.5 * np.random.default_rng(0).standard_normal((1, 128))
+    assert noise_checks(Deviates([z]))[0].verdict == FAIL
+
+
+def test_the_smallest_fault_that_is_seen_is_told_truly():
+    """Noise of the share that the text names is convicted nearly always, a tenth more is not."""
+    rng = np.random.default_rng(1)
+    for shape in ((4, 50), (10, 500)):
+        text = noise_checks(Deviates([rng.standard_normal(shape)]))[0].found
+        least = float(text.rpartition("from ")[2].split()[0])
+        found = [
+            noise_checks(Deviates([least * rng.standard_normal(shape)]))[0].verdict
+            for _ in range(100)
+        ]
+        assert found.count(FAIL) > 90
+    assert noise_checks(Deviates([0.9 * rng.standard_normal((10, 500))]))[0].verdict == FAIL
+
+
+def test_the_tolerance_widens_every_test():
+    """A shift that the solver's tolerance allows convicts nobody, however large."""
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((4, 50))
+    ones = np.ones_like(z)
+    moved = [z + 9.0 * ones / np.linalg.norm(ones)]
+    strict = noise_checks(Deviates(moved, {"ones": [ones]}))
+    assert FAIL in [check.verdict for check in strict]
+    lenient = noise_checks(Deviates(moved, {"ones": [ones]}, shift=9.0))
+    assert {check.verdict for check in lenient} == {PASS}
+    for factor in (1.5, 0.6):
+        scaled = [z * factor * math.sqrt(z.size) / np.linalg.norm(z)]
+        assert noise_checks(Deviates(scaled))[0].verdict == FAIL
+        off = abs(factor - 1.0) * math.sqrt(z.size)
+        assert noise_checks(Deviates(scaled, shift=off))[0].verdict == PASS
+
+
+def test_two_values_a_block_are_too_few():
+    z = np.random.default_rng(0).standard_normal((1, 2))
+    assert noise_checks(Deviates([z]))[3].verdict == CANNOT_CHECK
+
+
+def test_very_many_blocks_are_compared_with_their_answer_and_the_next(monkeypatch):
+    monkeypatch.setattr(noise_tests, "_BLOCKS", 10)
+    rng = np.random.default_rng(0)
+    blocks = [rng.standard_normal((3, 30)) for _ in range(6)]
+    assert noise_checks(Deviates(blocks))[3].verdict == PASS
+    blocks[4][0] = blocks[3][2]
+    assert noise_checks(Deviates(blocks))[3].verdict == FAIL
+    # Whole answers are compared wherever they are.
+    blocks = [rng.standard_normal((3, 30)) for _ in range(6)]
+    blocks[5] = -blocks[0]
+    assert noise_checks(Deviates(blocks))[3].verdict == FAIL
+
+
+def test_noise_of_trials_in_blocks():
+    rng = np.random.default_rng(0)
+    flat, table = rng.standard_normal(3 * 7 + 2), rng.standard_normal((2, 7))
+    flat[7:14] = 0.0  # of an absent class
+    found = of_trials([[flat, table]], 7)
+    assert [z.shape for z in found.blocks] == [(2, 7), (2, 7)]
+    np.testing.assert_array_equal(found.rest, flat[21:])
+    assert found.size == 14 + 14 + 2
+
+
+def test_drawing_again_costs_delta():
+    """The formula, against the worst case that it is for: failures hide one of two worlds."""
+    epsilon, delta = epsilon_after_redraws(8.0, 1e-6, 1e-6)
+    assert delta == pytest.approx(3e-3, rel=0.02)
+    assert epsilon == pytest.approx(8.0, abs=2e-6)
+    mu, level = 2.0, 0.05
+    for eps in (0.5, 2.0, 4.0):
+        # Draws of N(0, 1) above a quantile are drawn again; the neighbour's are all kept.
+        cut = norm.isf(level)
+        eps_after, delta_after = epsilon_after_redraws(eps, delta_from_mu(mu, eps), level)
+        grid = np.linspace(-8, 12, 200_001)
+        width = grid[1] - grid[0]
+        kept = np.where(grid < cut, norm.pdf(grid) / (1 - level), 0.0)
+        other = norm.pdf(grid, mu)
+        spent = np.sum(np.maximum(other - math.exp(eps_after) * kept, 0.0)) * width
+        assert spent <= delta_after + 1e-6
+
+
+# Mechanisms of one's own -----------------------------------------------------------------------
+
+
+def released_by(mechanism):
+    settings = {"alpha": 0.01, "radius": 0.5, "fit_intercept": False}
+    return BallDPSquaredHingeSVC(4.0, mechanism=mechanism, **settings).fit(*data())
+
+
+def test_noise_of_ones_own_mechanism_is_read_from_its_answers():
+    """Whatever it makes of them: the kernel's queries say what they hold."""
+    head = released_by(TwoQuestions())
+    assert set(verdicts(head).values()) == {PASS}
+    first, second = head.released_.answers
+    assert convicted(head, released=replace(head.released_, answers=(first, first)))
+    assert convicted(head, released=replace(head.released_, answers=(first, 3.0 * second)))
+    with noise_as(lambda self, values, sigma: np.array(values)):
+        assert convicted(released_by(TwoQuestions()))
+
+
+def test_a_check_draws_nothing_from_the_heads_generator():
+    X, y = data()
+    generator = np.random.default_rng(0)
+    head = BallDPRidgePrototype(4.0, radius=0.5, random_state=generator).fit(X, y)
+    before = copy.deepcopy(generator.bit_generator.state)
+    assert not convicted(head, X, y)
+    assert generator.bit_generator.state == before
+
+
+# Mistakes that were once made ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize(("n_classes", "n_steps"), [(2, 3), (4, 1), (4, 3)])
+def test_the_owner_computes_the_gradients_of_the_fit(noise_free, dtype, n_classes, n_steps):
+    """To the last bit: single precision rounds all records alike, far above little noise."""
+    X, y = data(n_classes=n_classes, dtype=dtype)
+    kept = GradientPerturbation(n_steps=n_steps, keep_transcript=True, start="zero")
+    head = BallDPLogisticRegression(1e6, radius=1e-3, mechanism=kept).fit(X, y)
+    wider = (X, X.astype(np.float64)) if n_steps > 1 and dtype != np.float64 else (X,)
+    for rows in wider:
+        found = deviates_of(head.released_, head._records(rows, y))
+        assert not isinstance(found, Check), found
+        assert not any(z.any() for z in found.blocks)
+
+
+def test_softmax_copies_with_the_sign_turned():
+    """Centring leaves of them sums and differences of another length."""
+    rng = np.random.default_rng(0)
+    # Three classes: the rotated blocks have nothing in common then.
+    X, y = rng.standard_normal((N, 300)), np.arange(N) % 3
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    with noise_as(copied(-1.0)):
+        head = BallDPLogisticRegression(4.0, radius=0.5, mechanism="output").fit(X, y)
+    assert verdicts(head, X, y)["reuse of noise"] == FAIL
+
+
+@pytest.mark.parametrize("name", ["prototypes", "softmax", "started descent"])
+def test_the_conversation_held_again_is_honest_and_another(name):
+    """Fresh noise around the same records, and the release itself stays as it is."""
+    head = fitted(name)
+    released, records = head.released_, head._records(*data())
+    kept = released.values.copy()
+    again = answer_again(released, records, Noise())
+    assert set(verdicts(head, released=again).values()) == {PASS}
+    assert not np.array_equal(again.answers[0], released.answers[0])
+    np.testing.assert_array_equal(released.values, kept)

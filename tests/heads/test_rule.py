@@ -1,0 +1,262 @@
+"""What predictions are made of: parameters act at the next fit, a new rule costs nothing."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+    OutputPerturbation,
+    PrivacyAccountant,
+    verify,
+)
+
+RNG = np.random.default_rng(0)
+Y = np.repeat([0, 1, 2], [150, 100, 50])
+X = RNG.standard_normal((300, 5)) + 2.0 * np.eye(3, 5)[Y]
+X /= np.linalg.norm(X, axis=1, keepdims=True)
+NEW = 1.5 * np.concatenate([X[::7], -X[::11]])
+VECTORS = RNG.standard_normal((3, 5))
+HIDDEN = {"protect_labels": True, "classes": [0, 1, 2]}
+DESCENT = GradientPerturbation(n_steps=3, keep_transcript=True)
+HEADS = {
+    "prototypes": BallDPRidgePrototype(4.0),
+    "nearest prototypes": BallDPRidgePrototype(4.0, decision="nearest"),
+    "hidden prototypes": BallDPRidgePrototype(4.0, **HIDDEN),
+    "discriminant": BallDPLinearDiscriminant(4.0, share=0.5),
+    "discriminant, vectors": BallDPLinearDiscriminant(4.0, class_embeddings=VECTORS),
+    "hidden discriminant": BallDPLinearDiscriminant(4.0, domain="sphere", share=0.5, **HIDDEN),
+    "minimiser": BallDPLogisticRegression(4.0, mechanism="output", alpha=0.1),
+    "descent": BallDPLogisticRegression(4.0, mechanism=DESCENT, class_weight={1: 2.0}),
+    "descent, vectors": BallDPLogisticRegression(4.0, mechanism=DESCENT, class_embeddings=VECTORS),
+    "SVC": BallDPSquaredHingeSVC(4.0, mechanism=DESCENT, fit_intercept=False),
+}
+OTHER = {
+    "epsilon": 0.1,
+    "delta": 1e-3,
+    "radius": 1.9,
+    "metric": "chebyshev",
+    "alpha": 0.7,
+    "norm_bound": 7.0,
+    "counts": "min",
+    "domain": "sphere",
+    "share": 0.9,
+    "shrinkage": 0.9,
+    "priors": "uniform",
+    "class_embeddings": -VECTORS,
+    "class_weight": "balanced",
+    "classes": [0, 1, 2, 3],
+    "encoder": "another",
+    "random_state": 5,
+    "verbose": True,
+}
+RULES = {
+    "prototypes": [
+        {"priors": "uniform"},
+        {"priors": [0.2, 0.0, 0.8]},
+        {"decision": "nearest"},
+        {"decision": "gaussian"},
+    ],
+    "nearest prototypes": [{"decision": "gaussian"}, {"decision": "auto", "priors": "uniform"}],
+    "hidden prototypes": [{"decision": "nearest"}],
+    "discriminant": [
+        {"priors": [0.2, 0.0, 0.8]},
+        {"shrinkage": 0.3},
+        {"class_embeddings": VECTORS},
+        {"priors": "uniform", "shrinkage": 1.0, "class_embeddings": VECTORS},
+    ],
+    "discriminant, vectors": [{"class_embeddings": None}, {"class_embeddings": 2.0 * VECTORS}],
+    "hidden discriminant": [{"priors": "uniform"}, {"shrinkage": 0.3}],
+    "minimiser": [{"priors": "uniform"}, {"priors": [0.2, 0.0, 0.8]}],
+    "descent": [{"priors": "uniform"}],
+    "descent, vectors": [{"priors": [0.2, 0.3, 0.5]}],
+}
+
+
+def fitted(name, **params):
+    return clone(HEADS[name]).set_params(radius=0.5, random_state=0, **params).fit(X, Y)
+
+
+def seen(head):
+    """All that a fitted head shows."""
+    found = {"labels": head.predict(NEW), "scores": head.decision_function(NEW)}
+    found |= head.released_parameters()
+    for name in ("coef_", "intercept_", "prototypes_", "classes_", "class_counts_"):
+        if hasattr(head, name):
+            found[name] = getattr(head, name)
+    if hasattr(head, "predict_proba"):
+        found["probabilities"] = head.predict_proba(NEW)
+        found["served"] = head.to_sklearn().predict_proba(NEW)
+    if hasattr(head, "statistics_"):
+        found["sums"] = head.statistics_.class_sums
+    if hasattr(head, "transcript_"):
+        found["gradients"] = head.transcript_.gradients
+    return found
+
+
+def faults(head):
+    """What a verifier finds against a head; of these, that a seed drew the noise."""
+    return [check.name for check in verify(head).checks if check.verdict == "FAIL"]
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_parameters_act_at_the_next_fit(name):
+    """One by one, and all together: nothing that was released or is predicted changes."""
+    head = fitted(name)
+    before, release, state = seen(head), head.release_, pickle.dumps(head.released_)
+    changes = {key: value for key, value in OTHER.items() if key in head.get_params(deep=False)}
+    if "fit_intercept" in head.get_params():
+        changes |= {"fit_intercept": not head.fit_intercept, "mechanism": OutputPerturbation()}
+    if "decision" in head.get_params():
+        changes["decision"] = "gaussian" if head.decision == "nearest" else "nearest"
+    changes["protect_labels"] = not head.protect_labels
+    for key, value in changes.items():
+        head.set_params(**{key: value})
+        assert_same(seen(head), before)
+        assert head.release_ is release
+    assert pickle.dumps(head.released_) == state
+    assert release.matches(head)
+    assert faults(head) == faults(fitted(name))
+    for again in (pickle.loads(pickle.dumps(head)), clone(fitted(name)).fit(X, Y)):
+        assert_same(seen(again), before)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [(name, rule) for name, rules in RULES.items() for rule in rules]
+)
+def test_a_new_rule_is_that_of_a_fit_and_spends_nothing(name, settings):
+    with PrivacyAccountant(radius=0.5) as accountant:
+        head = fitted(name)
+        before = seen(head)
+        found = head.with_rule(**settings)
+    assert accountant.total().n_releases == 1
+    assert found.release_ is head.release_
+    assert found.release_.matches(found)
+    assert faults(found) == faults(head)
+    # As a fit with these parameters, and the same noise, would have it.
+    expected = fitted(name, **settings)
+    assert_same(seen(found), seen(expected))
+    for key, value in settings.items():
+        assert found.get_params()[key] is value
+    assert_same(seen(pickle.loads(pickle.dumps(found))), seen(expected))
+    # The first head stays as it was, and comes back.
+    assert_same(seen(head), before)
+    back = found.with_rule(**{key: head.get_params()[key] for key in settings})
+    assert_same(seen(back), before)
+
+
+def test_a_rule_keeps_what_was_set_before():
+    head = fitted("discriminant").with_rule(shrinkage=0.3).with_rule(priors="uniform")
+    assert_same(seen(head), seen(fitted("discriminant", shrinkage=0.3, priors="uniform")))
+    # Parameters that were set meanwhile, for the next fit, are no part of it.
+    changed = fitted("discriminant").set_params(shrinkage=0.9).with_rule(priors="uniform")
+    scores = fitted("discriminant", priors="uniform").decision_function(NEW)
+    np.testing.assert_array_equal(changed.decision_function(NEW), scores)
+
+
+def test_arrays_that_are_changed_later_change_nothing():
+    priors, vectors = np.array([0.2, 0.3, 0.5]), VECTORS.copy()
+    head = fitted("discriminant", priors=priors, class_embeddings=vectors)
+    other = fitted("discriminant").with_rule(priors=priors, class_embeddings=vectors)
+    before = seen(head)
+    priors[:], vectors[:] = [0.8, 0.1, 0.1], 0.0
+    for one in (head, other, pickle.loads(pickle.dumps(other))):
+        assert_same(seen(one), before)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "match"),
+    [
+        ("prototypes", {"epsilon": 1.0}, "epsilon: a new rule takes priors, decision"),
+        ("prototypes", {"alpha": 1.0}, "everything else needs a new fit"),
+        ("prototypes", {"shrinkage": 0.5}, "shrinkage"),
+        ("prototypes", {"priors": [0.5, 0.5]}, "priors"),
+        ("prototypes", {"decision": "far"}, "decision"),
+        ("prototypes", {"decision": "nearest", "priors": "uniform"}, "gaussian"),
+        ("hidden prototypes", {"decision": "gaussian"}, "decision='nearest'"),
+        ("hidden prototypes", {"priors": "uniform"}, "gaussian"),
+        ("discriminant", {"shrinkage": 2.0}, "shrinkage"),
+        ("discriminant", {"share": 0.5}, "share"),
+        ("discriminant", {"class_embeddings": np.zeros((3, 3))}, "class_embeddings must be None"),
+        ("descent, vectors", {"class_embeddings": None}, "class_embeddings"),
+        ("SVC", {"priors": None}, "priors"),
+    ],
+)
+def test_what_is_no_rule(name, settings, match):
+    head = fitted(name)
+    before = seen(head)
+    with pytest.raises(ValueError, match=match):
+        head.with_rule(**settings)
+    assert_same(seen(head), before)
+    with pytest.raises(NotFittedError):
+        clone(head).with_rule(priors=None)
+
+
+def test_a_protected_model_takes_no_class_probabilities():
+    """The shares that they would replace are private."""
+    head = BallDPLogisticRegression(4.0, mechanism="output", alpha=0.1, **HIDDEN).fit(X, Y)
+    with pytest.raises(ValueError, match="private"):
+        head.with_rule(priors="uniform")
+
+
+def test_prototypes_take_class_probabilities():
+    shares, counts = fitted("prototypes"), np.array([150, 100, 50])
+    ratio = shares.with_rule(priors="uniform").predict_log_proba(NEW) - shares.predict_log_proba(
+        NEW
+    )
+    expected = np.tile(np.diff(-np.log(counts)), (len(NEW), 1))
+    np.testing.assert_allclose(np.diff(ratio, axis=1), expected, atol=1e-6)
+    assert not (shares.with_rule(priors=[0.5, 0.5, 0.0]).predict(NEW) == 2).any()
+
+
+def test_logistic_regression_takes_class_probabilities():
+    """Scores move by the logarithm of what they replace; released parameters do not."""
+    head = fitted("minimiser", class_weight={2: 2.0})
+    uniform = head.with_rule(priors="uniform")
+    change = np.diff(uniform.decision_function(NEW) - head.decision_function(NEW), axis=1)
+    masses = np.array([150, 100, 100])
+    np.testing.assert_allclose(change, np.tile(np.diff(-np.log(masses)), (len(NEW), 1)), atol=1e-6)
+    for name, values in head.released_parameters().items():
+        np.testing.assert_array_equal(uniform.released_parameters()[name], values)
+    binary = clone(head).set_params(class_weight=None).fit(X, Y > 0)
+    moved = binary.with_rule(priors=[0.2, 0.8]).decision_function(NEW)
+    shift = np.log(0.8 / 0.2)
+    np.testing.assert_allclose(moved - binary.decision_function(NEW), shift, atol=1e-6)
+
+
+def test_parameters_after_set_params_has_failed():
+    """A mechanism that was given by name stays what it is."""
+    for given in ("gradient", "output", "auto", GradientPerturbation(n_steps=7)):
+        head = BallDPLogisticRegression(mechanism=given)
+        before = repr(head)
+        for wrong in ({"mechanism__bogus": 1}, {"mechanism": "no", "mechanism__n_steps": 3}):
+            with pytest.raises(ValueError, match=r"mechanism|bogus"):
+                head.set_params(**wrong)
+            assert repr(head) == before
+            assert head.mechanism is given
+    head = BallDPLogisticRegression(mechanism="gradient").set_params(mechanism__n_steps=7)
+    assert head.mechanism.n_steps == 7
+    assert head.set_params(mechanism="output", mechanism__tol=1e-3).mechanism.tol == 1e-3
+    with pytest.raises(ValueError, match="epsilon_"):
+        head.set_params(epsilon_=3.0)
+
+
+def test_warnings_do_not_follow_parameters_that_changed():
+    head = fitted("prototypes").set_params(delta=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        head.predict(NEW)

@@ -1,0 +1,72 @@
+"""Mean gradients of records, as queries compute them, with their passes in sight."""
+
+import numpy as np
+
+from sklearn_balldp.heads.weighing import weights_of
+from sklearn_balldp.mechanisms import MeanGradient, Records
+from sklearn_balldp.mechanisms.gradients import Gradients
+from sklearn_balldp.privacy import rounding
+from sklearn_balldp.privacy.problem import Problem
+from sklearn_balldp.rows import table_of, working_precision
+
+
+class Mean:
+    """Mean gradients of records, as queries at any parameters compute them."""
+
+    def __init__(
+        self,
+        loss,
+        X,
+        y,
+        n_classes,
+        clip=None,
+        constant=0.5,
+        norm_bound=1.0,
+        seen=None,
+        weights=None,
+        domain="ball",
+    ):
+        single = table_of(X).local and working_precision(X.dtype) is np.float32
+        self.problem = Problem(
+            n_samples=X.shape[0],
+            n_features=X.shape[1],
+            n_classes=n_classes,
+            class_counts=tuple(np.bincount(y, minlength=n_classes).tolist()),
+            radius=0.5,
+            loss=loss,
+            norm_bound=norm_bound,
+            domain=domain,
+            precision="float32" if single else "float64",
+            loss_weights=None if weights is None else weights_of(weights, y, n_classes),
+        )
+        self.shape = self.problem.kind.n_scores, X.shape[1] + int(constant > 0)
+        self._given = {"clip": clip, "constant": constant, "seen": seen}
+        self.dtype = np.dtype(self.query(np.zeros(self.shape)).precision(self.problem))
+        records = Records(X, y, weights)
+        self.passes = Gradients(self.problem, records, **self._given, dtype=self.dtype)
+        self.table = self.passes._table
+
+    def __call__(self, thetas):
+        return self.passes.sums(thetas) / self.problem.loss_total
+
+    def query(self, theta):
+        return MeanGradient(theta, **self._given)
+
+    def rounding(self, theta):
+        seen = self._given["seen"]
+        return rounding.mean_rounding(
+            self.problem.kind,
+            theta,
+            n_samples=self.problem.n_samples,
+            n_features=self.problem.n_features,
+            norm_bound=self.problem.norm_bound if seen is None else seen.reach,
+            constant=self._given["constant"],
+            clip=self._given["clip"],
+            dtype=self.dtype,
+            weights=self.problem.loss_weights,
+            whitened=seen is not None and seen.shortens,
+        )
+
+    @property
+    def kept(self):
+        return self.passes._kept

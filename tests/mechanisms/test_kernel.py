@@ -1,0 +1,459 @@
+"""The kernel and its privacy filter: what is refused before noise is drawn, and what is kept."""
+
+import importlib.util
+import io
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sklearn_balldp
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+    GradientPerturbation,
+)
+from sklearn_balldp.mechanisms import (
+    PROVED,
+    Kernel,
+    MeanGradient,
+    Minimiser,
+    PrivacyError,
+    PrivacyFilter,
+    Query,
+    Records,
+    Sums,
+    drive,
+    drive_many,
+)
+from sklearn_balldp.mechanisms.whitening import PublicMap
+from sklearn_balldp.privacy import Noise
+from sklearn_balldp.privacy.bounds import Promised, chain_of
+from sklearn_balldp.privacy.problem import Problem
+
+N, D, K, MU = 60, 5, 3, 1.2
+Y = np.arange(N) % K
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, D)) + 2.0 * np.eye(K, D)[Y]
+X /= np.linalg.norm(X, axis=1, keepdims=True) * RNG.uniform(0.9, 1.2, (N, 1))
+PUBLIC = {"n_samples": N, "n_features": D, "n_classes": K, "class_counts": (20, 20, 20)}
+PUBLIC |= {"radius": 0.5, "alpha": 0.1, "loss": "softmax"}
+PROBLEM = Problem(**PUBLIC)
+PROMISE = [(0.5, "public", MU)]
+THETA = np.zeros((K, D))
+
+
+class Counted(Noise):
+    """Counts its draws."""
+
+    calls = 0
+
+    def __call__(self, values, sigma):
+        self.calls += 1
+        return super().__call__(values, sigma)
+
+
+def kernel(promises=PROMISE, noise=None, accepts=PROVED, problem=PROBLEM, **given):
+    return Kernel(problem, Records(X, Y), promises, noise or Noise(0), accepts, **given)
+
+
+def step(mu, theta=THETA, problem=PROBLEM, **given):
+    return MeanGradient(theta, **{"clip": 0.2, **given}).calibrated(problem, mu)
+
+
+@dataclass(frozen=True)
+class Spends(Query):
+    """A query that takes what it says, for the arithmetic of the filter."""
+
+    sigma: float = 1.0
+    mu_: tuple[float, ...] = (1.0,)
+
+    def ratio(self, problem, radius, labels):
+        return 1.0
+
+    def mu_at(self, problem, radius, labels):
+        return self.mu_[0] if radius == 0.5 else self.mu_[-1]
+
+    def shape(self, problem):
+        return (1,)
+
+    def values(self, problem, records):
+        return np.zeros(1)
+
+
+# -- the filter ------------------------------------------------------------------------------------
+
+
+def test_a_promise_is_used_up_to_the_last_bit():
+    """Pythagorean shares are exact in binary: one unit in the last place more is refused."""
+    filter_ = PrivacyFilter(PROBLEM, [(0.5, "public", 1.25)])
+    filter_.charge(Spends(mu_=(0.75,)))
+    with pytest.raises(PrivacyError):
+        filter_.charge(Spends(mu_=(math.nextafter(1.0, 2.0),)))
+    filter_.charge(Spends(mu_=(1.0,)))
+    with pytest.raises(PrivacyError):
+        filter_.charge(Spends(mu_=(5e-324,)))
+    filter_.charge(Spends(mu_=(0.0,)))
+    for mu in (1.2, 0.1, 3e-20, 1e30):
+        PrivacyFilter(PROBLEM, [(0.5, "public", mu)]).charge(Spends(mu_=(mu,)))
+        with pytest.raises(PrivacyError):
+            PrivacyFilter(PROBLEM, [(0.5, "public", mu)]).charge(
+                Spends(mu_=(math.nextafter(mu, math.inf),))
+            )
+
+
+@pytest.mark.parametrize("n", [3, 1000])
+def test_the_sum_of_squares_is_exact(n):
+    """As many equal queries as rational arithmetic allows: no tolerance, and no lost unit."""
+    mu, promised = 0.1, math.sqrt(0.01 * n)
+    exact = math.floor(Fraction(promised) ** 2 / Fraction(mu) ** 2)
+    filter_ = PrivacyFilter(PROBLEM, [(0.5, "public", promised)])
+    for _ in range(exact):
+        filter_.charge(Spends(mu_=(mu,)))
+    with pytest.raises(PrivacyError, match="more than is left"):
+        filter_.charge(Spends(mu_=(mu,)))
+
+
+@pytest.mark.parametrize("mu", [math.inf, math.nan, 1.3])
+def test_what_no_promise_covers(mu):
+    with pytest.raises(PrivacyError, match="nothing was drawn"):
+        PrivacyFilter(PROBLEM, PROMISE).charge(Spends(mu_=(mu,)))
+
+
+def test_several_radii_are_kept_and_a_refused_query_counts_at_none():
+    filter_ = PrivacyFilter(PROBLEM, [(0.5, "public", 1.25), (2.0, "public", 2.5)])
+    filter_.charge(Spends(mu_=(0.75, 1.5)))
+    with pytest.raises(PrivacyError, match="at radius 2"):
+        filter_.charge(Spends(mu_=(0.8, 2.1)))
+    with pytest.raises(PrivacyError, match=r"at radius 0\.5"):
+        filter_.charge(Spends(mu_=(1.1, 1.9)))
+    filter_.charge(Spends(mu_=(1.0, 2.0)))
+
+
+def test_real_queries_at_two_radii():
+    """Class sums move four times as far at four times the radius: the second promise decides."""
+    query = Sums().calibrated(PROBLEM, MU)
+    far = query.mu(PROBLEM, 2.0)
+    assert far == pytest.approx(4.0 * MU, rel=1e-6)
+    kernel([*PROMISE, (2.0, "public", far)])(query)
+    with pytest.raises(PrivacyError, match="at radius 2"):
+        kernel([*PROMISE, (2.0, "public", 0.99 * far)])(query)
+
+
+def test_no_more_queries_than_allowed():
+    noise = Counted(0)
+    ask = kernel(noise=noise, most_queries=3)
+    for _ in range(3):
+        ask(step(1e-3))
+    with pytest.raises(PrivacyError, match="more queries"):
+        ask(step(1e-3))
+    assert noise.calls == 3
+
+
+# -- the kernel ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        step(MU).scaled(1.0 / 1.05),
+        Sums().calibrated(PROBLEM, MU).scaled(1.0 / 1.05),
+        Sums(1.0, 1.0).calibrated(PROBLEM, MU).scaled(1.0 / 1.05),
+        Minimiser(1e-6).calibrated(PROBLEM, MU).scaled(1.0 / 1.05),
+        MeanGradient(THETA, sigma=0.0),
+        MeanGradient(THETA, sigma=-1.0),
+        MeanGradient(THETA, sigma=math.nan),
+        MeanGradient(THETA, sigma=math.inf),
+        Sums(0.0),
+        Sums(-1.0),
+        Sums((1.0, 1.0, 0.0)),
+        Minimiser(1e-6, sigma=0.0),
+    ],
+    ids=str,
+)
+def test_too_little_noise_is_refused_before_it_is_drawn(query):
+    noise = Counted(0)
+    with pytest.raises(PrivacyError, match="nothing was drawn"):
+        kernel(noise=noise)(query)
+    assert noise.calls == 0
+
+
+def test_a_share_that_is_forgotten_and_a_query_too_many():
+    noise = Counted(0)
+    ask = kernel(noise=noise)
+    for _ in range(3):
+        ask(step(0.5 * MU))
+    with pytest.raises(PrivacyError, match="more than is left"):
+        ask(step(MU))
+    ask(step(0.5 * MU))
+    with pytest.raises(PrivacyError, match="more than is left"):
+        ask(step(0.5 * MU))
+    assert noise.calls == 4
+
+
+MAP = {"centre": np.zeros(D), "directions": np.eye(D)[:, :1], "factors": np.full(1, 0.5)}
+MAP |= {"reach": 1.0, "norm": 0.9}
+WRONG = {
+    "integers": MeanGradient(np.ones((K, D), dtype=np.int64)),
+    "float32": MeanGradient(np.ones((K, D), dtype=np.float32)),
+    "classes": MeanGradient(np.zeros((2, D))),
+    "features": MeanGradient(np.zeros((K, D + 1))),
+    "a constant, no column": MeanGradient(THETA, constant=0.5),
+    "NaN": MeanGradient(np.full((K, D), np.nan)),
+    "infinity": MeanGradient(np.full((K, D), np.inf)),
+    "negative clip": MeanGradient(THETA, clip=-1.0),
+    "no clip": MeanGradient(THETA, clip=0.0),
+    "NaN clip": MeanGradient(THETA, clip=math.nan),
+    "negative constant": MeanGradient(THETA, constant=-1.0),
+    "a map that lengthens": {"factors": np.full(1, 1.5)},
+    "a map that shortens too much": {"factors": np.full(1, 0.01)},
+    "a map that reverses": {"factors": np.full(1, -0.5)},
+    "a map that is skew": {"directions": 2.0 * np.eye(D)[:, :1]},
+    "a map that is short": {"reach": 0.1, "norm": 0.1},
+    "a map that is long": {"reach": 1.5, "norm": 1.2},
+    "a map of other rows": {"centre": np.zeros(D + 1)},
+    "a map of NaN": {"factors": np.full(1, np.nan)},
+    "a moment of no noise": Sums(1.0, 0.0),
+    "a moment of all": Sums(1.0, 1.0, pooled=True),
+    "too few scales": Sums((1.0, 1.0)),
+    "NaN scales": Sums((1.0, 1.0, math.nan)),
+    "endless scales": Sums(math.inf),
+    "counts that are public": Sums(1.0, constant=1.0),
+    "a constant below zero": Sums(1.0, constant=-1.0),
+    "an unknown proof": Minimiser(1e-6, method="none"),
+    "a negative tolerance": Minimiser(-1e-6),
+    "a NaN tolerance": Minimiser(math.nan),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_states_that_no_proof_speaks_of(name):
+    query = WRONG[name]
+    if isinstance(query, dict):
+        assert MeanGradient(THETA, seen=PublicMap(**MAP)).mu(PROBLEM) < math.inf
+        query = MeanGradient(THETA, seen=PublicMap(**(MAP | query)))
+    noise = Counted(0)
+    with pytest.raises(PrivacyError, match="nothing was drawn"):
+        kernel([(0.5, "public", 1e100)], noise)(query)
+    assert noise.calls == 0
+
+
+def test_problems_that_no_proof_speaks_of():
+    """Without a loss there is no gradient; without a regulariser there may be no minimiser."""
+    for problem in (replace(PROBLEM, loss=""), replace(PROBLEM, alpha=0.0)):
+        assert Minimiser(1e-6).mu(problem) == math.inf
+    assert MeanGradient(THETA).mu(replace(PROBLEM, loss="")) == math.inf
+    # Labels that are public are hidden at no price.
+    for query in (MeanGradient(THETA), Sums(1.0), Minimiser(1e-6)):
+        assert query.mu(PROBLEM, 0.5, "protected") == math.inf
+
+
+def test_huge_states_have_a_finite_price_or_none():
+    for size in (1e3, 1e30, 1e99, 1e150, 1e300):
+        theta = np.full((K, D), size)
+        for clip in (None, 0.2):
+            mu = MeanGradient(theta, clip=clip).mu(PROBLEM)
+            assert mu >= (1e-3 if size < 1e100 else math.inf)
+            if mu < math.inf:
+                kernel([(0.5, "public", mu)])(MeanGradient(theta, clip=clip))
+
+
+@pytest.mark.parametrize("ratio", [math.nan, math.inf, -1.0])
+def test_a_ratio_that_is_no_number_is_no_proof(ratio, monkeypatch):
+    monkeypatch.setattr(Spends, "mu_at", Query.mu_at)
+    monkeypatch.setattr(Spends, "ratio", lambda *_: ratio)
+    assert Spends().mu(PROBLEM) == math.inf
+    with pytest.raises(PrivacyError, match="nothing was drawn"):
+        kernel(accepts=(Spends,))(Spends())
+
+
+def test_kinds_of_queries_that_are_not_accepted():
+    class Claims(MeanGradient):
+        def ratio(self, problem, radius, labels):
+            return 0.0
+
+    for query in (Claims(THETA), Spends(mu_=(0.1,))):
+        with pytest.raises(PrivacyError, match="no proof of a sensitivity is known"):
+            kernel()(query)
+    with pytest.raises(PrivacyError, match="no proof"):
+        kernel(accepts=(Sums,))(step(MU))
+    # Whoever lists it vouches for it.
+    assert kernel(accepts=(*PROVED, Spends))(Spends(mu_=(0.1,))).shape == (1,)
+
+
+def test_values_of_another_shape_get_no_noise():
+    noise = Counted(0)
+    with pytest.raises(PrivacyError, match="not of its shape"):
+        kernel(noise=noise).release(step(MU), lambda: np.zeros((K, D + 1)))
+    assert noise.calls == 0
+
+
+def test_answers_are_public_and_stay_as_they_are():
+    answer = kernel()(step(MU))
+    with pytest.raises(ValueError, match="read-only"):
+        answer[0] = 1.0
+    exact = step(MU).values(PROBLEM, Records(X, Y))
+    np.testing.assert_array_equal(Noise(0)(exact, step(MU).sigma), answer)
+
+
+def test_records_are_neither_copied_nor_shown():
+    records = Records(X, Y, np.ones(N))
+    with pytest.raises(TypeError, match="private"):
+        pickle.dumps(records)
+    assert not any(character.isdigit() for character in repr(records))
+    assert not any(character.isdigit() for character in repr(kernel()).partition(" at ")[0])
+
+
+def test_conversations_in_step():
+    """Those that end early do not ask again; each gets its own answers."""
+
+    def counting(n):
+        total = 0.0
+        for _ in range(n):
+            total += yield Spends()
+        return total
+
+    asked = []
+
+    def answer(runs, queries):
+        asked.append(list(runs))
+        return [10.0**run for run in runs]
+
+    assert drive_many([counting(n) for n in (2, 0, 3)], answer) == [2.0, 0.0, 300.0]
+    assert asked == [[0, 2], [0, 2], [2]]
+    assert drive(counting(4), lambda query: 1.0) == 4.0
+
+
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+def test_a_promise_at_other_radii_is_a_chain(domain):
+    """Rows in between, each within the radius of the last: as many as are needed, and not fewer."""
+    problem = replace(PROBLEM, domain=domain)
+    bound = Promised(MU)
+    for radius, chain in ((0.2, 1), (0.5, 1), (0.51, 2), (1.0, 2), (1.01, 3), (2.0, 4)):
+        if domain == "sphere":
+            # Along an arc: the chord of k steps of the angle.
+            chain = math.ceil(math.asin(radius / 2.0) / math.asin(0.25) - 1e-9)
+        assert bound.mu(problem, radius) == chain * MU
+        assert chain_of(problem, radius, 0.5, in_the_ball=False) == chain
+    protected = replace(problem, labels="protected", class_counts=None)
+    assert bound.mu(protected, 2.0) == 2.0 * MU
+    assert bound.mu(problem, 0.5, "protected") == math.inf
+
+
+# -- a process that never had a row ----------------------------------------------------------------
+
+STEPS = {"n_steps": 4, "clip": 0.2}
+HIDDEN = {"protect_labels": True, "classes": range(K)}
+HEADS = {
+    "prototypes": BallDPRidgePrototype(),
+    "prototypes, worst": BallDPRidgePrototype(counts="worst"),
+    "hidden prototypes": BallDPRidgePrototype(**HIDDEN),
+    "discriminant": BallDPLinearDiscriminant(share=0.5),
+    "minimiser": BallDPSquaredHingeSVC(mechanism="output", alpha=0.1),
+    "zero": BallDPLogisticRegression(mechanism=GradientPerturbation(start="zero", **STEPS)),
+    "statistics": BallDPLogisticRegression(
+        mechanism=GradientPerturbation(start="statistics", **STEPS)
+    ),
+    "hidden mean": BallDPLogisticRegression(
+        mechanism=GradientPerturbation(start="mean", **STEPS), **HIDDEN
+    ),
+}
+ALLOWED = {
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "scalar"),
+    ("numpy._core.numeric", "_frombuffer"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy.core.numeric", "_frombuffer"),
+    *((kind.__module__, kind.__name__) for kind in (*PROVED, PublicMap)),
+}
+SCRIPT = Path(__file__).with_name("isolated.py")
+
+
+def _helper():
+    spec = importlib.util.spec_from_file_location("isolated", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Plain(pickle.Unpickler):
+    """Reads arrays, and queries of kinds that are proved; nothing else."""
+
+    def find_class(self, module, name):
+        assert (module, name) in ALLOWED, f"the algorithm sent {module}.{name}"
+        return super().find_class(module, name)
+
+
+@pytest.fixture(scope="module")
+def isolated():
+    """Conversations of records, run by a process that knows their JSON alone."""
+    helper = _helper()
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPT)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(sklearn_balldp.__file__).parents[1])},
+    )
+
+    def conversation(release):
+        helper.send(process.stdin, json.dumps(release.to_dict()))
+        while (told := helper.received(process.stdout)) is not None:
+            value = Plain(io.BytesIO(told)).load()
+            if not isinstance(value, Query):
+                return value
+            helper.send(process.stdin, (yield value))
+        raise AssertionError("the algorithm failed where there are no records.")
+
+    with process:
+        yield conversation
+        process.stdin.close()
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_conversations_need_no_rows(name, isolated):
+    """Where there are none, the same queries and the same model follow from noisy answers."""
+    head = HEADS[name].set_params(epsilon=4.0, radius=0.5, random_state=0).fit(X, Y)
+    release, bound = head.release_, head.release_.bound
+    ask = kernel(bound.promises(release.problem), problem=release.problem)
+    found = drive(isolated(release), ask)
+    np.testing.assert_array_equal(found, head.released_.values)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_promises_are_kept_and_used_up(name):
+    """By the filter, at every radius that was promised; and hardly anything is left."""
+    head = HEADS[name].set_params(epsilon=4.0, radius=0.5, random_state=0)
+    head._keep_answers = True
+    released = head.fit(X, Y).released_
+    problem, bound = released.release.problem, released.bound
+    (promised,) = bound.promises(problem)
+    mus, answers = [], iter(released.answers)
+
+    def answer(query):
+        mus.append(query.mu(problem))
+        return next(answers)
+
+    np.testing.assert_array_equal(drive(released.conversation(), answer), released.values)
+    assert next(answers, None) is None
+    assert math.hypot(*mus) <= promised[2] * (1.0 + 1e-14)
+    assert promised[2] <= bound.mu(problem) * (1.0 + 1e-14)
+    if name != "prototypes, worst":
+        assert math.hypot(*mus) >= 0.9999 * promised[2]
+
+
+def test_released_values_are_frozen():
+    head = HEADS["zero"].set_params(random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="read-only"):
+        head.released_.values[0] = 1.0

@@ -1,0 +1,214 @@
+"""Losses and their row-block evaluation against definitions and finite differences."""
+
+import tracemalloc
+
+import mpmath
+import numpy as np
+import pytest
+
+from sklearn_balldp.losses import LOSSES, make_loss
+from sklearn_balldp.mechanisms.objective import LinearObjective, gradient_rounding
+
+CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 4)]
+
+
+def make(loss, n_classes, *, n=300, d=5, dtype=np.float64, scale=1.0, **params):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) * scale / np.sqrt(d)
+    return of_rows(loss, X.astype(dtype), rng.integers(n_classes, size=n), n_classes, **params)
+
+
+def of_rows(loss, X, codes, n_classes, **params):
+    params = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True, **params}
+    return LinearObjective(loss, X, codes, n_classes, **params)
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_classes", "fit_intercept"),
+    [*((*case, True) for case in CASES), ("softmax", 4, False)],
+)
+def test_gradient_and_curvature_match_finite_differences(loss, n_classes, fit_intercept):
+    objective = make(loss, n_classes, fit_intercept=fit_intercept)
+    theta, direction = np.random.default_rng(1).standard_normal((2, *objective.shape))
+    with pytest.raises(RuntimeError, match="curvature=True"):
+        objective.curvature_product(direction)
+    step = 1e-6
+    _, gradient = objective.value_and_gradient(theta, curvature=True)
+    product = objective.curvature_product(direction)
+    up, gradient_up = objective.value_and_gradient(theta + step * direction)
+    down, gradient_down = objective.value_and_gradient(theta - step * direction)
+    assert np.vdot(gradient, direction) == pytest.approx((up - down) / (2 * step), rel=1e-6)
+    np.testing.assert_allclose(product, (gradient_up - gradient_down) / (2 * step), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fit_intercept", "scale"),
+    [(np.float16, True, 2.0), (np.float32, False, 0.3), (np.float64, True, 2.0)],
+)
+def test_second_moment_is_that_of_rows_in_the_ball(fit_intercept, scale, dtype):
+    """Over several panels, blocks and shards; rows are every third."""
+    n, d = 30_000, 205
+    objective = make("logistic", 2, n=n, d=d, scale=scale, dtype=dtype, fit_intercept=fit_intercept)
+    X = objective.X[::3].astype(np.float64)
+    Z = X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
+    Z = np.hstack([Z, np.ones((len(Z), int(fit_intercept)))])
+    found = objective.second_moment(n // 3)
+    np.testing.assert_allclose(found, Z.T @ Z / len(Z), atol=1e-12)
+    np.testing.assert_array_equal(found, found.T)
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_value_is_the_definition(loss, n_classes):
+    objective = make(loss, n_classes)
+    theta = np.random.default_rng(1).standard_normal(objective.shape)
+    X = objective.X / np.maximum(1, np.linalg.norm(objective.X, axis=1))[:, None]
+    scores = np.hstack([X, np.ones((len(X), 1))]) @ theta.T
+    total = mpmath.mpf(0)
+    for row, code in zip(scores, objective.codes, strict=True):
+        if loss == "softmax":
+            total += mpmath.log(sum(mpmath.exp(s) for s in row)) - row[code]
+            continue
+        for y, s in zip(signs(code, len(row)), row, strict=True):
+            margin = mpmath.mpf(y * s)
+            hinge = max(0, 1 - margin) ** 2
+            total += mpmath.log1p(mpmath.exp(-margin)) if loss == "logistic" else hinge
+    expected = float(total / len(X)) + 0.05 * float(np.sum(theta**2))
+    assert objective.value_and_gradient(theta)[0] == pytest.approx(expected, rel=1e-12)
+    assert objective.value_and_gradient(0 * theta)[0] == pytest.approx(objective.value_at_zero)
+
+
+def signs(code, n_scores):
+    """Of the margins: one versus the rest, or the second class of two."""
+    return [1 if k == code else -1 for k in range(n_scores)] if n_scores > 1 else [2 * code - 1]
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+def test_stable_for_huge_margins(loss):
+    kind, margin = make_loss(loss, 3 if loss == "softmax" else 2), 1e6
+    scores = margin * np.array([[1.0, -1.0, 0.5], [-1.0, 1.0, 1.0]])[:, : kind.n_scores]
+    value, residuals, curvature = kind.evaluate(scores.copy(), np.array([1, 1]))
+    direction = kind.apply_curvature(curvature, np.ones_like(scores))
+    assert all(np.isfinite(part).all() for part in (value, residuals, curvature, direction))
+    if loss == "logistic":
+        assert value.sum() == pytest.approx(margin)
+        np.testing.assert_allclose(residuals[:, 0], [0, -1], atol=1e-12)
+    if loss == "softmax":
+        assert value.sum() == pytest.approx(2 * margin + np.log(2))
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_classes", "dtype"),
+    [*((*case, np.float32) for case in CASES), ("softmax", 4, np.float16), (*CASES[1], np.float64)],
+)
+def test_projection_blocks_and_dtypes(loss, n_classes, dtype):
+    objective = make(loss, n_classes, n=5000, dtype=dtype, scale=3.0)
+    X = objective.X.astype(np.float64)
+    X = X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
+    plain = of_rows(loss, X, objective.codes, n_classes, norm_bound=1.1)
+    theta = np.random.default_rng(1).standard_normal(objective.shape)
+    found, expected = (
+        [*own.value_and_gradient(theta, True), own.curvature_product(theta)]
+        for own in (objective, plain)
+    )
+    for mine, reference in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, reference, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_gradient_rounding_bounds_the_error(loss, n_classes):
+    objective = make(loss, n_classes, n=40, d=3)
+    theta = 30 * np.random.default_rng(1).standard_normal(objective.shape)
+    own = {"norm": float(np.linalg.norm(theta)), "row_norm": objective.row_norm}
+    bound = gradient_rounding(loss, n_samples=40, n_features=3, n_classes=n_classes, **own)
+    error = objective.value_and_gradient(theta)[1] - _mpmath_gradient(objective, theta)
+    assert np.linalg.norm(error) <= bound
+
+
+def test_gradient_rounding_covers_the_projection_of_long_rows():
+    d = 300_000
+    X, codes = np.vstack([np.full(d, 0.3), np.full(d, 0.11)]), np.array([1, 0])
+    given = {"alpha": 1e3, "fit_intercept": False}
+    both, one = (of_rows("logistic", X[:n], codes[:n], 2, **given) for n in (2, 1))
+    gradient, single = (own.value_and_gradient(np.zeros(own.shape))[1] for own in (both, one))
+    bound = gradient_rounding(
+        "logistic", n_samples=2, n_features=d, n_classes=2, norm=1.0 / 1e3, row_norm=1.0
+    )
+    # At zero the two residuals are -1/2 and 1/2 and both rows project to 1/sqrt(d): they cancel.
+    assert np.linalg.norm(gradient) <= bound
+    with mpmath.workdps(40):
+        exact = -mpmath.mpf(1) / 2 / mpmath.sqrt(d)
+        error = float(abs(mpmath.mpf(float(single[0, 0])) - exact) * mpmath.sqrt(d))
+    assert error <= bound
+
+
+def test_gradient_rounding_has_every_term():
+    """Worst cases that data hardly reach: long sums, long rows, large parameters."""
+    unit, small = 2.0**-53, {"n_classes": 2, "norm": 0.0, "row_norm": 1.0}
+    long_sum = gradient_rounding("logistic", n_samples=10**9, n_features=10, **small)
+    # A block, the shard's 128ths twice, and pairs of shards.
+    assert long_sum >= 2 * unit * (2**14 + 2 * 4e5 / 128 + np.log2(2500))
+    long_row = gradient_rounding("logistic", n_samples=2, n_features=10**6, **small)
+    assert long_row >= 2 * unit * 10**6
+    far = {"n_samples": 2, "n_features": 10**4, "n_classes": 2, "norm": 1e3, "row_norm": 1.0}
+    assert gradient_rounding("logistic", **far) >= 2 * unit * 0.25 * 10**4 * 1e3
+    hinge = {"n_samples": 4096, "n_features": 2, "n_classes": 2, "norm": 1e9, "row_norm": 2.0}
+    assert gradient_rounding("squared_hinge", **hinge) >= 4 * unit * 4096 * 4e9
+
+
+def test_row_norm_counts_the_intercept():
+    assert make("logistic", 2, norm_bound=2.0).row_norm == pytest.approx(np.sqrt(5))
+    assert make("logistic", 2, norm_bound=2.0, fit_intercept=False).row_norm == 2.0
+
+
+def _mpmath_gradient(objective, theta):
+    with mpmath.workdps(40):
+        total = mpmath.zeros(*theta.shape)
+        weights = mpmath.matrix(theta.tolist())
+        for row, code in zip(objective.X, objective.codes, strict=True):
+            x = [mpmath.mpf(float(v)) for v in row]
+            norm = mpmath.sqrt(sum(v * v for v in x))
+            x = [v / max(1, norm) for v in x] + [mpmath.mpf(1)]
+            s = [sum(weights[k, j] * x[j] for j in range(len(x))) for k in range(len(theta))]
+            sign = signs(int(code), len(s))
+            if isinstance(objective.loss, LOSSES["softmax"]):
+                top = sum(mpmath.exp(v) for v in s)
+                residual = [mpmath.exp(v) / top - (k == code) for k, v in enumerate(s)]
+            elif isinstance(objective.loss, LOSSES["logistic"]):
+                residual = [-sign[0] / (1 + mpmath.exp(sign[0] * s[0]))]
+            else:
+                residual = [-2 * y * max(0, 1 - y * v) for y, v in zip(sign, s, strict=True)]
+            for k, value in enumerate(residual):
+                for j, v in enumerate(x):
+                    total[k, j] += value * v
+        mean = total / len(objective.X) + mpmath.mpf(objective.alpha) * weights
+        return np.array(mean.tolist(), dtype=float)
+
+
+def test_no_float64_copy_of_the_rows():
+    objective = make("softmax", 4, n=60_000, d=64, dtype=np.float32, scale=0.5)
+    theta = np.zeros(objective.shape)
+    tracemalloc.start()
+    objective.value_and_gradient(theta, curvature=True)
+    objective.curvature_product(theta)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.5 * objective.X.nbytes
+
+
+def test_non_finite_rows():
+    with pytest.raises(FloatingPointError):
+        of_rows("logistic", np.full((3, 2), np.nan), np.array([0, 1, 0]), 2)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge"])
+def test_curvature_of_a_weighted_objective(loss):
+    n_classes, rng = 2 if loss == "logistic" else 3, np.random.default_rng(0)
+    X, codes, weights = rng.standard_normal((60, 5)), np.arange(60) % n_classes, rng.random(60)
+    objective = of_rows(loss, X, codes, n_classes, weights=weights, total=weights.sum())
+    theta, step = 0.3 * np.random.default_rng(1).standard_normal((2, *objective.shape))
+    ahead, behind = (objective.value_and_gradient(theta + h * step) for h in (1e-6, -1e-6))
+    gradient = objective.value_and_gradient(theta, curvature=True)[1]
+    slope = (ahead[0] - behind[0]) / 2e-6
+    assert slope == pytest.approx(np.vdot(gradient, step), rel=1e-6)
+    product = objective.curvature_product(step)
+    np.testing.assert_allclose(product, (ahead[1] - behind[1]) / 2e-6, atol=1e-7)

@@ -1,0 +1,390 @@
+"""Mechanisms and queries of one's own: promise, charge, conversation, record, plan and audit."""
+
+import json
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPSquaredHingeSVC,
+    PrivacyAccountant,
+    ReconstructionAuditor,
+    verify,
+)
+from sklearn_balldp.accounting import BudgetExceededError
+from sklearn_balldp.audit import FailedGuaranteeWarning
+from sklearn_balldp.mechanisms import (
+    PROVED,
+    MeanGradient,
+    Mechanism,
+    PrivacyError,
+    Query,
+    Sums,
+    drive,
+)
+from sklearn_balldp.privacy import Noise, Release
+from sklearn_balldp.privacy.bounds import Bound, Promised
+from sklearn_balldp.privacy.gaussian import mu_from_budget
+
+MU = mu_from_budget(4.0, 1e-6)
+
+
+class StopsEarly(Mechanism):
+    """Gradient steps until a noisy gradient is hardly longer than its noise: nothing to prove."""
+
+    def __init__(self, *, share=0.25, least=1.3, greedy=1.0):
+        self.share = share
+        self.least = least
+        self.greedy = greedy
+
+    def bound(self, problem, mu):
+        return Promised(mu)
+
+    def conversation(self, problem, bound):
+        theta = np.zeros((problem.kind.n_scores, problem.n_features + problem.fit_intercept))
+        constant = float(problem.fit_intercept)
+        for _ in range(round(self.share**-2 * self.greedy)):
+            query = MeanGradient(theta, clip=0.2, constant=constant)
+            query = query.calibrated(problem, self.share * bound.budget * (1.0 - 1e-12))
+            gradient = yield query
+            if np.linalg.norm(gradient) < self.least * query.sigma * math.sqrt(theta.size):
+                break
+            theta = theta - 20.0 * gradient
+        return theta
+
+
+@dataclass(frozen=True)
+class Means(Query):
+    """Class sums over the number of records: a substitution moves one by t / n."""
+
+    what: ClassVar[str] = "noise on sums over n"
+
+    sigma: float = 1.0
+    scale: float = 1.0
+
+    def shape(self, problem):
+        return problem.n_classes, problem.n_features
+
+    def ratio(self, problem, radius, labels):
+        if labels == "protected":
+            return math.inf
+        return radius * (1.0 + 1e-6) / problem.n_samples / self.sigma
+
+    def values(self, problem, records):
+        sums = Sums().values(problem, records).reshape(self.shape(problem))
+        return self.scale * sums / problem.n_samples
+
+    def terms(self, problem, records):
+        terms = Sums().terms(problem, records).reshape(-1, *self.shape(problem))
+        return self.scale * terms / problem.n_samples
+
+    def theorem(self, problem):
+        return "t / n: class sums over the number of records"
+
+
+class ClassMeans(Mechanism):
+    """Class sums over the number of records, as weights."""
+
+    name = "class means"
+    accepts = (*PROVED, Means)
+
+    def __init__(self, *, scale=1.0):
+        self.scale = scale
+
+    def bound(self, problem, mu):
+        return Means(scale=self.scale).calibrated(problem, mu)
+
+    def conversation(self, problem, bound):
+        return (yield bound)
+
+
+def data(n=300, n_classes=3, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    X = rng.standard_normal((n, d)) + 2.0 * rng.standard_normal((n_classes, d))[y]
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+def head_of(mechanism=None, Head=BallDPSquaredHingeSVC, **params):
+    given = {"epsilon": 4.0, "radius": 0.6, "mechanism": mechanism or ClassMeans()}
+    return Head(**{**given, "fit_intercept": False, **params})
+
+
+# -- nothing to prove ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protect", [False, True])
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("Head", [BallDPLogisticRegression, BallDPSquaredHingeSVC])
+def test_an_algorithm_over_proved_queries_in_every_linear_head(Head, k, protect):
+    X, y = data(600, k)
+    labels = {"protect_labels": True, "classes": range(k)} if protect else {}
+    for given in ({"fit_intercept": True}, {"domain": "sphere"}, {"alpha": 0.5}):
+        head = head_of(StopsEarly(), Head, epsilon=8.0, **labels, **given)
+        plan = head.plan(600, 5, np.bincount(y)).release
+        with PrivacyAccountant(radius=0.6) as accountant:
+            release = head.fit(X, y).release_
+        assert plan.bound == release.bound == Promised(mu_from_budget(8.0, 1e-6))
+        assert accountant.total().mu == pytest.approx(release.mu)
+        assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
+        assert release.mechanism == "StopsEarly"
+        assert release.accepted == ()
+        assert (release.sensitivity, release.sigma) == ((), ())
+        assert release.guarantee().epsilon == pytest.approx(8.0, rel=1e-6)
+        assert release.guarantee(0.3).mu == release.mu
+        assert release.guarantee(2.0).mu >= (2 if protect else 4) * release.mu
+        assert "privacy filter" in str(release)
+    if not protect:
+        assert head_of(StopsEarly(), Head, epsilon=50.0).fit(X, y).score(X, y) > 0.7
+
+
+def test_it_stops_by_what_is_public_and_spends_less():
+    X, y = data(600)
+    head = head_of(StopsEarly(least=1e9))
+    head._keep_answers = True
+    assert len(head.fit(X, y).released_.answers) == 1
+    head.set_params(mechanism__least=0.0).fit(X, y)
+    released, spent = head.released_, []
+    answers = iter(released.answers)
+
+    def answer(query):
+        spent.append(query.mu(released.problem))
+        return next(answers)
+
+    drive(released.conversation(), answer)
+    assert len(spent) == 16
+    assert math.hypot(*spent) == pytest.approx(released.release.mu, rel=1e-9)
+
+
+def test_the_kernel_keeps_the_promise_of_a_greedy_one():
+    """One query too many: nothing is fitted, and what was answered is counted."""
+    X, y = data(600)
+    head = head_of(StopsEarly(least=0.0, greedy=1.1))
+    with PrivacyAccountant(radius=0.6) as accountant, pytest.raises(PrivacyError, match="is left"):
+        head.fit(X, y)
+    assert accountant.total().n_releases == 1
+    assert not [name for name in vars(head) if name.endswith("_")]
+    with pytest.raises(PrivacyError, match="more queries"):
+        head_of(type("Few", (StopsEarly,), {"most_queries": 3})(least=0.0)).fit(X, y)
+
+
+@pytest.mark.parametrize("noise", ["mechanism", "simulated"])
+def test_an_audit_runs_it(noise):
+    X, y = data()
+    head = head_of(StopsEarly(least=0.0), epsilon=16.0)
+    auditor = ReconstructionAuditor(head, n_draws=3, n_supports=3, noise=noise, random_state=0)
+    assert auditor.fit(X, y).guarantee_holds_
+    assert (auditor.supports_["distance"] <= auditor.supports_["mu"]).all()
+
+
+# -- a query of one's own --------------------------------------------------------------------------
+
+
+def test_record_and_json():
+    X, y = data()
+    release = head_of().fit(X, y).release_
+    assert release.mechanism == "class means"
+    assert type("Unnamed", (ClassMeans,), {}).name == "Unnamed"
+    assert release.mu == pytest.approx(MU)
+    assert release.guarantee(0.3).mu == pytest.approx(release.mu / 2, rel=1e-5)
+    assert release.alpha == 0.0
+    assert release.theorem.startswith("t / n")
+    assert "noise on sums over n" in str(release)
+    # Nobody else has checked the proof: the record says whose query it is.
+    assert release.accepted == (f"{__name__}:Means",)
+    assert any("nobody else has checked it" in line for line in release.assumptions)
+    again = Release.from_dict(json.loads(json.dumps(release.to_dict())))
+    assert again == release
+    assert again.guarantee(1.1) == release.guarantee(1.1)
+    # Labels were never promised.
+    with pytest.raises(ValueError, match="protect_labels"):
+        release.guarantee(labels="protected")
+    assert release.bound.mu(release.problem, 0.6, "protected") == math.inf
+
+
+def test_noise_of_the_stated_scale():
+    X, y = data(d=50)
+    head = head_of()
+    exact = [X[y == c].sum(axis=0) / len(X) for c in range(3)]
+    z = np.array([(head.fit(X, y).coef_ - exact) / head.release_.sigma for _ in range(20)])
+    assert z.std() == pytest.approx(1.0, abs=0.1)  # over seven standard errors
+    assert abs(z.mean()) < 0.15
+
+
+def test_accountant_and_limit():
+    X, y = data()
+    with PrivacyAccountant(radius=0.6) as accountant:
+        for _ in range(3):
+            head_of().fit(X, y)
+    assert accountant.total().mu == pytest.approx(math.sqrt(3) * MU)
+    with PrivacyAccountant(radius=0.6, limit=5.0) as accountant:
+        head_of().fit(X, y)
+        head = head_of()
+        with pytest.raises(BudgetExceededError):
+            head.fit(X, y)
+        assert not hasattr(head, "release_")
+    assert accountant.total().n_releases == 1
+
+
+@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
+def test_auditor(noise):
+    X, y = data()
+    auditor = ReconstructionAuditor(head_of(), n_draws=10, noise=noise, random_state=0)
+    assert auditor.fit(X, y).guarantee_holds_
+    # Candidates within the radius move the sums by up to that over n.
+    share = auditor.supports_["distance"] / auditor.supports_["mu"]
+    assert 0.5 < share.max() <= 1.0
+    assert not verify(head_of().fit(X, y), private=(X, y)).failed
+
+
+def test_auditor_convicts_a_query_that_moves_further_than_it_says():
+    X, y = data()
+    auditor = ReconstructionAuditor(head_of(ClassMeans(scale=4.0)), n_draws=30, random_state=0)
+    with pytest.warns(FailedGuaranteeWarning, match="further apart"):
+        auditor.fit(X, y)
+
+
+# -- what no head releases -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fails():
+    """Neither fitted nor charged."""
+
+    def check(mechanism, match, error=ValueError):
+        head = head_of(mechanism)
+        with PrivacyAccountant() as accountant, pytest.raises(error, match=match):
+            head.fit(*data())
+        assert not accountant.records
+        assert not [name for name in vars(head) if name.endswith("_")]
+
+    return check
+
+
+def overriding(**methods):
+    return type("Broken", (ClassMeans,), methods)()
+
+
+def test_promises_that_are_none(fails):
+    fails(overriding(bound=lambda self, problem, mu: None), r"bound\(\) must return a Bound")
+
+    def greedy(self, problem, mu):
+        return ClassMeans.bound(self, problem, 1.1 * mu)
+
+    def infinite(self, problem, mu):
+        return replace(ClassMeans.bound(self, problem, mu), sigma=1e-320)
+
+    def negative(self, problem, mu):
+        return Promised(-1.0)
+
+    for bound in (greedy, negative, infinite):
+        fails(overriding(bound=bound), "misses its own guarantee", RuntimeError)
+
+    def arrays(self, problem, mu):
+        found = ClassMeans.bound(self, problem, mu)
+        return replace(found, sigma=np.full(2, found.sigma))
+
+    fails(overriding(bound=arrays), "truth value|sigma|only 0-dimensional", (ValueError, TypeError))
+    head = head_of(protect_labels=True, classes=[0, 1, 2])
+    with pytest.raises(RuntimeError, match="mu=inf, which misses its own guarantee"):
+        head.fit(*data())
+    assert not hasattr(head, "release_")
+
+
+def test_a_bound_sees_no_rows(fails):
+    peeking = overriding(bound=lambda self, problem, mu: problem.X.mean())
+    fails(peeking, "'Problem' object has no attribute 'X'", AttributeError)
+
+
+def test_numbers_of_other_types_are_recorded_as_floats():
+    class Single(ClassMeans):
+        def bound(self, problem, mu):
+            found = super().bound(problem, mu)
+            return replace(found, sigma=np.float64(found.sigma))
+
+    release = head_of(Single()).fit(*data()).release_
+    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
+
+
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [
+        (np.zeros(5), r"shape \(5,\), where this head needs \(3, 5\)"),
+        (np.zeros((3, 6)), "where this head needs"),
+        (np.full((3, 5), np.nan), "must be finite"),
+    ],
+)
+def test_values_that_no_head_can_publish(values, match):
+    def conversation(self, problem, bound):
+        yield bound
+        return values
+
+    head = head_of(overriding(conversation=conversation))
+    with pytest.raises(ValueError, match=match):
+        head.fit(*data())
+    assert not [name for name in vars(head) if name.endswith("_")]
+
+
+def test_noisy_values_are_public_and_may_be_changed_in_a_copy():
+    def conversation(self, problem, bound):
+        answer = yield bound
+        with pytest.raises(ValueError, match="read-only"):
+            answer *= 100.0
+        return 100.0 * answer
+
+    head = head_of(overriding(conversation=conversation))
+    auditor = ReconstructionAuditor(head, n_draws=3, random_state=0)
+    assert auditor.fit(*data()).guarantee_holds_
+
+
+def test_less_noise_than_stated_is_refused():
+    def conversation(self, problem, bound):
+        return (yield bound.scaled(1.0 / 1.05))
+
+    with pytest.raises(PrivacyError, match="nothing was drawn"):
+        head_of(overriding(conversation=conversation)).fit(*data())
+
+
+def test_an_unlisted_query_is_refused():
+    with pytest.raises(PrivacyError, match="no proof of a sensitivity is known for Means"):
+        head_of(type("Unlisted", (ClassMeans,), {"accepts": PROVED})()).fit(*data())
+
+
+def test_a_bound_of_ones_own_is_kept_at_every_radius():
+    """Promises at two radii: a conversation that keeps the first alone is refused."""
+
+    @dataclass(frozen=True)
+    class Both(Bound):
+        near: float
+        far: float
+
+        def mu_at(self, problem, radius, labels):
+            return self.near if radius <= problem.euclidean_radius else self.far
+
+        def promises(self, problem):
+            return [(problem.euclidean_radius, "public", self.near), (2.0, "public", self.far)]
+
+    class Two(ClassMeans):
+        def bound(self, problem, mu):
+            return Both(mu, self.scale * mu)
+
+        def conversation(self, problem, bound):
+            return (yield Means().calibrated(problem, bound.near))
+
+    X, y = data()
+    # Means move by 2 / 0.6 of what they do at the radius.
+    assert head_of(Two(scale=3.34)).fit(X, y).release_.guarantee(2.0).mu == pytest.approx(3.34 * MU)
+    with pytest.raises(PrivacyError, match="at radius 2"):
+        head_of(Two(scale=3.3)).fit(X, y)
+
+
+def test_seeds_and_samplers():
+    X, y = data()
+    head = head_of(random_state=0)
+    np.testing.assert_array_equal(head.fit(X, y).coef_, head.fit(X, y).coef_)
+    exact = Means(sigma=head.release_.sigma).values(head.release_.problem, head._records(X, y))
+    np.testing.assert_array_equal(head.coef_, Noise(0)(exact, head.release_.sigma))

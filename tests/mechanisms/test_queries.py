@@ -1,0 +1,470 @@
+"""What is asked of the records: sensitivities are reached and never exceeded, values are right."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sklearn_balldp.audit.attacks import Candidates
+from sklearn_balldp.heads.weighing import fit_weights
+from sklearn_balldp.mechanisms import MeanGradient, Minimiser, Records, Sums
+from sklearn_balldp.mechanisms.objective import LinearObjective
+from sklearn_balldp.mechanisms.whitening import PublicMap
+from sklearn_balldp.privacy.problem import Problem
+from sklearn_balldp.rows import rows_in_domain
+
+N, D, K, B = 60, 3, 3, 1.5
+Y = np.arange(N) % K
+UNITS = {
+    "records": {},
+    # Pairs and triples of one class, and single records.
+    "persons of one class": {"groups": np.r_[np.arange(9) % 3, np.arange(9, 60)]},
+    "persons of several classes": {"groups": np.r_[np.zeros(6, int), 1 + np.arange(54) // 2]},
+    "classes weighted": {"class_weight": {0: 3.0, 1: 1.0, 2: 0.5}},
+}
+PROTECTED = {"labels": "protected", "class_counts": None}
+
+
+def problem_of(unit="records", **public):
+    """A problem, and the weights of its records in sums."""
+    given = {"n_samples": N, "n_features": D, "n_classes": K, "class_counts": (20, 20, 20)}
+    given |= {"radius": 0.5, "norm_bound": B, **public}
+    codes = Y if given.get("labels", "public") == "public" else None
+    found = fit_weights(codes, N, np.arange(K), **UNITS[unit])
+    return Problem(**given, sums_weights=found.sums, loss_weights=found.loss), found.rows
+
+
+def units_of(unit, weights):
+    """The classes and weights that records of one unit have, without repetitions."""
+    groups = UNITS[unit].get("groups", np.arange(N))
+    weights = np.ones(N) if weights is None else weights
+    found = set()
+    for person in np.unique(groups):
+        own = groups == person
+        found.add(tuple((c, weights[own & (c == Y)].sum()) for c in np.unique(Y[own])))
+    return sorted(found)
+
+
+def pairs(radius, domain, *, apart=False, seed=0, d=D, b=B):
+    """Rows and others within the radius: at its ends, along it, across it, and at random."""
+    rng, e = np.random.default_rng(seed), np.eye(d) * b
+    first, second = [], []
+    for chord in np.linspace(0.0, 1.0, 41) * min(radius, 2.0 * b):
+        half = math.asin(0.5 * chord / b)
+        for turn in (0.0, half):
+            first.append(math.cos(turn) * e[0] + math.sin(turn) * e[1])
+            turn -= 2.0 * half
+            second.append(math.cos(turn) * e[0] + math.sin(turn) * e[1])
+        first.append(e[0])
+        second.append((1.0 - chord / b) * e[0])
+    if apart:
+        first += [e[0], e[0], e[0]]
+        second += [e[1], -e[0], 0.0 * e[0]]
+    found = np.array(first), np.array(second)
+    rows = rng.standard_normal((400, d))
+    rows *= b * rng.uniform(0.2, 1.0, (400, 1)) / np.linalg.norm(rows, axis=1, keepdims=True)
+    steps = rng.standard_normal((400, d))
+    steps *= radius / np.linalg.norm(steps, axis=1, keepdims=True)
+    found = [np.concatenate(both) for both in zip(found, (rows, rows + steps), strict=True)]
+    found = [rows_in_domain(rows, b, domain) for rows in found]
+    near = np.linalg.norm(found[0] - found[1], axis=1) <= radius * (1.0 + 1e-12)
+    return found if apart else [rows[near] for rows in found]
+
+
+def largest_move(query, problem, unit, weights, radius, labels="public"):
+    """Furthest that one unit moves the values, in units of the noise."""
+    scale, largest = np.ravel(query.scales(problem)), 0.0
+    noisy = np.broadcast_to(scale, math.prod(query.shape(problem))) > 0.0
+    scale = np.broadcast_to(scale, noisy.shape)[noisy]
+    for change in (0, 1) if labels == "protected" else (0,):
+        rows = pairs(radius, problem.domain, apart=bool(change), b=problem.norm_bound)
+        units = units_of(unit, weights)
+        if problem.labels == "protected" and not change:
+            # Nobody knows the classes: all that a person has may be in one.
+            units.append(((0, max(sum(w for _, w in held) for held in units)),))
+        for held in units:
+            moved = 0.0
+            for sign, some in zip((1.0, -1.0), rows, strict=True):
+                for code, weight in held:
+                    code = (code + change * (sign < 0)) % K
+                    # Records of two classes might swap them: all go to one.
+                    code = 0 if change and len(held) > 1 and sign > 0 else code
+                    code = 1 if change and len(held) > 1 and sign < 0 else code
+                    own = Records(some, np.full(len(some), code), np.full(len(some), weight))
+                    moved = moved + sign * query.terms(problem, own)
+            moved = moved.reshape(len(moved), -1)[:, noisy] / scale
+            largest = max(largest, float(np.linalg.norm(moved, axis=1).max()))
+    return largest
+
+
+SCALES = {"one scale": 1.0, "a scale each": (1.0, 2.0, 0.5)}
+SUMS = [
+    # (unit, public numbers, query, least share of the sensitivity that is reached)
+    *(
+        (unit, {"domain": domain}, Sums(scales), 0.999)
+        for unit, domain, scales in itertools.product(
+            ("records", "persons of one class"), ("ball", "sphere"), SCALES.values()
+        )
+    ),
+    ("persons of several classes", {}, Sums(1.0), 0.999),
+    ("persons of several classes", {}, Sums((1.0, 2.0, 0.5)), 0.6),
+    ("persons of several classes", PROTECTED, Sums(1.0, constant=0.7), 0.999),
+    *(
+        (unit, {"domain": domain}, Sums(1.0, moment), 0.97)
+        for unit, domain, moment in itertools.product(
+            ("records", "persons of one class"), ("ball", "sphere"), (0.3, 1.0, 3.0)
+        )
+    ),
+    ("records", {"class_counts": (30, 30, 0)}, Sums((1.0, 1.0, 0.0)), 0.999),
+    ("records", {}, Sums((1.0, 2.0, 0.5), 1.0), 0.97),
+    ("records", {}, Sums(1.0, pooled=True), 0.999),
+    ("persons of several classes", {}, Sums(1.0, pooled=True), 0.999),
+    ("records", PROTECTED, Sums(1.0, pooled=True), 0.999),
+    ("records", PROTECTED, Sums(1.0, constant=0.0), 0.999),
+    ("records", PROTECTED, Sums(1.0, constant=0.7), 0.999),
+    ("persons of one class", PROTECTED, Sums(1.0, 2.0, constant=0.7), 0.97),
+    ("records", PROTECTED | {"domain": "sphere"}, Sums(1.0, 0.5, constant=0.7), 0.97),
+]
+
+
+@pytest.mark.parametrize("radius", [0.1, 0.9, 2.2, 3.0])
+@pytest.mark.parametrize(("unit", "public", "query", "least"), SUMS, ids=str)
+def test_sums_reach_their_sensitivity_and_never_exceed_it(unit, public, query, least, radius):
+    problem, weights = problem_of(unit, **public)
+    for labels in {problem.labels, "public"}:
+        moved = largest_move(query, problem, unit, weights, radius, labels)
+        ratio = query.ratio(problem, radius, labels)
+        assert moved <= ratio
+        assert moved >= least * ratio, (moved / ratio, labels)
+
+
+@pytest.mark.parametrize("scales", [(1.0, 1.0), (1.0, 2.0)])
+@pytest.mark.parametrize("moment", [None, 0.3, 0.6, 1.0, 2.0])
+def test_persons_in_several_classes_move_no_further(moment, scales):
+    """Nine records of one class and one of the other, each class at its own angle."""
+    labels, groups = np.array([0] * 9 + [1] + [1] * 9 + [0]), np.repeat([0, 1], 10)
+    weighed = fit_weights(labels, 20, np.arange(2), groups=groups)
+    public = {"n_samples": 20, "n_features": 2, "n_classes": 2, "class_counts": (10, 10)}
+    problem = Problem(**public, radius=2.0, domain="sphere", sums_weights=weighed.sums)
+    query, moved = Sums(scales, moment), []
+    for pair in itertools.product(np.linspace(0.05, np.pi, 40), repeat=2):
+        half = np.repeat(pair, [9, 1]) / 2.0
+        sums = []
+        for sign in (1, -1):
+            rows = np.stack([np.cos(half), sign * np.sin(half)], axis=1)
+            person = Records(rows, labels[:10], weighed.rows[:10])
+            sums.append(query.terms(problem, person).sum(axis=0))
+        moved.append(float(np.linalg.norm((sums[0] - sums[1]) / query.scales(problem))))
+    ratio = query.ratio(problem, 2.0, "public")
+    assert 0.9 * ratio <= max(moved) <= ratio
+    if moment is None and scales == (1.0, 1.0):
+        assert ratio <= 1.00001 * max(moved)
+
+
+def test_persons_in_several_classes_get_less_noise():
+    """Each class moves by a person's weight there, and not by all that the person has."""
+    problem, _ = problem_of("persons of several classes")
+    # Pairs of records in two classes: each class moves by a half, in two of them.
+    least = Sums(1.0).calibrated(problem, 1.0).sigma
+    assert least == pytest.approx(0.5 * math.sqrt(2.0) * 0.5, rel=1e-5)
+    plain = replace(problem, sums_weights=None)
+    assert least < 0.71 * Sums(1.0).calibrated(plain, 1.0).sigma
+    # With a moment both bounds hold, and the smaller one counts.
+    one, other = (Sums(1.0, 2.0).calibrated(own, 1.0).sigma for own in (problem, plain))
+    assert 0.71 * other < one < other
+
+
+def test_slack_of_the_grid_is_part_of_mu():
+    """Rounding to the sampler's grid counts for every query, once for each of its values."""
+    problem, _ = problem_of(loss="softmax", alpha=0.1)
+    for query in (Sums(1.0), MeanGradient(np.zeros((K, D)), 1.0), Minimiser(1e-6)):
+        ratio = query.ratio(problem, 0.5, "public")
+        slack = query.slack(problem)
+        assert slack >= math.sqrt(math.prod(query.shape(problem))) * 2.0**-50
+        assert query.mu(problem) >= ratio + slack
+        assert query.mu(problem) == pytest.approx(ratio + slack, rel=1e-12)
+        for mu in (1e-6, 1.0, 50.0):
+            spent = query.calibrated(problem, mu).mu(problem)
+            assert mu * (1.0 - 1e-5) <= spent <= mu
+        with pytest.raises(ValueError, match="epsilon is too small"):
+            query.calibrated(problem, slack)
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+MAP = PublicMap(np.full(D, 0.3), np.eye(D)[:, :1], np.full(1, 0.5), 1.3, 0.9)
+LOSSES = {"softmax": K, "squared_hinge": K}
+
+
+@pytest.mark.parametrize("radius", [0.1, 1.2, 3.0])
+@pytest.mark.parametrize(
+    ("loss", "unit", "public", "given", "least"),
+    [
+        # At zero all residuals of a class are alike, and clipped: s clip r / W.
+        *(
+            (
+                "softmax",
+                unit,
+                {"domain": domain},
+                {"clip": 0.1},
+                0.65 if "several" in unit else 0.97,
+            )
+            for unit, domain in itertools.product(UNITS, ("ball", "sphere"))
+        ),
+        ("squared_hinge", "persons of several classes", {}, {"clip": 0.1, "constant": 0.4}, 0.6),
+        ("softmax", "records", PROTECTED, {"clip": 0.1, "constant": 0.4}, 0.7),
+        ("squared_hinge", "persons of one class", PROTECTED, {"clip": 0.1}, 0.7),
+        ("softmax", "records", {}, {"clip": 0.1, "seen": MAP, "constant": 0.4}, 0.5),
+        ("softmax", "records", {}, {"clip": None, "constant": 0.4}, 0.7),
+        ("squared_hinge", "records", {}, {"clip": None}, 0.3),
+    ],
+    ids=str,
+)
+def test_mean_gradients_reach_their_sensitivity_and_never_exceed_it(
+    loss, unit, public, given, least, radius
+):
+    problem, weights = problem_of(unit, loss=loss, **public)
+    shape = K, D + int("constant" in given)
+    rng, reached = np.random.default_rng(1), 0.0
+    for size in (0.0, 0.3, 2.0, 20.0):
+        query = MeanGradient(size * rng.standard_normal(shape), 0.01, **given)
+        for labels in {problem.labels, "public"}:
+            moved = largest_move(query, problem, unit, weights, radius, labels)
+            ratio = query.ratio(problem, radius, labels)
+            assert moved <= ratio
+            if labels == problem.labels:
+                reached = max(reached, moved / ratio)
+    if radius != 3.0 or given.get("clip"):
+        assert reached >= (least if radius < 3.0 else 0.5 * least), reached
+
+
+def test_rows_through_a_map_move_as_far_as_the_smaller_ball_allows():
+    """The gap is that of rows of norm tau; the rounding that of rows before they are shortened."""
+    problem, _ = problem_of(loss="softmax")
+    theta = np.random.default_rng(0).standard_normal((K, D))
+    plain = MeanGradient(theta)
+    moved = MeanGradient(theta, seen=replace(MAP, directions=np.empty((D, 0)), factors=np.empty(0)))
+    assert moved.ratio(problem, 3.0, "public") < 0.75 * plain.ratio(problem, 3.0, "public")
+    # A radius so small that rounding is all there is.
+    least = [
+        MeanGradient(theta, seen=seen).ratio(problem, 1e-30, "public")
+        for seen in (replace(MAP, directions=np.empty((D, 0)), factors=np.empty(0)), MAP)
+    ]
+    assert least[1] > 1.3 * least[0] > 0.0
+
+
+# -- the minimiser ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+@pytest.mark.parametrize(
+    ("loss", "labels"), [("softmax", "public"), ("squared_hinge", "protected")]
+)
+def test_minimisers_of_neighbours_stay_within_the_sensitivity(loss, labels, domain, unit):
+    """Fits of neighbours that a unit's records were replaced in, within the tolerance."""
+    if labels == "protected" and unit == "classes weighted":
+        labels = "public"
+    public = {"domain": domain} | (PROTECTED if labels == "protected" else {})
+    problem, weights = problem_of(unit, loss=loss, alpha=0.5, fit_intercept=True, **public)
+    query = Minimiser(1e-9).certifiable(problem)
+    rng, groups = np.random.default_rng(0), UNITS[unit].get("groups", np.arange(N))
+    X = rng.standard_normal((N, D)) + 2.0 * np.eye(K, D)[Y]
+    X = rows_in_domain(X * 10.0, B, "ball")
+    exact, largest = query.values(problem, Records(X, Y, weights)), 0.0
+    for person, radius in itertools.product(np.unique(groups)[[0, 1, 2, 7, 20]], (0.5, 3.0)):
+        own = groups == person
+        for step in (*rng.standard_normal((2, D)), -X[own][0]):
+            rows, codes = X.copy(), Y.copy()
+            if domain == "sphere":
+                turn = 2.0 * math.asin(0.5 * radius / B)
+                across = step + 0.1 - (X[own] @ (step + 0.1) / B**2)[:, None] * X[own]
+                across *= B / np.linalg.norm(across, axis=1, keepdims=True)
+                rows[own] = math.cos(turn) * X[own] + math.sin(turn) * across
+            else:
+                rows[own] += radius * step / np.linalg.norm(step)
+            if labels == "protected":
+                codes[own] = (codes[own] + 1) % K
+            moved = query.values(problem, Records(rows, codes, weights)) - exact
+            ratio = query.ratio(problem, radius, labels)
+            assert np.linalg.norm(moved) <= ratio
+            largest = max(largest, float(np.linalg.norm(moved)) / ratio)
+    assert largest > 0.08
+
+
+def test_the_minimiser_is_certified():
+    """Its gradient, computed by other code, is within the tolerance that noise covers."""
+    problem, weights = problem_of("persons of several classes", loss="softmax", alpha=0.05)
+    X = np.random.default_rng(0).standard_normal((N, D))
+    for tol in (0.0, 1e-4):
+        query = Minimiser(tol).certifiable(problem)
+        assert query.tol >= tol
+        theta = query.values(problem, Records(X, Y, weights))
+        objective = LinearObjective(
+            "softmax",
+            X,
+            Y,
+            K,
+            alpha=0.05,
+            norm_bound=B,
+            fit_intercept=False,
+            weights=weights,
+            total=problem.loss_total,
+        )
+        assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= query.tol
+        assert query.accepted(problem) + query.rounding(problem)[1] <= query.tol * (1.0 + 1e-12)
+    with pytest.raises(ValueError, match="alpha=1e-30 is too small"):
+        Minimiser(0.0).certifiable(replace(problem, alpha=1e-30))
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def brute_force(query, X, weights):
+    """Sums of placed rows, one after the other."""
+    sums, moment, counts = np.zeros((K, D)), np.zeros((D, D)), np.zeros(K)
+    for row, code, weight in zip(X, Y, weights, strict=True):
+        code = 0 if query.pooled else code
+        sums[code] += weight * row
+        counts[code] += weight
+        moment += weight * np.outer(row, row)
+    return sums[:1] if query.pooled else sums, moment, counts
+
+
+QUERIES = [
+    Sums(1.0),
+    Sums((1.0, 2.0, 0.5), 1.0),
+    Sums(1.0, pooled=True),
+    MeanGradient(np.random.default_rng(2).standard_normal((K, D)), clip=0.3),
+    MeanGradient(np.random.default_rng(3).standard_normal((K, D + 1)), constant=0.3, seen=MAP),
+]
+HIDDEN = [Sums(1.0, constant=0.7), Sums(1.0, 2.0, constant=0.7)]
+
+
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+@pytest.mark.parametrize("unit", UNITS)
+def test_values_are_sums_of_terms_and_those_of_brute_force(unit, domain):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D)) * rng.uniform(0.1, 3.0, (N, 1))
+    placed = np.array([rows_in_domain(row[None], B, domain)[0] for row in X])
+    for public, queries in (({}, QUERIES), (PROTECTED, HIDDEN)):
+        if public and unit == "classes weighted":
+            continue
+        problem, weights = problem_of(unit, loss="softmax", domain=domain, **public)
+        records = Records(X, Y, weights)
+        for query in queries:
+            values = query.values(problem, records)
+            assert values.shape == query.shape(problem)
+            terms = query.terms(problem, records)
+            np.testing.assert_allclose(terms.sum(axis=0), values, atol=1e-12)
+            parts = [query.terms(problem, records.at(slice(i, i + 1)))[0] for i in (0, 7, 59)]
+            np.testing.assert_allclose(parts, terms[[0, 7, 59]], atol=1e-14)
+            if isinstance(query, Sums):
+                found = query.statistics(problem, values)
+                own = np.ones(N) if weights is None else weights
+                sums, moment, counts = brute_force(query, placed, own)
+                np.testing.assert_allclose(found.class_sums, sums, atol=1e-12)
+                if query.moment is not None:
+                    np.testing.assert_allclose(found.second_moment, moment, atol=1e-12)
+                if not query.pooled:
+                    np.testing.assert_allclose(found.counts, counts, atol=1e-12)
+                assert found.total == pytest.approx(own.sum())
+
+
+@pytest.mark.parametrize("seen", [None, MAP])
+def test_many_states_are_answered_as_one_by_one(seen):
+    problem, weights = problem_of("persons of several classes", loss="softmax")
+    rng = np.random.default_rng(0)
+    records = Records(rng.standard_normal((N, D)), Y, weights)
+    queries = [
+        MeanGradient(theta, constant=constant, clip=clip, seen=seen)
+        for theta, constant, clip in zip(
+            rng.standard_normal((4, K, D + 1)),
+            (0.2, 0.2, 0.3, 0.2),
+            (0.3, 0.3, 0.3, None),
+            strict=True,
+        )
+    ]
+    for together, alone in (
+        (MeanGradient.together(queries, problem, records), "values"),
+        (MeanGradient.terms_together(queries, problem, records), "terms"),
+    ):
+        for query, values in zip(queries, together, strict=True):
+            np.testing.assert_allclose(values, getattr(query, alone)(problem, records), atol=1e-15)
+    sums = [Sums(1.0), Sums(2.0, 1.0)]
+    for query, values in zip(sums, Sums.together(sums, problem, records), strict=True):
+        np.testing.assert_array_equal(values, query.values(problem, records))
+
+
+def test_views_of_the_records_are_those_of_the_question():
+    """What is kept between passes is not given to a question that sees the rows otherwise."""
+    problem, _ = problem_of(loss="softmax")
+    X = np.random.default_rng(0).standard_normal((N, D))
+    records, theta = Records(X, Y), np.ones((K, D))
+    other = PublicMap(*vars(MAP).values())
+    short = replace(MAP, centre=np.zeros(D))
+    for seen, clip in ((None, 0.2), (MAP, 0.2), (other, 0.2), (short, 0.2), (short, None)):
+        query = MeanGradient(theta, clip=clip, seen=seen)
+        fresh = query.values(problem, Records(X, Y))
+        np.testing.assert_array_equal(query.values(problem, records), fresh)
+    halved = replace(problem, norm_bound=0.5 * B)
+    query = MeanGradient(theta)
+    assert not np.allclose(query.values(problem, records), query.values(halved, records))
+
+
+def brute_neighbour(records, place, row, code):
+    """All records, one of them replaced."""
+    rows, codes = np.asarray(records.X).copy(), records.codes.copy()
+    rows[place], codes[place] = row, code
+    return Records(rows, codes, records.weights)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+@pytest.mark.parametrize(
+    "query", [*QUERIES, Minimiser(1e-9), MeanGradient(np.zeros((K, D)))], ids=str
+)
+def test_candidates_are_values_of_neighbours(query, domain, dtype):
+    """What an audit compares: sums of the known records and terms, or fits from scratch."""
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((N, D)) * 0.8).astype(dtype)
+    precision = "float32" if dtype == np.float32 else "float64"
+    problem, weights = problem_of(
+        "persons of several classes", loss="softmax", alpha=0.5, domain=domain, precision=precision
+    )
+    records, rows = Records(X, Y, weights), rng.standard_normal((3, 1, D)).astype(dtype)
+    rows[0] *= 10.0
+    for place in (0, 17, 59):
+        codes = np.array([[Y[place]], [0], [1]])
+        known = records.without([place])
+        candidates = Candidates(problem, known, rows, codes, weights[[place]])
+        (found,) = candidates.values([query])
+        for values, row, code in zip(found, rows[:, 0], codes[:, 0], strict=True):
+            exact = query.values(problem, brute_neighbour(records, place, row, code))
+            atol = 1e-12 if query.additive else 4.0 * query.tol / problem.alpha
+            np.testing.assert_allclose(values, exact, rtol=0.0, atol=atol)
+        # The candidates really differ, by far more than that.
+        assert np.linalg.norm(found[0] - found[1]) > 1e-4
+        own = Candidates(problem, known, X[[[place]]], Y[[[place]]], weights[[place]])
+        (values,) = own.values([query])
+        np.testing.assert_allclose(values[0], query.values(problem, records), atol=atol)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(("loss", "k"), [("logistic", 2), ("softmax", 3), ("squared_hinge", 3)])
+def test_minimisers_of_neighbours_keep_the_certified_tolerance(loss, k, fit_intercept):
+    """The gradient of the replaced rows is within what the release accounts for."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((N, D)), np.arange(N) % k
+    counts = tuple(np.bincount(y).tolist())
+    public = {"n_samples": N, "n_features": D, "n_classes": k, "class_counts": counts}
+    problem = Problem(**public, radius=0.5, loss=loss, alpha=0.1, fit_intercept=fit_intercept)
+    query = Minimiser(1e-7).certifiable(problem)
+    given = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": fit_intercept}
+    candidates = Candidates(problem, Records(X, y).without([5]), X[10:13, None], y[10:13, None])
+    for theta, i in zip(candidates.values([query])[0], range(10, 13), strict=True):
+        changed = brute_neighbour(Records(X, y), 5, X[i], y[i])
+        objective = LinearObjective(loss, changed.X, changed.codes, k, **given)
+        assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= query.tol

@@ -1,0 +1,151 @@
+"""The solver reaches its tolerance on every dataset of the domain, and proves it."""
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from sklearn_balldp import BallDPLogisticRegression, OutputPerturbation
+from sklearn_balldp.mechanisms import Minimiser, queries, solver
+from sklearn_balldp.mechanisms.objective import LinearObjective, gradient_rounding
+from sklearn_balldp.mechanisms.solver import ConvergenceError, descent_steps, minimise
+from sklearn_balldp.privacy.problem import Problem
+from sklearn_balldp.privacy.sensitivity import minimizer_norm_bound
+
+CASES = [("logistic", 2), ("softmax", 3), ("squared_hinge", 2), ("squared_hinge", 3)]
+RNG = np.random.default_rng(0)
+
+
+def unit(X):
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def hostile():
+    y = np.arange(60) % 3
+    direction = unit(RNG.standard_normal((3, 8)))
+    yield "separable", direction[y], y
+    yield "all zero", np.zeros((60, 8)), y
+    yield "duplicated", np.tile(unit(RNG.standard_normal((1, 8))), (60, 1)), y
+    rare = np.r_[1, 2, np.zeros(58, int)]
+    yield "one record in a class", unit(RNG.standard_normal((60, 8))), rare
+    yield "a class is absent", unit(RNG.standard_normal((60, 8))), np.zeros(60, int)
+    yield "more features than records", unit(RNG.standard_normal((6, 200))), np.arange(6) % 3
+    yield "one record", unit(RNG.standard_normal((1, 8))), np.zeros(1, int)
+    yield "opposed duplicates", np.repeat(unit(RNG.standard_normal((30, 8))), 2, axis=0), y
+    yield "tiny rows", 1e-12 * RNG.standard_normal((60, 8)), y
+    yield "huge rows", 1e12 * RNG.standard_normal((60, 8)), y
+    columns = RNG.standard_normal((500, 20)) * np.logspace(0, -8, 20)
+    yield "columns of all sizes", columns, np.arange(500) % 3
+
+
+def objective_of(loss, X, y, n_classes, alpha, fit_intercept=True):
+    return LinearObjective(
+        loss, X, y, n_classes, alpha=alpha, norm_bound=1.0, fit_intercept=fit_intercept
+    )
+
+
+def assert_converges(objective, tol):
+    theta = minimise(objective, tol=tol)
+    assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= tol
+
+
+HOSTILE = list(hostile())
+
+
+@pytest.mark.parametrize("alpha", [1e-8, 1.0])
+@pytest.mark.parametrize("case", HOSTILE, ids=lambda c: c[0])
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_hostile_datasets(loss, n_classes, case, alpha):
+    _, X, y = case
+    y = np.minimum(y, n_classes - 1)
+    for fit_intercept in (False, True):
+        public = {"loss": loss, "alpha": alpha, "fit_intercept": fit_intercept, "radius": 0.5}
+        problem = Problem(
+            n_samples=len(X),
+            n_features=X.shape[1],
+            n_classes=n_classes,
+            class_counts=tuple(np.bincount(y, minlength=n_classes).tolist()),
+            **public,
+        )
+        reachable, _ = Minimiser(0.0).rounding(problem)
+        objective = objective_of(loss, X, y, n_classes, alpha, fit_intercept)
+        for tol in (1e-6, reachable):
+            assert_converges(objective, tol)
+
+
+@pytest.mark.parametrize("broken", [("_lbfgs",), ("_lbfgs", "_newton")])
+@pytest.mark.parametrize(("loss", "n_classes"), [("softmax", 3), ("squared_hinge", 2)])
+def test_each_fallback_converges_alone(monkeypatch, loss, n_classes, broken):
+    for name in broken:
+        monkeypatch.setattr(solver, name, lambda watched, theta, factor: theta)
+    for _, X, y in HOSTILE:
+        assert_converges(objective_of(loss, X, np.minimum(y, n_classes - 1), n_classes, 1e-2), 1e-9)
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_within_the_promised_distance_of_the_minimiser(loss, n_classes):
+    X, y = unit(RNG.standard_normal((200, 6))), RNG.integers(n_classes, size=200)
+    objective = objective_of(loss, X, y, n_classes, 0.05)
+    exact = minimise(objective, tol=1e-12)
+    for tol in (1e-2, 1e-4, 1e-6):
+        distance = np.linalg.norm(minimise(objective, tol=tol) - exact)
+        assert distance <= tol / 0.05
+
+
+def test_unreachable_tolerance_raises_without_data():
+    X, y = unit(RNG.standard_normal((20, 3))), np.arange(20) % 2
+    with pytest.raises(ConvergenceError) as error:
+        minimise(objective_of("logistic", X, y, 2, 1.0), tol=-1.0)  # a gradient may be zero
+    assert not any(character.isdigit() for character in str(error.value))
+    assert error.value.__context__ is None
+
+
+def test_many_equal_rows_do_not_drift():
+    """Sequential sums of equal terms move in steps that would keep the gradient off zero."""
+    n = 262_144
+    codes = (np.arange(n) < 0.63 * n).astype(int)
+    assert_converges(objective_of("softmax", np.full((n, 1), 0.7), codes, 3, 1.0), 3e-13)
+
+
+def test_steps_of_the_last_stage_are_public_and_finite():
+    steps = descent_steps(0.5, 1e-8, np.log(2), 1e-9)
+    assert isinstance(steps, int)
+    assert descent_steps(0.5, 1e-2, np.log(2), 1e-9) < steps < 10**7
+
+
+@pytest.mark.parametrize("tol", [1e-18, 1e-3, None])
+def test_stated_tolerance_covers_acceptance_and_rounding(tol, monkeypatch):
+    """The solver accepts less than the release accounts for, by at least the rounding."""
+    X, y = unit(RNG.standard_normal((60, 5))), np.arange(60) % 2
+    accepted = []
+
+    def spy(objective, tol):
+        accepted.append(tol)
+        return minimise(objective, tol=tol)
+
+    monkeypatch.setattr(queries, "minimise", spy)
+    head = BallDPLogisticRegression(alpha=0.01, mechanism=OutputPerturbation(tol=tol))
+    release = head.fit(X, y).release_
+    longest = minimizer_norm_bound("logistic", alpha=0.01, norm_bound=1.0, fit_intercept=True)
+    shape = {"n_samples": 60, "n_features": 5, "n_classes": 2}
+    rounding = gradient_rounding("logistic", **shape, norm=longest, row_norm=np.sqrt(2))
+    assert release.tol == release.bound.tol >= (tol or 0.0)
+    assert accepted[0] + rounding <= release.tol * (1 + 1e-12)
+    assert accepted[0] <= 0.9 * release.tol
+    if tol is None:
+        share = 2 * release.tol / release.alpha / release.sensitivity
+        assert share == pytest.approx(1e-3, rel=0.01)
+
+
+def test_overlapping_solves_restore_the_blas_threads_once():
+    """Another solve that ends first must not lift this one's limit, nor fix it for good."""
+
+    def threads():
+        return [own["num_threads"] for own in threadpool_info() if own["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        with solver.SINGLE_BLAS_THREAD:
+            with solver.SINGLE_BLAS_THREAD:
+                assert set(threads()) == {1}
+            assert set(threads()) == {1}
+        assert threads() == before

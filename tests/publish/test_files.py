@@ -1,0 +1,215 @@
+"""Files made to deceive: what no reader looks at has no place in them."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from safetensors.numpy import save as write
+
+from sklearn_balldp import BallDPRidgePrototype, verify
+from sklearn_balldp.publish import load, save
+from sklearn_balldp.publish.files import (
+    arrays_text,
+    difference,
+    json_text,
+    read_arrays,
+    read_json,
+)
+from sklearn_balldp.text import one_line
+
+ROWS = "0123456789abcdef" * 20
+ARRAYS = {"coef_": np.arange(6.0).reshape(2, 3), "intercept_": np.array([0.5, -0.5])}
+RECORD = {"epsilon": 4.0, "labels": ["a", "ü"], "counts": [1, 2], "none": None}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "file"
+
+
+def arrays_of(path):
+    return read_arrays(path, path.parent.resolve())
+
+
+def json_of(path):
+    return read_json(path, path.parent.resolve())
+
+
+def test_what_is_written_is_read(path):
+    path.write_bytes(arrays_text(ARRAYS))
+    read = arrays_of(path)
+    assert read.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(read[name], array)
+    path.write_bytes(arrays_text({}))
+    assert arrays_of(path) == {}
+    for text in (json_text(RECORD), json_text(RECORD).replace(b"\n", b"\r\n")):
+        path.write_bytes(text)
+        assert json_of(path) == RECORD
+
+
+def parts():
+    text = arrays_text(ARRAYS)
+    size = struct.unpack("<Q", text[:8])[0]
+    return text[8 : 8 + size], text[8 + size :]
+
+
+def joined(header, body):
+    return struct.pack("<Q", len(header)) + header + body
+
+
+def described(change, more=b""):
+    """Another description of the arrays, and further bytes behind them."""
+    header, body = parts()
+    held = json.loads(header)
+    change(held)
+    text = json.dumps(held, separators=(",", ":")).encode()
+    return joined(text + b" " * (-len(text) % 8), body + more)
+
+
+def field(**values):
+    return described(lambda held: held["coef_"].update(values))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"nothing",
+        b"PK\3\4" + bytes(100),
+        arrays_text(ARRAYS) + ROWS.encode(),
+        ROWS.encode() + arrays_text(ARRAYS),
+        arrays_text(ARRAYS)[:-1],
+        arrays_text(ARRAYS)[:20],
+        struct.pack("<Q", 2**63) + bytes(100),
+        struct.pack("<Q", 10**8) + bytes(100),
+        joined(parts()[0] + b" " * 8, parts()[1]),
+        joined(parts()[0].replace(b":", b": ", 1), parts()[1]),
+        joined(b'{"coef_":0,' + parts()[0][1:], parts()[1]),
+        joined(parts()[0].replace(b"coef_", b"\\u0063oef_"), parts()[1]),
+        write(ARRAYS, metadata={"rows": ROWS}),
+        field(data_offsets=[8, 56]),
+        field(data_offsets=[0, 2**60]),
+        field(shape=[-2, -3]),
+        field(dtype="F8_E4M3"),
+        field(rows=ROWS),
+        described(lambda held: held.update(copy=held["coef_"])),
+        described(lambda held: held.update(__metadata__={"rows": ROWS})),
+        described(lambda held: held, ROWS.encode()),
+        described(lambda held: held.pop("intercept_")),
+        described(lambda held: held["coef_"].pop("shape")),
+    ],
+)
+def test_arrays_fill_their_file(path, body):
+    """No byte of it is free: spaces, gaps, comments, names given twice, sizes that lie."""
+    path.write_bytes(body)
+    with pytest.raises(ValueError, match=r"file (cannot be read|is not written)") as caught:
+        arrays_of(path)
+    assert ROWS[:20] not in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [{"shape": [3, 2]}, {"dtype": "I64"}])
+def test_another_description_is_another_array(path, values):
+    """A file of its own that is written in one way: what it holds is for the model's checks."""
+    path.write_bytes(field(**values))
+    assert not np.array_equal(arrays_of(path)["coef_"], ARRAYS["coef_"])
+
+
+TEXT = json_text(RECORD)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf" + TEXT,
+        TEXT + b" ",
+        TEXT[:-1],
+        b" " + TEXT,
+        TEXT.replace(b"\n", b"\r"),
+        TEXT.replace(b"  ", b"\t", 1),
+        TEXT.replace(b"4.0", b"4.00"),
+        TEXT.replace(b"4.0", b"4.000000000000000000123456789"),
+        TEXT.replace(b"4.0", b"4e0"),
+        TEXT.replace(b"4.0", b"NaN"),
+        TEXT.replace(b"4.0", b"1e999"),
+        TEXT.replace(b"4.0", b"9" * 10_000),
+        TEXT.replace(b'"a"', b'"\\u0061"'),
+        TEXT.replace(rb"\u00fc", "ü".encode()),
+        TEXT.replace(b"{", b'{\n  "epsilon": 1.0,', 1),
+        TEXT.replace(b"null", b"null // rows"),
+        b"[" * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        json.dumps(RECORD).encode(),
+    ],
+)
+def test_json_has_one_spelling(path, body):
+    path.write_bytes(body)
+    with pytest.raises(ValueError, match=r"file (cannot be read|is not written)"):
+        json_of(path)
+
+
+@pytest.mark.parametrize("value", [[], "text", 5, None])
+def test_json_holds_an_object(path, value):
+    path.write_bytes(json_text(value))
+    with pytest.raises(ValueError, match="holds no JSON object"):
+        json_of(path)
+
+
+def test_long_files_are_not_read(path, monkeypatch):
+    monkeypatch.setattr("sklearn_balldp.publish.files._MOST_BYTES", 100)
+    monkeypatch.setattr("sklearn_balldp.publish.files._MOST_TEXT", 20)
+    for text, read in ((arrays_text(ARRAYS), arrays_of), (TEXT, json_of)):
+        path.write_bytes(text)
+        with pytest.raises(ValueError, match="is longer than"):
+            read(path)
+
+
+def test_links_and_folders_are_no_files(path):
+    other = path.parent.parent / "outside"
+    other.write_bytes(TEXT)
+    path.symlink_to(other)
+    with pytest.raises(ValueError, match="leads out of its folder"):
+        json_of(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ValueError, match="holds no file"):
+        json_of(path)
+
+
+def test_differences_are_shown_from_where_they_begin():
+    assert difference("a\nb", "a\nb") == "no line differs"
+    assert difference("a\nb", "a\nc") == "line 2 is 'b', expected 'c'"
+    assert difference("a", "a\nb") == "line 2 is nothing, expected 'b'"
+    long = 300 * "x"
+    assert "yes" in difference(f"{long}yes", f"{long}no")
+    assert "\x1b" not in difference("\x1b[2J", "")
+
+
+@pytest.mark.parametrize("other", ["float32", "a step more", "an array more", "big endian"])
+def test_arrays_of_another_kind_are_refused(tmp_path, other):
+    y = np.arange(60) % 3
+    X = np.eye(3, 5)[y] + 0.1 * np.random.default_rng(0).standard_normal((60, 5))
+    folder = save(BallDPRidgePrototype(4.0, radius=0.5).fit(X, y), tmp_path / "model")
+    path = folder / "model.safetensors"
+    arrays = read_arrays(path, folder.resolve())
+    if other == "float32":
+        arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    elif other == "big endian":
+        arrays = {name: array.byteswap() for name, array in arrays.items()}
+    else:
+        arrays[{"a step more": "step0.shift", "an array more": "rows"}[other]] = X
+    path.write_bytes(arrays_text(arrays))
+    assert verify(folder).failed
+    with pytest.raises(ValueError, match="not the one of its record"):
+        load(folder)
+
+
+def test_gaps_and_unseen_marks_are_shown():
+    assert one_line("a" + 500 * " " + "PASS") == "a PASS"
+    for char in "\u0301\u20dd\u200b\u202e\u115f\u1160\u3164\uffa0\u2800":
+        assert one_line(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
+    assert one_line("Zoë, 한글, 名前") == "Zoë, 한글, 名前"
