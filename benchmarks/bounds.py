@@ -58,7 +58,7 @@ def measured(folder):
                     head.set_params(epsilon=epsilon, random_state=seed).fit(X, y, **given)
                     scores.append(head.score(Xt, yt))
             sigma = float(np.max(head.release_.sigma))
-            alpha = getattr(head.release_.bound, "alpha", None)
+            alpha = head.release_.alpha
             own = dict(zip(KEYS, (name, head_name, labels, epsilon), strict=True))
             rows.append({**own, "alpha": alpha, "sigma": sigma, "accuracy": np.mean(scores)})
     return rows

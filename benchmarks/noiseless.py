@@ -3,54 +3,25 @@
 import contextlib
 import functools
 import zlib
+from dataclasses import fields
 from unittest import mock
 
-from sklearn_balldp.heads import output, ridge_prototype, statistics
+from sklearn_balldp.mechanisms import Minimiser, Sums
 
-# A function, and the rows and the numbers that its value follows from.
-_FUNCTIONS = (
-    (
-        statistics,
-        "sufficient_statistics",
-        lambda problem, bound: (
-            problem.X,
-            _print_of(problem.codes, problem.row_weights),
-            (bound.n_sums, problem.norm_bound, bound.summed, bound.rows, bound.moment),
-        ),
-    ),
-    (
-        ridge_prototype,
-        "class_sums",
-        lambda X, codes, n_classes, norm_bound, weights=None: (
-            X,
-            _print_of(codes, weights),
-            (n_classes, norm_bound),
-        ),
-    ),
-    (
-        output,
-        "minimise",
-        lambda objective, *, tol, start=None, factor=None: (
-            # From a start of its own, a solver ends elsewhere.
-            objective.X if start is None else None,
-            _print_of(objective.codes, objective.weights),
-            (
-                type(objective.loss).__name__,
-                objective.shape,
-                objective.alpha,
-                objective.norm_bound,
-                objective.domain,
-                objective.total,
-                tol,
-            ),
-        ),
-    ),
-)
+# The values of these queries follow from the records, the problem and the query without its noise.
+_KINDS = (Sums, Minimiser)
 
 
 def _print_of(codes, weights):
     """What tells labels and weights from others."""
     return zlib.crc32(codes.tobytes()), None if weights is None else zlib.crc32(weights.tobytes())
+
+
+def _asked(query):
+    """A query without its noise scales; the second moment is asked or not."""
+    own = {own.name: getattr(query, own.name) for own in fields(query) if own.name != "sigma"}
+    own["moment"] = own.get("moment") is not None
+    return type(query).__name__, *own.items()
 
 
 # The rows last given, and what was computed of them.
@@ -64,21 +35,23 @@ def shared(X):
         _kept.clear()
         _kept["rows"] = X
     with contextlib.ExitStack() as stack:
-        for module, name, parts in _FUNCTIONS:
-            real = getattr(module, name)
-            stack.enter_context(mock.patch.object(module, name, _remembered(real, name, parts, X)))
+        for kind in _KINDS:
+            stack.enter_context(mock.patch.object(kind, "values", _remembered(kind.values, X)))
         yield
 
 
-def _remembered(real, name, parts, X):
-    @functools.wraps(real)
-    def remembered(*args, **options):
-        rows, *rest = parts(*args, **options)
-        if rows is not X:
-            return real(*args, **options)
-        place = name, *rest
+def _remembered(values, X):
+    @functools.wraps(values)
+    def remembered(query, problem, records):
+        if records.X is not X:
+            return values(query, problem, records)
+        public = problem.domain, problem.norm_bound, problem.n_classes
+        if isinstance(query, Minimiser):
+            public += problem.loss, problem.alpha, problem.fit_intercept
+            public += problem.class_weights, problem.loss_total
+        place = _asked(query), public, _print_of(records.codes, records.weights)
         if place not in _kept:
-            _kept[place] = real(*args, **options)
+            _kept[place] = values(query, problem, records)
         return _kept[place]
 
     return remembered

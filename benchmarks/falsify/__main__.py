@@ -183,7 +183,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="attacks whose name holds this text")
     parser.add_argument("--tries", type=int, default=150, help="pairs for each setting")
     parser.add_argument("--out", type=Path, help="folder for table, CSV and picture")
-    parser.add_argument("--planted", action="store_true", help="attack five faulty copies instead")
+    parser.add_argument("--planted", action="store_true", help="attack faulty copies instead")
     parser.add_argument("--grid", action="store_true", help="search a fixed grid of gaps instead")
     options = parser.parse_args(argv)
     if options.grid:

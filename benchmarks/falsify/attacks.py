@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from . import gaps, places, randomness, search, settings, totals
+from . import budget, gaps, places, randomness, search, settings, totals
 from .search import Found
 from .settings import Rng
 
@@ -30,6 +30,7 @@ ATTACKS: dict[str, Attack] = {
     **{f"gap of minimisers, {loss}": gaps.attack_gap(loss) for loss in gaps.LOSSES},
     **{f"gap at an iterate, {loss}": gaps.attack_iterate(loss) for loss in gaps.LOSSES},
     "norm of minimisers": gaps.attack_norm,
+    budget.NAME: budget.attack,
     "rows elsewhere": places.attack,
     "sums of the accountant": totals.attack,
     "law of the noise": randomness.attack_law,

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
 from sklearn_balldp.privacy.sensitivity import gradient_gap, minimizer_norm_bound
 
-from .plain import gradient, with_constant
+from .plain import gradient, minimiser, with_constant
 from .search import Found
 from .settings import Rng
 
@@ -199,7 +199,6 @@ def attack_norm(rng: Rng, tries: int) -> Found:
     """An attack on the largest norm of a minimiser."""
     cell = draw(rng, str(rng.choice(LOSSES)))
     n, n_features, count = int(rng.integers(1, 4)), 2, 0
-    shape = cell.n_scores, n_features + cell.constant
     codes = rng.integers(cell.n_classes, size=n)
 
     def norm(values: Array) -> float:
@@ -207,39 +206,10 @@ def attack_norm(rng: Rng, tries: int) -> Found:
         count += 1
         rows = values.reshape(n, n_features)
         rows = rows * cell.norm_bound / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
-        theta = minimiser(cell, with_constant(rows, float(cell.constant)), codes, shape)
+        rows = with_constant(rows, float(cell.constant))
+        theta = minimiser(cell.loss, rows, codes, cell.n_classes, cell.alpha)
         # Stacked heads have a norm each.
         return float(np.linalg.norm(theta, axis=1 if cell.loss == "squared_hinge" else None).max())
 
     found = max(norm(3.0 * rng.standard_normal(n * n_features)) for _ in range(12))
     return Found("norm of minimisers", found / cell.reach, count, f"{cell}, labels {codes}")
-
-
-def minimiser(cell: Cell, rows: Array, codes: NDArray[np.intp], shape: tuple[int, int]) -> Array:
-    """Of the mean loss and half alpha times the squared norm, by the gradients alone."""
-
-    def slope(flat: Array) -> Array:
-        theta = flat.reshape(shape)
-        mean = gradient(cell.loss, theta, rows, codes, cell.n_classes).mean(axis=0)
-        return (mean + cell.alpha * theta).ravel()
-
-    theta = np.zeros(shape[0] * shape[1])
-    for _ in range(200):
-        here = slope(theta)
-        if np.linalg.norm(here) < 1e-10:
-            break
-        step = 1e-6
-        jacobian = np.stack(
-            [
-                (slope(theta + step * e) - slope(theta - step * e)) / (2.0 * step)
-                for e in np.eye(len(theta))
-            ]
-        )
-        move = np.linalg.solve(0.5 * (jacobian + jacobian.T), here)
-        # Newton's step, halved until the gradient falls.
-        while np.linalg.norm(move) > 1e-14:
-            if np.linalg.norm(slope(theta - move)) < np.linalg.norm(here):
-                break
-            move *= 0.5
-        theta = theta - move
-    return theta.reshape(shape)

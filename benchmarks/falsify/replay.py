@@ -72,6 +72,14 @@ def no_deviate(number: int, given: Array) -> float:
     return 0.0
 
 
+def distance_of(one: Array, other: Array, scale: Array) -> float:
+    """Distance of the values of two data sets, in units of their noise."""
+    noisy = scale > 0.0
+    if not np.array_equal(one[~noisy], other[~noisy]):
+        raise Violation("A value without noise depends on a record.")
+    return float(np.linalg.norm((one - other)[noisy] / scale[noisy]))
+
+
 def distance(
     make: Callable[[], Any],
     one: Records,
@@ -91,10 +99,9 @@ def distance(
     ):
         if a.shape != b.shape or not np.array_equal(scale, again):
             raise Violation("The scale of the noise depends on a record.")
-        noisy = scale > 0.0
-        if not np.array_equal(a[~noisy], b[~noisy]):
-            raise Violation("A value without noise depends on a record.")
-        square += float(np.sum(((a - b)[noisy] / scale[noisy]) ** 2))
+        square += distance_of(a, b, scale) ** 2
+    if head.release_ != neighbour.release_:
+        raise Violation("The record of the release depends on a record.")
     for name, value in _published(head).items():
         if not np.array_equal(value, _published(neighbour)[name]):
             raise Violation(f"{name} depends on a record beside the noise.")
@@ -103,8 +110,12 @@ def distance(
 
 def _published(head: Any) -> dict[str, Array]:
     """The fitted numbers of a head that a record must not change beside its noise."""
-    return {
+    released = head.released_
+    answers = {f"answer {place}": own for place, own in enumerate(released.answers)}
+    named = {"classes_": released.classes, "what was released": released.values, **answers}
+    numbers = {
         name: np.asarray(value)
         for name, value in vars(head).items()
         if name.endswith("_") and isinstance(value, (np.ndarray, float, int))
     }
+    return {**numbers, **named, **head.released_parameters()}

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .plain import check
-from .replay import Records, Violation, distance
+from sklearn_balldp.mechanisms import Query, drive
+
+from .plain import check, values
+from .replay import Records, Replay, Violation, distance, distance_of, fit, no_deviate
 from .settings import NORMS, Rng, Setting
 
 Array = NDArray[np.float64]
@@ -39,20 +41,89 @@ def furthest(setting: Setting, one: Records, other: Records) -> float:
     return max(float(lengths.max()), setting.distance)
 
 
-def ratio(setting: Setting, genome: Array) -> float:
-    """Distance of two releases over what the record states for such a pair.
+class Opponent:
+    """Tells neighbouring data sets of one setting apart, by every answer of the conversation."""
 
-    Raises
-    ------
-    Violation
-        If something else than a noisy value gives the record away.
-    """
-    one, other, deviate = setting.pair(genome)
-    found, head, replay = distance(setting.make, one, other, deviate)
-    check(setting, one, head, replay)
-    release = head.release_
-    stated = release.guarantee(radius=furthest(setting, one, other), records=setting.n_units).mu
-    return found / stated if stated > 0.0 else math.inf * found
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self._released: Any = None
+        self._best = -math.inf
+
+    def released(self, records: Records) -> Any:
+        """What a fit releases; its problem and its bound are the same for all data sets."""
+        if self._released is None:
+            self._released = fit(self.setting.make(), records, Replay(no_deviate)).released_
+        return self._released
+
+    def ratio(self, genome: Array, *, real: bool = True) -> float:
+        """Distance over what is stated for such a pair.
+
+        It is computed by plain formulas; of the best pairs so far, or if ``real``, by two fits too.
+
+        Raises
+        ------
+        Violation
+            If something else than a noisy value gives the record away, or a fit hid other values.
+        """
+        one, other, deviate = self.setting.pair(genome)
+        released = self.released(one)
+        found = self._by_formulas(released, one, other, deviate)
+        if real or found > self._best:
+            found = max(found, self._by_fits(one, other, deviate))
+        self._best = max(self._best, found)
+        return found
+
+    def _stated(self, release: Any, one: Records, other: Records) -> tuple[float, float, str]:
+        """Mu of the release for such a pair, the pair's radius, and whether a label changed."""
+        radius = furthest(self.setting, one, other)
+        labels = "public" if np.array_equal(one.y, other.y) else "protected"
+        guarantee = release.guarantee(radius=radius, labels=labels, records=self.setting.n_units)
+        return guarantee.mu, release.problem.euclidean(radius), labels
+
+    def _by_formulas(
+        self, released: Any, one: Records, other: Records, deviate: Callable[[int, Array], Any]
+    ) -> float:
+        """All queries together over what the release states, or one over what it states."""
+        stated, radius, labels = self._stated(released.release, one, other)
+        square, worst, number = 0.0, 0.0, 0
+
+        def answer(query: Query) -> Array:
+            nonlocal square, worst, number
+            first, second = (
+                values(self.setting, records, query, released) for records in (one, other)
+            )
+            scale = np.broadcast_to(query.scales(released.problem), first.shape)
+            apart = distance_of(first, second, scale)
+            mu = self.setting.n_units * query.mu(released.problem, radius, labels)
+            square, worst = square + apart**2, max(worst, _over(apart, mu))
+            number += 1
+            return first + scale * np.asarray(deviate(number - 1, first))
+
+        with np.errstate(all="ignore"):
+            drive(released.conversation(), answer)
+        return max(_over(math.sqrt(square), stated), worst)
+
+    def _by_fits(self, one: Records, other: Records, deviate: Callable[[int, Array], Any]) -> float:
+        """The distance of two real fits, whose values are compared with the plain formulas."""
+        found, head, replay = distance(self.setting.make, one, other, deviate)
+        hidden = zip(replay.hidden, replay.published, strict=True)
+
+        def answer(query: Query) -> Array:
+            exact, shown = next(hidden)
+            check(self.setting, one, query, head.released_, exact)
+            return shown
+
+        drive(head.released_.conversation(), answer)
+        return _over(found, self._stated(head.release_, one, other)[0])
+
+
+def _over(found: float, stated: float) -> float:
+    return found / stated if stated > 0.0 else math.inf * found if found > 0.0 else 0.0
+
+
+def ratio(setting: Setting, genome: Array) -> float:
+    """Distance of two releases over what the record states for such a pair."""
+    return Opponent(setting).ratio(genome)
 
 
 def climb(
@@ -99,11 +170,12 @@ def start_of(setting: Setting, rng: Rng) -> Array:
 def attack(setting: Setting, rng: Rng, tries: int) -> Found:
     """The best pair of some tries; the search ends once a pair refutes the record."""
     best, genome, count = 0.0, np.zeros(setting.size), 0
+    opponent = Opponent(setting)
 
-    def move(values: Array) -> float:
+    def move(genome: Array) -> float:
         nonlocal count
         count += 1
-        return ratio(setting, values)
+        return opponent.ratio(genome, real=False)
 
     try:
         starts = [start_of(setting, rng) for _ in range(4)]

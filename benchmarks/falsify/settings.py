@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from sklearn_balldp import (
     GradientPerturbation,
     OutputPerturbation,
 )
+from sklearn_balldp.mechanisms import DescentBound
+from sklearn_balldp.mechanisms.sums import class_sums
+from sklearn_balldp.privacy.problem import Problem
 
 from .replay import Records
 
@@ -31,10 +34,21 @@ HEADS: dict[str, Callable[..., Any]] = {
         BallDPSquaredHingeSVC,
     )
 }
+#: A start of a descent that takes the second moment, although records are few.
+MOMENT = "moment"
 #: Directions of steps through which values are published, for each value of the genome.
 N_DEVIATES = 24
 # Lengths of vectors in the three metrics.
 NORMS: dict[str, float] = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}
+
+
+class Whitened(GradientPerturbation):
+    """A descent whose start tells the second moment, so that steps see shortened rows."""
+
+    def bound(self, problem: Problem, mu: float) -> DescentBound:
+        usual = super().bound(problem, mu)
+        start: Any = usual.start
+        return replace(usual, start=class_sums(problem, start.mu(problem), 0.5))
 
 
 @dataclass(frozen=True)
@@ -59,7 +73,10 @@ class Setting:
         given = dict(self.parameters)
         if self.options is not None:
             kind = GradientPerturbation if "n_steps" in self.options else OutputPerturbation
-            given["mechanism"] = kind(**self.options)
+            own = dict(self.options)
+            if own.get("start") == MOMENT:
+                kind, own["start"] = Whitened, "statistics"
+            given["mechanism"] = kind(**own)
         return HEADS[self.head](**given)
 
     @property
@@ -172,7 +189,7 @@ def draw(mechanism: str, rng: Rng) -> Setting:
     if mechanism == "ridge prototypes":
         head = "BallDPRidgePrototype"
         parameters["alpha"] = float(rng.choice([1e-3, 0.01, 0.3, 3.0]))
-        parameters["counts"] = str(rng.choice(["per_class", "per_class", "min"]))
+        parameters["counts"] = str(rng.choice(["per_class", "per_class", "min", "worst"]))
     elif mechanism == "discriminant":
         head = "BallDPLinearDiscriminant"
         parameters["share"] = float(rng.choice([0.2, 0.5, 0.8]))
@@ -186,7 +203,11 @@ def draw(mechanism: str, rng: Rng) -> Setting:
             options |= {"start": "zero", "clip": [None, 0.2, 1.0][rng.integers(3)]}
             options["learning_rate"] = float(rng.choice([0.5, 5.0])) / norm_bound**2
         elif descent:
-            options["start"] = str(rng.choice(["statistics", "prototypes"]))
+            starts = ["statistics", "prototypes", "mean", MOMENT]
+            options["start"] = str(rng.choice(starts[: 4 if parameters["fit_intercept"] else 2]))
+            if options["start"] == MOMENT:
+                # So few records tell directions only where there is little noise.
+                parameters["epsilon"] = float(rng.choice([2.0, 20.0, 500.0]))
         if not protect and head == "BallDPLogisticRegression" and rng.random() < 0.25:
             parameters["class_weight"] = "balanced"
     if head != "BallDPRidgePrototype" and rng.random() < 0.35:
@@ -194,6 +215,9 @@ def draw(mechanism: str, rng: Rng) -> Setting:
     if protect:
         parameters |= {"protect_labels": True, "classes": list(range(k))}
     persons = bool(rng.random() < 0.3)
+    if persons and parameters.get("counts") == "worst":
+        # It is for single records.
+        parameters["counts"] = "per_class"
     sizes = rng.integers(1, 4, size=n_units) if persons else np.ones(n_units, dtype=int)
     owners = np.repeat(np.arange(n_units), sizes)
     labels = rng.integers(k, size=len(owners))

@@ -18,8 +18,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from benchmarks.paper.tables import markdown
-from sklearn_balldp import BallDPLogisticRegression, heads
-from sklearn_balldp.heads import settings
+from sklearn_balldp import BallDPLogisticRegression, mechanisms
+from sklearn_balldp.mechanisms import settings
 
 from .__main__ import DATASETS, DELTA, rows_of
 
@@ -69,8 +69,8 @@ def variants():
 def changed(numbers):
     """Other numbers, in the settings and in the modules that read them."""
     with ExitStack() as stack:
-        for info in pkgutil.iter_modules(heads.__path__):
-            module = importlib.import_module(f"{heads.__name__}.{info.name}")
+        for info in pkgutil.iter_modules(mechanisms.__path__):
+            module = importlib.import_module(f"{mechanisms.__name__}.{info.name}")
             here = {name: value for name, value in numbers.items() if hasattr(module, name)}
             stack.enter_context(patch.multiple(module, **here) if here else nullcontext())
         yield

@@ -1,5 +1,7 @@
 """Audits against as many fits of the audited head; times include its fit and its noise."""
 
+from sklearn.base import clone
+
 from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype, ReconstructionAuditor
 
 from .timing import embeddings, interleaved, row
@@ -15,11 +17,12 @@ def _split(n, d, n_classes):
 def measure(comparators):
     data = _split(120_000, 384, 4)
     head = BallDPRidgePrototype(8.0, radius=1.5)
-    auditor = ReconstructionAuditor(head, n_repeats=10)
+    auditor = ReconstructionAuditor(head, n_supports=40)
+    further = clone(auditor).set_params(n_draws=250)
     times = interleaved(
         {
             "audit": lambda: auditor.fit(*data),
-            "draws": lambda: auditor.attack(100_000),
+            "draws": lambda: further.fit(*data),
             "fit": lambda: head.fit(*data[:2]),
         },
         repeats=3,
@@ -33,7 +36,7 @@ def measure(comparators):
     )
     yield row(
         "audit",
-        "100000 further draws on the same supports",
+        "100000 ridge trials, 250 for each candidate",
         times["draws"],
         "100000 fits of the head",
         100_000 * times["fit"],

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC
-from sklearn_balldp.heads.objective import LinearObjective
+from sklearn_balldp.mechanisms.objective import LinearObjective
 
 from .timing import Memory, embeddings, interleaved, peak, row, without_noise
 

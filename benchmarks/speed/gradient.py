@@ -9,8 +9,9 @@ import numpy as np
 import opendp.prelude as dp
 
 from sklearn_balldp import BallDPLogisticRegression, GradientPerturbation
-from sklearn_balldp.heads.gradients import MeanGradient
+from sklearn_balldp.mechanisms import MeanGradient, Records
 from sklearn_balldp.privacy.exact_normal import GRID_EXPONENT, rounded_normal
+from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.rows import SINGLE_BLAS_THREAD
 
 from ..paper import comparators as other_libraries
@@ -91,12 +92,23 @@ def _passes():
     for n, d, n_classes in PASSES:
         X, y = embeddings(n, d, n_classes)
         loss = "logistic" if n_classes == 2 else "softmax"
-        mean = MeanGradient(loss, X, y, n_classes, norm_bound=1.0, constant=0.3, clip=0.2)
-        theta = np.random.default_rng(0).standard_normal((1, *mean.shape))
-        weights = np.ascontiguousarray(theta[0, :, :d].T.astype(np.float32))
+        problem = Problem(
+            n_samples=n,
+            n_features=d,
+            n_classes=n_classes,
+            class_counts=tuple(np.bincount(y, minlength=n_classes).tolist()),
+            radius=0.3,
+            loss=loss,
+            fit_intercept=True,
+            precision="float32",
+        )
+        shape = problem.kind.n_scores, d + 1
+        theta = np.random.default_rng(0).standard_normal(shape)
+        query, records = MeanGradient(theta, clip=0.2, constant=0.3), Records(X, y)
+        weights = np.ascontiguousarray(theta[:, :d].T.astype(np.float32))
         residuals = np.ascontiguousarray((X @ weights).T)
         jobs = {
-            "pass": lambda mean=mean, theta=theta: mean(theta),
+            "pass": lambda own=(problem, records), query=query: query.values(*own),
             "products": lambda X=X, w=weights, r=residuals: (X @ w, r @ X),
             "look": lambda X=X: np.add.reduce(X, axis=0),
         }

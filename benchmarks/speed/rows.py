@@ -16,7 +16,7 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     GradientPerturbation,
 )
-from sklearn_balldp.heads import gradients
+from sklearn_balldp.mechanisms import gradients
 from sklearn_balldp.rows import from_hdf5, from_parquet, from_zarr
 
 from .timing import Memory, embeddings, interleaved, peak, row

@@ -4,15 +4,14 @@ import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from sklearn_balldp import BallDPLinearDiscriminant
-from sklearn_balldp.heads import ReleasedModel, statistics
 
 from .timing import Memory, interleaved, peak, row, unit_rows, without_noise
 
 
 def sums(head, X, y):
     """The pass over the rows alone."""
-    problem, bound = ReleasedModel(head).on(X, y), head.release_.bound
-    return lambda: statistics.sufficient_statistics(problem, bound)
+    released, records = head.released_, head._records(X, y)
+    return lambda: released.bound.values(released.problem, records)
 
 
 def bare(head, X, y):

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.verify``: power and false alarms of the residual test, forgeries, time.
+"""``python -m benchmarks.verify``: power and false alarms of the noise tests, forgeries, time.
 
 Writes ``power``, ``false_alarms``, ``forgeries``, ``trials`` and ``verify_speed``, as CSV and
 Markdown, on scikit-learn's bundled digits.
@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import skops.io
 from scipy.stats import binom
 from sklearn.datasets import load_digits
 from sklearn.frozen import FrozenEstimator
@@ -31,17 +30,14 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     verify,
 )
-from sklearn_balldp.audit import residuals
+from sklearn_balldp.audit import noise_tests
 from sklearn_balldp.audit.certificates import bayes_success
-from sklearn_balldp.audit.residuals import (
-    FALSE_ALARM,
-    Residuals,
-    residual_checks,
-    weight_checks,
-)
-from sklearn_balldp.heads import Promise, ReleasedModel, Transcript
+from sklearn_balldp.audit.noise_tests import Deviates, deviates_of, noise_checks, weight_checks
+from sklearn_balldp.checks import FALSE_ALARM
 from sklearn_balldp.privacy import Noise
-from sklearn_balldp.privacy.digest import parameters_digest, record_digest
+from sklearn_balldp.privacy.digest import record_digest
+from sklearn_balldp.privacy.noise import EXACT_SAMPLER
+from sklearn_balldp.publish import save
 
 X, Y = load_digits(return_X_y=True)
 X = normalize(X)
@@ -94,9 +90,7 @@ def measure_power(n_releases):
         for label, factor in {**FACTORS, "honest": 1.0}.items():
             found = [convicted(head, data, factor) for _ in range(n_releases)]
             model = fitted(head, data)
-            n_values = residuals._residuals(
-                ReleasedModel(model), ReleasedModel(model).on(*data)
-            ).blocks.size
+            n_values = deviates_of(model.released_, model._records(*data)).size
             rows.append({"head": name, "values": n_values, "noise": label, "share": np.mean(found)})
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
@@ -114,26 +108,26 @@ def fitted(head, data):
 def convicted(head, data, factor):
     with Scaled(factor):
         model = fitted(head, data)
-    return bool(failed(weight_checks(ReleasedModel(model), ReleasedModel(model).on(*data))))
+    return bool(failed(weight_checks(model.released_, model._records(*data))))
 
 
 def measure_false_alarms(n_releases):
     """Honest noise by the heads' own sampler: alarms, and how small the smallest p-values are."""
     rows = []
-    real = residuals._verdict
+    real = noise_tests._verdict
     for name in ("prototypes", "logistic, binary"):
         head = fitted(HEADS[name], rows_of(name))
-        values, sigma = ReleasedModel(head).mechanism.noiseless(
-            ReleasedModel(head).on(*rows_of(name)), Promise(head.release_.bound)
-        )
-        scale = np.broadcast_to(np.asarray(sigma, dtype=float), values.shape)
+        problem, query = head.released_.problem, head.released_.bound
+        values = query.values(problem, head._records(*rows_of(name)))
+        scale = np.broadcast_to(query.scales(problem), values.shape)
+        blocks = values.reshape(-1, X.shape[1]) if values.ndim == 1 else values
+        exact = (blocks / scale.reshape(blocks.shape)).copy()
         noise, alarms, small = Noise(), 0, []
-        residuals._verdict = lambda p, keep=small: keep.append(p) or real(p)
+        noise_tests._verdict = lambda p, level, keep=small: keep.append(p) or real(p, level)
         for _ in range(n_releases):
-            z = (noise(values, scale) - values) / scale
-            found = residual_checks(Residuals(z[None], {"solution": (values / scale)[None]}))
-            alarms += bool(failed(found))
-        residuals._verdict = real
+            z = ((noise(values, scale) - values) / scale).reshape(blocks.shape)
+            alarms += bool(failed(noise_checks(Deviates([z], {"the noiseless values": [exact]}))))
+        noise_tests._verdict = real
         ps = np.array(small).reshape(n_releases, -1).min(axis=1)
         row = {"head": name, "releases": n_releases, "alarms": alarms}
         for level in (1e-2, 1e-3, 1e-4):
@@ -159,7 +153,7 @@ def measure_trials():
         stated = float(audit.certificate_["direct"])
         # At best: ten candidates at the radius, in orthogonal directions.
         spread = 2.0 * head.release_.mu * np.eye(10)
-        best = bayes_success(spread, 1.0, n_draws=200_000, random_state=0).value
+        best = bayes_success(spread, 1.0, n_draws=200_000, random_state=0)
         rows.append(
             {
                 "epsilon": epsilon,
@@ -168,7 +162,7 @@ def measure_trials():
                 "trials": trials_needed(audit.success_rate_, stated),
                 "success at best": best,
                 "trials at best": trials_needed(best, stated),
-                "residual test": "one release",
+                "noise tests": "one release",
             }
         )
         print(rows[-1], flush=True)
@@ -199,59 +193,59 @@ def measure_forgeries():
             }
         )
 
-    def sealed(model):
-        """A digest made anew, as a forger would."""
-        digest = parameters_digest(model.released_parameters())
-        object.__setattr__(model.release_, "digest", digest)
+    def released(model, values=None, *, sealed=False, **changes):
+        """A copy whose release is another; sealed: with a digest made anew, as a forger would."""
+        model = copy.deepcopy(model)
+        if values is not None:
+            changes |= {"values": values, "answers": (values,)}
+        model.released_ = replace(model.released_, **changes)
+        if sealed:
+            model.released_ = model.released_.with_digest(model._named(model.released_))
         return model
 
-    def changed(model, change):
-        model = copy.deepcopy(model)
-        change(model)
-        return model
+    def edited(record, path, value, *, sealed=True):
+        """A record with another number, and the checksum that belongs to it."""
+        record = copy.deepcopy(record)
+        *way, name = path.split(".")
+        inner = record
+        for step in way:
+            inner = inner[step]
+        inner[name] = value
+        if sealed:
+            record.pop("checksum")
+            record["checksum"] = record_digest(record)
+        return json.loads(json.dumps(record))
 
     honest = fitted(HEADS["prototypes"], (X, Y))
     add("none", honest)
     record = honest.release_.to_dict()
-    edits = {
-        "epsilon 0.1 in the record": {"epsilon": 0.1},
-        "the same, with a new checksum": {"epsilon": 0.1, "sealed": True},
-        "half of mu and rho, new checksum": {"mu": record["mu"] / 2, "rho": 0.0, "sealed": True},
-        "ten times the records, new checksum": {"n_samples": 17970, "sealed": True},
-        "another encoder": {"encoder": "another"},
-    }
-    for what, edit in edits.items():
-        forged = {**record, **edit}
-        if forged.pop("sealed", False):
-            forged.pop("checksum")
-            forged = json.loads(json.dumps({**forged, "checksum": record_digest(forged)}))
-        add(what, honest, forged)
+    follows = record["follows"]
+    add("epsilon 0.1 in the record", honest, edited(record, "epsilon", 0.1, sealed=False))
+    for what, path, value in (
+        ("the same, with a new checksum", "epsilon", 0.1),
+        ("half of mu, new checksum", "follows.mu", follows["mu"] / 2),
+        (
+            "a smaller epsilon at full radius, new checksum",
+            "follows.epsilon_full_radius",
+            follows["epsilon_full_radius"] * 0.99,
+        ),
+        ("ten times the records, new checksum", "problem.n_samples", 10 * len(X)),
+        ("another encoder, new checksum", "encoder", "another"),
+    ):
+        add(what, honest, edited(record, path, value))
     seeded = copy.deepcopy(HEADS["prototypes"]).set_params(random_state=0).fit(X, Y)
     add("seeded noise, honestly stated", seeded)
-    forged = {**seeded.release_.to_dict(), "private": True}
-    forged.pop("checksum")
-    add(
-        "seeded noise, private yes, new checksum",
-        seeded,
-        {**forged, "checksum": record_digest(forged)},
-    )
-
-    def set_weights(value):
-        def change(model):
-            model.prototypes_ = np.array(value(model.prototypes_))
-
-        return change
-
-    weights = {
-        "weights 123.0": lambda w: np.full_like(w, 123.0),
-        "reversed columns": lambda w: w[:, ::-1],
-        "weights of another dataset": lambda w: (
-            fitted(HEADS["prototypes"], (X[:, ::-1], Y)).prototypes_
-        ),
-    }
-    for what, value in weights.items():
-        add(what, changed(honest, set_weights(value)))
-        add(f"{what}, new digest", sealed(changed(honest, set_weights(value))))
+    forged = edited(seeded.release_.to_dict(), "sampler", EXACT_SAMPLER, sealed=False)
+    add("seeded noise, private yes, new checksum", seeded, edited(forged, "follows.private", True))
+    sums = honest.released_.values
+    other = fitted(HEADS["prototypes"], (X[:, ::-1], Y)).released_.values
+    for what, values in {
+        "weights of one number": np.full_like(sums, 123.0),
+        "reversed columns": sums.reshape(-1, X.shape[1])[:, ::-1].ravel(),
+        "weights of another dataset": other,
+    }.items():
+        add(what, released(honest, values))
+        add(f"{what}, new digest", released(honest, values, sealed=True))
     for label, factor in {
         "no noise": 0.0,
         "half of the noise": 0.5,
@@ -260,35 +254,37 @@ def measure_forgeries():
         with Scaled(factor):
             add_later = fitted(HEADS["prototypes"], (X, Y))
         add(f"{label}, honest record", add_later)
-    with Scaled(1.0, lambda released, values, sigma: values + (released - values)[[0] * 10]):
+    classes = len(np.unique(Y))
+
+    def repeated(noisy, values, sigma):
+        noise = (noisy - values).reshape(classes, -1)
+        return values + noise[[0] * classes].ravel()
+
+    with Scaled(1.0, repeated):
         add("the same noise in every class", fitted(HEADS["prototypes"], (X, Y)))
     add("the noise of an earlier release", copy.deepcopy(honest), earlier=[honest])
     descent = fitted(HEADS["descent, 20 steps"], (X, Y))
     with Scaled(0.5):
         halved = fitted(HEADS["descent, 20 steps"], (X, Y))
     add("descent, half of the noise", halved)
-    other = copy.deepcopy(descent)
-    other.transcript_ = fitted(HEADS["descent, 20 steps"], (X, Y)).transcript_
-    add("descent, another run's transcript", other)
-    figure = {"epsilon_full_radius_ex_post": descent.release_.epsilon * 1.01}
-    lower = changed(descent, lambda m: vars(m).update(release_=replace(m.release_, **figure)))
-    add("descent, a smaller epsilon ex post", lower)
-    add(
-        "a seed in the model, none in the record",
-        changed(honest, lambda m: m.set_params(random_state=0)),
-    )
-    add("other steps in the model", changed(descent, lambda m: m.mechanism.set_params(n_steps=200)))
-    add(
-        "private rows as a transcript",
-        changed(honest, lambda m: vars(m).update(transcript_=Transcript(X, X, Y))),
-    )
+    answers = fitted(HEADS["descent, 20 steps"], (X, Y)).released_.answers
+    add("descent, another run's transcript", released(descent, answers=answers))
+    own = descent.released_.answers
+    add("descent, its last answer left out", released(descent, answers=own[:-1]))
+    rate = descent.release_.bound.learning_rate
+    faster = edited(descent.release_.to_dict(), "bound.learning_rate", 2.0 * rate)
+    add("descent, twice the step size in the record", descent, faster)
+    less = edited(descent.release_.to_dict(), "bound.budget", descent.release_.bound.budget / 2)
+    add("descent, half of its budget in the record", descent, less)
+    rows_alone = np.resize(X, own[-1].shape)
+    add("descent, private rows behind its answers", released(descent, answers=(*own, rows_alone)))
 
     # What nobody can find.
-    def missing(released, values, sigma):
-        released[:3, :3] = values[:3, :3]
-        return released
+    def missing(noisy, values, sigma):
+        noisy[:9] = values[:9]
+        return noisy
 
-    def seed(released, values, sigma):
+    def seed(noisy, values, sigma):
         return values + sigma * np.random.default_rng(7).standard_normal(values.shape)
 
     private = BallDPRidgePrototype(1.0, radius=0.5)
@@ -321,8 +317,7 @@ def measure_speed():
         data = normalize(rng.standard_normal(shape).astype(np.float32)), np.arange(shape[0]) % 10
         head = fitted(HEADS[name], data)
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "model.skops")
-            skops.io.dump(head, path)
+            path = save(head, Path(folder, "model"))
             times = interleaved(
                 {
                     "fit": lambda name=name, data=data: fitted(HEADS[name], data),
@@ -339,7 +334,7 @@ def measure_speed():
                 "ratio": np.median(ratios),
                 "least": ratios.min(),
                 "most": ratios.max(),
-                "verify a file without rows, s": np.median(times["without"]),
+                "verify a folder without rows, s": np.median(times["without"]),
             }
         )
         print(rows[-1], flush=True)
