@@ -1,11 +1,13 @@
 """Sphinx configuration: ``sphinx-build -W docs docs/_build``."""
 
 import importlib.util
+import json
 import os
 import sys
 from pathlib import Path
 
 import sklearn_balldp
+from sklearn_balldp.privacy import json_schema
 
 # For gallery.py, which is named below.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -52,6 +54,11 @@ if model is not None:
     os.environ.setdefault("SENTENCE_MODEL", str(Path(model.origin).parent / "model"))
 encoders = [importlib.util.find_spec(name) for name in ("sentence_transformers", "torchvision")]
 executed = r"/plot_" if all([model, *encoders]) else r"/plot_(?!text|image)"
+
+# The types of a record, for readers in other languages.
+schema = json.dumps(json_schema(), indent=1, sort_keys=True) + "\n"
+(Path(__file__).parent / "record.schema.json").write_text(schema, encoding="utf-8")
+html_extra_path = ["record.schema.json"]
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",

@@ -35,7 +35,7 @@ bounds = {
 # direction of its own.
 points = epsilons[::6]
 attack = [
-    bayes_success(np.eye(10), 1.0 / mu_from_budget(epsilon, delta), random_state=0).value
+    bayes_success(np.eye(10), 1.0 / mu_from_budget(epsilon, delta), random_state=0)
     for epsilon in points
 ]
 

@@ -3,9 +3,9 @@ Labels protected, or not
 ========================
 
 A ball hides which record of a class was used; labels and class counts are public. With
-``protect_labels=True`` a change of the label is hidden too. With noise on the parameters, that
-costs most of the accuracy, because class counts can no longer help. With noise on clipped
-gradients, it costs a few points at a large epsilon and many at a small one.
+``protect_labels=True`` a change of the label is hidden too, at any distance. Class counts are then
+private, and are released with noise beside the class sums. That costs a few points of accuracy at a
+large epsilon and many at a small one.
 """
 
 # %%

@@ -2,22 +2,21 @@ r"""
 A mechanism of your own
 =======================
 
-A mechanism does three things for a head. It states what it *promises*, from public numbers alone.
-It *runs* on the rows, once the promise was counted. The bound in its promise says what the release
-guarantees at every radius. This example writes one: least squares from noisy sufficient statistics.
-Class sums and second moment are released once, and the weights are computed from them.
+A fit is a conversation: a public algorithm asks queries, and a kernel, which alone sees the rows,
+gives noisy answers. You may write the algorithm. If it asks only queries that this package proves,
+there is nothing for you to prove. This example writes one of these first, and then a query of its
+own, whose proof is its author's.
 """
 
 # %%
-# The bound comes first. One record x becomes x', of the same label and at most t away. Its class
-# sum then moves by at most t, and the second moment, in the Frobenius norm, by
-# :math:`\|xx^\top - x'x'^\top\| \le (\|x\| + \|x'\|) \|x - x'\| \le 2Bt`. Two Gaussian releases
-# with :math:`\mu_1` and :math:`\mu_2` are together :math:`\sqrt{\mu_1^2 + \mu_2^2}`-GDP (Gaussian
-# differential privacy). Rounding needs three small allowances: ``Domain`` adds one for rounded
-# rows, ``ROUNDOFF`` is for the sums, and ``grid_slack`` is for the sampler.
+# The first algorithm takes gradient steps until a noisy gradient is hardly longer than its noise.
+# How many steps that are depends on the answers. It promises mu, the Gaussian differential privacy
+# that may be spent: ``Promised``. The kernel charges every query to a *privacy filter*, and refuses
+# one that the promise does not cover.
 import json
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,125 +24,168 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
-from sklearn_balldp import BallDPSquaredHingeSVC, PrivacyAccountant, ReconstructionAuditor
-from sklearn_balldp.adjacency import Domain
-from sklearn_balldp.heads import Mechanism, Outcome, Promise
-from sklearn_balldp.privacy import Bound, Release
-from sklearn_balldp.privacy.noise import grid_slack
-from sklearn_balldp.rows import project_onto_ball
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    PrivacyAccountant,
+    ReconstructionAuditor,
+)
+from sklearn_balldp.mechanisms import PROVED, MeanGradient, Mechanism, PrivacyError, Query
+from sklearn_balldp.privacy import Promised, Release
+from sklearn_balldp.rows import project_onto_ball, rows_in_domain
 
-ROUNDOFF = 2.0**-53
 
+class StopsEarly(Mechanism):
+    """Gradient steps until a noisy gradient is hardly longer than its noise."""
 
-@dataclass(frozen=True)
-class MomentsBound(Bound):
-    """Noise on class sums and on the second moment; fields are public numbers."""
+    def __init__(self, *, n_steps=50, rate=60.0, least=1.1):
+        self.n_steps, self.rate, self.least = n_steps, rate, least
 
-    what = "noise on class sums and second moment"
-    theorem = "t and 2 B t: class sums and second moment of rows in the ball"
+    def bound(self, problem, mu):
+        return Promised(mu)
 
-    n_samples: int
-    n_values: int
-    norm_bound: float
-    sigma_sums: float
-    sigma_moment: float
-    labels: str = "public"
-
-    def moves(self, radius):
-        """How far one substitution moves the sums, and the second moment."""
-        domain = Domain.of_rounded_rows(self.norm_bound, radius)
-        sums = 4.0 * self.n_samples**2 * ROUNDOFF * domain.norm_bound
-        return domain.radius + sums, 2.0 * domain.norm_bound * (domain.radius + sums)
-
-    def mu_at(self, radius, labels):
-        """Of both together; labels are public, so no more is ever asked."""
-        sums, moment = self.moves(radius)
-        spent = math.hypot(sums / self.sigma_sums, moment / self.sigma_moment)
-        return spent + grid_slack(self.n_values)
+    def conversation(self, problem, bound):
+        theta = np.zeros((problem.kind.n_scores, problem.n_features + problem.fit_intercept))
+        mu = bound.budget / math.sqrt(self.n_steps) * (1.0 - 1e-12)  # room for rounding
+        for _ in range(self.n_steps):
+            query = MeanGradient(theta, clip=0.2, constant=float(problem.fit_intercept))
+            query = query.calibrated(problem, mu)
+            gradient = yield query
+            if np.linalg.norm(gradient) < self.least * query.sigma * math.sqrt(theta.size):
+                break
+            theta = theta - self.rate * gradient
+        return theta
 
 
 # %%
-# The mechanism splits the budget between the two. All that depends on rows goes through ``noise``.
-# Off-diagonal entries stand twice in a symmetric matrix: times :math:`\sqrt2` their distance is the
-# Frobenius norm's.
-class LeastSquares(Mechanism):
-    """Ridge regression of one-versus-rest labels, from noisy sufficient statistics."""
-
-    default_alpha = 0.01
-    needs_alpha = True
-
-    def __init__(self, *, share=0.5):
-        self.share = share
-
-    def promise(self, problem, budget):
-        """Noise scales from public numbers."""
-        if problem.labels == "protected" or problem.fit_intercept:
-            raise ValueError("protect_labels and fit_intercept are not offered; leave them False.")
-        d = problem.n_features
-        n_values = problem.n_classes * d + d * (d + 1) // 2
-        mu = budget.mu - 2.0 * grid_slack(n_values)
-        unit = MomentsBound(problem.n_samples, n_values, problem.norm_bound, 1.0, 1.0)
-        sums, moment = unit.moves(problem.radius)
-        sigma = sums / (mu * math.sqrt(self.share)), moment / (mu * math.sqrt(1 - self.share))
-        bound = MomentsBound(problem.n_samples, n_values, problem.norm_bound, *sigma)
-        return Promise(bound, sensitivity=(sums, moment), sigma=sigma)
-
-    def run(self, problem, promise, noise):
-        """Two noisy statistics; everything after them is post-processing."""
-        # In double precision from the start: what a projection rounds, no bound counts.
-        X = project_onto_ball(problem.X.astype(float), problem.norm_bound)
-        sums = np.array([X[problem.codes == c].sum(axis=0) for c in range(problem.n_classes)])
-        sums = noise(sums, promise.bound.sigma_sums)
-        rows, columns = np.triu_indices(X.shape[1])
-        twice = np.where(rows == columns, 1.0, math.sqrt(2.0))
-        upper = noise((X.T @ X)[rows, columns] * twice, promise.bound.sigma_moment) / twice
-        moment = np.zeros((X.shape[1], X.shape[1]))
-        moment[rows, columns] = moment[columns, rows] = upper
-        values, vectors = np.linalg.eigh(moment)
-        # Noise makes small eigenvalues negative; its own size is the least that is believed.
-        floor = promise.bound.sigma_moment * math.sqrt(2.0 * X.shape[1])
-        values = np.maximum(values, floor) + problem.alpha * problem.n_samples
-        targets = (2.0 * sums - sums.sum(axis=0))[-1 if problem.n_classes == 2 else 0 :]
-        return Outcome(targets @ (vectors / values) @ vectors.T)
-
-
-# %%
-# A head takes it as its mechanism. Release, JSON and accountant need nothing more.
+# A head takes it as its mechanism. Plan, record, JSON and accountant need nothing more.
 X, y = load_digits(return_X_y=True)
 X, X_test, y, y_test = train_test_split(normalize(X), y, test_size=0.3, stratify=y, random_state=0)
-head = BallDPSquaredHingeSVC(epsilon=4.0, radius=0.1, mechanism=LeastSquares(), fit_intercept=False)
-with PrivacyAccountant(radius=0.1) as accountant:
+head = BallDPLogisticRegression(epsilon=8.0, radius=0.6, mechanism=StopsEarly())
+planned = head.plan(*X.shape, np.bincount(y)).release
+with PrivacyAccountant(radius=0.6) as accountant:
     head.fit(X, y)
 release = head.release_
 print(release)
 print(f"test accuracy {head.score(X_test, y_test):.3f}")
-print(f"counted: epsilon {accountant.total().epsilon:.2f}")
+print(f"planned mu {planned.mu:.3f}, counted mu {accountant.total().mu:.3f}")
 print("read back:", Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release)
 
 # %%
-# The auditor runs it with every candidate in the hidden record's place, with noise that only keeps
-# what it is given, and attacks real noise on those values. Few digits lie within 0.1 of another, so
-# it audits a larger ball.
-wide = BallDPSquaredHingeSVC(epsilon=4.0, radius=0.6, mechanism=LeastSquares(), fit_intercept=False)
-auditor = ReconstructionAuditor(wide, n_draws=20, random_state=0).fit(X, y, X_test, y_test)
+# An audit lets the same conversation run with every candidate in the hidden record's place, and
+# attacks all of its answers. It also tests the noise of the release.
+auditor = ReconstructionAuditor(head, n_draws=5, random_state=0).fit(X, y)
 print(auditor.certificate_[["direct", "bayes"]].round(3).to_string())
 print(f"measured {auditor.success_rate_:.3f}; holds: {auditor.guarantee_holds_}")
+print(auditor.noise_[["name", "verdict"]].to_string(index=False))
+
 
 # %%
-# A search tells what the mechanism's own parameter is worth.
-shares = [0.1, 0.3, 0.5, 0.7, 0.9]
+# The other way is a query of your own. Here it is class sums of rows that are seen from a *public*
+# centre c: x becomes x - c, shortened to norm C. Neither step moves two rows further apart, so a
+# row that is replaced by one of its label, at most t away, moves the sums by min(t, 2 C). That is
+# the proof, and ``ratio`` states it in units of the noise. Rounding adds a little. Where the proof
+# says nothing (label changes, records with weights) the ratio is infinite, and nothing is answered.
+@dataclass(frozen=True)
+class CentredSums(Query):
+    """Class sums of rows, moved by a public centre and shortened to a public norm."""
+
+    what: ClassVar[str] = "noise on centred class sums"
+    additive: ClassVar[bool] = False  # audits ask again for each candidate; see Query.terms
+
+    centre: tuple[float, ...]
+    norm: float
+    sigma: float = 1.0
+
+    def shape(self, problem):
+        return problem.n_classes, problem.n_features
+
+    def ratio(self, problem, radius, labels):
+        if labels == "protected" or problem.sums_weights is not None:
+            return math.inf
+        rounding = problem.n_samples**2 * 2.0**-50 * problem.norm_bound
+        return (min(radius, 2.0 * self.norm) * (1.0 + 1e-6) + rounding) / self.sigma
+
+    def values(self, problem, records):
+        rows = np.asarray(records.X, dtype=np.float64)
+        rows = rows_in_domain(rows, problem.norm_bound, problem.domain)
+        rows = project_onto_ball(rows - self.centre, self.norm)
+        return np.array([rows[records.codes == c].sum(axis=0) for c in range(problem.n_classes)])
+
+    def theorem(self, problem):
+        return "min(t, 2 C): class sums of rows around a public centre"
+
+
+# %%
+# A mechanism lists it in ``accepts``: that claims the proof. The query itself is the bound, so that
+# the release states epsilon at every distance. The scores are those of the nearest class mean.
+class CentredMeans(Mechanism):
+    """Nearest class mean, seen from a public centre."""
+
+    accepts = (*PROVED, CentredSums)
+
+    def __init__(self, centre, *, norm=0.6):
+        self.centre, self.norm = centre, norm
+
+    def bound(self, problem, mu):
+        return CentredSums(tuple(self.centre), self.norm).calibrated(problem, mu)
+
+    def conversation(self, problem, bound):
+        means = (yield bound) / np.maximum(problem.class_sizes, 1.0)[:, None]
+        offsets = -means @ np.array(bound.centre) - 0.5 * np.vecdot(means, means)
+        return np.column_stack([means, offsets])
+
+
+# %%
+# Nobody but you has checked this proof. Record and card say so to everybody who reads them.
+X_public, X_test, _, y_test = train_test_split(
+    X_test, y_test, test_size=0.5, stratify=y_test, random_state=0
+)
+centre = X_public.mean(axis=0).tolist()
+head = BallDPLogisticRegression(epsilon=1.0, mechanism=CentredMeans(centre)).fit(X, y)
+print(head.release_.accepted)
+card = head.release_.card().to_markdown()
+print(next(line for line in card.splitlines() if "nobody else" in line))
+again = Release.from_dict(json.loads(json.dumps(head.release_.to_dict())))
+print("read back:", again == head.release_, "at 0.5:", round(again.guarantee(0.5).epsilon, 2))
+auditor = ReconstructionAuditor(head, n_draws=5, random_state=0).fit(X, y)
+print(f"audit: measured {auditor.success_rate_:.3f}; holds: {auditor.guarantee_holds_}")
+
+
+# %%
+# A conversation that asks for less noise than its bound states is refused before any is drawn.
+class Greedy(CentredMeans):
+    """Takes a tenth off the noise."""
+
+    def conversation(self, problem, bound):
+        return super().conversation(problem, bound.scaled(0.9))
+
+
+try:
+    BallDPLogisticRegression(epsilon=1.0, mechanism=Greedy(centre)).fit(X, y)
+except PrivacyError as error:
+    print(error)
+
+# %%
+# What is the public centre worth? At any distance (radius=None) a shorter norm takes less noise,
+# and bends the means more. Prototypes need noise for a distance of 2.
+norms = [0.3, 0.45, 0.6, 0.8, 1.0]
+
+
+def accuracy(head):
+    """Mean test accuracy of five releases."""
+    return np.mean([head.fit(X, y).score(X_test, y_test) for _ in range(5)])
+
+
 figure, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
-for epsilon in (1.0, 4.0):
+for epsilon, colour in ((0.5, "C0"), (2.0, "C1")):
     scores = [
-        np.mean(
-            [
-                head.set_params(epsilon=epsilon, mechanism__share=s).fit(X, y).score(X_test, y_test)
-                for _ in range(5)
-            ]
-        )
-        for s in shares
+        accuracy(BallDPLogisticRegression(epsilon, mechanism=CentredMeans(centre, norm=norm)))
+        for norm in norms
     ]
-    ax.plot(shares, scores, marker="o", label=f"$\\varepsilon$ = {epsilon:g}")
-ax.set_xlabel("share of the budget that goes to the class sums")
-ax.set_ylabel("test accuracy")
+    ax.plot(norms, scores, "o-", color=colour, label=f"$\\varepsilon$ = {epsilon:g}")
+    ax.axhline(accuracy(BallDPRidgePrototype(epsilon)), color=colour, linestyle=":")
+ax.plot([], [], ":", color="0.4", label="prototypes")
+ax.set_xlabel("norm C that rows around the public centre are shortened to")
+ax.set_ylabel("test accuracy, any distance")
 _ = ax.legend()

@@ -2,8 +2,9 @@
 Publish a model, and check it on the other side
 ===============================================
 
-Three files leave the house: the model, its record, and a card. The receiver checks that they belong
-together. The owner of the records also checks that the weights carry the noise that was promised.
+A folder of plain data leaves the house: the model, its record, and a card. The receiver checks that
+they belong together. The owner of the records also checks that the weights carry the noise that was
+promised.
 """
 
 # %%
@@ -11,28 +12,25 @@ together. The owner of the records also checks that the weights carry the noise 
 import copy
 import json
 import tempfile
-from pathlib import Path
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
-import skops.io
 from scipy.stats import norm
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import normalize
 
 from sklearn_balldp import BallDPRidgePrototype, verify
+from sklearn_balldp.publish import save
 
 X, y = load_digits(return_X_y=True)
 X = normalize(X)
 head = BallDPRidgePrototype(epsilon=4.0, radius=0.5).fit(X, y)
-folder = Path(tempfile.mkdtemp())
-skops.io.dump(head, folder / "model.skops")
-(folder / "release.json").write_text(json.dumps(head.release_.to_dict()))
-head.release_.card(head).save(folder / "card.html")
+folder = save(head, tempfile.mkdtemp() + "/model")
 
 # %%
 # On the other side nobody has the records. These lines can be checked without them:
-verdict = verify(folder / "model.skops", folder / "release.json")
+verdict = verify(folder)
 for check in verdict.checks:
     print(f"{check.verdict:<12}  {check.name}")
 
@@ -43,17 +41,17 @@ forged = verify(head, {**record, "epsilon": 0.1})
 print(forged.checks[0].found)
 
 # %%
-# The owner of the records sees more: the noise itself. ``centre`` is the prototypes before noise,
+# The owner of the records sees more: the noise itself. ``centre`` is the class sums before noise,
 # which only the owner can compute. One more model gets half of the noise, and another gets none.
 # The digest in the record alone would give them away. Here we look at the noise instead, and one
 # release is enough to tell.
 centre = np.array([X[y == c].sum(axis=0) for c in range(10)])
-centre = 2 * centre / (2 * np.bincount(y)[:, None] + 0.01 * len(X))
-sigma = np.array(head.release_.sigma)[:, None]
+sums, sigma = head.statistics_.class_sums, head.statistics_.sigma_sums[:, None]
 models = {"as released": head}
 for name, share in {"half of the noise": 0.5, "no noise": 0.0}.items():
     models[name] = copy.deepcopy(head)
-    models[name].prototypes_ = centre + share * (head.prototypes_ - centre)
+    values = (centre + share * (sums - centre)).ravel()
+    models[name].released_ = replace(head.released_, values=values)
 
 grid = np.linspace(-4, 4, 200)
 figure, axes = plt.subplots(1, 3, figsize=(9, 3), sharey=True, layout="constrained")
@@ -61,7 +59,8 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     found = verify(model, private=(X, y))
     noise = [check for check in found.checks if check.name == "scale of the noise"]
     print(f"{name:<18} {noise[0].verdict}  {noise[0].found}")
-    ax.hist(((model.prototypes_ - centre) / sigma).ravel(), np.linspace(-4, 4, 41), density=True)
+    deviates = (model.statistics_.class_sums - centre) / sigma
+    ax.hist(deviates.ravel(), np.linspace(-4, 4, 41), density=True)
     ax.plot(grid, norm.pdf(grid), color="black")
-    ax.set(title=f"{name}: {noise[0].verdict}", xlabel="weight minus solution, over noise scale")
+    ax.set(title=f"{name}: {noise[0].verdict}", xlabel="sum minus its value, over noise scale")
 axes[0].set(ylabel="density", ylim=(0, 1.0))

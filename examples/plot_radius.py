@@ -70,5 +70,5 @@ plt.show()
 # %%
 # The sums are public once they are released. Another head of the same release costs nothing:
 # here one that expects every class equally often.
-uniform = BallDPLinearDiscriminant.from_statistics(discriminant.statistics_, priors="uniform")
+uniform = discriminant.with_rule(priors="uniform")
 print(f"accuracy {uniform.score(X_test, y_test):.3f}, epsilon still {uniform.release_.epsilon:g}")
