@@ -33,7 +33,16 @@ class Mechanism(BaseEstimator, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.name = vars(cls).get("name", cls.__name__)
+        own = vars(cls)
+        inherits = "bound" not in own and not getattr(cls.bound, "__isabstractmethod__", False)
+        if "conversation" in own and inherits:
+            # The filter keeps what is promised at one radius; a bound states others too.
+            raise TypeError(
+                f"{cls.__name__} holds another conversation than the mechanism whose bound it "
+                "inherits, which states what that one costs at every radius: define bound too "
+                "(privacy.Promised needs no proof)."
+            )
+        cls.name = own.get("name", cls.__name__)
 
     def check(self) -> None:
         """Raise a ValueError if a parameter is invalid."""

@@ -1132,6 +1132,8 @@ def test_an_error_of_a_mechanism_of_ones_own(answered):
     """It may have shown the answer that it got; before that it knew nothing."""
 
     class Failing(PrototypePerturbation):
+        bound = PrototypePerturbation.bound
+
         def conversation(self, problem, bound):
             if answered:
                 yield bound

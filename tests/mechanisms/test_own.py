@@ -11,6 +11,7 @@ import pytest
 from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPSquaredHingeSVC,
+    GradientPerturbation,
     PrivacyAccountant,
     ReconstructionAuditor,
     verify,
@@ -266,7 +267,15 @@ def fails():
 
 
 def overriding(**methods):
-    return type("Broken", (ClassMeans,), methods)()
+    return type("Broken", (ClassMeans,), {"bound": ClassMeans.bound, **methods})()
+
+
+def test_another_conversation_needs_a_bound_of_its_own():
+    """The filter keeps what is promised at one radius, and an inherited bound states others too."""
+    with pytest.raises(TypeError, match="Broken holds another conversation"):
+        type("Broken", (GradientPerturbation,), {"conversation": ClassMeans.conversation})
+    own = {"conversation": ClassMeans.conversation, "bound": StopsEarly.bound}
+    assert type("Own", (GradientPerturbation,), own).name == "Own"
 
 
 def test_promises_that_are_none(fails):
