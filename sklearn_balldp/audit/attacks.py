@@ -129,7 +129,10 @@ class Candidates:
             part = self._all if step >= len(self._all) else self._all.at(some)
             terms = kind.terms_together(queries, self.problem, part)
             for values, added in zip(sums, terms, strict=True):
-                np.add.at(values, self._sets[some], added)
+                if self._shape[1] == 1:
+                    values[some] += added
+                else:
+                    np.add.at(values, self._sets[some], added)
         return sums
 
     def _refitted(self, query: Query) -> Array:

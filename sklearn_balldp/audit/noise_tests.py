@@ -23,7 +23,6 @@ conditioned on the records: with alpha the level of all tests, (epsilon, delta) 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -369,7 +368,7 @@ def _correlations(
         far = [z for z in theirs if z.shape[1] == width and len(z)]
         groups = [np.concatenate(ours)] if ours else []
         if groups and len(groups[0]) > _BLOCKS:
-            groups = [*ours, *(np.concatenate(pair) for pair in pairwise(ours))]
+            groups = list(_runs(ours))
         for group in groups:
             yield *_largest(group, None), width, _least(group)
         for z in far:
@@ -384,6 +383,17 @@ def _correlations(
             others_whole = np.stack(far)
             least = min(_least(whole), _least(others_whole))
             yield *_largest(whole, others_whole), whole.shape[1], least
+
+
+def _runs(answers: Sequence[Array]) -> Iterator[Array]:
+    """Blocks of some answers in a row; each run begins with the last answer of the one before."""
+    run: list[Array] = []
+    for answer in answers:
+        run.append(answer)
+        if sum(map(len, run)) >= _AT_ONCE:
+            yield np.concatenate(run)
+            run = [answer]
+    yield np.concatenate(run)
 
 
 def _largest(rows: Array, others: Array | None) -> tuple[float, int]:
