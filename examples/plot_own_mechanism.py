@@ -153,9 +153,12 @@ print(f"audit: measured {auditor.success_rate_:.3f}; holds: {auditor.guarantee_h
 
 
 # %%
-# A conversation that asks for less noise than its bound states is refused before any is drawn.
+# A conversation that asks for less noise than its bound states is refused before any is drawn. Who
+# changes the conversation alone must name the bound again: it is what he claims.
 class Greedy(CentredMeans):
     """Takes a tenth off the noise."""
+
+    bound = CentredMeans.bound
 
     def conversation(self, problem, bound):
         return super().conversation(problem, bound.scaled(0.9))
