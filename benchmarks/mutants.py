@@ -189,8 +189,8 @@ MUTANTS = (
     Mutant(
         "steps composed by their largest",
         "mechanisms/descent.py",
-        "(radius, mu * math.sqrt(share) * _LEFT)",
-        "(radius, mu * _LEFT)",
+        "math.sqrt(part * square)",
+        "math.sqrt(square)",
         STEPS,
     ),
     Mutant(
@@ -231,8 +231,8 @@ MUTANTS = (
     Mutant(
         "noise of one step used for the next",
         "mechanisms/descent.py",
-        "gradient = yield max(noisy, key=lambda query: query.sigma)",
-        "sigma = sigma if step else noisy[0].sigma; gradient = yield replace(asked, sigma=sigma)",
+        "gradient = yield query",
+        "sigma = sigma if step else query.sigma; gradient = yield replace(asked, sigma=sigma)",
         STEPS,
     ),
     Mutant(
@@ -600,9 +600,30 @@ MUTANTS = (
     Mutant(
         "limits of the gap, of longer rows",
         "mechanisms/descent.py",
-        "most = self.limits(problem, radius, labels).most",
-        "most = self.limits(problem, radius, labels, self.least_reach).most",
+        "self.limits(problem, far, labels, norm).most",
+        "self.limits(problem, far, labels, self.least_reach).most",
         ("mechanisms/test_kernel.py", "privacy/test_bounds.py", "heads/test_start.py"),
+    ),
+    Mutant(
+        "limits of the gap at the end of a cell of norms alone",
+        "mechanisms/descent.py",
+        "(above / norm) / (below / longer)",
+        "above / below",
+        ("privacy/test_bounds.py",),
+    ),
+    Mutant(
+        "the noise of a step made for the first promise alone",
+        "mechanisms/descent.py",
+        "max(noisy, key=lambda query: query.sigma)",
+        "noisy[0]",
+        STEPS,
+    ),
+    Mutant(
+        "growth counted from a promise of less than the steps have there",
+        "mechanisms/descent.py",
+        "steps = self.left(problem, promised, mu)",
+        "steps = self.left(problem, promised, self.budget)",
+        ("privacy/test_bounds.py",),
     ),
     Mutant(
         "the softmax search without a corner",

@@ -20,10 +20,11 @@ from ..privacy.rounding import MOST_DIRECTIONS as MOST_DIRECTIONS
 from ..privacy.sensitivity import moment_sensitivity
 
 #: Raised when a formula of the rule changes, and no number does.
-EDITION = 2
+EDITION = 3
 
-# -- twenty numbers: settings of a descent ---------------------------------------------------------
-#: Signal of the records below which steps only add noise: then there is one, of hardly any effect.
+# -- numbers of a descent --------------------------------------------------------------------------
+#: Signal of the records below which steps only add noise: then there is one, of hardly any effect;
+#: and below which a descent from zero promises nothing beyond its radius.
 STEPS_NEED = 14.0
 #: Signal below which class sums that hide any distance are not worth their share, over K^0.4: the
 #: mean takes their place.
@@ -46,6 +47,11 @@ STEPS, LONG_STEPS = 20, 60
 #: Share of the velocity that is kept; the mean of as large a share of the iterates as is not, the
 #: last ones, is released.
 MOMENTUM = 0.8
+#: Multiples of the radius at which a descent promises what it costs, beside any distance.
+FURTHER = 2.0, 4.0, math.inf
+#: Power of the provable growth in what a descent from zero promises there; the rest is the growth
+#: of iterates far from zero.
+GROWTH = 1.0 / 3.0
 # ... what the steps see
 #: Constant that augments the rows for the intercept, in units of B.
 CONSTANT = 0.15
@@ -83,7 +89,7 @@ MOST_BALANCED = 4.0
 def _rule() -> str:
     """Digest of the numbers above, and of those that the whitening map shares with its bound."""
     own = vars(sys.modules[__name__])
-    numbers = {k: v for k, v in own.items() if k.isupper() and isinstance(v, (int, float))}
+    numbers = {k: v for k, v in own.items() if k.isupper() and isinstance(v, (int, float, tuple))}
     return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -128,7 +134,7 @@ def settings_of(
     if start == "zero":
         return DescentSettings("zero", 1.0, longer, n_steps or LONG_STEPS)
     many = math.sqrt(max(1.0, k / MANY_CLASSES))
-    signal = problem.effective_size * mu / math.sqrt(problem.n_features)
+    signal = signal_of(problem, mu)
     # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
     movable = problem.fit_intercept and problem.class_embeddings is None and loss.n_stacked == 1
     # A label change spans any distance.
@@ -155,6 +161,11 @@ def settings_of(
     exactness = 1.0 / (1.0 + _noise_of_means(problem, r, mu) / MEANS_NOISE)
     share = some + (EXACT_SHARE - some) * exactness
     return DescentSettings("sums", share, aim, n_steps or STEPS)
+
+
+def signal_of(problem: Problem, mu: float) -> float:
+    """What the records tell beside the noise: n mu / sqrt(d)."""
+    return problem.effective_size * mu / math.sqrt(problem.n_features)
 
 
 def _noise_of_means(problem: Problem, r: float, mu: float) -> float:

@@ -364,6 +364,8 @@ def test_the_schema_names_every_field_and_no_other(release):
                 and set(node["required"]) <= set(value) <= set(known)
                 and all(fits(item, known[name]) for name, item in value.items())
             )
+        if isinstance(value, list) and "prefixItems" in node:
+            return len(value) == node["maxItems"] and all(map(fits, value, node["prefixItems"]))
         if isinstance(value, list):
             return node.get("type") == "array" and all(fits(v, node["items"]) for v in value)
         if "enum" in node:
