@@ -539,10 +539,10 @@ def further_promises(problem: Problem, bound: DescentBound) -> tuple[tuple[float
     r"""Radii beyond the declared one, and mu that is promised there, from public numbers.
 
     With s the mu of the sums at a radius t, and l what they leave for the steps at the declared
-    one, :math:`m^2 = s^2 + l^2 \rho^{2 (1 - \theta)} \lambda^{2 \theta}`. Here lambda is the
+    one, :math:`m^2 = s^2 + l^2 \rho^{2 (1 - q)} \lambda^{2 q}`. Here lambda is the
     provable growth (:meth:`DescentBound.growth`), which iterates near zero attain. rho is that of
     iterates far from zero: the largest gap at t over the largest at r, for rows of one norm. A
-    descent from class sums begins far from zero, so that theta is 0.
+    descent from class sums begins far from zero, so that q is 0.
 
     Nothing is promised where it would cost accuracy, or is no less than what holds anyway.
     """
@@ -555,7 +555,7 @@ def further_promises(problem: Problem, bound: DescentBound) -> tuple[tuple[float
         pays = pays and signal_of(problem, bound.budget) >= STEPS_NEED
     if not pays:
         return ()
-    theta, left = 0.0 if from_sums else GROWTH, bound.left(problem, near, bound.budget)
+    q, left = 0.0 if from_sums else GROWTH, bound.left(problem, near, bound.budget)
     norms = np.geomspace(bound.least_reach, 1.0, _REACHES) if bound.whitened else [1.0]
     for far in sorted({min(times * near, problem.diameter) for times in FURTHER}):
         most = [
@@ -566,7 +566,7 @@ def further_promises(problem: Problem, bound: DescentBound) -> tuple[tuple[float
         rho = float(np.max(np.divide(most[1], most[0])))
         growth = bound.growth(problem, near, far, labels)
         begun = 0.0 if bound.start is None else bound.start.mu(problem, far)
-        steps = left * min(rho, growth) ** (1.0 - theta) * growth**theta
+        steps = left * min(rho, growth) ** (1.0 - q) * growth**q
         mu = max(math.hypot(begun, steps), bound.budget)
         # Beside far longer sums, what is left for the steps is lost in rounding.
         kept = bound.left(problem, far, mu) >= left

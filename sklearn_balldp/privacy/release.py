@@ -402,8 +402,9 @@ class Release:
 
         For prototypes and the discriminant it is exact (for one record). For noise on a minimiser
         it follows from a proved upper bound on the sensitivity there. For noise on gradients it is
-        what held before the first step: the promise at the declared radius, and at others what
-        follows from group privacy and the limits of the gap. If the radius was chosen privately,
+        what held before the first step: the promises at the declared radius and at further ones
+        (``bound.promises(problem)``), and what follows from them at others by group privacy and
+        the limits of the gap. If the radius was chosen privately,
         the noise follows from that draw, and figures at a fixed other radius describe this run
         only.
 
