@@ -50,6 +50,13 @@ def started(**params):
     return GradientPerturbation(**{"n_steps": 5, "start": "statistics", "clip": 0.1, **params})
 
 
+class Alone(GradientPerturbation):
+    """It promises nothing beyond its radius, which alone decides the noise."""
+
+    def bound(self, problem, mu):
+        return dataclasses.replace(super().bound(problem, mu), further=())
+
+
 KEPT = {"keep_transcript": True}
 HIDDEN = {"protect_labels": True, "classes": [0, 1, 2]}
 
@@ -285,7 +292,9 @@ def test_rows_stay_in_the_smaller_ball_and_move_no_further_apart(n_directions):
 def test_noise_of_centred_steps_is_that_of_the_smaller_ball(Head, loss, protect, asked):
     X, y = with_long_mean()
     labels = HIDDEN if protect else {}
-    head = Head(50.0, radius=0.2, mechanism=started(**KEPT), **labels).fit(X, y)
+    head = Head(50.0, radius=0.2, mechanism=Alone(**started(**KEPT).get_params()), **labels).fit(
+        X, y
+    )
     bound, problem = head.release_.bound, head.release_.problem
     steps = asked(head)[1:]
     own = steps[0][0].seen
