@@ -267,16 +267,21 @@ CASES = {
     ),
     # Numbers.
     "decimal commas": (
-        *("a.csv", listed("0,5 1,5 2,5 3,5"), PLAN, "! e in row 3 mixes separators"),
+        *("a.csv", listed("0,5 1,5 2,5 3,5"), PLAN, "! cell in row 3 is no list of real numbers"),
     ),
     "decimal commas everywhere": (
         *("a.csv", table(e=[cells[1:-1].replace(",", "").replace(".", ",") for cells in LISTS])),
-        *(PLAN, "! e in row 1 mixes separators"),
+        *(PLAN, "! cell in row 1 is no list of real numbers"),
     ),
     "decimal commas between commas": (
-        *("a.csv", listed("[0,5, 1,5]"), PLAN, "! e in row 3 mixes separators"),
+        *("a.csv", listed("[0,5, 1,5]"), PLAN, "! cell in row 3 is no list of real numbers"),
     ),
-    "thousands": ("a.csv", listed("1 000.5, 2, 3, 4"), PLAN, "! e in row 3 mixes separators"),
+    "thousands": (
+        "a.csv",
+        listed("1 000.5, 2, 3, 4"),
+        PLAN,
+        "! cell in row 3 is no list of real numbers",
+    ),
     "another number of numbers": (
         *("a.csv", listed("0.5 1.5 2.5"), PLAN, "! e in row 3 holds more or fewer numbers"),
     ),
