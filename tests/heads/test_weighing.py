@@ -160,6 +160,29 @@ def test_the_prototypes_bound_is_attained(name, least, several, apart):
     assert least * head.release_.mu < largest <= head.release_.mu
 
 
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ["7", "7.0", "007", "7e+00"],
+        ["p7", "p7 ", "\u200bp7", "p7\xa0"],
+        ["Zo\xeb", "Zoe\u0308"],
+        [b"p7", b"p7 "],
+        [7, 7.0, np.float32(7)],
+        [7, "7", 7.0],
+    ],
+    ids=str,
+)
+def test_a_person_in_two_spellings_is_one(spellings):
+    """Counted as two, each half would be hidden alone."""
+    X, y = records(n=12)
+    other = spellings[0] if isinstance(spellings[0], bytes) else type(spellings[0])(8)
+    groups = [*spellings, *[other] * (12 - len(spellings))]
+    head = head_of("prototypes", epsilon=1.0).fit(X, y, groups=groups)
+    assert head.release_.n_units == len({spellings[0], other})
+    apart = [f"p{i}" for i in range(6)] + [f"P{i}" for i in range(6)]
+    assert head.fit(X, y, groups=apart).release_.n_units == 12
+
+
 @pytest.mark.parametrize("name", ["prototypes", "discriminant", "discriminant, sphere"])
 def test_persons_in_several_classes_get_less_noise(name):
     """Each class sum moves by a person's weight in it, which is less than all that he has."""
