@@ -420,6 +420,21 @@ def test_files_that_are_no_pictures_are_named(tmp_path):
         read(tmp_path, Columns(image="file"))
 
 
+def test_pages_of_a_picture_do_not_vanish(tmp_path):
+    page = Image.new("RGB", (8, 8))
+    page.save(tmp_path / "a.tif", save_all=True, append_images=[page])
+    with pytest.raises(InputError, match=r"a\.tif: .* \(it has pages\)"):
+        read(tmp_path, Columns(image="file"))
+
+
+def test_a_delta_table_is_refused(tmp_path):
+    """Its folder still holds rows that were deleted."""
+    parquet(tmp_path / "_delta_log" / "1.checkpoint.parquet")
+    parquet(tmp_path / "0.parquet")
+    with pytest.raises(InputError, match="keeps rows that were deleted"):
+        read(tmp_path, Columns(embedding="e"))
+
+
 def test_pictures_are_opened_when_they_are_embedded(tmp_path):
     """Ten thousand of a camera would take 86 GiB."""
     for i in range(3):

@@ -132,7 +132,11 @@ class Picture:
 
         try:
             with Image.open(self.file, formats=formats) as image:
+                if image.format == "TIFF" and getattr(image, "n_frames", 1) > 1:
+                    raise InputError(f"{self.place}: no image that can be read (it has pages).")
                 return use(image)
+        except InputError:
+            raise
         except Exception as error:
             # Readers of damaged pictures raise what they like.
             reason = str(error) if "eight bits" in str(error) else type(error).__name__
