@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import time
 import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -261,8 +262,8 @@ def _check_labels(options: argparse.Namespace, records: Records) -> None:
             "otherwise (7.0 for 7, blanks at an end); it is one class.",
             stacklevel=2,
         )
-    looks = [appearance(name) for name in names]
-    alike = [name for name, own in zip(names, looks, strict=True) if looks.count(own) > 1]
+    looks = Counter(map(appearance, names))
+    alike = [name for name in names if looks[appearance(name)] > 1]
     if options.labels == "public" and alike:
         shown = ", ".join(repr(one_line(name, 40)) for name in alike[:_SHOWN])
         warnings.warn(
