@@ -334,7 +334,7 @@ def transcript_log_posterior(
             "head keeps no transcript_; fit it with GradientPerturbation(keep_transcript=True)."
         )
     released = head.released_
-    if released.problem.loss_weights is not None:
+    if released.problem.weighted:
         raise ValueError(
             "head was fitted with owners or weights, which this function does not take; use "
             "ReconstructionAuditor."

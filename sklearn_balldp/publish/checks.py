@@ -286,7 +286,7 @@ def _of_sums(released: Released, bound: Sums) -> tuple[list[Array], list[float]]
     scales, values = bound.scales(problem), released.answers[0]
     norm, total, k, d = (
         problem.norm_bound * (1.0 + 1e-6),
-        problem.sums_total,
+        problem.sums_weights.total,
         problem.n_classes,
         problem.n_features,
     )
@@ -374,7 +374,7 @@ def statement_checks(record: Release) -> list[Check]:
             "the record's adjacency",
         ),
     ]
-    if record.weights is not None:
+    if record.problem.weighted:
         found = f"it hides {record.unit_in_words}, {record.n_units} in all"
         found += ", with weights" if record.has_weights else ""
         why = "whose a record is, and what it weighs, only the publisher knows: ask him"
