@@ -13,13 +13,13 @@ import numpy as np
 from .._parameters import check_whole, is_real
 from .._version import __version__
 from ..adjacency import METRICS
+from ..encoder_name import same_encoder
 from ..pipelines import parts_of
 from ..text import one_line
 from .bounds import Blocks, Bound, as_float_or_tuple
 from .card import Card, card_of
 from .contradictions import ROUNDING, check
 from .digest import parameters_digest, record_digest
-from .encoder_name import same_encoder
 from .guarantee import Guarantee, total_epsilon
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .problem import Problem
@@ -484,7 +484,9 @@ class Release:
         radius : float, optional
             Distance of the candidates from one possible record, in the units of ``metric``; the
             declared radius by default. In the ball of rows none is further than ``norm_bound`` from
-            the zero record, so a larger Euclidean radius changes nothing.
+            the zero record, so a larger Euclidean radius changes nothing. With labels protected no
+            radius above the declared one does either (for several records, or a person with
+            several, if the candidates have one label).
         labels : {"public", "protected"}, optional
             "public" for candidates of one label. "protected", the default where labels are, for
             those of any label.
@@ -513,8 +515,9 @@ class Release:
     ) -> Guarantee:
         """Guarantee whose certificate holds for candidates within a radius of a possible record.
 
-        It is :meth:`guarantee` at the distance of the possible record that suits them best. Two of
-        the candidates may be twice as far apart: between these it promises nothing.
+        It is :meth:`guarantee` at the distance of the possible record that suits them best, and
+        with labels protected at most that of the declared radius. Two of the candidates may be
+        twice as far apart: between these it promises nothing.
 
         Parameters
         ----------
@@ -539,9 +542,11 @@ class Release:
             modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
             distance = min(distance, math.nextafter(self.norm_bound / modulus, math.inf))
         found = [self.guarantee(distance, labels, records)]
-        if asked.labels == "public" and self.labels == "protected":
-            # A record of another label is next to all candidates of one label, however far.
-            found.append(self.guarantee(min(distance, self.radius), "protected", records))
+        alone = records == self.weights.most_records == 1
+        if self.labels == "protected" and (asked.labels == "public" or alone):
+            # A record of another label is next to all candidates of one label, however far. Those
+            # of several labels are next to each other, and so is a point between their answers.
+            found.append(self.guarantee(labels="protected", records=records))
         return min(found, key=lambda guarantee: guarantee.mu_total)
 
     # -- reading and writing ------------------------------------------------------------------

@@ -10,6 +10,7 @@ from scipy.linalg import helmert
 from scipy.stats import chi2
 
 from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
+from ..encoder_name import same_encoder
 from ..heads import Released
 from ..mechanisms import (
     DescentBound,
@@ -27,7 +28,6 @@ from ..mechanisms import (
 from ..mechanisms.settings import RULE
 from ..privacy.card import NOTHING_HIDDEN
 from ..privacy.digest import parameters_digest
-from ..privacy.encoder_name import same_encoder
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from ..text import one_line
