@@ -277,12 +277,6 @@ def log_posterior(answers: Sequence[Array], released: Released, candidates: Cand
     return logs
 
 
-def noiseless_model(released: Released, records: Records) -> Array:
-    """What the conversation returns without noise."""
-    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
-        return drive(released.conversation(), lambda query: query.values(released.problem, records))
-
-
 def normalised(logs: Array) -> Array:
     """Log-probabilities that add up to one, from any constant of their rows."""
     total = logsumexp(logs, axis=-1, keepdims=True)
