@@ -264,6 +264,20 @@ MUTANTS = (
         ("audit/test_certificates.py",),
     ),
     Mutant(
+        "candidates of several labels, of several records",
+        "privacy/release.py",
+        '(asked.labels == "public" or alone)',
+        "True",
+        ("audit/test_certificates.py",),
+    ),
+    Mutant(
+        "a class whose records weigh nothing",
+        "privacy/contradictions.py",
+        "None if counts is None else [n > 0 for n in counts]",
+        "None if counts is None else [t > 0.0 for t in totals]",
+        PERSONS,
+    ),
+    Mutant(
         "kappa of a ball that is too small",
         "audit/attacks.py",
         "((gaps <= 2.0 * setting.eta) @ prior)",
@@ -414,10 +428,10 @@ MUTANTS = (
     ),
     Mutant(
         "encoders of one digest and other settings added up",
-        "privacy/encoder_name.py",
+        "encoder_name.py",
         'return found["kind"], found["digest"] or found["old"], found["settings"]',
         'return found["digest"] or found["old"]',
-        ("privacy/test_encoder_name.py",),
+        ("test_encoder_name.py",),
     ),
     Mutant(
         "a place of a stranger opened",
@@ -642,7 +656,7 @@ MUTANTS = (
     Mutant(
         "persons of several classes count as of one",
         "heads/weighing.py",
-        "max(1.0, (1.0 + 2.0**-40) * math.sqrt(float(squares.max())))",
+        "min(max(1.0, block_factor), math.sqrt(most_classes))",
         "1.0",
         PERSONS,
     ),

@@ -26,7 +26,7 @@ from sklearn.utils import Tags
 
 from ._parameters import check_whole
 from .datasets import unit_rows
-from .privacy.encoder_name import name_of_weights
+from .encoder_name import name_of_weights
 from .progress import bar
 
 Rows = NDArray[np.float32]

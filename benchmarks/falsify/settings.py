@@ -58,10 +58,17 @@ class Altered(GradientPerturbation):
         learning_rate: float | None = None,
         clip: float | str | None = "auto",
         start: str = "auto",
+        keep_transcript: bool = False,
         moment: bool = False,
         times: float | None = None,
     ) -> None:
-        super().__init__(n_steps=n_steps, learning_rate=learning_rate, clip=clip, start=start)
+        super().__init__(
+            n_steps=n_steps,
+            learning_rate=learning_rate,
+            clip=clip,
+            start=start,
+            keep_transcript=keep_transcript,
+        )
         self.moment = moment
         self.times = times
 

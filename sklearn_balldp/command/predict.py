@@ -17,10 +17,10 @@ from unicodedata import category
 import numpy as np
 from numpy.typing import NDArray
 
+from ..encoder_name import same_encoder
 from ..encoder_weights import installed
 from ..encoders import SentenceEncoder
 from ..pipelines import ModelParts, parts_of
-from ..privacy.encoder_name import same_encoder
 from ..publish.folder import kind_of, loaded, located
 from ..publish.model import Published
 from ..text import one_line

@@ -246,8 +246,7 @@ class DescentBound(Promised):
             begun += ", whose mean the rows are moved by"
             if self.start is not None and self.start.moment is not None and self.n_steps > 1:
                 begun += ", partially whitened"
-        plain = problem.loss_weights is None or problem.loss_weights.uniform
-        n = "n" if plain else "(W / s)"
+        n = "n" if problem.loss_weights.uniform else "(W / s)"
         return f"gradient gap at each public iterate / {n}{clipped}{change}{begun}"
 
     def check(self, problem: Problem) -> None:

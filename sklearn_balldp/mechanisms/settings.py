@@ -173,10 +173,10 @@ def _noise_of_means(problem: Problem, r: float, mu: float) -> float:
 
     On average over records, in units of the squared norm of a row.
     """
-    n, counts = problem.sums_effective_size, problem.class_sizes
+    n, counts = problem.sums_weights.effective_size, problem.class_sizes
     if counts is None:
         counts = np.full(problem.n_classes, n / problem.n_classes)
-    elif problem.sums_weights is not None:
+    else:
         # In units of the largest weight that one substitution moves.
         counts = counts / problem.sums_weights.largest
     return problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / counts[counts > 0])) / n
@@ -190,7 +190,7 @@ def share_of_sums(problem: Problem, mu: float) -> float:
     radius, counts, n = (
         problem.euclidean_radius / problem.norm_bound,
         problem.class_sizes,
-        problem.sums_effective_size,
+        problem.sums_weights.effective_size,
     )
     d = problem.n_features
     if counts is None:
@@ -198,7 +198,7 @@ def share_of_sums(problem: Problem, mu: float) -> float:
         radius, counts = math.sqrt(2.0), np.full(problem.n_classes, n / problem.n_classes)
     else:
         # In units of the largest weight that one substitution moves.
-        counts = counts * (n / problem.sums_total)
+        counts = counts * (n / problem.sums_weights.total)
     present = counts[counts > 0]
     k = max(len(present), 2)
     # Both with all of the budget: what noise adds to the squared norm of a class mean, on average

@@ -306,6 +306,7 @@ def test_noise_of_centred_steps_is_that_of_the_smaller_ball(Head, loss, protect,
     assert own.reach < 0.7
     given = {"norm_bound": tau, "constant": CONSTANT * tau, "clip": 0.1}
     shape = {"n_samples": N, "n_features": D, "dtype": np.float64, "whitened": own.shortens}
+    shape["weights"] = problem.loss_weights
     least = bound.limits(problem, 0.2, problem.labels, bound.least_reach).least
     for (query, _), share in zip(steps, bound.step_mu(problem), strict=True):
         assert query.seen is own

@@ -32,6 +32,7 @@ from sklearn_balldp.mechanisms import (
     MeanGradient,
     Mechanism,
     Sums,
+    Transcript,
 )
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.bounds import Promised
@@ -469,6 +470,32 @@ def test_forged_transcripts_are_refused_by_anybody(name):
         for private in (None, data()):
             verdict = verify(head, transcript=transcript, private=private)
             assert {"model", "transcript"} & set(failed(verdict)), str(verdict)
+
+
+RAGGED = {
+    "answers of two shapes": lambda answers: (*answers[:-1], answers[-1][:, 1:]),
+    "an answer that is none": lambda answers: (*answers[:-1], None),
+    "a text": lambda answers: (*answers[:-1], np.array("x")),
+}
+
+
+@pytest.mark.parametrize("forge", RAGGED.values(), ids=RAGGED)
+@pytest.mark.parametrize("name", DESCENTS)
+def test_ragged_answers_in_memory_are_a_fault(name, forge, tmp_path):
+    head = copy.deepcopy(fitted(name))
+    object.__setattr__(head.released_, "answers", forge(head.released_.answers))
+    for private in (None, data()):
+        verdict = verify(head, private=private)
+        assert failed(verdict) == ["model"]
+        assert "transcript.gradients that is no array of shape" in str(verdict)
+    with pytest.raises(ValueError, match=r"transcript\.gradients that is no array"):
+        save(head, tmp_path / "model", transcript=True)
+
+
+@pytest.mark.parametrize("gradients", [[[1.0], [1.0, 2.0]], 10**400, "x"], ids=str)
+def test_transcripts_of_no_arrays(gradients):
+    found = verify(fitted("descent"), transcript=Transcript(gradients))
+    assert failed(found) == ["transcript"]
 
 
 @pytest.mark.parametrize("transcript", [5, object(), (1, 2)])
