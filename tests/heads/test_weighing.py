@@ -500,3 +500,14 @@ def test_persons_of_several_records_are_computed_in_double_precision():
             for precision in (np.float32, np.float64)
         )
         assert (single == double) == (most > 1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_all_records_may_be_of_one_person():
+    """The largest weight is rounded up, and then exceeds their total by a rounding."""
+    X = np.random.default_rng(0).standard_normal((12, 3))
+    for n in (1, 3, 7, 12):
+        y = np.arange(n) % 2 if n > 1 else np.array([0])
+        head = BallDPRidgePrototype(radius=0.5, protect_labels=True, classes=[0, 1])
+        head.fit(X[:n], y, groups=np.zeros(n))
+        assert head.release_.n_units == 1
