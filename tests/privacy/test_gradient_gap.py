@@ -9,7 +9,7 @@ from scipy.special import expit, softmax
 
 from sklearn_balldp.mechanisms import Minimiser
 from sklearn_balldp.privacy import Problem
-from sklearn_balldp.privacy.sensitivity import gradient_gap, minimizer_norm_bound
+from sklearn_balldp.privacy.gaps import gradient_gap, minimizer_norm_bound
 
 # loss, K, intercept, alpha, r, paper, G, least value that a search has reached (None: unknown)
 CHECK_VALUES = [

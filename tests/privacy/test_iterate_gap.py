@@ -10,15 +10,29 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-import sklearn_balldp.privacy.iterate_gap as iterate_gap_module
+import sklearn_balldp.privacy.gaps as iterate_gap_module
 from sklearn_balldp.adjacency import Domain
 from sklearn_balldp.losses import Softmax
-from sklearn_balldp.privacy.iterate_gap import (
+from sklearn_balldp.privacy.gaps import (
     _softmax_sizes,
     clipped_gap,
-    gap_limits,
     iterate_gap,
 )
+
+
+def gap_limits(
+    loss, r, *, n_scores, n_features, norm_bound, constant, clip=None, label_change=False
+):
+    from sklearn_balldp.losses import make_loss
+
+    return iterate_gap_module.limits_over_iterates(
+        make_loss(loss, max(2, n_scores)),
+        n_features,
+        Domain(norm_bound, r, constant),
+        clip=clip,
+        labels="protected" if label_change else "public",
+    )
+
 
 LOSSES = [
     ("logistic", 1),
@@ -327,9 +341,14 @@ def test_tiny_radii(loss, r, clip):
 
 
 def test_bad_input():
-    given = {"loss": "logistic", "theta": np.zeros((1, 1)), "radius": 1.0}
-    for bad in ({"radius": -1.0}, {"loss": "hinge"}, {"theta": [[np.nan]]}, {"theta": [[1e101]]}):
-        with pytest.raises(ValueError, match=r"radius|loss|theta"):
+    given = {"loss": "logistic", "parameters": np.zeros((1, 1)), "radius": 1.0}
+    for bad in (
+        {"radius": -1.0},
+        {"loss": "hinge"},
+        {"parameters": [[np.nan]]},
+        {"parameters": [[1e101]]},
+    ):
+        with pytest.raises(ValueError, match=r"radius|loss|parameters"):
             iterate_gap(**{**given, **bad}, norm_bound=1.0, constant=0.0)
     # Two classes share one head; stacking two would need the gap of both.
     with pytest.raises(ValueError, match="2 columns of scores"):

@@ -7,12 +7,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-from sklearn_balldp.privacy.sensitivity import (
-    gradient_gap,
-    minimizer_norm_bound,
-    prototype_sensitivity,
-    share_move,
-)
+from sklearn_balldp.privacy.gaps import gradient_gap, minimizer_norm_bound, share_move
+from sklearn_balldp.privacy.sensitivity import prototype_sensitivity
 from sklearn_balldp.privacy.weights import Weights
 
 HINGE = {"loss": "squared_hinge", "norm_bound": 1.0}
