@@ -38,10 +38,11 @@ Range = tuple[Array, Array]
 #: "tight" bounds the minimiser and the gap directly; "paper" is radius times a Lipschitz constant.
 METHODS = ("tight", "paper")
 # Relative excess of certified maxima over the best values found, on squared gaps.
-_EXCESS_KNOWN, _EXCESS_TURNING, _EXCESS_PLANE = 1e-2, 1e-3, 3e-4
-_EXCESS_ODDS, _EXCESS_FLIPPED = 3e-4, 1e-4
-# Cells that a search of losses with one score may split at once: of known parameters, of any.
-_MOST_CELLS_KNOWN, _MOST_CELLS_TURNING = 50_000, 16_000
+_EXCESS_KNOWN, _EXCESS_TURNING, _EXCESS_ODDS, _EXCESS_FLIPPED = 1e-2, 1e-3, 1e-4, 1e-4
+# Without an intercept; the hinge's largest gap is at a corner, where few cells are left.
+_EXCESS_PLANE = {Logistic.name: 3e-4, SquaredHinge.name: 1e-10}
+# Cells that a search of losses with one score may split at once: at known parameters, at any.
+_MOST_CELLS_KNOWN, _MOST_CELLS_ANY = 50_000, 16_000
 _MOST_PARAMETER = 1e100
 # Rounds a computed bound up: its evaluation errs by far less.
 _UP = 1.0 + 1e-11
@@ -411,7 +412,7 @@ class _OneScore:
         lipschitz = largest + curvature * self.slope * domain.augmented
         return min(largest * max(domain.augmented, domain.radius), lipschitz * domain.radius)
 
-    def gap(self, cap: float, *, excess: float, reached: float = 0.0) -> float:
+    def gap(self, cap: float, *, excess: float, most_cells: int, reached: float = 0.0) -> float:
         """Largest gap, between ``reached`` and ``cap``."""
         bound, radius = self.domain.norm_bound, self.domain.radius
         if radius == 0.0 or not 0.0 < cap < math.inf:
@@ -428,7 +429,7 @@ class _OneScore:
             high,
             n_cells=n_cells,
             excess=excess,
-            most_cells=_MOST_CELLS_TURNING if self.turning else _MOST_CELLS_KNOWN,
+            most_cells=most_cells,
             attained=self._middles,
             reached=(reached / cap) ** 2,
             enough=1.0,
@@ -523,7 +524,8 @@ def _gap_of_any(loss: str, domain: Domain, bound: float) -> float:
     if domain.radius > domain.norm_bound:
         # Any two rows, however far apart.
         cap = min(cap, _flipped_gap(loss, domain.augmented, bound))
-    return rows.gap(cap, excess=_EXCESS_TURNING if turning else _EXCESS_PLANE)
+    excess = _EXCESS_TURNING if turning else _EXCESS_PLANE[loss]
+    return rows.gap(cap, excess=excess, most_cells=_MOST_CELLS_ANY)
 
 
 class _OneColumn:
@@ -547,7 +549,7 @@ class _OneColumn:
             return cap
         for offset in (self.offset, -self.offset):
             rows = self._rows(clip, offset)
-            gap = rows.gap(cap, excess=_EXCESS_KNOWN, reached=gap)
+            gap = rows.gap(cap, excess=_EXCESS_KNOWN, most_cells=_MOST_CELLS_KNOWN, reached=gap)
             if gap >= cap or self.offset == 0.0:
                 break
         return gap
