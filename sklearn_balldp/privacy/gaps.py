@@ -38,7 +38,7 @@ Range = tuple[Array, Array]
 #: "tight" bounds the minimiser and the gap directly; "paper" is radius times a Lipschitz constant.
 METHODS = ("tight", "paper")
 # Relative excess of certified maxima over the best values found, on squared gaps.
-_EXCESS_KNOWN, _EXCESS_TURNING, _EXCESS_ODDS, _EXCESS_FLIPPED = 1e-2, 1e-3, 1e-4, 1e-4
+_EXCESS_KNOWN, _EXCESS_TURNING, _EXCESS_ODDS, _EXCESS_FLIPPED = 1e-2, 1e-3, 5e-5, 1e-4
 # Without an intercept; the hinge's largest gap is at a corner, where few cells are left.
 _EXCESS_PLANE = {Logistic.name: 3e-4, SquaredHinge.name: 1e-10}
 # Cells that a search of losses with one score may split at once: at known parameters, at any.
@@ -885,7 +885,7 @@ def _softmax_gap_by_odds(domain: Domain, bound: float, n_classes: int, enough: f
         # Odds count at a scale of one, steps at that of the furthest.
         n_cells=[max(16, math.ceil(2.0 * edge)), 4],
         excess=_EXCESS_ODDS,
-        most_cells=100_000,
+        most_cells=_MOST_CELLS_ANY,
         feasible=feasible,
         enough=enough,
     )

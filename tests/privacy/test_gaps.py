@@ -1030,7 +1030,7 @@ def test_what_two_radii_share_holds_for_every_record(n_classes):
 
 
 def exact_square(loss, clip, rows, slope, offset, part, step):
-    """The largest squared gap of two rows with these parts along the weights, in mpmath's digits."""
+    """Largest squared gap of two rows with these parts along the weights, in mpmath's digits."""
 
     def size(t):
         residual = 1 / (1 + mpmath.exp(-t)) if loss == "logistic" else 2 * max(1 + t, mpmath.mpf(0))
