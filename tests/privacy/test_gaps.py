@@ -1114,3 +1114,20 @@ def test_no_point_of_a_cell_exceeds_its_bound(loss, turning):
             assert square <= stated * (1 + mpmath.mpf("1e-12")) + mpmath.mpf("1e-290"), (rows, cell)
             found, tight = found + 1, tight + (square > 0.9 * stated)
     assert tight > 50
+
+
+@pytest.mark.parametrize("score", [-4.0, -2.0, 0.0, 2.0, 3.5, 4.1])
+def test_least_part_along_turning_weights(score):
+    """At an end of the angles, or at a trough between them: compared with a fine grid."""
+    rows = _OneScore(_hinge_size(math.inf), Domain(1.0, 0.5, 1.0), 3.0, 3.0, turning=True)
+    for low, high in itertools.combinations(np.linspace(-1.5, 1.5, 7), 2):
+        angles = np.linspace(low, high, 20_001)
+        parts = (score - 3.0 * np.sin(angles)) / (3.0 * np.cos(angles))
+        least = max(parts.min(), -1.0)
+        with np.errstate(divide="ignore"):
+            found = rows._least_part(*(np.array([v]) for v in (low, high, score)))[0]
+            corners = np.array([[[low], [score], [0.1]], [[high], [score], [0.1]]])
+            steepest = rows._ranges(*corners)[0]
+        assert least - 1e-6 <= found <= least
+        assert steepest[1][0] >= 3.0 * np.cos(angles).max()
+        assert steepest[0][0] <= 3.0 * np.cos(angles).min() <= steepest[0][0] + 1e-6
