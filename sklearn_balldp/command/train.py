@@ -28,9 +28,9 @@ from ..heads import (
 )
 from ..heads.cost import in_words, seconds
 from ..heads.plan import AT_RISK, LOST, Plan
-from ..privacy.card import NOTHING_HIDDEN
 from ..progress import shown
 from ..publish import save
+from ..publish.card import NOTHING_HIDDEN
 from ..publish.folder import check_writable
 from ..radius import RadiusPolicy
 from ..text import one_line, percent

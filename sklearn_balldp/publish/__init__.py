@@ -1,6 +1,7 @@
 """A model to publish, and checks of one that somebody else published."""
 
+from .card import Card
 from .folder import load, save
 from .verify import Verdict, verify
 
-__all__ = ["Verdict", "load", "save", "verify"]
+__all__ = ["Card", "Verdict", "load", "save", "verify"]

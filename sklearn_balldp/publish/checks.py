@@ -26,11 +26,11 @@ from ..mechanisms import (
     drive,
 )
 from ..mechanisms.settings import RULE
-from ..privacy.card import NOTHING_HIDDEN
 from ..privacy.digest import parameters_digest
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from ..text import one_line
+from .card import NOTHING_HIDDEN
 from .model import Published
 
 Array = NDArray[np.float64]

@@ -14,6 +14,7 @@ from ..checks import CANNOT_CHECK, FAIL, PASS, Check
 from ..encoder_weights import encoder_of
 from ..pipelines import parts_of
 from ..text import one_line
+from .card import card_of
 from .files import difference, root_of, text_of
 from .model import CONFIG, MODEL, RECORD, Published
 from .steps import Step
@@ -265,9 +266,7 @@ def readme(model: Published, own: str | None = None) -> str:
     if own is not None:
         tag = f"pipeline_tag: {task}"
         front = re.sub(r"^pipeline_tag: .*$", tag, own, count=1, flags=re.MULTILINE)
-    card = model.record.card(model.pipeline()).to_markdown()
-    # The card's own front matter stays out.
-    return front + _BEGIN + card.split("---\n", 2)[2].lstrip("\n") + _END
+    return front + _BEGIN + card_of(model.record, model.pipeline()) + _END
 
 
 def _front(task: str) -> str:

@@ -362,7 +362,7 @@ def test_texts_of_a_record_are_shown_escaped(honest):
         for page in (release.card().to_html(), release._repr_html_()):
             assert "<b>" not in page
             assert "&lt;b&gt;" in page
-        assert r"\<b\>\|\`\*\_\[x\](y)" in release.card().to_markdown()
+        assert r"\<b\>\|\`\*\_\[x\](y)" in str(release.card())
 
 
 # Generators -------------------------------------------------------------------------------------
