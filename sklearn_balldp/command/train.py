@@ -31,7 +31,7 @@ from ..heads.plan import AT_RISK, LOST, Plan
 from ..progress import shown
 from ..publish import save
 from ..publish.card import NOTHING_HIDDEN
-from ..publish.folder import check_writable
+from ..publish.saving import check_writable
 from ..radius import RadiusPolicy
 from ..text import one_line, percent
 from .tables import Columns, InputError, Records, read

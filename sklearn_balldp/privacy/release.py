@@ -388,9 +388,6 @@ class Release:
         parameters = getattr(parts.head, "released_parameters", None)
         if parameters is None or parameters_digest(parameters()) != self.digest:
             return False
-        follow = getattr(parts.head, "decision_follows", None)
-        if follow is not None and not follow(self):
-            return False
         # What only the weights could tell is no contradiction.
         named = None not in (self.encoder, parts.encoder)
         return not named or same_encoder(self.encoder, parts.encoder) is not False

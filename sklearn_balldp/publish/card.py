@@ -7,7 +7,7 @@ where it may be a stranger's.
 import html
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from .._parameters import LEAST, MOST
 from ..pipelines import parts_of
 from ..privacy.release import Release
 from ..text import DOWN, UP, one_line, percent, rounded
-from .steps import own_step
+from .steps import Step, own_step
 
 #: Numbers of candidates that certificates are stated for.
 CANDIDATES = (2, 10, 100)
@@ -102,10 +102,22 @@ def down(value: float) -> str:
 
 def card_of(release: Release, model: Any = None, audit: Any = None) -> Card:
     """The card of a release; see :meth:`.Release.card`."""
-    steps = None
-    if model is not None:
-        plain = {name: own_step(name, step) for name, step in parts_of(model).steps}
-        steps = {marked(name): step.stretch for name, step in plain.items() if step.kind != "none"}
+    if model is None:
+        return card_text(release, audit=audit)
+    steps = {name: own_step(name, step) for name, step in parts_of(model).steps}
+    return card_text(release, steps, release.matches(model), audit)
+
+
+def card_text(
+    release: Release,
+    steps: Mapping[str, Step] | None = None,
+    same: bool | None = None,
+    audit: Any = None,
+) -> Card:
+    """The card of a release, of the steps before its head, and of parameters that are the same.
+
+    Of what is None nothing is known.
+    """
     w, guarantee = _words(release, steps), release.guarantee()
     return Card(f"""\
 # Privacy card of a {marked(release.head)}
@@ -165,15 +177,16 @@ private records is a release of its own.
 {_measured(audit)}
 ## Where it comes from
 
-{_points(_origin(release, model))}""")
+{_points(_origin(release, same))}""")
 
 
-def _words(release: Release, steps: Any) -> dict[str, str]:
+def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]:
     """What depends on whom a release hides, and which changes."""
     person, protected = release.unit == "person", release.labels == "protected"
     radius, two = down(release.radius), up(release.guarantee(records=2).epsilon)
     # Without a model nobody knows whether steps come before the head.
-    seen = "" if steps == {} else " as the head sees them"
+    alone = steps is not None and not _acting(steps)
+    seen = "" if alone else " as the head sees them"
     scaled = f" scaled to norm {release.norm_bound:g}" if release.domain == "sphere" else ""
     edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
     near = f"within {radius} ({release.metric} distance between rows{seen}{scaled}{edits})"
@@ -262,12 +275,18 @@ def _tells(advantage: float) -> str:
     return "tells a little better than by chance" if advantage <= 0.3 else "can often tell"
 
 
-def _before(release: Release, steps: dict[str, float | None] | None) -> str:
+def _acting(steps: Mapping[str, Step]) -> dict[str, float | None]:
+    """How far steps that do anything stretch distances, by their names."""
+    return {marked(name): step.stretch for name, step in steps.items() if step.kind != "none"}
+
+
+def _before(release: Release, steps: Mapping[str, Step] | None) -> str:
     """What the distance is before the steps of a pipeline, as far as that is known."""
-    if not steps:
+    stretches = _acting(steps or {})
+    if not stretches:
         return ""
-    names, unknown = ", ".join(steps), [name for name, most in steps.items() if most is None]
-    factor = math.prod(most for most in steps.values() if most is not None)
+    names, unknown = ", ".join(stretches), [name for name, s in stretches.items() if s is None]
+    factor = math.prod(stretch for stretch in stretches.values() if stretch is not None)
     if release.domain == "sphere":
         # Short rows are stretched by it, as far as one likes.
         unknown.append(f"the scaling to norm {release.norm_bound:g} after them")
@@ -355,9 +374,9 @@ before you publish the card. The tests find mistakes; they certify nothing.
 {_points(points)}"""
 
 
-def _origin(release: Release, model: Any) -> list[str]:
+def _origin(release: Release, same: bool | None) -> list[str]:
     """Where a release comes from, and what it takes for granted."""
-    same = [] if model is None else ["has" if release.matches(model) else "does NOT have"]
+    verb = "has" if same else "does NOT have"
     return [
         f"released on {release.date} by sklearn_balldp {release.version}, numpy "
         f"{release.numpy_version}",
@@ -366,6 +385,6 @@ def _origin(release: Release, model: Any) -> list[str]:
         *(f"{name}: {text}" for name, text in release.weight_rows()),
         f"encoder of the records: {release.encoder or 'not recorded'}",
         f"SHA-256 of the released parameters: {release.digest or 'not recorded'}",
-        *(f"the model at hand {verb} these parameters" for verb in same),
+        *([] if same is None else [f"the model at hand {verb} these parameters"]),
         *(f"assumes: {assumption}" for assumption in release.assumptions),
     ]

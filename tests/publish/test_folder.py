@@ -25,7 +25,8 @@ from sklearn_balldp.command import main
 from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.publish import folder as folder_module
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.folder import FILES, check_writable
+from sklearn_balldp.publish.files import FILES
+from sklearn_balldp.publish.saving import check_writable
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((300, 6)), np.arange(300) % 3

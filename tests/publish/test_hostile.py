@@ -32,8 +32,8 @@ from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.digest import record_digest
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.files import json_text
-from sklearn_balldp.publish.folder import README, readme
+from sklearn_balldp.publish.files import README, json_text
+from sklearn_balldp.publish.folder import readme
 from sklearn_balldp.publish.model import Published
 
 # Steps that learned from rows: save says so.

@@ -18,9 +18,8 @@ from sklearn_balldp import BallDPRidgePrototype, verify
 from sklearn_balldp.command import main
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.folder import encoder_for
 from sklearn_balldp.publish.model import Published
-from sklearn_balldp.publish.steps import Step, fault_of, step_of
+from sklearn_balldp.publish.steps import Step, encoder_for, fault_of, step_of
 from sklearn_balldp.rows import DenseRows
 
 # Steps that learned from rows: save says so.
