@@ -149,7 +149,7 @@ is guessing, 100 % is certainty). The ten candidates above are {w["candidates"]}
 - a publisher who does otherwise than this page says: anyone can check that model and record \
 agree (balldp verify), only the owner of the records can test the noise, and no check finds a \
 clever lie
-{_points([release.vouched_for] if release.accepted else [])}
+{points([release.vouched_for] if release.accepted else [])}
 ## The guarantee in numbers
 
 All numbers are upper bounds, and the first column of each table is the one promised. They hold \
@@ -177,7 +177,7 @@ private records is a release of its own.
 {_measured(audit)}
 ## Where it comes from
 
-{_points(_origin(release, same))}""")
+{points(_origin(release, same))}""")
 
 
 def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]:
@@ -236,7 +236,7 @@ def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]
     }
 
 
-def _points(texts: Iterable[object]) -> str:
+def points(texts: Iterable[object]) -> str:
     """Points of a list, of texts that may be a stranger's."""
     return "".join(f"- {marked(text)}\n" for text in texts)
 
@@ -356,22 +356,22 @@ def _measured(audit: Any) -> str:
     if audit is None:
         return ""
     low, high = audit.success_interval_["clopper_pearson"]
-    points = [
+    results = [
         f"{len(audit.report_)} simulated attacks by someone who knows all other records: the right "
         f"candidate was named in {percent(audit.success_rate_)} ({percent(low, DOWN)} to "
         f"{percent(high)}); blind guess {percent(audit.baseline_)}, bound "
         f"{percent(float(audit.certificate_['direct']))}",
     ]
     checks = audit.noise_.itertuples(index=False)
-    points += [f"check of the {row.name}: {row.verdict} ({row.found})" for row in checks]
-    points += [f"FAILED: {failure}" for failure in audit.failures_]
+    results += [f"check of the {row.name}: {row.verdict} ({row.found})" for row in checks]
+    results += [f"FAILED: {failure}" for failure in audit.failures_]
     return f"""
 ## Measured by the owner: not for publication
 
 These results depend on the private records, and no guarantee covers them. Take this section out \
 before you publish the card. The tests find mistakes; they certify nothing.
 
-{_points(points)}"""
+{points(results)}"""
 
 
 def _origin(release: Release, same: bool | None) -> list[str]:

@@ -1,7 +1,7 @@
 """Check a published model: against its record, and against the private rows for their owner."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
 from ..heads import Released
 from ..mechanisms import Transcript
 from ..privacy.release import Release
+from .card import Card, card_text, marked, points
 from .checks import checks_without_rows
 from .files import load_record, load_rows
 from .model import Published
@@ -47,6 +48,7 @@ class Verdict:
 
     checks: tuple[Check, ...]
     release: Release | None
+    _model: Published | None = field(default=None, repr=False, compare=False)
 
     @property
     def failed(self) -> bool:
@@ -60,6 +62,28 @@ class Verdict:
             for check in self.checks
         ]
         return "\n".join([*lines, "", *self.notes])
+
+    def to_html(self) -> str:
+        """Write one page of HTML: what was checked, and the card of the model.
+
+        Lines that depend on private records are not for others, and stay out.
+
+        Returns
+        -------
+        str
+            A document of its own.
+        """
+        public = replace(self, checks=tuple(c for c in self.checks if not c.private))
+        lines = [f"{c.verdict}, {c.name}: {c.found} ({c.basis})" for c in public.checks]
+        notes = "\n\n".join(map(marked, public.notes))
+        title, rest = "# A model that has no card", ""
+        if self._model is not None:
+            same = all(
+                c.verdict != FAIL for c in self.checks if c.name in ("parameters", "encoder")
+            )
+            card = card_text(self._model.record, self._model.named_steps, same)
+            title, _, rest = card.partition("\n")
+        return Card(f"{title}\n\n## What was checked\n\n{points(lines)}\n{notes}\n{rest}").to_html()
 
     @property
     def notes(self) -> list[str]:
@@ -189,7 +213,7 @@ def verify(
         checks.append(Check("noise in the weights", CANNOT_CHECK, found, basis))
     else:
         checks += _private_checks(checked.pipeline(own_encoder), rows, others)
-    return Verdict(tuple(checks), checked.record)
+    return Verdict(tuple(checks), checked.record, checked)
 
 
 def _read(model: Any, name: str) -> Published:
