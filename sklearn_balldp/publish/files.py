@@ -128,7 +128,7 @@ def difference(text: str, expected: str) -> str:
             letters = enumerate(zip_longest(line or "", other or ""))
             start = max(0, next((i for i, (a, b) in letters if a != b), 0) - 20)
             shown, wanted = (
-                "nothing" if part is None else repr(one_line(part[start:].strip(), 60))
+                "nothing" if part is None else repr(one_line(part[start:].strip(" "), 60))
                 for part in (line, other)
             )
             return f"line {number} is {shown}, expected {wanted}"
