@@ -194,7 +194,7 @@ def _readme_checks(model: Published, text: str | None, same: bool) -> list[Check
     if front != first:
         found = "the text above the card is the publisher's own: read it"
         checks.append(Check("text of the README", CANNOT_CHECK, found, "nothing that it says"))
-    odd = _mistakable(front, card)
+    odd = _mistakable(front, other)
     if mark and odd:
         found = f"{', '.join(odd)}: none of it is checked, only what stands below the mark is"
         checks.append(Check("above the card", WEAK, found, "nobody may take it for the card"))

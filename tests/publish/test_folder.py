@@ -5,6 +5,7 @@ import graphlib
 import json
 import os
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -233,6 +234,15 @@ def test_what_could_be_taken_for_the_card_is_weak(copied, old, new, odd):
     assert "Its README may mislead" in text
     assert "hides next to nothing" not in text
     assert not failed(copied)
+
+
+@pytest.mark.parametrize("place", ["FILL IN", "## In short"])
+def test_long_texts_are_not_parsed(copied, place):
+    """What is slow to read in Markdown, above the card and in it."""
+    begin = time.monotonic()
+    replaced("README.md", place, 2**22 * "![")(copied)
+    verify(copied)
+    assert time.monotonic() - begin < 10.0
 
 
 def test_an_honest_text_above_the_card_is_no_weak_line(copied):
