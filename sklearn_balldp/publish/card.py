@@ -207,7 +207,7 @@ def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]
         hidden = "Next to nothing is hidden: the noise is too small."
     trained = f"{release.n_samples} private records"
     several = f"several records of one person: for two records epsilon is {two}"
-    if person and release.weights is not None:
+    if person:
         most = release.weights.most_records
         trained += f" of {release.n_units} persons (at most {most} of one person)"
         several = f"several persons at once: for two persons epsilon is {two}; and which records "
