@@ -449,7 +449,7 @@ MUTANTS = (
     ),
     Mutant(
         "scaling to the sphere left out of what stretches distances",
-        "privacy/card.py",
+        "publish/card.py",
         'if release.domain == "sphere":\n        # Short',
         "if False:\n        # Short",
         ("privacy/test_card.py",),
@@ -462,10 +462,10 @@ MUTANTS = (
         ("privacy/test_card.py",),
     ),
     Mutant(
-        "times in a hundred rounded down",
-        "privacy/card.py",
-        'percent(share, places=0).removesuffix(" %")',
-        'percent(share, DOWN, places=0).removesuffix(" %")',
+        "certificate of the card rounded down",
+        "publish/card.py",
+        "{percent(release.certificate(0.1))} at most",
+        "{percent(release.certificate(0.1), DOWN)} at most",
         ("privacy/test_card.py",),
     ),
     Mutant(
