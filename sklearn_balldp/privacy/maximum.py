@@ -46,11 +46,14 @@ def certified_maximum(
             kept = feasible(lows, highs)
             lows, highs = lows[:, kept], highs[:, kept]
         points = 0.5 * (lows + highs) if attained is None else attained(lows, highs)
-        values = np.nan_to_num(bound(points, points), nan=0.0, posinf=math.inf)
+        # Of points and of cells in one call: the fewer calls, the faster.
+        found = bound(np.hstack([points, lows]), np.hstack([points, highs]))
+        values, bounds = np.split(found, [points.shape[1]])
+        values = np.nan_to_num(values, nan=0.0, posinf=math.inf)
         best = max(best, float(values.max(initial=0.0)))
         if best * (1.0 + excess) >= enough:
             return enough
-        bounds = np.nan_to_num(bound(lows, highs), nan=math.inf, posinf=math.inf)
+        bounds = np.nan_to_num(bounds, nan=math.inf, posinf=math.inf)
         alive = bounds > best * (1.0 + excess)
         certified = max(certified, float(bounds[~alive].max(initial=0.0)))
         if left == 0 or not 0 < np.count_nonzero(alive) <= most_cells:
