@@ -8,6 +8,9 @@ would go over its limit, and tells the cost of what was done at any radius.
 
 # %%
 # A search with three candidates and four folds is 12 fits, and a refit.
+import tempfile
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -20,25 +23,27 @@ from sklearn_balldp.privacy.gaussian import epsilon_from_mu
 
 X, y = load_digits(return_X_y=True)
 X = normalize(X)
-head = BallDPRidgePrototype(epsilon=1.0, radius=0.6)
+accountant = PrivacyAccountant(radius=0.6)
+head = BallDPRidgePrototype(epsilon=1.0, radius=0.6, accountant=accountant)
 folds = KFold(4, shuffle=True, random_state=0)
-with PrivacyAccountant(radius=0.6) as accountant:
-    search = GridSearchCV(head, {"alpha": [0.01, 0.1, 1.0]}, cv=folds).fit(X, y)
-whole, touching = accountant.total(), accountant.total(search=search)
-print(
-    f"{whole.n_releases} fits: epsilon {whole.epsilon:.2f}; as the folds are disjoint, no record "
-    f"pays more than {touching.epsilon:.2f}; selection: {touching.selection}"
-)
+search = GridSearchCV(head, {"alpha": [0.01, 0.1, 1.0]}, cv=folds).fit(X, y)
+whole = accountant.total()
+print(f"{whole.n_releases} fits: epsilon {whole.epsilon:.2f}, {whole.kind}")
 
 # %%
-# With a limit, the fit that would exceed it is refused before it sees a row.
-with PrivacyAccountant(radius=0.6, limit=2.5) as limited:
-    try:
-        for _ in range(100):
-            BallDPRidgePrototype(epsilon=1.0, radius=0.6).fit(X, y)
-    except BudgetExceededError as error:
-        print(f"{type(error).__name__}: {error}")
-print(f"released: {len(limited.releases)} heads")
+# With a limit, the fit that would exceed it is refused before it sees a row. The ledger is a file,
+# so that the budget outlives this process: whoever opens it goes on with what is left.
+path = Path(tempfile.mkdtemp()) / "budget.ledger"
+limited = PrivacyAccountant(path, radius=0.6, limit=2.5)
+limited.attach(head)
+try:
+    for _ in range(100):
+        head.fit(X, y)
+except BudgetExceededError as error:
+    print(f"{type(error).__name__}: {error}")
+again = PrivacyAccountant(path)
+print(again)
+print(f"each of two more fits may have epsilon {again.remaining(n_fits=2):.2f}")
 
 # %%
 # Gaussian releases add up exactly. Together, k equal fits have a mu that is only the square root of
@@ -53,7 +58,7 @@ ax.plot(
     "o-",
     label="exact composition",
 )
-notes = ((touching, "the search, for one record", "right"), (whole, "all of its fits", "left"))
+notes = ((again.total(), "up to the limit", "left"), (whole, "the search", "right"))
 for total, text, side in notes:
     ax.annotate(
         text,

@@ -61,11 +61,10 @@ class StopsEarly(Mechanism):
 # A head takes it as its mechanism. Plan, record, JSON and accountant need nothing more.
 X, y = load_digits(return_X_y=True)
 X, X_test, y, y_test = train_test_split(normalize(X), y, test_size=0.3, stratify=y, random_state=0)
-head = BallDPLogisticRegression(epsilon=8.0, radius=0.6, mechanism=StopsEarly())
+accountant = PrivacyAccountant(radius=0.6)
+head = BallDPLogisticRegression(8.0, radius=0.6, mechanism=StopsEarly(), accountant=accountant)
 planned = head.plan(*X.shape, np.bincount(y)).release
-with PrivacyAccountant(radius=0.6) as accountant:
-    head.fit(X, y)
-release = head.release_
+release = head.fit(X, y).release_
 print(release)
 print(f"test accuracy {head.score(X_test, y_test):.3f}")
 print(f"planned mu {planned.mu:.3f}, counted mu {accountant.total().mu:.3f}")

@@ -22,7 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._parameters import check_option, check_positive, check_share, is_real
 from ._validation import all_or_nothing, caller_level, validated, validated_public
-from .accounting import CountedMixin, OtherRelease, charged
+from .accounting import OtherRelease, PrivacyAccountant, charged
+from .accounting.accountant import check_accountant
 from .adjacency import METRICS
 from .distances import edit_quantile, private_quantile, same_label_quantile
 from .privacy.noise import RandomState, check_random_state
@@ -99,7 +100,7 @@ class ChosenRadius:
     on_sphere: bool = False
 
 
-class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Choose the radius that a Ball-DP head protects, and say what the choice costs.
 
     Pass it to a head as ``radius=RadiusPolicy(...)``. A search can then choose its parameters
@@ -139,6 +140,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         The radius of the admissible ball that rows are projected onto. A head uses its own instead.
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         How distances between rows are measured. A head uses its own instead.
+    accountant : PrivacyAccountant or None, default=None
+        Counts a "private" radius before it is drawn, and notes a "declared" one. Where it is None,
+        a head that the policy is passed to has its own accountant count it.
     random_state : None, int, Generator or RandomState, default=None
         Leave it at None for privacy: the "private" quantile is then drawn exactly. A seed makes it
         reproducible and the release not private. It also draws the sampled pairs, which are no
@@ -175,6 +179,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
 
     # What fit learns changes no row: transform projects rows onto a declared ball.
     _row_wise = True
+    _takes_accountant = True
 
     def __init__(
         self,
@@ -185,6 +190,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         epsilon=None,
         norm_bound=1.0,
         metric="euclidean",
+        accountant=None,
         random_state=None,
     ):
         self.quantile = quantile
@@ -193,6 +199,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self.epsilon = epsilon
         self.norm_bound = norm_bound
         self.metric = metric
+        self.accountant = accountant
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
@@ -205,6 +212,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             check_option(name, getattr(self, name), options)
         check_positive("norm_bound", self.norm_bound)
         check_random_state(self.random_state)
+        check_accountant(self.accountant)
         if self.source != "private":
             if self.epsilon is not None:
                 raise ValueError(
@@ -285,13 +293,9 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
             rows, labels = validated_public(self, rows, labels)
         else:
             rows, labels = self.read(*validated(self, rows, labels))
-        chosen = self._choose(rows, labels, self.metric, self.norm_bound)
-        if self.source == "declared":
-            with charged(
-                OtherRelease("radius", private="conditional", labels="public", unit="record")
-            ):
-                pass
-        return chosen
+        declared = OtherRelease("radius", private="conditional", labels="public", unit="record")
+        with charged(self.accountant if self.source == "declared" else None, declared):
+            return self._choose(rows, labels, self.metric, self.norm_bound, self.accountant)
 
     def read(
         self, X: NDArray[np.floating] | Rows, y: NDArray[Any]
@@ -324,10 +328,14 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         return rows, labels
 
     def _choose(
-        self, rows: NDArray[np.floating], labels: NDArray[Any], metric: str, norm_bound: float
+        self,
+        rows: NDArray[np.floating],
+        labels: NDArray[Any],
+        metric: str,
+        norm_bound: float,
+        accountant: PrivacyAccountant | None,
     ) -> ChosenRadius:
         """The radius of validated rows, in the metric and ball of the caller."""
-        self._check_reachable()
         rows = project_onto_ball(rows, norm_bound)
         if self.source == "private":
             seeded, epsilon = self.random_state is not None, float(self.epsilon)
@@ -340,7 +348,7 @@ class RadiusPolicy(CountedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 draw=draw,
                 unit="record",
             )
-            with charged(spent):
+            with charged(accountant, spent):
                 value = private_quantile(
                     rows,
                     labels,
@@ -482,6 +490,7 @@ def choose_radius(
     norm_bound: float,
     labels: str,
     domain: str = "ball",
+    accountant: PrivacyAccountant | None = None,
 ) -> ChosenRadius:
     """Resolve the ``radius`` parameter of a head."""
     frozen = isinstance(radius, FrozenEstimator)
@@ -521,6 +530,11 @@ def choose_radius(
                 "y_public."
             )
         return choice
+    if policy.accountant not in (None, accountant):
+        raise ValueError(
+            "radius: the policy has another accountant than the head, so that neither would count "
+            "all; pass one to both (accountant.attach(head)), or leave out the policy's."
+        )
     edits = source == "edits"
     given = public(edits) if edits or source == "reference" else rows(policy)
     if given is None:
@@ -531,4 +545,4 @@ def choose_radius(
         )
     if edits:
         return policy._read_edits(*given, metric, norm_bound)
-    return policy._choose(*given, metric, norm_bound)
+    return policy._choose(*given, metric, norm_bound, accountant)

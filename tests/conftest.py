@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from sklearn_balldp.accounting import tickets
 from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy.noise import Noise
 
@@ -16,16 +15,6 @@ matplotlib.use("Agg")
 if "PYTEST_XDIST_WORKER" in os.environ:
     # The workers share the cores; threads of BLAS in each would only wait for one another.
     threadpool_limits(1, user_api="blas")
-
-
-@pytest.fixture(autouse=True)
-def no_accountant_leaks():
-    """Fail a test that leaves an accountant counting, and keep it from the next ones."""
-    yield
-    left = [*tickets._ACTIVE, *tickets._ADOPTED]
-    tickets._ACTIVE.clear()
-    tickets._ADOPTED.clear()
-    assert not left, "an accountant of this test still counts"
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from sklearn_balldp.command.train import _radius
 from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoder_weights import installed, located
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp.privacy.noise import Noise
 from sklearn_balldp.publish import load
 
 quiet = pytest.mark.filterwarnings(
@@ -132,6 +133,31 @@ def test_owners_risk_rare_and_protected_labels(tmp_path, capsys):
     assert release.certificate(0.1) <= 0.4
 
 
+def test_a_ledger_counts_the_fit_and_refuses_it_beyond_its_limit(tmp_path, capsys):
+    """Not the forecast by public records, which is a fit too."""
+    rows, ledger = tmp_path / "rows.csv", tmp_path / "budget.ledger"
+    frame().to_csv(rows, index=False)
+    frame(seed=1).to_csv(tmp_path / "public.csv", index=False)
+    given = ["train", str(rows), *ROWS, *GOAL, "--public", str(tmp_path / "public.csv")]
+
+    def train(name):
+        return main([*given, "--ledger", str(ledger), "--out", str(tmp_path / name)])
+
+    assert train("one") == 0
+    assert "1 release(s) of these records spent epsilon 8 in all" in capsys.readouterr().out
+    accountant = PrivacyAccountant(ledger)
+    assert (accountant.radius, accountant.total().n_releases) == (0.5, 1)
+    assert "ledger" not in (tmp_path / "one" / "release.json").read_text()
+    ledger.unlink()
+    PrivacyAccountant(ledger, radius=0.5, limit=10.0)
+    assert [train("two"), train("three")] == [0, 2]
+    assert "above limit=10.0" in capsys.readouterr().err
+    assert not (tmp_path / "three").exists()
+    ledger.write_text("no ledger")
+    assert train("four") == 2
+    assert "no ledger, or cannot be written" in capsys.readouterr().err
+
+
 def test_plan_writes_and_draws_nothing(tmp_path, capsys):
     frame().to_csv(tmp_path / "rows.csv", index=False)
     assert main(["plan", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--rare"]) == 0
@@ -142,10 +168,9 @@ def test_plan_writes_and_draws_nothing(tmp_path, capsys):
 def test_a_plan_of_numbers_reads_no_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     given = ["plan", "--counts", "120,80,5", "--features", "384", "--radius", "0.6"]
-    with PrivacyAccountant() as accountant:
-        assert main([*given, "--epsilon", "2", "--rare"]) == 0
-        assert main([*given, "--risk", "0.25", "--labels", "protected", "--head", "svc"]) == 0
-    assert not accountant.records
+    monkeypatch.setattr(Noise, "__call__", lambda *_: pytest.fail("noise was drawn"))
+    assert main([*given, "--epsilon", "2", "--rare"]) == 0
+    assert main([*given, "--risk", "0.25", "--labels", "protected", "--head", "svc"]) == 0
     shown = capsys.readouterr().out
     assert "205 in 3 classes" in shown
     assert "class 3: 5 records, lost" in shown
@@ -388,7 +413,7 @@ def test_help(command, capsys):
 
 
 @pytest.mark.parametrize("fault", ["a file in the way", "no Unicode"])
-def test_nothing_is_drawn_before_what_may_fail(fault, tmp_path, capsys):
+def test_nothing_is_drawn_before_what_may_fail(fault, tmp_path, monkeypatch, capsys):
     table, out = frame(), tmp_path / "model"
     if fault == "a file in the way":
         (tmp_path / "file").write_text("")
@@ -398,9 +423,8 @@ def test_nothing_is_drawn_before_what_may_fail(fault, tmp_path, capsys):
         cells[3]["label"] = "\ud800"
     lines = [json.dumps({**own, "e": json.loads(own["e"])}) for own in cells]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
-    with PrivacyAccountant() as accountant:
-        assert main(["train", str(tmp_path / "rows.jsonl"), *ROWS, *GOAL, "--out", str(out)]) == 2
-    assert not accountant.records
+    monkeypatch.setattr(Noise, "__call__", lambda *_: pytest.fail("noise was drawn"))
+    assert main(["train", str(tmp_path / "rows.jsonl"), *ROWS, *GOAL, "--out", str(out)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 
 from sklearn_balldp import BallDPRidgePrototype
-from sklearn_balldp.accounting.searching import PrivateAccuracy
+from sklearn_balldp.accounting import PrivateAccuracy
 
 R, N = 0.4, 1200
 #: Five standard errors of a share of N releases.

@@ -52,14 +52,14 @@ def test_a_name_shows_no_place(tmp_path):
 def test_one_encoder_under_two_names_is_composed(ball_rows):
     X, y = ball_rows
     names = [f"a sha256:{DIGEST}", f"local:{DIGEST}@newest"]
-    with PrivacyAccountant() as accountant:
+    for limit in (None, 9.0):
+        accountant = PrivacyAccountant(radius=0.5, limit=limit)
+        head = BallDPRidgePrototype(epsilon=1.0, radius=0.5, accountant=accountant)
         for name in names:
-            BallDPRidgePrototype(epsilon=1.0, radius=0.5, encoder=name).fit(X, y)
-        assert accountant.total().n_releases == 2
-    with PrivacyAccountant(radius=0.5, limit=9.0):
-        BallDPRidgePrototype(epsilon=1.0, radius=0.5, encoder=names[0]).fit(X, y)
+            head.set_params(encoder=name).fit(X, y)
         with pytest.raises(ValueError, match="differ in encoder"):
-            BallDPRidgePrototype(epsilon=1.0, radius=0.5, encoder="a@newest").fit(X, y)
+            head.set_params(encoder="a@newest").fit(X, y)
+        assert accountant.total().n_releases == 2
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,17 @@
 """No error quotes a cell: neither its message, nor any error that it was raised from or beside."""
 
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import KFold
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
-    PrivacyAccountant,
     RadiusPolicy,
     compose_releases,
 )
@@ -172,11 +169,6 @@ def test_parameters_are_named_with_a_remedy():
         head.release_.certificate(10)
     with pytest.raises(ValueError, match="of a fitted head pass release_"):
         compose_releases([head])
-    halving = SimpleNamespace(
-        cv_results_={}, n_splits_=2, n_resources_=[1], cv=KFold(2), scoring=None
-    )
-    with PrivacyAccountant() as accountant, pytest.raises(ValueError, match="successive halving"):
-        accountant.total(search=halving)
 
 
 @pytest.mark.parametrize("depth", [0, 3])

@@ -16,7 +16,7 @@ from sklearn.model_selection import (
 )
 
 from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, PrivacyAccountant
-from sklearn_balldp.accounting.searching import PrivateAccuracy
+from sklearn_balldp.accounting import PrivateAccuracy
 
 from .search import Found
 from .settings import Rng
@@ -39,9 +39,11 @@ def attack(rng: Rng, tries: int) -> Found:
     # The square of mu that each record has spent.
     spent = np.zeros(n)
     kind = str(rng.choice(["fits", "folds", "search"]))
-    with warnings.catch_warnings(), PrivacyAccountant(radius=radius) as accountant:
+    accountant = PrivacyAccountant(radius=radius)
+    scoring = PrivateAccuracy(0.7, accountant=accountant)
+    head.set_params(accountant=accountant)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        given = {}
         if kind == "fits":
             for _ in range(k):
                 part = np.sort(rng.permutation(n)[: n - int(rng.integers(3))])
@@ -49,16 +51,14 @@ def attack(rng: Rng, tries: int) -> Found:
                 head.set_params(epsilon=epsilon).fit(X[part], y[part])
                 spent[part] += mu_of(epsilon) ** 2
         elif kind == "folds":
-            cross_val_score(head, X, y, cv=cv, scoring=PrivateAccuracy(0.7))
+            cross_val_score(head, X, y, cv=cv, scoring=scoring)
             _folds(spent, cv, X, y, [1.0])
         else:
             grid = {"epsilon": [0.5, 1.0, 2.0][: int(rng.integers(1, 4))]}
-            search = GridSearchCV(head, grid, cv=cv, scoring=PrivateAccuracy(0.7)).fit(X, y)
+            search = GridSearchCV(head, grid, cv=cv, scoring=scoring).fit(X, y)
             _folds(spent, cv, X, y, grid["epsilon"])
             spent += mu_of(search.best_params_["epsilon"]) ** 2
-            if not isinstance(cv, ShuffleSplit):
-                given = {"search": search}
-        total = accountant.total(**given)
+    total = accountant.total()
     most = math.sqrt(float(spent.max()))
     where = f"{kind}, {type(cv).__name__}({k}), n {n}, {type(head).__name__}"
     return Found("sums of the accountant", most / total.mu, len(accountant.records), where)

@@ -1,13 +1,11 @@
-"""Accounting: the only room with a state, which counts releases across threads and processes."""
+"""Accounting: the only room with a state, ledgers in which releases are counted."""
 
 from .accountant import PrivacyAccountant, Total, compose_releases
 from .ledger import BudgetExceededError, OtherRelease, charged
-from .searching import PrivateAccuracy
-from .tickets import CountedMixin
+from .scoring import PrivateAccuracy
 
 __all__ = [
     "BudgetExceededError",
-    "CountedMixin",
     "OtherRelease",
     "PrivacyAccountant",
     "PrivateAccuracy",

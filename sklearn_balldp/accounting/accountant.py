@@ -3,12 +3,17 @@
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+
 from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
+from ..adjacency import LABELS
 from ..privacy.gaussian import (
     LARGEST_EPSILON,
     compose,
@@ -18,19 +23,16 @@ from ..privacy.gaussian import (
 )
 from ..privacy.release import Release
 from .ledger import (
+    Charge,
     Ledger,
+    LedgerError,
     OtherRelease,
     Record,
-    Row,
-    adjacency_of,
-    charged,
-    check_adjacency,
-    check_spent,
-    read_record,
-    square_of,
+    charge_of,
+    hidden_by_all,
+    kinds_of,
+    pure_of,
 )
-from .searching import selection_of, touching_one_record
-from .tickets import Ticket, active_tickets, begin, end
 
 #: What heads and scores release besides, and no total covers: as far as is known, all of it.
 NOT_COVERED = (
@@ -42,7 +44,7 @@ NOT_COVERED = (
     "folds, splits and samples that follow private labels (stratified ones, one-versus-one) or "
     "private rows, beside heads that protect labels",
     "seeds that a wrapper gives to heads (bagging): their noise hides nothing",
-    "heads that a process of your own builds and fits",
+    "heads, policies and scores that the accountant was not passed to",
 )
 
 
@@ -61,7 +63,7 @@ class Total:
     epsilon, delta : float
         They are together (epsilon, delta)-private for substitutions within ``radius``.
     labels : {"public", "protected"}
-        Whether label changes are part of the adjacency.
+        Whether label changes are part of the adjacency: only if every release hides them.
     kind : {"a priori", "ex post"}
         "a priori": ``limit`` was enforced before each release. The limit is the guarantee, whatever
         was chosen on the way, and ``epsilon`` is what was used of it. "ex post": ``epsilon`` only
@@ -71,10 +73,9 @@ class Total:
         False when a release was seeded; "conditional" when a radius was declared public.
     limit : float or None
         The enforced epsilon.
-    selection : {None, "unprotected", "private", "public"}
-        Of a search: whether the choice of the best candidate, and the scores, are covered.
     unit : {"record", "person"}
-        What one substitution replaces: a record, or all records of one person.
+        What one substitution replaces: a record, or all records of one person if every release
+        hides those.
     """
 
     n_releases: int
@@ -86,19 +87,7 @@ class Total:
     kind: str
     private: bool | str
     limit: float | None = None
-    selection: str | None = None
     unit: str = "record"
-
-    @property
-    def covers(self) -> str:
-        """What the total is of, in words."""
-        selection = {
-            None: "",
-            "unprotected": "; not the choice of the best candidate, nor the scores",
-            "private": ", and the choice of the best candidate with its private scores",
-            "public": ", and the choice of the best candidate by public rows",
-        }[self.selection]
-        return f"the heads' own fits, and what else was counted{selection}"
 
     def __str__(self) -> str:
         private = {
@@ -109,7 +98,7 @@ class Total:
         owners = "all records of a person are hidden together"
         if self.unit == "record":
             owners = (
-                "NOT known: no fit was given groups=, so each record counts for itself (a search "
+                "NOT known: a fit was given no groups=, so each record counts for itself (a search "
                 "passes them to heads by metadata routing alone)"
             )
         within = "any distance" if self.radius is None else f"within {self.radius:g}"
@@ -126,7 +115,7 @@ class Total:
             ),
             ("kind", self.kind),
             ("private", private[str(self.private)]),
-            ("covers", self.covers),
+            ("covers", "what was counted: the fits of heads, and what else was spent"),
             *zip(("NOT covered", *[""] * len(NOT_COVERED)), NOT_COVERED, strict=False),
         ]
         width = max(len(name) for name, _ in rows)
@@ -159,9 +148,8 @@ def compose_releases(
     Raises
     ------
     ValueError
-        If there is none, one was drawn from a seed, or they differ in metric, norm bound, number
-        of features, label adjacency, unit (records or persons) or declared encoder: no common
-        adjacency covers them.
+        If there is none, one was drawn from a seed, or they differ in metric, norm bound, domain,
+        number of features or declared encoder: no common adjacency covers them.
 
     Notes
     -----
@@ -169,6 +157,9 @@ def compose_releases(
     (another encoder, rows scaled by 4) do not add up at one radius, and rows do not tell: declare
     ``encoder=`` on the heads, and releases that name different ones are refused. Nor do records
     tell whose rows they are: releases that hide persons must have been fitted with the same owners.
+
+    A release that protects labels hides substitutions of one label too, and one that hides persons
+    hides single records. Beside others they count as such: the total states what all of them hide.
 
     References
     ----------
@@ -180,110 +171,92 @@ def compose_releases(
         raise ValueError("releases is empty; pass at least one release.")
     if any(release.private is False for release in known):
         raise ValueError("a release was drawn from a seed, which hides nothing; fit it without.")
-    return _total(known, delta, radius)
+    return _total([charge_of(release, radius) for release in known], delta, radius)
 
 
-def _total(
-    records: Sequence[Record],
-    delta: float,
-    radius: float | None,
-    touching: list[Record] | None = None,
-) -> Total:
-    """Compose records at a common radius; of a search those that touch one record are enough.
-
-    Whether they are private, and which private radii they rest on, all of them decide.
-    """
-    releases = [record for record in records if isinstance(record, Release)]
-    spent = [record for record in records if isinstance(record, OtherRelease)]
-    labels, unit = "public", "record"
-    if releases:
-        known = [adjacency_of(release) for release in releases]
-        for place, own in enumerate(known):
-            check_adjacency(known[:place], own)
-        labels, unit = releases[0].labels, releases[0].unit
-        for item in spent:
-            check_spent(labels, unit, item)
-        if radius is None:
-            radius = releases[0].full_radius
-    mus = [
-        record.guarantee(radius).mu if isinstance(record, Release) else record.mu
-        for record in (records if touching is None else touching)
-    ]
-    pure = _pure_epsilons(releases, spent)
+def _total(charges: Sequence[Charge], delta: float, radius: float | None) -> Total:
+    """Compose charges that were made out at one radius."""
+    kinds = kinds_of(charge.kind for charge in charges)
+    if radius is None:
+        radius = next((kind["full_radius"] for kind in kinds if "full_radius" in kind), None)
+    mus, pure = [charge.mu for charge in charges], pure_of(charges)
     mu = compose([*mus, *map(mu_from_pure, pure)])
     epsilon = epsilon_from_mu(mu, delta)
-    if any(pure):
+    if pure:
         summed = (epsilon_from_mu(compose(mus), delta) + sum(pure)) * (1.0 + 2.0**-50)
         epsilon = min(epsilon, summed)
-    private: bool | str = True
-    if any(record.private == "conditional" for record in records):
-        private = "conditional"
-    if any(record.private is False for record in records):
-        # A known seed gives the noise away.
-        private, mu, epsilon = False, math.inf, math.inf
-    return Total(len(records), radius, mu, epsilon, delta, labels, "ex post", private, unit=unit)
-
-
-def _pure_epsilons(releases: Iterable[Release], spent: Iterable[OtherRelease]) -> list[float]:
-    """What was spent beside Gaussian noise: each private radius once, by its largest statement."""
-    draws: dict[str, float] = {}
-    stated = [(item.draw, item.epsilon) for item in spent]
-    stated += [(release.radius_draw, release.radius_epsilon) for release in releases]
-    for draw, epsilon in stated:
-        if draw:
-            draws[draw] = max(epsilon, draws.get(draw, 0.0))
-    return [*draws.values(), *(epsilon for draw, epsilon in stated if not draw)]
+    return Total(
+        len(charges),
+        radius,
+        mu,
+        epsilon,
+        delta,
+        hidden_by_all(kinds, "labels", "protected", "public"),
+        "ex post",
+        # A known seed gives the noise away; a declared radius makes everything conditional.
+        next((p for p in (False, "conditional") if p in [k["private"] for k in kinds]), True),
+        unit=hidden_by_all(kinds, "unit", "person", "record"),
+    )
 
 
 class PrivacyAccountant:
-    """Count every release made inside a ``with`` block, and in workers that estimators are sent to.
+    """A ledger in which heads, policies and scores count what they release, before they do.
 
-    It counts fits of Ball-DP heads, private radii and private scores: under ``clone``, Pipelines,
-    searches and cross-validation of scikit-learn, with any ``n_jobs``; on threads; in processes
-    that are forked inside the block; and wherever on this machine an unfitted estimator is sent by
-    pickle.
+    Pass it to each of them, ``BallDPRidgePrototype(accountant=accountant)``, or to all parts of a
+    model by :meth:`attach`. Their clones, copies and pickles count in the same ledger: in searches,
+    votes and calibrations of scikit-learn with any ``n_jobs``, on threads, and in processes of this
+    machine. What it was not passed to is not counted. Nor can it see what rows mean: all fits must
+    use one embedding and one scale (``encoder=`` on the heads declares them).
 
-    It does **not** count heads that another process builds by itself: in a function that you send
-    to a pool, a script that you start, or a worker of a cluster. Build them inside the block and
-    send them, or add up the releases that come back with :func:`compose_releases`. Nor
-    can it see what rows mean: all fits must use one embedding and one scale (``encoder=`` on the
-    heads declares them).
+    The ledger is a file, so that a budget outlives the process that made it. A charge is on disk
+    before any row is touched. It stays if the process is killed, or interrupted after noise was
+    drawn: the total may count too much, and never too little. A fit is refused if the file is
+    missing, locked or another one.
+
+    With a limit, a fit that would exceed it raises a :class:`.BudgetExceededError` before it
+    touches the rows. That makes the limit a guarantee even when fits are chosen after seeing
+    earlier results. Without a limit the total is "ex post": it only reports what has been released.
+    The total is exact for Gaussian releases that are fixed beforehand.
 
     No total covers:
 
     {NOT_COVERED}
 
-    An interrupt or an error after noise was drawn leaves the charge where it is.
-
-    The total is exact for Gaussian releases that are fixed beforehand. With a limit, a fit that
-    would exceed it raises a :class:`.BudgetExceededError` before it touches the rows. That makes
-    the limit a guarantee even when fits are chosen after seeing earlier results. Without a limit
-    the total is "ex post": it only reports what has been released.
-
-    It covers the models. Scores on private folds, and so the choice of the best candidate, are
-    not covered unless they are private themselves (:class:`PrivateAccuracy`) or computed on public
-    rows.
-
     Parameters
     ----------
-    delta : float, default=1e-6
+    path : str or path-like, optional
+        The file of the ledger, on a disk of this machine. It is made if it is missing; otherwise
+        counting goes on in it. Without a path the ledger lives as long as this object.
+    delta : float, optional
         The small allowance beside the total epsilon: the smaller it is, the larger that epsilon.
-    radius : float or None, default=None
+        1e-6 in a new ledger. A ledger keeps its terms: leave them out to go on with those of the
+        file.
+    radius : float, optional
         Name the heads' radius here, or the total is larger than theirs. It is the common radius of
-        the total and of the limit, in the heads' metric. None is the full radius
+        the total and of the limit, in the heads' metric. In a new ledger None is the full radius
         ``2 * norm_bound``.
-    limit : float or None, default=None
+    limit : float, optional
         Makes the total a guarantee: the largest total epsilon at (``delta``, ``radius``).
-    n_fits : int or None, default=None
-        Stops a search that is too expensive before its first fit. It is the number of fits that are
-        planned, such as candidates times folds plus the refit, and needs a ``limit``. The first fit
-        that the accountant sees is refused if that many like it would exceed the limit. Later ones
-        are refused one by one, as without it.
-    unit : {"record", "person"} or None, default=None
-        What each release must hide. With "person" a fit that is given no ``groups=`` is refused
+    labels : {"public", "protected"}, optional
+        What each release must hide at least. "protected" refuses what takes labels for public; a
+        total of both kinds would cover substitutions of one label alone. "public" in a new ledger.
+    unit : {"record", "person"}, optional
+        What each release must hide at least. "person" refuses a fit that is given no ``groups=``
         before it touches the rows: scikit-learn's searches and cross-validation take ``groups=``
-        for their splitter, and pass them to the heads by metadata routing alone. None takes what
-        the first fit hides.
+        for their splitter, and pass them to the heads by metadata routing alone. "record" in a new
+        ledger.
+
+    Attributes
+    ----------
+    ledger : Ledger
+        The file, and the terms that it was begun with.
+
+    Raises
+    ------
+    ValueError
+        If a term is invalid, or not that of the file.
+    OSError
+        If the file cannot be made or read.
 
     Examples
     --------
@@ -292,97 +265,117 @@ class PrivacyAccountant:
     >>> from sklearn.preprocessing import normalize
     >>> from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
     >>> X, y = load_digits(return_X_y=True)
-    >>> with PrivacyAccountant(radius=0.6) as accountant:
-    ...     head = BallDPRidgePrototype(epsilon=1.0, radius=0.6)
-    ...     search = GridSearchCV(head, {"alpha": [0.01, 0.1, 1.0]}, cv=5).fit(normalize(X), y)
+    >>> accountant = PrivacyAccountant(radius=0.6, limit=5.0)
+    >>> head = BallDPRidgePrototype(epsilon=1.0, radius=0.6, accountant=accountant)
+    >>> search = GridSearchCV(head, {"alpha": [0.01, 0.1, 1.0]}, cv=5).fit(normalize(X), y)
     >>> accountant.total().n_releases
     16
-    >>> round(accountant.total().epsilon, 1), round(accountant.total(search=search).epsilon, 1)
-    (4.6, 4.1)
+    >>> round(accountant.total().epsilon, 1)
+    4.6
     """
 
     def __init__(
         self,
-        delta: float = 1e-6,
-        radius: float | None = None,
+        path: str | os.PathLike[str] | None = None,
         *,
+        delta: float | None = None,
+        radius: float | None = None,
         limit: float | None = None,
-        n_fits: int | None = None,
+        labels: str | None = None,
         unit: str | None = None,
     ) -> None:
-        check_inside("delta", delta)
+        if delta is not None:
+            check_inside("delta", delta)
         if radius is not None:
             check_positive("radius", radius, ", or None")
         if limit is not None and not (is_real(limit) and 0.0 < limit <= LARGEST_EPSILON):
             raise ValueError(f"limit must be a positive epsilon, or None, got {limit!r}.")
-        if n_fits is not None:
-            check_whole("n_fits", n_fits)
-            if limit is None:
-                raise ValueError(f"n_fits={n_fits!r} plans against a limit; pass limit= too.")
+        if labels is not None:
+            check_option("labels", labels, LABELS)
         if unit is not None:
             check_option("unit", unit, ("record", "person"))
-        self._unit = unit
-        self._n_fits = None if n_fits is None else int(n_fits)
-        self._delta = float(delta)
-        self._radius = None if radius is None else float(radius)
-        self._limit = None if limit is None else float(limit)
-        self._ticket: Ticket | None = None
-        self._process = 0
-        self._rows: list[Row] = []
-        self._lost = False
+        numbers = {"delta": delta, "radius": radius, "limit": limit}
+        asked: dict[str, Any] = {n: float(v) for n, v in numbers.items() if v is not None}
+        asked |= {n: v for n, v in (("labels", labels), ("unit", unit)) if v is not None}
+        lasting = path is not None
+        if path is None:
+            folder = tempfile.mkdtemp(prefix="balldp-")
+            path = os.path.join(folder, "temporary.ledger")
+            weakref.finalize(self, _remove, folder, os.getpid())
+        self.ledger = Ledger(os.path.abspath(path), asked, lasting=lasting)
 
     @property
     def delta(self) -> float:
         """Delta of the total; fixed, as the limit is enforced with it."""
-        return self._delta
+        return self.ledger.terms.delta
 
     @property
     def radius(self) -> float | None:
         """Common radius of the total and of the limit; fixed."""
-        return self._radius
+        return self.ledger.terms.radius
 
     @property
     def limit(self) -> float | None:
         """Largest total epsilon; fixed."""
-        return self._limit
+        return self.ledger.terms.limit
 
-    def __enter__(self) -> "PrivacyAccountant":
-        if self._ticket is not None:
-            raise RuntimeError("this accountant is active already; make another one.")
-        self._check_complete()
-        ticket = Ticket.issue(self.delta, self.radius, self.limit, self._n_fits, self._unit)
-        try:
-            Ledger(ticket.path).create(self._rows)
-            begin(ticket)
-        except BaseException:
-            shutil.rmtree(Path(ticket.path).parent, ignore_errors=True)
-            raise
-        self._ticket, self._process = ticket, os.getpid()
+    # One budget, whoever holds it: a copy would spend it again.
+
+    def __sklearn_clone__(self) -> "PrivacyAccountant":
         return self
 
-    def _check_complete(self) -> None:
-        if self._lost:
-            raise RuntimeError(
-                "this accountant's ledger was lost before it could be read: it does not know what "
-                "was released. Compose the releases themselves with compose_releases."
-            )
+    def __copy__(self) -> "PrivacyAccountant":
+        return self
 
-    def __exit__(self, *_: object) -> None:
-        ticket = self._ticket
-        # A forked child that leaves the block ends nothing: the accountant is its parent's.
-        if ticket is None or self._process != os.getpid():
-            return
-        self._lost = True
-        try:
-            self._rows = Ledger(ticket.path).close()
-            self._lost = False
-        finally:
-            self._ticket = None
-            end(ticket)
-            shutil.rmtree(Path(ticket.path).parent, ignore_errors=True)
+    def __deepcopy__(self, memo: Any) -> "PrivacyAccountant":
+        return self
 
     def __reduce__(self) -> Any:
-        raise TypeError("an accountant cannot be copied or pickled: its budget would start anew.")
+        return _with_ledger, (self.ledger,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrivacyAccountant) and self._names() == other._names()
+
+    def __hash__(self) -> int:
+        return hash(self._names())
+
+    def _names(self) -> tuple[str, str]:
+        return self.ledger.path, self.ledger.terms.name
+
+    def attach(self, model: Any) -> Any:
+        """Pass this accountant to every part of a model that releases something.
+
+        Parameters
+        ----------
+        model : estimator
+            A head, a policy, a Pipeline, a search with its grid and its scores, or anything else
+            that holds them as parameters. Parts in a ``FrozenEstimator`` release nothing more.
+
+        Returns
+        -------
+        estimator
+            The model itself.
+
+        Raises
+        ------
+        ValueError
+            If no part of it takes an accountant, or a head has no such parameter.
+        """
+        parts = list(_releasing_parts(model, {}))
+        for part in parts:
+            if hasattr(part, "get_params") and "accountant" not in part.get_params(deep=False):
+                raise ValueError(
+                    f"{type(part).__name__} has no parameter accountant, so that its clones would "
+                    "not be counted; add accountant=None to its __init__."
+                )
+        if not parts:
+            raise ValueError(
+                f"no part of this {type(model).__name__} takes an accountant: pass a Ball-DP head, "
+                "a RadiusPolicy or a PrivateAccuracy, or an estimator that holds one."
+            )
+        for part in parts:
+            part.accountant = self
+        return model
 
     def spend(self, *, mu: float, what: str) -> None:
         """Count a release that was made by hand, before it is made.
@@ -400,108 +393,54 @@ class PrivacyAccountant:
         ------
         ValueError
             If ``mu`` is no positive number, or would exceed the limit; then nothing is counted.
-        RuntimeError
-            If the accountant is not active: outside of its ``with`` block.
+        OSError
+            If the ledger cannot be written.
         """
         check_positive("mu", mu)
         if not (isinstance(what, str) and what):
             raise ValueError(f"what must name the release, got {what!r}.")
-        if self._ticket is None or self._ticket not in active_tickets():
-            raise RuntimeError("this accountant is not active; call spend inside its with block.")
-        with charged(OtherRelease(what, mu=float(mu))):
-            pass
-
-    def _counted(self) -> list[Row]:
-        self._check_complete()
-        return self._rows if self._ticket is None else Ledger(self._ticket.path).rows()
+        self.ledger.add(OtherRelease(what, mu=float(mu)))
 
     @property
     def records(self) -> list[Record]:
         """Everything counted: releases of heads, and what else was spent."""
-        return [read_record(body) for body, *_ in self._counted()]
+        return self.ledger.records()
 
     @property
     def releases(self) -> list[Release]:
-        """Releases of heads counted."""
+        """Releases of heads counted, as they stood before their noise was drawn."""
         return [record for record in self.records if isinstance(record, Release)]
 
-    def total(
-        self,
-        radius: float | None = None,
-        *,
-        search: Any = None,
-        scored_on: str = "private",
-        n_samples: int | None = None,
-    ) -> Total:
+    def total(self, radius: float | None = None) -> Total:
         """Guarantee of everything counted.
 
         Parameters
         ----------
         radius : float, optional
             Common radius; the accountant's by default.
-        search : fitted GridSearchCV or RandomizedSearchCV, optional
-            Lowers the total: pass the search that made all the fits counted. If its folds are
-            disjoint, each record is left out of one fit of each candidate.
-        scored_on : {"private", "public"}, default="private"
-            Whether the search scored on folds of the private rows, or on public rows.
-        n_samples : int, optional
-            Number of records of a search with ``refit=False``; otherwise the refit tells.
 
         Returns
         -------
         Total
             The guarantee of all counted releases together.
-
-        Raises
-        ------
-        ValueError
-            If the search did not make these fits, or its splits are not disjoint, or follow labels
-            that the releases protect.
         """
-        records = self.records
-        heads = [record for record in records if isinstance(record, Release)]
-        enforced = self.radius
-        if enforced is None and heads:
-            enforced = heads[0].full_radius
-        radius = enforced if radius is None else float(radius)
-        selection = touching = None
-        if search is not None:
-            selection = selection_of(search, scored_on)
-            touching = touching_one_record(search, records, radius, n_samples)
-        total = _total(records, self.delta, radius, touching)
+        total = _total(self.ledger.charges(), self.delta, self.radius)
+        enforced = total.radius
+        if radius is not None:
+            check_positive("radius", radius)
+            charges = [charge_of(record, radius) for record in self.records]
+            total = _total(charges, self.delta, float(radius))
         # What was enforced at a radius holds for closer substitutions, not for further ones.
-        covered = self.limit is not None and (
-            enforced is None or radius is None or radius <= enforced
-        )
-        return replace(
-            total,
-            n_releases=len(records),
-            kind="a priori" if covered else "ex post",
-            limit=self.limit if covered else None,
-            selection=selection,
-        )
+        if self.limit is None or (radius and enforced is not None and radius > enforced):
+            return total
+        return replace(total, kind="a priori", limit=self.limit)
 
-    def remaining(self) -> float:
-        """Epsilon that one more fit may spend before the limit.
-
-        Returns
-        -------
-        float
-            At the accountant's delta and radius; 0 when nothing is left.
-
-        Raises
-        ------
-        ValueError
-            If the accountant has no limit.
-        """
-        return self.plan(1)
-
-    def plan(self, n_fits: int) -> float:
-        """Epsilon that each of several fits may spend before the limit.
+    def remaining(self, n_fits: int = 1) -> float:
+        """Epsilon that each of so many more fits may spend before the limit.
 
         Parameters
         ----------
-        n_fits : int
+        n_fits : int, default=1
             Fits that are to come: of a search, candidates times folds, and the refit.
 
         Returns
@@ -517,7 +456,7 @@ class PrivacyAccountant:
         check_whole("n_fits", n_fits)
         if self.limit is None:
             raise ValueError("limit=None: no budget remains to be planned; pass limit=.")
-        left = mu_from_budget(self.limit, self.delta) ** 2 - square_of(self._counted())
+        left = mu_from_budget(self.limit, self.delta) ** 2 - self.ledger.mu_squared()
         # Room for the rounding of as many sums.
         mu = math.sqrt(max(left, 0.0) / n_fits) * (1.0 - 1e-9)
         if mu <= 0.0:
@@ -528,9 +467,54 @@ class PrivacyAccountant:
         return epsilon
 
     def __repr__(self) -> str:
-        state = "lost" if self._lost else "active" if self._ticket else "ended"
-        rows = Ledger(self._ticket.path).rows() if self._ticket else self._rows
-        return f"PrivacyAccountant({state}, {len(rows)} release(s))"
+        name = os.path.basename(self.ledger.path)
+        try:
+            total = self.total()
+        except LedgerError:
+            return f"PrivacyAccountant({name!r}, cannot be read)"
+        limit = "" if self.limit is None else f", limit={self.limit:g}"
+        spent = f"epsilon={total.epsilon:.4g}{limit}, n_releases={total.n_releases}"
+        return f"PrivacyAccountant({name!r}, {spent})"
+
+
+def check_accountant(value: Any) -> None:
+    """Raise a ValueError unless ``value`` is an accountant or None."""
+    if not (value is None or isinstance(value, PrivacyAccountant)):
+        raise ValueError(
+            f"accountant must be a PrivacyAccountant or None, got a {type(value).__name__}; for a "
+            "ledger in a file pass PrivacyAccountant(PATH)."
+        )
+
+
+def _with_ledger(ledger: Ledger) -> PrivacyAccountant:
+    """The accountant in another process, where the file is not made."""
+    accountant = PrivacyAccountant.__new__(PrivacyAccountant)
+    accountant.ledger = ledger
+    return accountant
+
+
+def _remove(folder: str, process: int) -> None:
+    """Remove a temporary ledger with its object: a forked child holds a copy, and not the file."""
+    if process == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _releasing_parts(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
+    """Heads, policies and scores among the parameters of a model, in lists and mappings too."""
+    if id(value) in seen or isinstance(value, (FrozenEstimator, type)):
+        return
+    seen[id(value)] = value  # kept, so that its number is not given to another
+    held: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        held = value.values()
+    elif isinstance(value, (list, tuple, set)) or getattr(value, "dtype", None) == np.dtype(object):
+        held = value
+    elif hasattr(value, "get_params"):
+        held = value.get_params(deep=False).values()
+    if getattr(value, "_takes_accountant", False):
+        yield value
+    for part in held:
+        yield from _releasing_parts(part, seen)
 
 
 if PrivacyAccountant.__doc__:  # python -OO leaves out docstrings

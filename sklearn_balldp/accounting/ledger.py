@@ -1,31 +1,60 @@
-"""The ledger of releases: a small database file, in which threads and processes count together.
-
-Heads and private policies announce a release before they touch the rows. Every accountant that is
-found (:mod:`.tickets`) writes it to its ledger.
-"""
+"""The ledger: a file in which every process counts a release before it is made."""
 
 import contextlib
 import json
 import math
 import operator
+import os
 import sqlite3
+import tempfile
+import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..encoder_name import same_encoder
-from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
+from ..privacy.gaussian import mu_from_budget, mu_from_pure
 from ..privacy.release import Release
-from .tickets import Ticket, active_tickets
 
-# Names that a record may leave open: what one does not say contradicts nothing.
-_DECLARED = ("encoder",)
+#: Seconds that a process waits for others.
 _WAIT = 60.0
+#: What releases must share to be added up at a common radius.
+_SHARED = ("metric", "norm_bound", "domain", "n_features", "full_radius", "encoder")
+# The square of the mu of all; each private radius once, by its largest statement.
+_MU_SQUARED = """
+SELECT TOTAL(mu * mu) + (
+    SELECT TOTAL(most * most) FROM (
+        SELECT MAX(mu_of_pure) AS most FROM charge WHERE pure > 0
+        GROUP BY CASE draw WHEN '' THEN id ELSE draw END
+    )
+) FROM charge
+"""
+_TABLES = """
+CREATE TABLE terms (body TEXT);
+CREATE TABLE charge (
+    id INTEGER PRIMARY KEY, mu REAL, pure REAL, draw TEXT, kind TEXT, mu_of_pure REAL
+);
+CREATE TABLE record (id INTEGER PRIMARY KEY, body TEXT);
+"""
+
+
+# SQLite's locks are the process's: a child that is forked while a thread holds one finds the ledger
+# locked for ever. So no process forks before its threads are done.
+_IN_USE = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_IN_USE.acquire, after_in_parent=_IN_USE.release, after_in_child=_IN_USE.release
+    )
 
 
 class BudgetExceededError(ValueError):
     """A release would take the total above an accountant's limit; it was not made."""
+
+
+class LedgerError(OSError):
+    """A ledger cannot be read or written, so nothing was released."""
 
 
 @dataclass(frozen=True)
@@ -47,207 +76,272 @@ class OtherRelease:
 
 
 Record = Release | OtherRelease
-#: Body, square of mu at the accountant's radius, that of the private radius it rests on, its draw,
-#: and adjacency.
-Row = tuple[str, float, float, str | None, str | None]
-
-_COLUMNS = "body TEXT, square REAL, drawn REAL, draw TEXT, adjacency TEXT"
-_NAMES = "body, square, drawn, draw, adjacency"
-_SELECT = f"SELECT {_NAMES} FROM record ORDER BY id"
-_INSERT = f"INSERT INTO record ({_NAMES}) VALUES (?, ?, ?, ?, ?)"
 
 
-def adjacency_of(release: Release) -> dict[str, Any]:
-    """What two releases must share to be composed at a common radius."""
-    names = ("metric", "norm_bound", "domain", "n_features", "labels", "unit", *_DECLARED)
-    return {name: getattr(release, name) for name in names}
+@dataclass(frozen=True)
+class Terms:
+    """What a ledger is begun with, and keeps."""
+
+    delta: float = 1e-6
+    #: Common radius of total and limit; None is the full radius.
+    radius: float | None = None
+    limit: float | None = None
+    #: What every release must hide, at least.
+    labels: str = "public"
+    unit: str = "record"
+    #: Random: another file at the same path is another ledger.
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
-def check_adjacency(known: Iterable[Mapping[str, Any]], other: Mapping[str, Any]) -> None:
-    """Raise a ValueError unless releases share an adjacency, as far as they declare it."""
-    for first in known:
-        for name, value in first.items():
-            undeclared = name in _DECLARED and None in (value, other[name])
-            same = same_encoder if name == "encoder" else operator.eq
-            if not (undeclared or same(value, other[name])):
-                raise ValueError(
-                    f"releases differ in {name} ({value}, {other[name]}): no common adjacency "
-                    "covers them; account for each kind apart."
-                )
+class Charge(NamedTuple):
+    """What a record adds to a total at one radius: a row of the ledger."""
+
+    #: Gaussian differential privacy; infinite where a seed drew the noise.
+    mu: float
+    #: Pure differential privacy, and the name of the private radius that spent it.
+    pure: float
+    draw: str
+    #: JSON of what it hides, and of what it shares with others.
+    kind: str
 
 
-def check_spent(labels: str, unit: str, spent: OtherRelease) -> None:
-    """Raise a ValueError unless what was spent beside a head's release hides as much as that."""
-    if unit == "person" and spent.unit == "record":
+def charge_of(record: Record, radius: float | None) -> Charge:
+    """What a record adds to a total at a radius; None is the full radius."""
+    kind = {"labels": record.labels, "unit": record.unit, "private": record.private}
+    if isinstance(record, Release):
+        kind |= {name: getattr(record, name) for name in _SHARED}
+        mu = record.guarantee(record.full_radius if radius is None else radius).mu
+        pure, draw = record.radius_epsilon, record.radius_draw
+    else:
+        mu, pure, draw = record.mu, record.epsilon, record.draw
+    return Charge(math.inf if record.private is False else mu, pure, draw, json.dumps(kind))
+
+
+def pure_of(charges: Iterable[Charge]) -> list[float]:
+    """What was spent beside Gaussian noise: each private radius once, by its largest statement."""
+    draws: dict[str | int, float] = {}
+    for number, charge in enumerate(charges):
+        if charge.pure > 0.0:
+            name = charge.draw or number
+            draws[name] = max(charge.pure, draws.get(name, 0.0))
+    return list(draws.values())
+
+
+def kinds_of(texts: Iterable[str]) -> list[dict[str, Any]]:
+    """The different kinds of releases; a ValueError if no common adjacency covers them."""
+    kinds = [json.loads(text) for text in dict.fromkeys(texts)]
+    shared = [kind for kind in kinds if "metric" in kind]
+    for place, kind in enumerate(shared):
+        for first in shared[:place]:
+            _check_shared(first, kind)
+    return kinds
+
+
+def _check_shared(first: Mapping[str, Any], kind: Mapping[str, Any]) -> None:
+    for name in _SHARED:
+        # An encoder that one of them does not name contradicts nothing.
+        undeclared = name == "encoder" and None in (first[name], kind[name])
+        same = same_encoder if name == "encoder" else operator.eq
+        if not (undeclared or same(first[name], kind[name])):
+            raise ValueError(
+                f"releases differ in {name} ({first[name]}, {kind[name]}): no common adjacency "
+                "covers them; count each kind in a ledger of its own."
+            )
+
+
+def hidden_by_all(kinds: Iterable[Mapping[str, Any]], name: str, most: str, least: str) -> str:
+    """What all releases hide: the most only if none hides less."""
+    return most if {kind[name] for kind in kinds} - {"any"} == {most} else least
+
+
+def _check_hidden(terms: Terms, record: Record) -> None:
+    """Raise a ValueError unless a release hides what the terms say that every one does."""
+    what = "fit" if isinstance(record, Release) else f"private {record.what}"
+    if terms.unit == "person" and record.unit == "record":
         raise ValueError(
-            f"a private {spent.what} hides one record, beside releases that hide all records of "
-            "one person: no common adjacency covers them; account for each kind apart."
+            f"this accountant counts by person (unit='person'), and this {what} was given no "
+            "groups=: it would hide one record; nothing was released. A search passes groups= to "
+            "its heads by metadata routing alone: sklearn.set_config(enable_metadata_routing=True)"
+            ", and set_fit_request(groups=True) on the head."
         )
-    if labels == "protected" and spent.labels == "public":
+    if terms.labels == "protected" and record.labels == "public":
         raise ValueError(
-            f"a private {spent.what} was drawn with public labels, beside releases that protect "
-            "labels: no common adjacency covers them; use public reference rows."
+            f"this accountant counts what protects labels (labels='protected'), and this {what} "
+            "takes them for public; nothing was released. Pass protect_labels=True to heads, and "
+            "a radius that does not come from private rows."
         )
-
-
-def check_unit(unit: str | None, record: Record) -> None:
-    """Raise a ValueError unless a release hides what an accountant was told that all of them do."""
-    if not isinstance(record, Release):
-        check_spent("public", unit or "record", record)
-    elif unit == "person" and record.unit != unit:
-        raise ValueError(
-            "this accountant counts by person (unit='person'), and this fit was given no groups=: "
-            "it would hide one record; nothing was released. A search passes groups= to its heads "
-            "by metadata routing alone: sklearn.set_config(enable_metadata_routing=True), and "
-            "set_fit_request(groups=True) on the head."
-        )
-    elif unit == "record" and record.unit != unit:
-        raise ValueError(
-            "this accountant counts by record (unit='record'), and this fit was given groups=; "
-            "nothing was released. Leave them out, or count by person."
-        )
-
-
-def square_of(rows: Iterable[Row]) -> float:
-    """Square of the mu of all: each private radius once, whichever releases rest on it."""
-    total, draws = 0.0, dict[str, float]()
-    for _, square, drawn, draw, *_ in rows:
-        total += square
-        if draw is not None:
-            draws[draw] = max(drawn, draws.get(draw, 0.0))
-    return total + sum(draws.values())
 
 
 class Ledger:
-    """Records in a database file; its lock orders the writers of all processes."""
+    """A database file of terms and releases, whose lock orders the processes of this machine."""
 
-    def __init__(self, path: str) -> None:
-        self._address = Path(path).as_uri() + "?mode=rw"
+    def __init__(self, path: str, asked: Mapping[str, Any], *, lasting: bool = True) -> None:
+        """Open the file, or make it with these terms; a lasting one survives a power cut."""
+        self.path, self._lasting = path, lasting
+        if not os.path.exists(path):
+            self._make(Terms(**asked))
+        with self._transaction() as base:
+            self.terms = _terms_of(base)
+        for name, value in asked.items():
+            begun = getattr(self.terms, name)
+            if value != begun:
+                raise ValueError(
+                    f"{name}={value!r}: the ledger {path!r} was begun with {name}={begun!r}, and a "
+                    "ledger keeps its terms; leave them out, or name another file."
+                )
 
-    def _connect(self, mode: str = "") -> contextlib.closing:
-        base = sqlite3.connect(self._address + mode, uri=True, timeout=_WAIT, isolation_level=None)
-        base.execute("PRAGMA synchronous = OFF")
-        return contextlib.closing(base)
+    def _make(self, terms: Terms) -> None:
+        """Write the file as a whole: a process that meets it finds its terms."""
+        try:
+            with tempfile.TemporaryDirectory(dir=os.path.dirname(self.path)) as folder:
+                made = os.path.join(folder, "ledger")
+                with contextlib.closing(sqlite3.connect(made)) as base, base:
+                    base.execute(self._synchronous)
+                    base.executescript(_TABLES)
+                    body = json.dumps(asdict(terms))
+                    base.execute("INSERT INTO terms VALUES (?)", (body,))
+                # Unlike a move it replaces nothing: of two processes one is late.
+                with contextlib.suppress(FileExistsError):
+                    os.link(made, self.path)
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(f"the ledger {self.path!r} cannot be made ({error}).") from error
 
-    def create(self, rows: Iterable[Row] = ()) -> None:
-        """Begin with these rows, as :meth:`close` gave them."""
-        with self._connect("c") as base:
-            base.execute(f"CREATE TABLE record (id INTEGER PRIMARY KEY, {_COLUMNS})")
-            base.executemany(_INSERT, rows)
+    def charges(self) -> list[Charge]:
+        """What every record adds at the radius of the terms."""
+        with self._opened() as base:
+            rows = base.execute("SELECT mu, pure, draw, kind FROM charge ORDER BY id").fetchall()
+        return list(map(Charge._make, rows))
 
-    def rows(self) -> list[Row]:
-        """Everything counted, as written: a bound that is not known here loses no record."""
-        with self._connect() as base:
-            return base.execute(_SELECT).fetchall()
+    def mu_squared(self) -> float:
+        """Square of the mu of all at the radius of the terms, which a limit is compared with."""
+        with self._opened() as base:
+            return _mu_squared(base)
 
-    def close(self) -> list[Row]:
-        """All rows; a writer that comes later finds no table, and makes no release."""
-        with self._connect() as base, base:
-            base.execute("BEGIN EXCLUSIVE")
-            rows = base.execute(_SELECT).fetchall()
-            base.execute("DROP TABLE record")
-        return rows
+    def records(self) -> list[Record]:
+        """Everything counted."""
+        with self._opened() as base:
+            bodies = base.execute("SELECT body FROM record ORDER BY id").fetchall()
+        return [_read(body) for (body,) in bodies]
 
-    def add(self, record: Record, ticket: Ticket) -> int:
+    def add(self, record: Record) -> int:
         """Write a record unless it exceeds the limit, in one step for all processes."""
-        # The connection commits when its own block ends, and rolls back after an error.
-        with self._connect() as base, base:
-            base.execute("BEGIN IMMEDIATE")
-            return self._insert(base, record, ticket)
-
-    def _insert(self, base: sqlite3.Connection, record: Record, ticket: Ticket) -> int:
-        radius, limit, delta = ticket.radius, ticket.limit, ticket.delta
-        adjacency, draw, drawn = None, None, 0.0
-        check_unit(ticket.unit, record)
-        found = base.execute("SELECT DISTINCT adjacency FROM record WHERE adjacency IS NOT NULL")
-        known = [json.loads(text) for (text,) in found]
-        if isinstance(record, Release):
-            own = adjacency_of(record)
-            adjacency = json.dumps(own)
-            mu = record.guarantee(record.full_radius if radius is None else radius).mu
-            if record.radius_epsilon > 0.0:
-                draw = record.radius_draw
-                drawn = mu_from_pure(record.radius_epsilon) ** 2
-            check_adjacency(known, own)
-            for (body,) in base.execute("SELECT body FROM record WHERE adjacency IS NULL"):
-                check_spent(record.labels, record.unit, read_record(body))  # type: ignore[arg-type]
-        else:
-            draw, mu = record.draw or None, record.mu
-            if draw is None:
-                mu = compose([mu, mu_from_pure(record.epsilon)])
-            else:
-                drawn = mu_from_pure(record.epsilon) ** 2
-            if known:
-                check_spent(known[0]["labels"], known[0]["unit"], record)
-        if record.private is False:
-            mu = math.inf
-        # Without their bodies, which are long.
-        rows = base.execute("SELECT '', square, drawn, draw, adjacency FROM record").fetchall()
-        row = (_write(record), mu**2, drawn, draw, adjacency)
-        if limit is not None and ticket.n_fits is not None and adjacency and not known:
-            # The first fit of those planned: all of them must be within reach, each with a radius
-            # drawn for it if this one has.
-            planned = math.sqrt(mu**2 + drawn)
-            self._check_planned(square_of(rows), planned, limit, delta, ticket.n_fits)
-        # Against a limit only one way of adding up may be used: the Gaussian one.
-        if limit is not None and math.sqrt(square_of([*rows, row])) > mu_from_budget(limit, delta):
-            raise BudgetExceededError(
-                f"this release would take the total above limit={limit!r} (delta={delta!r}, "
-                f"{len(rows)} release(s) so far); nothing was released. Lower epsilon, make fewer "
-                "fits, or raise the limit."
+        terms, charge = self.terms, charge_of(record, self.terms.radius)
+        _check_hidden(terms, record)
+        with self._opened("BEGIN IMMEDIATE") as base:
+            known = base.execute("SELECT DISTINCT kind FROM charge").fetchall()
+            kinds_of([*(kind for (kind,) in known), charge.kind])
+            row = base.execute(
+                "INSERT INTO charge VALUES (NULL, ?, ?, ?, ?, ?)",
+                (*charge, mu_from_pure(charge.pure)),
             )
-        return int(base.execute(_INSERT, row).lastrowid or 0)
-
-    @staticmethod
-    def _check_planned(total: float, mu: float, limit: float, delta: float, n_fits: int) -> None:
-        left = mu_from_budget(limit, delta) ** 2 - total
-        if n_fits * mu**2 > left * (1.0 + 1e-12):
-            each = epsilon_from_mu(math.sqrt(max(left, 0.0) / n_fits), delta)
-            raise BudgetExceededError(
-                f"n_fits={n_fits} fits like this one would take the total above limit={limit!r} "
-                f"(delta={delta!r}); none was made. Each may spend epsilon={each:.4g} at the "
-                "accountant's radius (plan): lower epsilon, make fewer fits, or raise the limit."
-            )
+            base.execute("INSERT INTO record VALUES (?, ?)", (row.lastrowid, _written(record)))
+            if terms.limit is not None:
+                # Against a limit only one way of adding up may be used: the Gaussian one.
+                most = mu_from_budget(terms.limit, terms.delta)
+                if math.isinf(charge.mu) or math.sqrt(_mu_squared(base)) > most:
+                    ((number,),) = base.execute("SELECT COUNT(*) FROM charge")
+                    raise BudgetExceededError(
+                        f"this release would take the total above limit={terms.limit!r} "
+                        f"(delta={terms.delta!r}, {number - 1} release(s) so far); nothing was "
+                        "released. Lower epsilon, or make fewer fits (accountant.remaining())."
+                    )
+        return int(row.lastrowid or 0)
 
     def remove(self, number: int) -> None:
-        with self._connect() as base:
-            base.execute("DELETE FROM record WHERE id = ?", (number,))
+        """Take back the charge of a release that was not made."""
+        with self._opened("BEGIN IMMEDIATE") as base:
+            for table in ("charge", "record"):
+                base.execute(f"DELETE FROM {table} WHERE id = ?", (number,))
+
+    @property
+    def _synchronous(self) -> str:
+        # EXTRA writes the folder out too, or a power cut might bring back what was before.
+        return f"PRAGMA synchronous = {'EXTRA' if self._lasting else 'OFF'}"
+
+    @contextlib.contextmanager
+    def _opened(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
+        """One transaction of this ledger, which an error rolls back."""
+        with self._transaction(begin) as base:
+            if _terms_of(base) != self.terms:
+                raise LedgerError(
+                    f"the ledger {self.path!r} is not the one that this accountant was made with: "
+                    "its terms, or its name, are others; nothing was released. Put that one back, "
+                    "or make the accountant anew."
+                )
+            yield base
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
+        address = Path(self.path).as_uri() + "?mode=rw"
+        try:
+            with (
+                _IN_USE,
+                contextlib.closing(
+                    sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None)
+                ) as base,
+                base,
+            ):
+                base.execute(self._synchronous)
+                base.execute(begin)
+                yield base
+        except sqlite3.Error as error:
+            raise LedgerError(self._fault(error)) from error
+
+    def _fault(self, error: sqlite3.Error) -> str:
+        named = f"the ledger {self.path!r}"
+        if not os.path.exists(self.path):
+            return (
+                f"{named} is missing, or on another machine; nothing was released. Put it back, or "
+                "pass another accountant. One that was made without a path ends with its object."
+            )
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            return (
+                f"{named} was locked by another process for {_WAIT:g} seconds; nothing was "
+                "released. End that process, or try again."
+            )
+        return (
+            f"{named} is damaged, no ledger, or cannot be written ({error}); nothing was released."
+        )
 
 
-def _write(record: Record) -> str:
+def _terms_of(base: sqlite3.Connection) -> Terms:
+    ((body,),) = base.execute("SELECT body FROM terms").fetchall()
+    return Terms(**json.loads(body))
+
+
+def _mu_squared(base: sqlite3.Connection) -> float:
+    ((square,),) = base.execute(_MU_SQUARED).fetchall()
+    return float(square)
+
+
+def _written(record: Record) -> str:
     body = record.to_dict() if isinstance(record, Release) else asdict(record)
     return json.dumps([type(record).__name__, body])
 
 
-def read_record(text: str) -> Record:
-    """A record from the body of its row."""
+def _read(text: str) -> Record:
     kind, body = json.loads(text)
     return Release.from_dict(body) if kind == "Release" else OtherRelease(**body)
 
 
 @contextlib.contextmanager
-def charged(record: Record, begun: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Count a release with every accountant before it is made.
+def charged(
+    accountant: Any, record: Record, begun: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """Count a release with an accountant, if there is one, before it is made.
 
     After an error, an interrupt included, the charge stays, unless ``begun`` says that no noise was
     drawn yet: what was drawn may be known to somebody.
     """
-    counted: list[tuple[Ledger, int]] = []
-    drawing = False
+    if accountant is None:
+        yield
+        return
+    number = accountant.ledger.add(record)
     try:
-        for ticket in active_tickets():
-            ledger = Ledger(ticket.path)
-            try:
-                counted.append((ledger, ledger.add(record, ticket)))
-            except sqlite3.OperationalError as error:
-                raise RuntimeError(
-                    "an accountant ended, or could not be reached, while this release was to be "
-                    "counted; nothing was released."
-                ) from error
-        drawing = True
         yield
     except BaseException:
-        if not drawing or not begun():
-            for ledger, number in counted:
-                ledger.remove(number)
+        if not begun():
+            # A charge that cannot be taken back stays: it counts too much.
+            with contextlib.suppress(LedgerError):
+                accountant.ledger.remove(number)
         raise

@@ -77,6 +77,12 @@ def _parser(numbers: bool = False) -> argparse.ArgumentParser:
     )
     training.add_options(train)
     train.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
+    train.add_argument(
+        "--ledger",
+        type=Path,
+        metavar="FILE",
+        help="count the fit in this file, made if it is missing, and keep its limit",
+    )
     train.add_argument("--force", action="store_true", help="replace a model in that folder")
     plan = commands.add_parser(
         "plan",

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer
 
+from ..accounting import PrivacyAccountant
 from ..audit.certificates import epsilon_from_certificate
 from ..edits import edit_pairs
 from ..encoder_weights import encoder_of, named_by_digest
@@ -466,12 +467,13 @@ def train(options: argparse.Namespace) -> None:
     check_writable(options.out, options.force)
     job = prepare(options)
     print(describe(job), flush=True)
+    accountant = None if options.ledger is None else _accountant(options.ledger, job)
     with shown(True):
         # Before any noise is drawn: what is wrong with public records ends the run here.
         public = _foretold(job)
         rows = job.rows(job.records.X)
     given = {} if job.records.owners is None else {"groups": job.records.owners}
-    job.head.fit(rows, job.records.y, **given)
+    job.head.set_params(accountant=accountant).fit(rows, job.records.y, **given)
     model = Pipeline([*job.steps, ("head", job.head)])
     folder = save(model, options.out, force=options.force)
     score = None
@@ -480,11 +482,31 @@ def train(options: argparse.Namespace) -> None:
         print(f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records")
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"Wrote     {folder} ({size / 1e6:.1f} MB)")
+    if accountant is not None:
+        total = accountant.total()
+        print(
+            f"Ledger    {total.n_releases} release(s) of these records spent epsilon "
+            f"{total.epsilon:.4g} in all, delta {total.delta:g}, labels {total.labels}"
+        )
     warning = _warning(job, score)
     if warning:
         print(f"Warning   {warning}")
     else:
         print(f"Next      balldp verify {folder}; hf upload NAME {folder}")
+
+
+def _accountant(path: Path, job: Job) -> PrivacyAccountant:
+    """The ledger of a file; a new one gets the promise of this fit as its terms."""
+    if path.exists():
+        return PrivacyAccountant(path)
+    release = job.plan.release
+    return PrivacyAccountant(
+        path,
+        delta=release.delta,
+        radius=release.radius,
+        labels=release.labels,
+        unit=release.unit,
+    )
 
 
 def _warning(job: Job, score: float | None) -> str | None:

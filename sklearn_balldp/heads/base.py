@@ -33,7 +33,7 @@ from .._validation import (
     validated,
     validated_public,
 )
-from ..accounting import CountedMixin
+from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
 from ..mechanisms import Mechanism, Records
 from ..privacy.noise import Noise, check_random_state
@@ -51,11 +51,14 @@ from .serving import plain_model
 from .weighing import FitWeights, fit_weights
 
 
-class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Fit template and linear decision rule shared by the heads."""
 
     #: Where rows are brought: heads that can scale them take it as a parameter.
     domain: str = "ball"
+    #: Who counts its fits; accountants look for such parts of a model.
+    accountant: Any = None
+    _takes_accountant: ClassVar[bool] = True
 
     #: Parameters that a new rule may have without a new fit.
     _of_the_rule: ClassVar[tuple[str, ...]] = ("priors",)
@@ -162,6 +165,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         if not isinstance(self.verbose, numbers.Integral):
             check_flag("verbose", self.verbose)
         check_random_state(self.random_state)
+        check_accountant(self.accountant)
         if not (self.encoder is None or isinstance(self.encoder, str)):
             raise ValueError(f"encoder must be a string or None, got {self.encoder!r}.")
         name = self.encoder or ""
@@ -262,7 +266,13 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             pledge = promise(self, problem, radius, self._noise())
             foretell(pledge.release, records.X)
             released = release(
-                pledge, records, classes, settings, self._check_released, keep=self._keep_answers
+                pledge,
+                records,
+                classes,
+                settings,
+                self._check_released,
+                accountant=self.accountant,
+                keep=self._keep_answers,
             )
             self.classes_ = classes
             self.released_ = released.with_digest(self._named(released))
@@ -278,7 +288,6 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
     ) -> tuple[Problem, ChosenRadius, NDArray[Any], Records]:
         """The input of a fit, checked: public numbers, the radius, labels, and the records."""
         self._check_parameters()
-        self._check_reachable()
         X, y = validated(self, X, y, domain=self.domain)
         classes, codes = self._encode(y)
         counts = tuple(np.bincount(codes, minlength=len(classes)).tolist())
@@ -433,6 +442,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             norm_bound=float(self.norm_bound),
             labels=self._labels,
             domain=self.domain,
+            accountant=self.accountant,
         )
 
     def _weighed(

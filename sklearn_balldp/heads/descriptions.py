@@ -75,6 +75,10 @@ classes : array-like or None, default=None
 encoder : str or None, default=None
     Keeps apart what must not be added up: a name for where the rows come from (encoder, scale),
     which goes into the record. Releases that name different ones are not added up.
+accountant : PrivacyAccountant or None, default=None
+    Counts each fit in its ledger before the rows are touched, and refuses the fit that would pass
+    its limit. Clones and pickles count there too; what is published does not name it. None counts
+    nothing.
 random_state : None, int, Generator or RandomState, default=None
     Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
     seed makes the release reproducible and therefore not private, which ``release_.private``

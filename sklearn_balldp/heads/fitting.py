@@ -1,6 +1,6 @@
 """Two steps of a fit: promise from public numbers, then let the kernel answer.
 
-Only :func:`release` touches the rows, once every active accountant has counted the promise.
+Only :func:`release` touches the rows, once the accountant has counted the promise.
 """
 
 import math
@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from .._validation import all_finite, caller_level
 from .._version import __version__
-from ..accounting import charged
+from ..accounting import PrivacyAccountant, charged
 from ..mechanisms import DescentBound, Kernel, Mechanism, Query, Records, drive
 from ..mechanisms.settings import RULE
 from ..privacy.bounds import Bound, tag_of
@@ -95,6 +95,7 @@ def release(
     settings: Settings,
     check: Callable[[Array, Problem], None],
     *,
+    accountant: PrivacyAccountant | None = None,
     keep: bool = False,
 ) -> Released:
     """Let the kernel answer the queries of a mechanism: counted first, then made from the rows."""
@@ -113,7 +114,7 @@ def release(
     kept = keep or not descends or bool(getattr(mechanism, "keep_transcript", False))
     answers: list[Array] = []
     with (
-        charged(pledge.release, lambda: noise.used),
+        charged(accountant, pledge.release, lambda: noise.used),
         all_finite(),
         blas_threads_for(problem.n_features),
         np.errstate(all="ignore"),

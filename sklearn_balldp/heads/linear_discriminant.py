@@ -54,6 +54,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         The noise is then at least that of such a change, so that a small radius saves little.
     $classes
     $encoder
+    $accountant
     $random_state
     $verbose
 
@@ -113,6 +114,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         protect_labels=False,
         classes=None,
         encoder=None,
+        accountant=None,
         random_state=None,
         verbose=False,
     ):
@@ -129,6 +131,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         self.protect_labels = protect_labels
         self.classes = classes
         self.encoder = encoder
+        self.accountant = accountant
         self.random_state = random_state
         self.verbose = verbose
 

@@ -47,6 +47,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         to 2 and 5.
     $classes
     $encoder
+    $accountant
     $random_state
     $verbose
 
@@ -100,6 +101,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         protect_labels=False,
         classes=None,
         encoder=None,
+        accountant=None,
         random_state=None,
         verbose=False,
     ):
@@ -118,6 +120,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         self.protect_labels = protect_labels
         self.classes = classes
         self.encoder = encoder
+        self.accountant = accountant
         self.random_state = random_state
         self.verbose = verbose
 

@@ -59,6 +59,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
         point of accuracy at epsilon 2, 8 points at 1, and 33 at 0.5.
     $classes
     $encoder
+    $accountant
     $random_state
     $verbose
 
@@ -107,6 +108,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
         protect_labels=False,
         classes=None,
         encoder=None,
+        accountant=None,
         random_state=None,
         verbose=False,
     ):
@@ -122,6 +124,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
         self.protect_labels = protect_labels
         self.classes = classes
         self.encoder = encoder
+        self.accountant = accountant
         self.random_state = random_state
         self.verbose = verbose
 

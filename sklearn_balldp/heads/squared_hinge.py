@@ -39,6 +39,7 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         accuracy (with 77 classes), and more at smaller epsilons.
     $classes
     $encoder
+    $accountant
     $random_state
     $verbose
 
@@ -92,6 +93,7 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         protect_labels=False,
         classes=None,
         encoder=None,
+        accountant=None,
         random_state=None,
         verbose=False,
     ):
@@ -109,5 +111,6 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
         self.protect_labels = protect_labels
         self.classes = classes
         self.encoder = encoder
+        self.accountant = accountant
         self.random_state = random_state
         self.verbose = verbose

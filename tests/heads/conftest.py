@@ -24,8 +24,9 @@ def refused():
     """A fit fails with this message; nothing is fitted, and nothing charged."""
 
     def check(head, X, y, match, error=ValueError, **given):
-        with PrivacyAccountant() as accountant, pytest.raises(error, match=match):
-            head.fit(X, y, **given)
+        accountant = PrivacyAccountant()
+        with pytest.raises(error, match=match):
+            accountant.attach(head).fit(X, y, **given)
         assert not accountant.records
         assert not [name for name in vars(head) if name.endswith("_")]
 

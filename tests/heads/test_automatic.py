@@ -18,7 +18,6 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     GradientPerturbation,
     OutputPerturbation,
-    PrivacyAccountant,
     ReconstructionAuditor,
     verify,
 )
@@ -165,8 +164,7 @@ def test_what_was_chosen_is_recorded_planned_audited_and_verified(Head, epsilon)
     X, y = data()
     head = Head(epsilon, radius=0.3)
     planned = head.plan(len(X), X.shape[1], np.bincount(y)).release
-    with PrivacyAccountant():
-        head.fit(X, y)
+    head.fit(X, y)
     release = head.release_
     for name in ("mechanism", "alpha", "bound"):
         assert getattr(planned, name) == getattr(release, name)

@@ -46,8 +46,8 @@ HEADS = [
 
 @pytest.mark.parametrize("head", HEADS, ids=repr)
 def test_the_plan_is_what_a_fit_releases(head):
-    with PrivacyAccountant() as accountant:
-        plan = head.plan(N, D, COUNTS)
+    accountant = PrivacyAccountant()
+    plan = accountant.attach(clone(head)).plan(N, D, COUNTS)
     assert not accountant.records
     assert not [name for name in vars(head) if name.endswith("_")]
     assert plan.release == replace(head.fit(*data()).release_, digest="")

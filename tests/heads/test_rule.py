@@ -139,11 +139,12 @@ def test_parameters_act_at_the_next_fit(name):
     ("name", "settings"), [(name, rule) for name, rules in RULES.items() for rule in rules]
 )
 def test_a_new_rule_is_that_of_a_fit_and_spends_nothing(name, settings):
-    with PrivacyAccountant(radius=0.5) as accountant:
-        head = fitted(name)
-        before = seen(head)
-        found = head.with_rule(**settings)
-    assert accountant.total().n_releases == 1
+    head = fitted(name)
+    accountant = PrivacyAccountant(radius=0.5).attach(head).accountant
+    before = seen(head)
+    found = head.with_rule(**settings)
+    assert found.accountant is accountant
+    assert not accountant.records
     assert found.release_ is head.release_
     assert found.release_.matches(found)
     assert faults(found) == faults(head)

@@ -127,8 +127,8 @@ def test_an_algorithm_over_proved_queries_in_every_linear_head(Head, k, protect)
     for given in ({"fit_intercept": True}, {"domain": "sphere"}, {"alpha": 0.5}):
         head = head_of(StopsEarly(), Head, epsilon=8.0, **labels, **given)
         plan = head.plan(600, 5, np.bincount(y)).release
-        with PrivacyAccountant(radius=0.6) as accountant:
-            release = head.fit(X, y).release_
+        accountant = PrivacyAccountant(radius=0.6)
+        release = accountant.attach(head).fit(X, y).release_
         assert plan.bound == release.bound == Promised(mu_from_budget(8.0, 1e-6))
         assert accountant.total().mu == pytest.approx(release.mu)
         assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
@@ -165,8 +165,9 @@ def test_the_kernel_keeps_the_promise_of_a_greedy_one():
     """One query too many: nothing is fitted, and what was answered is counted."""
     X, y = data(600)
     head = head_of(StopsEarly(least=0.0, greedy=1.1))
-    with PrivacyAccountant(radius=0.6) as accountant, pytest.raises(PrivacyError, match="is left"):
-        head.fit(X, y)
+    accountant = PrivacyAccountant(radius=0.6)
+    with pytest.raises(PrivacyError, match="is left"):
+        accountant.attach(head).fit(X, y)
     assert accountant.total().n_releases == 1
     assert not [name for name in vars(head) if name.endswith("_")]
     with pytest.raises(PrivacyError, match="more queries"):
@@ -218,16 +219,16 @@ def test_noise_of_the_stated_scale():
 
 def test_accountant_and_limit():
     X, y = data()
-    with PrivacyAccountant(radius=0.6) as accountant:
-        for _ in range(3):
-            head_of().fit(X, y)
+    accountant = PrivacyAccountant(radius=0.6)
+    for _ in range(3):
+        accountant.attach(head_of()).fit(X, y)
     assert accountant.total().mu == pytest.approx(math.sqrt(3) * MU)
-    with PrivacyAccountant(radius=0.6, limit=5.0) as accountant:
-        head_of().fit(X, y)
-        head = head_of()
-        with pytest.raises(BudgetExceededError):
-            head.fit(X, y)
-        assert not hasattr(head, "release_")
+    accountant = PrivacyAccountant(radius=0.6, limit=5.0)
+    accountant.attach(head_of()).fit(X, y)
+    head = accountant.attach(head_of())
+    with pytest.raises(BudgetExceededError):
+        head.fit(X, y)
+    assert not hasattr(head, "release_")
     assert accountant.total().n_releases == 1
 
 
@@ -257,8 +258,9 @@ def fails():
     """Neither fitted nor charged."""
 
     def check(mechanism, match, error=ValueError):
-        head = head_of(mechanism)
-        with PrivacyAccountant() as accountant, pytest.raises(error, match=match):
+        accountant = PrivacyAccountant()
+        head = accountant.attach(head_of(mechanism))
+        with pytest.raises(error, match=match):
             head.fit(*data())
         assert not accountant.records
         assert not [name for name in vars(head) if name.endswith("_")]

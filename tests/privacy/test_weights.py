@@ -1,6 +1,7 @@
 """Public numbers of weights against brute force, and records that contradict them."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -196,26 +197,26 @@ def test_priors_must_leave_something_for_classes_with_records():
     assert not hasattr(head, "release_")
 
 
-def test_units_are_not_added_up():
+def test_persons_beside_records_count_as_records():
     X, y, groups = people()
     head = BallDPRidgePrototype(delta=1e-3, radius=0.4)
     one, all_of = head.fit(X, y).release_, head.fit(X, y, groups=groups).release_
-    with pytest.raises(ValueError, match="differ in unit"):
-        compose_releases([one, all_of])
+    both = compose_releases([one, all_of])
+    assert both.unit == "record"
+    assert both.mu == pytest.approx(math.hypot(one.guarantee(2.0).mu, all_of.guarantee(2.0).mu))
     total = compose_releases([all_of, all_of])
     assert total.unit == "person"
     assert "one person's substitution" in str(total)
     fitted = BallDPRidgePrototype(delta=1e-3).fit(X, y)
-    with PrivacyAccountant() as accountant:
-        head.fit(X, y, groups=groups)
-        with pytest.raises(ValueError, match="differ in unit"):
-            head.fit(X, y)
-        with pytest.raises(ValueError, match="hides one record"):
-            PrivateAccuracy(epsilon=1.0)(fitted, X, y)
-        accountant.spend(mu=0.1, what="by hand")
-    assert len(accountant.records) == 2
-    with PrivacyAccountant() as accountant:
-        PrivateAccuracy(epsilon=1.0)(fitted, X, y)
-        with pytest.raises(ValueError, match="hides one record"):
-            head.fit(X, y, groups=groups)
+    accountant = PrivacyAccountant(unit="person")
+    head.set_params(accountant=accountant).fit(X, y, groups=groups)
+    with pytest.raises(ValueError, match="this fit was given no groups="):
+        head.fit(X, y)
+    with pytest.raises(ValueError, match="this private accuracy"):
+        PrivateAccuracy(epsilon=1.0, accountant=accountant)(fitted, X, y)
+    accountant.spend(mu=0.1, what="by hand")
+    assert (accountant.total().unit, len(accountant.records)) == ("person", 2)
+    accountant = PrivacyAccountant()
+    PrivateAccuracy(epsilon=1.0, accountant=accountant)(fitted, X, y)
+    head.set_params(accountant=accountant).fit(X, y, groups=groups)
     assert accountant.total().unit == "record"

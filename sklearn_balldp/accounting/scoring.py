@@ -1,0 +1,93 @@
+"""A score that is private itself."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.metrics import accuracy_score
+
+from ..pipelines import heads_of
+from ..privacy.gaussian import mu_from_budget
+from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
+from .accountant import PrivacyAccountant, check_accountant
+from .ledger import OtherRelease, charged
+
+
+class PrivateAccuracy:
+    """Scorer: accuracy on private rows, with noise that hides any one of them.
+
+    Pass it as ``scoring=``: the scores of a search, and the choice of the best candidate, are then
+    private too. If one scored row is replaced, its label too, the accuracy of a *given* model moves
+    by at most ``1 / n_rows``. What a training row moves, the model's own release hides. So models
+    that are not made of Ball-DP heads alone are refused: a step before the head that learned from
+    the rows, a threshold or features chosen by scores, a search whose scores are not private.
+
+    Parameters
+    ----------
+    epsilon : float
+        What one score costs: a smaller value costs less, and makes the score noisier. Positive. A
+        search pays it for every score.
+    delta : float, default=1e-6
+        The small allowance beside the epsilon of one score.
+    accountant : PrivacyAccountant or None, default=None
+        Counts every score in its ledger, before the rows are looked at.
+    random_state : None, int, Generator or RandomState, default=None
+        Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
+        seed is not private.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+
+    _takes_accountant = True
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 1e-6,
+        *,
+        accountant: PrivacyAccountant | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.mu = mu_from_budget(epsilon, delta)
+        if not self.mu > 4.0 * grid_slack(1):
+            raise ValueError(f"epsilon={epsilon!r} is too small for the sampler; raise epsilon.")
+        check_random_state(random_state)
+        check_accountant(accountant)
+        self.epsilon, self.delta = epsilon, delta
+        self.accountant, self.random_state = accountant, random_state
+
+    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
+        """Noisy accuracy, counted before the rows are looked at."""
+        model = estimator
+        if hasattr(estimator, "best_estimator_"):
+            model = estimator.best_estimator_ if _scores_are_private(estimator) else None
+        if heads_of(model) is None:
+            raise ValueError(
+                f"PrivateAccuracy: of a {type(estimator).__name__} not all comes from a release, "
+                "so one training record may move its score by any amount; score a Ball-DP head, "
+                "or what is made of such heads alone (steps that learn: fit them on public rows, "
+                "and freeze them)."
+            )
+        n_rows = len(np.asarray(y))
+        noise = Noise(self.random_state)
+        spent = OtherRelease("accuracy", mu=self.mu, private=noise.private, unit="record")
+        with charged(self.accountant, spent, lambda: noise.used):
+            accuracy = accuracy_score(y, estimator.predict(X))
+            # Two accuracies and their division by the noise scale are rounded.
+            sensitivity = 1.0 / n_rows + 2.0**-50
+            sigma = sensitivity / (self.mu - 2.0 * grid_slack(1))
+            return float(noise([accuracy], sigma)[0])
+
+    def __repr__(self) -> str:
+        return f"PrivateAccuracy(epsilon={self.epsilon!r}, delta={self.delta!r})"
+
+
+def _scores_are_private(search: Any) -> bool:
+    """Whether the choice of a search's best candidate is covered."""
+    scoring = search.scoring
+    scorers = list(scoring.values()) if isinstance(scoring, dict) else [scoring]
+    private = all(isinstance(s, PrivateAccuracy) and s.random_state is None for s in scorers)
+    return private and not search.return_train_score
