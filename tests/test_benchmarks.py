@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
 from benchmarks import hinge as hinge_benchmark
-from benchmarks import noiseless, promises
+from benchmarks import noiseless, promises, softmax_gap
 from benchmarks.anchors import __main__ as anchors_benchmark
 from benchmarks.anchors import mechanisms
 from benchmarks.classes import __main__ as classes_benchmark
@@ -723,6 +723,17 @@ def test_the_hinge_of_one_margin_is_measured(folder, tmp_path, monkeypatch):
         monkeypatch.setattr(hinge_benchmark, name, values)
     hinge_benchmark.main(["--data", str(folder), "--out", str(tmp_path)])
     assert "one margin, attained gap" in (tmp_path / "hinge.md").read_text()
+
+
+def test_what_a_sharper_gap_could_win_is_measured(folder, tmp_path, monkeypatch):
+    small = {"RADII": (0.1, "any"), "EPSILONS": (8.0,), "RELEASES": 2, "CLIMBS": 40, "SEEN": 1.0}
+    for name, value in {"NAMES": ("trec6",), **small}.items():
+        monkeypatch.setattr(softmax_gap, name, value)
+    softmax_gap.main(["--data", str(folder), "--out", str(tmp_path)])
+    ratios = re.findall(r"0\.\d{3}|1\.000", (tmp_path / "softmax_gap.md").read_text())
+    assert len(ratios) == 2
+    # Weights of few records are small; there the bound is looser.
+    assert min(map(float, ratios)) > 0.4
 
 
 def test_the_weaker_promise_is_measured_and_is_not_behind(tmp_path, monkeypatch):
