@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._version import __version__
-from ..arrays import on_host
 from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
-from .sources import PRECISIONS, Rows, pieces, squarable
+from .projection import REFUSED
+from .sources import PRECISIONS, Rows, in_memory, pieces
 from .table import Result, Shard, Sums, cut
 
 # First words of the error messages that quote no value of a row.
@@ -49,9 +49,12 @@ def is_dask(values: Any) -> bool:
 
 def computed(name: str, values: Any) -> Any:
     """Labels, owners or weights as an array of this process; no error quotes them."""
-    if not is_dask(values):
-        return on_host(values)
-    return _result(name, values.compute)
+    return _result(name, values.compute) if is_dask(values) else in_memory(name, values)
+
+
+def as_rows(X: Any) -> Any:
+    """A dask array as rows on its cluster; any other X as it is, in this machine's memory."""
+    return on_cluster(X) if is_dask(X) else in_memory("X", X)
 
 
 def on_cluster(X: Any, client: Any = None) -> Rows:
@@ -117,7 +120,7 @@ def on_cluster(X: Any, client: Any = None) -> Rows:
 class ClusterRows(Rows):
     """Rows that a cluster computes with; see :func:`on_cluster`."""
 
-    def __init__(self, X: Any, client: Any, domain: str | None = None) -> None:
+    def __init__(self, X: Any, client: Any) -> None:
         if isinstance(X, ClusterRows) or not (isinstance(X, Rows) or hasattr(X, "rechunk")):
             raise TypeError(
                 f"X: a {type(X).__name__} cannot go to a cluster; pass a dask array (a data frame "
@@ -135,19 +138,16 @@ class ClusterRows(Rows):
                 "(X.astype)."
             )
         X = X._for_one_fit() if isinstance(X, Rows) else X
-        self._rows, self._client, self._domain = X, client, domain
+        self._rows, self._client = X, client
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
         self._portions: list[tuple[Any, tuple[int, int]]] = []
 
     def _for_one_fit(self) -> Rows:
-        return ClusterRows(self._rows, self._client, self._domain)
-
-    def _squarable(self, domain: str) -> Rows:
-        return ClusterRows(self._rows, self._client, domain)
+        return ClusterRows(self._rows, self._client)
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         if isinstance(self._rows, Rows):
-            return squarable(self._rows._part(start, stop), self._domain)
+            return self._rows._part(start, stop)
         return self._fetched(self._rows[start:stop])
 
     def _rows_at(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
@@ -159,8 +159,7 @@ class ClusterRows(Rows):
 
     def _fetched(self, rows: Any) -> NDArray[np.floating]:
         """Rows of a dask array as an array of this process."""
-        found = _result("X", self._client.compute(rows).result)
-        return squarable(_unmasked(found), self._domain)
+        return _unmasked(_result("X", self._client.compute(rows).result))
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("rows on a cluster belong to this process, which is connected to it.")
@@ -187,7 +186,7 @@ class ClusterRows(Rows):
             own = shards[first:last]
             rows = own[0][0], own[-1][1]
             part, sizes = self._part_of(*rows)
-            load = _Load(first, own, sizes, self.dtype, self.shape[1], self._domain)
+            load = _Load(first, own, sizes, self.dtype, self.shape[1])
             portions.append((_submitted(client, [load], [part], "load")[0], rows))
         return portions
 
@@ -245,17 +244,16 @@ class ClusterTable:
     """Passes over rows that workers have or read, as those of :class:`.Table`."""
 
     local = False
-    on_device = False
 
     def __init__(self, client: Any, shape: tuple[int, int], portions: Sequence[Any]) -> None:
         self._client, self.shape, self._portions = client, shape, portions
 
-    def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
-        """As :meth:`.Table.each`; ``back`` has no effect, as it serves the cache of one machine."""
+    def each(self, function: Callable[..., Any], *numbers: Any) -> Iterator:
+        """As :meth:`.Table.each`."""
         for found in self._results(_Pass(function, numbers)):
             yield from found
 
-    def total(self, function: Callable[..., Result], *numbers: Any, back: bool = False) -> Result:
+    def total(self, function: Callable[..., Result], *numbers: Any) -> Result:
         """As :meth:`.Table.total`: workers add up what they have, and this process the rest."""
         sums = Sums()
         for nodes in self._results(_SumNodes(function, numbers)):
@@ -312,7 +310,7 @@ class _Failure:
     def error(self) -> Exception:
         """The error for the process that fits."""
         if self.kind == "FloatingPointError":
-            return FloatingPointError("rows hold NaN or infinity.")
+            return FloatingPointError(f"rows hold {REFUSED}.")
         if self.kind == "ValueError" and self.text:
             return ValueError(self.text)
         return RuntimeError(
@@ -378,8 +376,7 @@ class _Load(_Task):
     """Load the rows of some shards, from a source or from chunks of an array.
 
     ``place`` is the place of the first shard, and ``shards`` are their ranges of rows. ``sizes``
-    are the lengths that the array states for the chunks. Extreme rows are changed for the domain
-    (:func:`.squarable`), if there is one.
+    are the lengths that the array states for the chunks.
     """
 
     place: int
@@ -387,12 +384,10 @@ class _Load(_Task):
     sizes: list[int]
     dtype: np.dtype
     n_features: int
-    domain: str | None
 
     def of(self, rows: Any) -> "_Portion | _Failure":
         if isinstance(rows, Rows):
-            source = rows if self.domain is None else rows._squarable(self.domain)
-            parts = [Shard(source, a, b, a, {}, True) for a, b in self.shards]
+            parts = [Shard(rows, a, b, a, {}, True) for a, b in self.shards]
         else:
             if isinstance(rows, _Lazy):
                 import dask
@@ -419,7 +414,7 @@ class _Load(_Task):
         parts = []
         for start, end in self.shards:
             own = [chunks[place][rows] for place, rows in pieces(edges, start, end)]
-            block = squarable(_aligned(np.concatenate(own)), self.domain)
+            block = _aligned(np.concatenate(own))
             # Not watched: if these rows are loaded again, so are the columns computed from them.
             parts.append(Shard(block, 0, end - start, start, {}, False))
         return parts

@@ -194,35 +194,27 @@ def map_shards(
     n_rows: int,
     n_features: int,
     pool: Executor | None = None,
-    *,
-    back: bool = False,
 ) -> Iterator[T]:
     """Results of ``function(start, stop)`` for each shard, in order, on threads if that helps.
 
-    Few results are held at a time. With ``back`` the last shards are computed first, as they may
-    still be in the cache; then all results are held.
+    Few results are held at a time.
     """
     shards, threads = shards_of(n_rows, n_features), n_threads(n_rows, n_features)
     # BLAS would split long rows over all cores, and their number would change the sums.
     with SINGLE_BLAS_THREAD, contextlib.ExitStack() as own:
-        if threads == 1 and back:
-            yield from [function(*shard) for shard in reversed(shards)][::-1]
-            return
         if threads == 1:
             yield from (function(*shard) for shard in shards)
             return
         if pool is None:
             pool = own.enter_context(ThreadPoolExecutor(threads))
-        ahead = len(shards) if back else 2 * threads
-        order = -1 if back else 1
-        first = shards[:ahead][::order]
+        ahead = 2 * threads
 
         def submit(shard: tuple[int, int]) -> Future[T]:
             # A thread of a pool does not know what its caller set, such as NumPy's errstate.
             context = contextvars.copy_context()
             return pool.submit(lambda: context.run(function, *shard))
 
-        waiting = deque([submit(shard) for shard in first][::order])
+        waiting = deque(map(submit, shards[:ahead]))
         try:
             for place in range(len(shards)):
                 yield waiting.popleft().result()

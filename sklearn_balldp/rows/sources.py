@@ -20,14 +20,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._parameters import check_flag
-from ..arrays import namespace
 
 #: Precisions that rows may have.
 PRECISIONS = ("float16", "float32", "float64")
-#: If a row's largest entry is above the first or below the second, its square may leave float64.
-LARGEST_ENTRY, SMALLEST_ENTRY = 1e140, 1e-100
-#: Size of the largest entry of such a row after it was rescaled (on the sphere).
-SCALED_ENTRY = 1e120
 # Number of decoded Parquet row groups kept in memory, as threads read neighbouring parts.
 _KEPT_GROUPS = 4
 
@@ -88,10 +83,6 @@ class Rows(ABC):
         """The same rows for one fit: what was checked of them is what is used."""
         return self if self._steady else _SteadyRows(self)
 
-    def _squarable(self, domain: str) -> "Rows":
-        """The same rows, changed as :func:`squarable` does."""
-        return SquarableRows(self, domain)
-
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -143,44 +134,24 @@ class Rows(ABC):
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
 
 
-def are_squarable(rows: NDArray[np.floating], domain: str) -> bool:
-    """Whether squares alone show that :func:`squarable` changes no row."""
-    # The factors of two cover the rounding of squares, so that squarable() would change no row.
-    most, least = 0.5 * LARGEST_ENTRY**2, 2.0 * rows.shape[1] * SMALLEST_ENTRY**2
-    with np.errstate(all="ignore"):
-        squares = np.vecdot(rows, rows)
-        moderate = bool(squares.max(initial=0.0) <= most)
-        return moderate and (domain == "ball" or bool(squares.min(initial=np.inf) >= least))
+def in_memory(name: str, values: Any) -> Any:
+    """An array of another library as one of NumPy; anything else as it is.
 
-
-def squarable(rows: Any, domain: str | None) -> Any:
-    """Change extreme rows, so that no squared norm overflows or vanishes.
-
-    The result is ``rows`` itself if no row is extreme, or if there is no domain; otherwise it is a
-    copy in C order.
-
-    In the ball, entries are clipped to :data:`LARGEST_ENTRY`, a 1-Lipschitz map of each row.
-    Clipping changes the direction of a row, so rows for the sphere are rescaled instead, each to a
-    largest entry of :data:`SCALED_ENTRY`.
-    Each row changes by itself; rows that hold NaN or infinity, and zero rows, stay as they are.
+    Raises a TypeError if it lies on a device other than this machine's memory.
     """
-    xp = namespace(rows)
-    if domain is None or (xp is np and are_squarable(rows, domain)):
-        return rows
-    with np.errstate(all="ignore"):
-        peaks = xp.maximum(xp.max(rows, axis=1), -xp.min(rows, axis=1))
-        odd = peaks > LARGEST_ENTRY
-        if domain == "sphere":
-            odd = odd | ((peaks > 0.0) & (peaks < SMALLEST_ENTRY))
-        odd = (odd & xp.isfinite(peaks))[:, None]
-        if not xp.any(odd):
-            return rows
-        if domain == "sphere":
-            own = rows / xp.where(odd, peaks[:, None], 1.0) * SCALED_ENTRY
-        else:
-            own = xp.clip(rows, -LARGEST_ENTRY, LARGEST_ENTRY)
-        found = xp.where(odd, own, rows)
-    return np.ascontiguousarray(found) if xp is np else found
+    # The class is asked: an attribute of a data frame may be a column.
+    if isinstance(values, np.ndarray) or not hasattr(type(values), "device"):
+        return values
+    kind = f"{type(values).__module__.split('.')[0]} {type(values).__name__}"
+    if "cpu" not in str(values.device).lower():
+        raise TypeError(
+            f"{name} is a {kind} on the device {values.device}; copy it to this machine's memory "
+            f"first: {name}.cpu() of PyTorch, {name}.get() of CuPy, numpy.asarray({name}) of JAX."
+        )
+    # What NumPy cannot read is refused by others, with an error that says so.
+    with contextlib.suppress(Exception):
+        return np.asarray(values)
+    return values
 
 
 class _SteadyRows(Rows):
@@ -202,19 +173,6 @@ class _SteadyRows(Rows):
                 f"it stated {(self.shape, self.dtype)} before; fix them when it is made."
             )
         return rows.copy() if type(rows) is np.ndarray else rows
-
-
-class SquarableRows(Rows):
-    """Rows of a file, changed as :func:`squarable` does."""
-
-    _steady = True
-
-    def __init__(self, source: Rows, domain: str) -> None:
-        self.source, self._domain = source, domain
-        self.shape, self.dtype, self._read_values = source.shape, source.dtype, source._read_values
-
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        return squarable(self.source._part(start, stop), self._domain)
 
 
 class _File(Rows):
@@ -281,8 +239,6 @@ def is_mapped(X: Any) -> bool:
 
     Mapped files, buffers of Arrow, shared memory and tensors are such.
     """
-    if not isinstance(X, np.ndarray):
-        return False  # on a device
     base: Any = X
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base

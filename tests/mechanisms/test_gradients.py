@@ -302,7 +302,7 @@ def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, whitening, m
     used = {"norm_bound": own.norm} if moved is None else {"seen": own}
     mean = Mean("logistic", rows, np.arange(len(rows)) % 2, 2, 0.1, **used)
     (part,) = mean.table.each(lambda part: part)
-    stored = np.concatenate([block.copy() for _, block in mean.passes._pass._chunks(part, False)])
+    stored = np.concatenate([block.copy() for _, block in mean.passes._pass._chunks(part)])
     assert stored.dtype == mean.dtype
     # Scores and gradients are scaled instead.
     stored = stored * part.column("last").astype(stored.dtype)[:, None]

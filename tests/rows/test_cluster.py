@@ -33,10 +33,11 @@ from tests.rows.conftest import (
     HEADS,
     KINDS,
     D,
+    assert_refused,
     assert_same,
-    extreme_records,
     fitted,
     records,
+    refused_rows,
 )
 
 N = 6000
@@ -495,18 +496,20 @@ def test_errors_of_any_kind_end_a_fit(client):
 
 
 @pytest.mark.usefixtures("client")
-@pytest.mark.parametrize("name", HEADS)
-def test_extreme_rows_are_tamed_on_workers(name):
-    X, y = extreme_records()
-    assert_same(fitted(name, X, y), fitted(name, da.from_array(X), y))
+def test_rows_of_no_admitted_size_are_refused_on_workers():
+    X, y = records(n=400)
+    for bad in refused_rows("sphere"):
+        X[9] = 0.0
+        X[9, 3] = bad
+        for rows in (da.from_array(X), on_cluster(Talkative(X, 400))):
+            assert_refused("minimiser, sphere", rows, y, "NaN or infinity, an entry above 1e140")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_a_worker_holds_is_counted(dtype):
     """Dask decides by it how much fits into memory."""
     X, _ = records(dtype, N)
-    domain = "ball" if dtype == np.float64 else None
-    load = cluster._Load(0, [(0, 4000), (4000, N)], [1000, N - 1000], np.dtype(dtype), D, domain)
+    load = cluster._Load(0, [(0, 4000), (4000, N)], [1000, N - 1000], np.dtype(dtype), D)
     assert load([X[:1000], X[1000:]]).__sizeof__() == X.nbytes
 
 
