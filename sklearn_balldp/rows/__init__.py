@@ -2,6 +2,7 @@
 
 from .cluster import as_rows, computed, on_cluster
 from .dense import DenseRows
+from .files import from_hdf5, from_parquet, from_zarr
 from .passes import (
     SINGLE_BLAS_THREAD,
     blas_threads_for,
@@ -22,7 +23,7 @@ from .projection import (
     project_onto_ball,
     rows_in_domain,
 )
-from .sources import Rows, from_hdf5, from_parquet, from_zarr
+from .sources import Rows, RowsError
 from .table import Shard, table_of
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "SINGLE_BLAS_THREAD",
     "DenseRows",
     "Rows",
+    "RowsError",
     "Shard",
     "as_rows",
     "ball_factors",

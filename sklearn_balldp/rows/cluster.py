@@ -31,11 +31,9 @@ from .._version import __version__
 from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
 from .projection import REFUSED
-from .sources import PRECISIONS, Rows, in_memory, pieces
+from .sources import PRECISIONS, Rows, RowsError, in_memory, pieces
 from .table import Result, Shard, Sums, cut
 
-# First words of the error messages that quote no value of a row.
-_QUOTES_NOTHING = ("rows: reading ", "rows: chunks ", "X: rows changed ", "column=", "path=")
 # Threads get shards in units of about an eighth of a thread's share, so that few nodes are sent.
 _EIGHTHS = 8
 # Seconds after which a pass without workers is given up.
@@ -303,7 +301,7 @@ class _Failure:
             text = f"{error.strerror}: {error.filename}" if error.errno else ""
         elif isinstance(error, ImportError):
             text = f"no module {error.name}"
-        elif not text.startswith(_QUOTES_NOTHING):
+        elif not isinstance(error, RowsError):
             text = ""
         return cls(type(error).__name__, text)
 
@@ -311,8 +309,8 @@ class _Failure:
         """The error for the process that fits."""
         if self.kind == "FloatingPointError":
             return FloatingPointError(f"rows hold {REFUSED}.")
-        if self.kind == "ValueError" and self.text:
-            return ValueError(self.text)
+        if self.kind == "RowsError":
+            return RowsError(self.text)
         return RuntimeError(
             f"X: a worker could not read or compute with its rows ({self.kind}"
             f"{': ' if self.text else ''}{self.text}); nothing was released. Every worker needs "
@@ -363,7 +361,7 @@ class _CutRows(_Task):
 
     def of(self, chunk: Any) -> NDArray[Any]:
         if len(chunk) != self.n_rows:
-            raise ValueError(
+            raise RowsError(
                 f"rows: chunks of the array hold {len(chunk)} rows, where it states {self.n_rows}; "
                 "give dask.array the right chunks."
             )
@@ -406,7 +404,7 @@ class _Load(_Task):
         if sizes != self.sizes or shapes != {((self.n_features,), self.dtype)}:
             both = list(zip(sizes, self.sizes, strict=True))
             held, stated = next((pair for pair in both if pair[0] != pair[1]), both[0])
-            raise ValueError(
+            raise RowsError(
                 f"rows: chunks of the array hold {held} rows of (shape, type) {shapes}, where it "
                 f"states {stated} of {self.n_features} features and type {self.dtype}; give "
                 "dask.array the right chunks and meta."
@@ -471,7 +469,7 @@ class _ComputeColumns(_Pass):
 
 def _unmasked(chunk: Any) -> NDArray[Any]:
     if np.ma.is_masked(chunk):
-        raise ValueError(
+        raise RowsError(
             "rows: chunks of the array have a mask, which would be ignored; drop what it masks."
         )
     return np.asarray(chunk)

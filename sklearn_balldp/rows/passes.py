@@ -7,7 +7,6 @@ a pass, but no bit of its result.
 
 import contextlib
 import contextvars
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from .sources import Rows, is_mapped
+from .sources import Locked, Rows, is_mapped
 
 T = TypeVar("T")
 
@@ -226,14 +225,15 @@ def map_shards(
                 future.cancel()
 
 
-class _SingleBlasThread:
+class _SingleBlasThread(Locked):
     """Limits BLAS to one thread while any solve runs, on any thread of this process.
 
     The limit is global, so the last user restores it: overlapping limits would restore each other.
     """
 
     def __init__(self) -> None:
-        self._lock, self._users = threading.Lock(), 0
+        super().__init__()
+        self._users = 0
         # Searching for the BLAS libraries takes longer than a pass, so it is done once.
         self._controller = ThreadpoolController()
         self._limit: Any = None

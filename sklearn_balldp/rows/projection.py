@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .passes import row_blocks
+from .sources import RowsError
 
 #: Rows are refused if an entry is larger than the first, or, on the sphere, if the largest entry is
 #: not zero and below the second: their squares could overflow, or lose digits and vanish.
@@ -75,7 +76,7 @@ def check_unchanged(
         longest = float(squares.max(initial=0.0))
     # The tolerance covers the rounding of single-precision rows and of their squares.
     if not longest <= (norm_bound * (1.0 + 1e-4)) ** 2:
-        raise ValueError(
+        raise RowsError(
             "X: rows changed while they were read; nothing was released. Use a file that nobody "
             "writes to."
         )
