@@ -7,6 +7,7 @@ a pass, but no bit of its result.
 
 import contextlib
 import contextvars
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from ..privacy.rounding import SUMMED
 from .sources import Locked, Rows, is_mapped
 
 T = TypeVar("T")
@@ -32,11 +34,11 @@ _FITTING = np.float32(2.0**14)
 _TINY = 2.0**-100
 #: Number of values of a block, which then stays in the processor's cache.
 BLOCK_VALUES = 2**18
-#: Rows with at most this many values form one shard.
-SMALL = 4_000_000
-#: Most rows of a shard of larger data; a shard of short rows may hold :data:`SMALL` values.
+#: Rows are cut into several shards if they are at least so many, or hold more values than this.
+SEVERAL_ROWS, SMALL = 2048, 4_000_000
+#: Most rows of a shard, but for rounding; a shard of short rows may hold :data:`SMALL` values.
 SHARD_ROWS = 8192
-#: Larger data is cut into about this many shards or more, so that threads share them evenly.
+#: Fewest shards of rows that are cut, so that threads share them evenly.
 LEAST_SHARDS = 8
 
 
@@ -170,22 +172,24 @@ def place_rows(
 
 
 def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:
-    """Contiguous ranges of rows, one for each shard: a function of the shape alone.
+    """Contiguous ranges of rows of nearly one length, one for each shard: by the shape alone.
 
-    They begin at multiples of 256, so that no group of 256 rows is split.
+    They begin at multiples of :data:`.SUMMED`, so that no block of a sum is split.
     """
-    if n_rows * n_features <= SMALL:
+    if n_rows < SEVERAL_ROWS and n_rows * n_features <= SMALL:
         return [(0, n_rows)]
-    most = max(SHARD_ROWS, SMALL // n_features)
-    size = -(-min(most, -(-n_rows // LEAST_SHARDS)) // 256) * 256
-    return list(pairwise([*range(0, n_rows, size), n_rows]))
+    n_shards = max(LEAST_SHARDS, math.ceil(n_rows / max(SHARD_ROWS, SMALL // n_features)))
+    edges = (round(place * n_rows / n_shards / SUMMED) * SUMMED for place in range(n_shards))
+    return list(pairwise(sorted({n_rows, *(edge for edge in edges if edge < n_rows)})))
 
 
 def n_threads(n_rows: int, n_features: int) -> int:
     """Number of threads that a pass over rows can use well."""
-    n_shards = len(shards_of(n_rows, n_features))
-    # Asking for the number of processors takes longer than a pass over few rows.
-    return 1 if n_shards == 1 else min(4, joblib.effective_n_jobs(-1), n_shards)
+    # Asking for the number of processors takes longer than a pass over few values, and so do
+    # threads.
+    if n_rows * n_features <= SMALL // 16:
+        return 1
+    return min(4, joblib.effective_n_jobs(-1), len(shards_of(n_rows, n_features)))
 
 
 def map_shards(

@@ -36,6 +36,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.distances import same_label_quantile
 from sklearn_balldp.mechanisms import gradients, objective
+from sklearn_balldp.privacy.rounding import MORE_ROWS, SUMMED
 from sklearn_balldp.radius import rows_to_read
 from sklearn_balldp.rows import (
     Rows,
@@ -195,7 +196,7 @@ def test_whether_rows_are_projected_decides_not_how_others_are_computed(
     longer, name, inside, dtype
 ):
     """Products may depend on addresses: rows of a pass are copies in either case."""
-    X, y = records(dtype)
+    X, y = records(dtype, n=2000)  # one shard
     norms = np.linalg.norm(X, axis=1)
     X /= 2.0 * norms.max() if inside else 0.5 * norms.min()
     other = X.copy()
@@ -205,7 +206,7 @@ def test_whether_rows_are_projected_decides_not_how_others_are_computed(
         mean = softmax_mean(rows, y)
         (part,) = mean.table.each(lambda part: part)
         factors = {c: part.column(c) for c in ("first", "last")}
-        factors = {c: np.ones(N) if own is None else own for c, own in factors.items()}
+        factors = {c: np.ones(len(X)) if own is None else own for c, own in factors.items()}
         assert np.all(np.delete(factors["first"], 7) == 1.0)
         assert np.all((np.delete(factors["last"], 7) == 1.0) == inside)
         lasts.append(np.delete(factors["last"], 7))
@@ -236,18 +237,24 @@ def test_second_derivatives_that_are_not_kept_are_the_same(loss, monkeypatch):
     np.testing.assert_array_equal(*found)
 
 
-def test_shards_are_a_function_of_the_shape():
+SHAPES = [(2048, 2), (2500, 384), (10_000, 384), (20_000, 768), (50_000, 384), (10**6, 384)]
+SHAPES += [(10**7, 64), (10**5, 4096), (70_001, 100), (1500, 30_000), (100, 10**6)]
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+def test_shards_are_a_function_of_the_shape(n, d):
+    """Many of nearly one length, which all cores share; whole blocks of a sum."""
     assert shards_of(1000, 10) == [(0, 1000)]
-    for n, d in [(20_000, 384), (10**6, 384), (10**7, 64), (10**5, 4096), (70_001, 100)]:
-        shards = shards_of(n, d)
-        assert shards[0][0] == 0
-        assert shards[-1][1] == n
-        assert all(a[1] == b[0] and b[0] % 256 == 0 for a, b in itertools.pairwise(shards))
-        assert len(shards) >= min(8, n * d // passes.SMALL + 1) - 1
-        longest = max(stop - start for start, stop in shards)
-        assert longest <= max(passes.SHARD_ROWS, passes.SMALL // d) + 256
-        # What the proofs of rounding count on: no more shards than these.
-        assert len(shards) <= 8 + n / passes.SHARD_ROWS
+    shards = shards_of(n, d)
+    assert shards[0][0] == 0
+    assert shards[-1][1] == n
+    assert all(a[1] == b[0] and b[0] % SUMMED == 0 for a, b in itertools.pairwise(shards))
+    assert len(shards) >= min(8, n // (2 * SUMMED) + 1)
+    lengths = [stop - start for start, stop in shards]
+    assert max(lengths) - min(lengths) <= 2 * SUMMED
+    # What the proofs of rounding count on: no longer and no more shards than these.
+    assert max(lengths) <= max(passes.SHARD_ROWS, passes.SMALL // d) + MORE_ROWS
+    assert len(shards) <= 8 + n / passes.SHARD_ROWS
 
 
 @pytest.fixture(scope="module")
