@@ -189,8 +189,8 @@ MUTANTS = (
     Mutant(
         "steps composed by their largest",
         "mechanisms/descent.py",
-        "(radius, mu * math.sqrt(share) * _LEFT)",
-        "(radius, mu * _LEFT)",
+        "math.sqrt(part * square)",
+        "math.sqrt(square)",
         STEPS,
     ),
     Mutant(
@@ -231,8 +231,8 @@ MUTANTS = (
     Mutant(
         "noise of one step used for the next",
         "mechanisms/descent.py",
-        "gradient = yield max(noisy, key=lambda query: query.sigma)",
-        "sigma = sigma if step else noisy[0].sigma; gradient = yield replace(asked, sigma=sigma)",
+        "gradient = yield query",
+        "sigma = sigma if step else query.sigma; gradient = yield replace(asked, sigma=sigma)",
         STEPS,
     ),
     Mutant(
@@ -262,6 +262,20 @@ MUTANTS = (
         "math.nextafter(self.norm_bound / modulus, math.inf)",
         "math.nextafter(self.norm_bound / 1.05 / modulus, math.inf)",
         ("audit/test_certificates.py",),
+    ),
+    Mutant(
+        "candidates of several labels, of several records",
+        "privacy/release.py",
+        '(asked.labels == "public" or alone)',
+        "True",
+        ("audit/test_certificates.py",),
+    ),
+    Mutant(
+        "a class whose records weigh nothing",
+        "privacy/contradictions.py",
+        "None if counts is None else [n > 0 for n in counts]",
+        "None if counts is None else [t > 0.0 for t in totals]",
+        PERSONS,
     ),
     Mutant(
         "kappa of a ball that is too small",
@@ -414,10 +428,10 @@ MUTANTS = (
     ),
     Mutant(
         "encoders of one digest and other settings added up",
-        "privacy/encoder_name.py",
+        "encoder_name.py",
         'return found["kind"], found["digest"] or found["old"], found["settings"]',
         'return found["digest"] or found["old"]',
-        ("privacy/test_encoder_name.py",),
+        ("test_encoder_name.py",),
     ),
     Mutant(
         "a place of a stranger opened",
@@ -600,9 +614,30 @@ MUTANTS = (
     Mutant(
         "limits of the gap, of longer rows",
         "mechanisms/descent.py",
-        "most = self.limits(problem, radius, labels).most",
-        "most = self.limits(problem, radius, labels, self.least_reach).most",
+        "self.limits(problem, far, labels, norm).most",
+        "self.limits(problem, far, labels, self.least_reach).most",
         ("mechanisms/test_kernel.py", "privacy/test_bounds.py", "heads/test_start.py"),
+    ),
+    Mutant(
+        "limits of the gap at the end of a cell of norms alone",
+        "mechanisms/descent.py",
+        "(above / norm) / (below / longer)",
+        "above / below",
+        ("privacy/test_bounds.py",),
+    ),
+    Mutant(
+        "the noise of a step made for the first promise alone",
+        "mechanisms/descent.py",
+        "max(noisy, key=lambda query: query.sigma)",
+        "noisy[0]",
+        STEPS,
+    ),
+    Mutant(
+        "growth counted from a promise of less than the steps have there",
+        "mechanisms/descent.py",
+        "steps = self.left(problem, promised, mu)",
+        "steps = self.left(problem, promised, self.budget)",
+        ("privacy/test_bounds.py",),
     ),
     Mutant(
         "the softmax search without a corner",
@@ -621,7 +656,7 @@ MUTANTS = (
     Mutant(
         "persons of several classes count as of one",
         "heads/weighing.py",
-        "max(1.0, (1.0 + 2.0**-40) * math.sqrt(float(squares.max())))",
+        "min(max(1.0, block_factor), math.sqrt(most_classes))",
         "1.0",
         PERSONS,
     ),

@@ -48,7 +48,7 @@ def _remembered(values, X):
         public = problem.domain, problem.norm_bound, problem.n_classes
         if isinstance(query, Minimiser):
             public += problem.loss, problem.alpha, problem.fit_intercept
-            public += problem.class_weights, problem.loss_total
+            public += problem.class_weights, problem.loss_weights.total
         place = _asked(query), public, _print_of(records.codes, records.weights)
         if place not in _kept:
             _kept[place] = values(query, problem, records)

@@ -101,7 +101,7 @@ class CentredSums(Query):
         return problem.n_classes, problem.n_features
 
     def ratio(self, problem, radius, labels):
-        if labels == "protected" or problem.sums_weights is not None:
+        if labels == "protected" or problem.weighted:
             return math.inf
         rounding = problem.n_samples**2 * 2.0**-50 * problem.norm_bound
         return (min(radius, 2.0 * self.norm) * (1.0 + 1e-6) + rounding) / self.sigma

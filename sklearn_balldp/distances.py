@@ -1,6 +1,8 @@
 """Distances between rows, and quantiles of them: same-label pairs, edits, private draws."""
 
 import math
+import os
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from ._parameters import check_option
 from .adjacency import METRICS, full_radius_in
-from .privacy.noise import RandomState, check_random_state, permute_and_flip
+from .privacy.exact_normal import Entropy
+from .privacy.noise import RandomState, check_random_state
 
 #: Classes with at most this many pairs use all of them.
 ALL_PAIRS = 250_000
@@ -250,3 +253,83 @@ def _shuffler(
     generator: np.random.Generator | np.random.RandomState | None,
 ) -> np.random.Generator | np.random.RandomState:
     return np.random.default_rng() if generator is None else generator
+
+
+def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomState = None) -> int:
+    r"""Choose an index with a large score, by permute-and-flip: pure epsilon-DP.
+
+    Candidates are visited in random order; one is accepted with probability
+    :math:`\exp(-\epsilon (\max score - score) / 2)`. The first accepted one is a uniform choice
+    among all that would be accepted, which is how it is drawn here.
+
+    One substitution must move each of the scores, which are whole, by at most one. Without
+    ``random_state`` the coins are exact, with operating-system entropy; otherwise NumPy draws bits:
+    reproducible, and therefore not private.
+
+    References
+    ----------
+    McKenna & Sheldon, "Permute-and-flip", NeurIPS 2020. Its coins are those of Canonne, Kamath &
+    Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Algorithm 1.
+    """
+    whole = np.asarray(scores)
+    if whole.dtype.kind not in "iu" or whole.ndim != 1 or len(whole) == 0:
+        raise ValueError("scores must be a non-empty vector of whole numbers.")
+    if not 0.0 < epsilon < math.inf:
+        raise ValueError(f"epsilon must be positive, got {epsilon!r}.")
+    generator = check_random_state(random_state)
+    bits: Entropy = os.urandom if generator is None else generator.bytes
+    half = Fraction(epsilon) / 2
+    gaps = [int(gap) for gap in int(whole.max()) - whole.astype(object)]
+    rates = {gap: divmod(half * gap, 1) for gap in set(gaps)}
+    # exp(-rate) is the product of floor(rate) factors exp(-1) and of exp(-rest).
+    left = np.array([min(rates[gap][0], 2**62) for gap in gaps], dtype=np.int64)
+    alive = np.arange(len(gaps))
+    while (waiting := left[alive] > 0).any():
+        accepted = np.ones(len(alive), dtype=bool)
+        accepted[waiting] = _coins_of_inverse_e(int(waiting.sum()), bits)
+        left[alive] -= 1
+        alive = alive[accepted]
+    kept = [i for i in alive.tolist() if _coin_of_exponential(rates[gaps[i]][1], bits)]
+    return kept[_below(len(kept), bits)]
+
+
+def _coin_of_exponential(rate: Fraction, bits: Entropy) -> bool:
+    """True with probability exp(-rate), for a rate in [0, 1].
+
+    Trial j succeeds with probability rate / j; the first to fail has an odd number.
+    """
+    trial = 1
+    while _below(rate.denominator * trial, bits) < rate.numerator:
+        trial += 1
+    return trial % 2 == 1
+
+
+def _coins_of_inverse_e(size: int, bits: Entropy) -> NDArray[np.bool_]:
+    """Many coins that are True with probability exp(-1), by the same trials at rate 1."""
+    odd = np.zeros(size, dtype=bool)
+    going, trial = np.arange(size), 1
+    while len(going):
+        succeeds = _many_below(trial, len(going), bits) == 0
+        odd[going[~succeeds]] = trial % 2 == 1
+        going, trial = going[succeeds], trial + 1
+    return odd
+
+
+def _below(most: int, bits: Entropy) -> int:
+    """A uniform whole number below ``most``, by rejection."""
+    n_bits = (most - 1).bit_length()
+    n_bytes = (n_bits + 7) // 8
+    while True:
+        drawn = int.from_bytes(bits(n_bytes), "little") >> (8 * n_bytes - n_bits)
+        if drawn < most:
+            return drawn
+
+
+def _many_below(most: int, size: int, bits: Entropy) -> NDArray[np.uint64]:
+    """Uniform whole numbers below a small ``most``, by rejection."""
+    drawn = np.frombuffer(bits(8 * size), dtype="<u8").copy()
+    # Words from here on would make small remainders more likely.
+    end = 2**64 // most * most
+    while (again := np.flatnonzero(drawn > np.uint64(end - 1))).size:
+        drawn[again] = np.frombuffer(bits(8 * len(again)), dtype="<u8")
+    return drawn % np.uint64(most)

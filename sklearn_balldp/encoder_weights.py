@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .encoder_name import has_digest, same_encoder
 from .encoders import BaseEncoder, ImageEncoder, SentenceEncoder
-from .privacy.encoder_name import has_digest, same_encoder
 
 #: A file that every folder of a sentence-transformers model has.
 _MARK = "modules.json"

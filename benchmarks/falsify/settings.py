@@ -1,6 +1,7 @@
 """Public settings drawn at random, and the neighbouring data sets that an attacker may choose."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -42,13 +43,49 @@ N_DEVIATES = 24
 NORMS: dict[str, float] = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}
 
 
-class Whitened(GradientPerturbation):
-    """A descent whose start tells the second moment, so that steps see shortened rows."""
+class Altered(GradientPerturbation):
+    """A descent with settings that few records would not get.
+
+    With ``moment`` its start tells the second moment, so that steps see shortened rows. With
+    ``times`` it promises that steps cost so many times as much at further radii as at the declared
+    one: little enough to decide their noise.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_steps: int | str = "auto",
+        learning_rate: float | None = None,
+        clip: float | str | None = "auto",
+        start: str = "auto",
+        keep_transcript: bool = False,
+        moment: bool = False,
+        times: float | None = None,
+    ) -> None:
+        super().__init__(
+            n_steps=n_steps,
+            learning_rate=learning_rate,
+            clip=clip,
+            start=start,
+            keep_transcript=keep_transcript,
+        )
+        self.moment = moment
+        self.times = times
 
     def bound(self, problem: Problem, mu: float) -> DescentBound:
-        usual = super().bound(problem, mu)
-        start: Any = usual.start
-        return replace(usual, start=class_sums(problem, start.mu(problem), 0.5))
+        bound = super().bound(problem, mu)
+        start: Any = bound.start
+        if self.moment:
+            start = class_sums(problem, start.mu(problem), 0.5)
+            bound = replace(bound, start=start, further=())
+        if self.times is None:
+            return bound
+        near, promises = problem.euclidean_radius, []
+        left = bound.left(problem, near, mu)
+        for far in sorted({min(near * k, problem.diameter) for k in (2.0, 4.0, math.inf)} - {near}):
+            begun = 0.0 if start is None else start.mu(problem, far)
+            promises.append((far, max(math.hypot(begun, left * self.times), mu)))
+        return replace(bound, further=tuple(promises))
 
 
 @dataclass(frozen=True)
@@ -72,11 +109,10 @@ class Setting:
         """The head, not fitted."""
         given = dict(self.parameters)
         if self.options is not None:
-            kind = GradientPerturbation if "n_steps" in self.options else OutputPerturbation
-            own = dict(self.options)
+            own: dict[str, Any] = dict(self.options)
             if own.get("start") == MOMENT:
-                kind, own["start"] = Whitened, "statistics"
-            given["mechanism"] = kind(**own)
+                own |= {"start": "statistics", "moment": True}
+            given["mechanism"] = (Altered if "n_steps" in own else OutputPerturbation)(**own)
         return HEADS[self.head](**given)
 
     @property
@@ -208,6 +244,8 @@ def draw(mechanism: str, rng: Rng) -> Setting:
             if options["start"] == MOMENT:
                 # So few records tell directions only where there is little noise.
                 parameters["epsilon"] = float(rng.choice([2.0, 20.0, 500.0]))
+        if descent:
+            options["times"] = [None, 1.0, 1.0, 1.3, 2.0][rng.integers(5)]
         if not protect and head == "BallDPLogisticRegression" and rng.random() < 0.25:
             parameters["class_weight"] = "balanced"
     if head != "BallDPRidgePrototype" and rng.random() < 0.35:
@@ -243,6 +281,7 @@ def draw(mechanism: str, rng: Rng) -> Setting:
         replaced=tuple(replaced.tolist()),
         new_labels=tuple(new.tolist()),
         n_units=several,
-        factor=float(rng.choice([1.0, 1.0, 1.0, 0.5, 1.5])),
+        # Between and at the radii that a descent promises.
+        factor=float(rng.choice([1.0, 1.0, 1.0, 0.5, 1.5, 2.0, 3.0, 4.0, 100.0])),
         dtype=str(rng.choice(["float64", "float64", "float32"])),
     )

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..privacy.encoder_name import same_encoder
+from ..encoder_name import same_encoder
 from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
 from ..privacy.release import Release
 from .tickets import Ticket, active_tickets

@@ -277,12 +277,6 @@ def log_posterior(answers: Sequence[Array], released: Released, candidates: Cand
     return logs
 
 
-def noiseless_model(released: Released, records: Records) -> Array:
-    """What the conversation returns without noise."""
-    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
-        return drive(released.conversation(), lambda query: query.values(released.problem, records))
-
-
 def normalised(logs: Array) -> Array:
     """Log-probabilities that add up to one, from any constant of their rows."""
     total = logsumexp(logs, axis=-1, keepdims=True)
@@ -334,7 +328,7 @@ def transcript_log_posterior(
             "head keeps no transcript_; fit it with GradientPerturbation(keep_transcript=True)."
         )
     released = head.released_
-    if released.problem.loss_weights is not None:
+    if released.problem.weighted:
         raise ValueError(
             "head was fitted with owners or weights, which this function does not take; use "
             "ReconstructionAuditor."

@@ -306,7 +306,7 @@ def complete_records(head: BaseBallDPClassifier, records: Records) -> tuple[Reco
     """
     problem, n_samples = head.release_.problem, len(records)
     expected = problem.n_samples
-    if problem.loss_weights is not None and n_samples != expected:
+    if problem.weighted and n_samples != expected:
         raise ValueError(
             f"X has {n_samples} records, but the model was fitted on {expected}, with owners or "
             "weights: pass all of them."

@@ -23,8 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
     numbers = any(argument.partition("=")[0] == "--counts" for argument in arguments)
     options = _parser(numbers).parse_args(arguments)
     if hasattr(sys.stdout, "reconfigure"):
-        # A terminal may lack letters of a label or a path.
-        sys.stdout.reconfigure(errors="backslashreplace")
+        # Another code page lacks letters of a label or a cell.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.showwarning = _warn  # type: ignore[assignment]
         return _run(options)

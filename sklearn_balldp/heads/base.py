@@ -242,7 +242,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             as many records as there are owners (for prototypes it also depends on how records
             spread over classes). It names the owner of each record, which is public. Each record
             may be replaced by one of its own label within ``radius``, and counts for one over the
-            number of its owner's records.
+            number of its owner's records. Texts are compared in NFC and without blanks at their
+            ends, and numbers among them by value: 7.0, "7 " and "007" are one owner.
 
         Returns
         -------
@@ -451,7 +452,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             groups=groups,
             class_weight=self._class_weight(),
         )
-        if weighed.sums is not None and weighed.sums.most_records > 1:
+        if weighed.sums.most_records > 1:
             policy, frozen = self._policy, isinstance(self.radius, FrozenEstimator)
             if isinstance(policy, RadiusPolicy):
                 source = policy.choice_.source if frozen else policy.source
@@ -460,7 +461,7 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
                         "radius: a private quantile hides one record, and groups= asks for all of "
                         "one person; use source='reference' or 'edits', or a number."
                     )
-        warn_of_large_delta(self.delta, weighed.sums, n_samples)
+        warn_of_large_delta(self.delta, weighed.sums)
         return weighed
 
     # What was released.
@@ -540,6 +541,9 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
         """Records of an audit or a check, as a fit sees them, with the weights of the release."""
         X, codes = self._coded(X, y)
         problem, class_weight = self._fitted().problem, None
+        if groups is None and not problem.weighted:
+            # One of the records may be missing.
+            return Records(X, codes)
         if problem.class_weights is not None:
             class_weight = dict(zip(self.classes_.tolist(), problem.class_weights, strict=True))
         weighed = fit_weights(

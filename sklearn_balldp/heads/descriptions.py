@@ -57,7 +57,7 @@ class_weight : "balanced", dict or None, default=None
     Makes rare classes count more in the loss, and takes more noise: the noise grows with the
     largest weight over the mean weight. For public labels. "balanced" is
     ``n_samples / (n_classes * n_c)``, capped at 4, with ``n_classes`` those that have records; a
-    dict maps labels to weights.
+    dict maps labels to positive weights.
 priors : array-like of shape (n_classes,), "uniform" or None, default=None
     Keeps rare classes in view without any noise: the class probabilities that predictions
     assume. "uniform" takes all classes to be equally common; None takes the shares that the

@@ -25,7 +25,7 @@ from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise
 from ..privacy.problem import Problem
 from ..privacy.release import Release
-from ..privacy.weights import Weights, units_of
+from ..privacy.weights import Weights
 from ..progress import bar
 from ..radius import ChosenRadius
 from ..rows import SINGLE_BLAS_THREAD, blas_threads_for
@@ -140,11 +140,11 @@ def release(
     return Released(pledge.release, classes, values, mechanism, tuple(answers), settings)
 
 
-def warn_of_large_delta(delta: float, weights: Weights | None, n_samples: int) -> None:
+def warn_of_large_delta(delta: float, weights: Weights) -> None:
     """Warn where a delta would allow a whole record, or all of a person's, to be published."""
-    share = 1.0 / units_of(weights, n_samples)
+    share = 1.0 / weights.n_units
     if delta >= share:
-        persons = weights is not None and weights.unit == "person"
+        persons = weights.unit == "person"
         number, units = ("n_persons", "persons") if persons else ("n_samples", "records")
         warnings.warn(
             f"delta={delta!r} is not below 1/{number}={share:.3g}: releasing whole "

@@ -9,7 +9,6 @@ import numpy as np
 from ..mechanisms import DescentBound, MeanGradient, Minimiser, Sums
 from ..privacy.problem import Problem
 from ..privacy.release import Release
-from ..privacy.weights import class_sizes_of
 
 #: Signal to noise of a class below which its recall was near zero on benchmark data, and below
 #: which it was less than without noise.
@@ -124,7 +123,7 @@ def plan_of(release: Release, class_counts: tuple[int, ...] | None) -> Plan:
 
 def _of_sums(problem: Problem, bound: Sums) -> dict[str, tuple[float, float]]:
     """Largest lengths of sums, and those of their noise."""
-    n, b = problem.sums_total, problem.norm_bound
+    n, b = problem.sums_weights.total, problem.norm_bound
     scales = bound.scales(problem)
     moment = 0 if bound.moment is None else problem.n_features * (problem.n_features + 1) // 2
     sums = float(np.linalg.norm(scales[: len(scales) - moment]))
@@ -146,7 +145,7 @@ def _of_classes(problem: Problem, bound: Any, sizes: Any) -> tuple[float, ...]:
         scales = np.broadcast_to(np.asarray(bound.sigma, dtype=np.float64), len(sizes))
         noise = np.where(scales > 0.0, scales, 1.0) * root
         return tuple((sizes * problem.norm_bound / noise).tolist())
-    shares = np.array(class_sizes_of(problem.loss_weights, problem.class_counts or ()))
+    shares = np.array(problem.loss_weights.class_totals or ())
     shares = shares / max(float(shares.sum()), 1e-300)
     if isinstance(bound, Minimiser):
         # A class moves the minimiser by its share of the mean gradient, over alpha.

@@ -12,7 +12,6 @@ from ..mechanisms import Conversation, Mechanism, Transcript
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
 from ..privacy.release import Release
-from ..privacy.weights import class_sizes_of
 
 Array = NDArray[np.float64]
 
@@ -22,10 +21,10 @@ def shares_of(problem: Problem) -> Array | None:
 
     Of a linear head it is that in the loss, where weights of classes count.
     """
-    counts = problem.class_counts
-    if counts is None or not problem.loss:
+    totals = problem.loss_weights.class_totals
+    if totals is None or not problem.loss:
         return problem.class_sizes
-    return np.array(class_sizes_of(problem.loss_weights, counts), dtype=np.float64)
+    return np.array(totals, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

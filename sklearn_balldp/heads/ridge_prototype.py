@@ -164,7 +164,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
         problem, settings = released.problem, released.settings
         prototypes, masses = _prototypes(released), problem.class_sizes
         if masses is not None and _is_gaussian(settings, problem):
-            shrink = 2.0 * masses + problem.alpha * problem.sums_total
+            shrink = 2.0 * masses + problem.alpha * problem.sums_weights.total
             coef, intercept = gaussian_rule(
                 prototypes,
                 masses,

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from .._parameters import LEAST, MOST, is_real
 from .._validation import check_complete
 from ..mechanisms.settings import MOST_BALANCED
-from ..privacy.weights import Weights
+from ..privacy.weights import Weights, uniform_weights
+from ..text import spelling
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -19,16 +20,16 @@ Codes = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class FitWeights:
-    """Weights of a fit; each part is None where it has nothing to say.
+    """Weights of a fit.
 
-    ``rows`` are the weights of the records in sums, without those of their classes, and ``sums``
-    public numbers of these; ``loss`` has public numbers of the weights in the loss, where those of
-    the classes join them.
+    ``rows`` are the weights of the records in sums, without those of their classes (None where all
+    are 1), and ``sums`` public numbers of these; ``loss`` has public numbers of the weights in the
+    loss, where those of the classes join them.
     """
 
-    rows: Array | None = None
-    sums: Weights | None = None
-    loss: Weights | None = None
+    rows: Array | None
+    sums: Weights
+    loss: Weights
 
 
 def fit_weights(
@@ -47,15 +48,16 @@ def fit_weights(
     owner. Anything invalid raises a ValueError; no message quotes an owner, a label of a record or
     a weight.
     """
-    rows, owners, sums, k = None, None, None, len(classes)
+    rows, owners, k = None, None, len(classes)
+    if codes is not None:
+        counts = np.bincount(codes, minlength=k).tolist()
+    sums = uniform_weights(n_samples, None if counts is None else tuple(counts))
     if groups is not None:
         owners = owners_of(groups, n_samples)
         rows = 1.0 / np.bincount(owners)[owners]
         sums = weights_of(rows, codes, k, owners)
         # Where every owner has one record, all weights are one.
         rows = None if sums.uniform else rows
-    if codes is not None:
-        counts = np.bincount(codes, minlength=k).tolist()
     if class_weight is None or counts is None:
         return FitWeights(rows, sums, sums)
     masses = np.array(counts, dtype=np.float64)
@@ -63,11 +65,6 @@ def fit_weights(
         masses = np.bincount(codes, rows, k)  # type: ignore[arg-type]
     factors = _class_weights(class_weight, classes, masses, MOST_BALANCED)
     totals = masses * factors
-    if not totals.any():
-        raise ValueError(
-            f"class_weight={class_weight!r} leaves no record with a weight; give one to a class "
-            "that has records."
-        )
     by_class = tuple(factors.tolist())
     # Equal terms in a long sum would drift: these totals are products.
     if owners is None:
@@ -83,11 +80,9 @@ def _weights_of_classes(factors: Array, counts: Sequence[int], totals: Array) ->
         unit="record",
         n_units=sum(counts),
         most_records=1,
-        most_classes=1,
         total=float(totals.sum()),
         largest=float(largest.max()),
         record=float(largest.max()),
-        class_records=tuple(counts),
         class_totals=tuple(totals.tolist()),
         class_largest=tuple(largest.tolist()),
         by_class=tuple(factors.tolist()),
@@ -95,13 +90,20 @@ def _weights_of_classes(factors: Array, counts: Sequence[int], totals: Array) ->
 
 
 def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
-    """Owners as whole numbers from 0, for numbers or texts of one type."""
+    """Owners as whole numbers from 0, for numbers or texts of one type.
+
+    One owner in two spellings would be hidden by half: texts are compared by their spelling.
+    """
     found = None
     check_complete("groups", groups, "give records without a known owner one of their own")
     try:
         given = np.asarray(groups)
         if given.shape == (n_samples,) and _is_ordered(given):
-            found = np.unique(given, return_inverse=True)[1]
+            names, found = np.unique(given, return_inverse=True)
+            if isinstance(names[0], (str, bytes)):
+                texts = (n if isinstance(n, str) else n.decode("latin-1") for n in names.tolist())
+                owners = [spelling(text, zeros=True) for text in texts]
+                found = np.unique(owners, return_inverse=True)[1][found]
     except (TypeError, ValueError):
         pass
     if found is None:
@@ -125,11 +127,11 @@ def check_class_weight(class_weight: Any) -> None:
         return
     if isinstance(class_weight, Mapping):
         values = list(class_weight.values())
-        if all(is_real(v) and (v == 0.0 or LEAST <= v <= MOST) for v in values):
+        if all(is_real(v) and LEAST <= v <= MOST for v in values):
             return
     raise ValueError(
-        "class_weight must be None, 'balanced' or a mapping from labels to numbers, none of them "
-        f"negative; got {class_weight!r}."
+        "class_weight must be None, 'balanced' or a mapping from labels to positive numbers; got "
+        f"{class_weight!r}. To leave out a class, leave out its records."
     )
 
 
@@ -138,7 +140,7 @@ def _class_weights(class_weight: Any, classes: NDArray[Any], masses: Array, cap:
     if isinstance(class_weight, str):
         present = masses > 0.0
         mean = masses.sum() / present.sum()
-        return np.where(present, np.minimum(mean / np.where(present, masses, 1.0), cap), 0.0)
+        return np.where(present, np.minimum(mean / np.where(present, masses, 1.0), cap), 1.0)
     known = dict(zip(classes.tolist(), range(len(classes)), strict=True))
     weights = np.ones(len(classes))
     for label, value in class_weight.items():
@@ -166,8 +168,7 @@ def weights_of(
     here by default.
     """
     n = len(rows)
-    largest_of = records = None
-    block_factor, most_classes = 1.0, 1
+    largest_of, block_factor = None, 1.0
     if owners is None:
         n_units, most, largest = n, 1, float(rows.max())
         if codes is not None:
@@ -180,37 +181,29 @@ def weights_of(
         # A sum of m terms is short by a share of (m - 1) roundoffs at most.
         up = 1.0 + (most - 1) * 2.0**-52
         largest = up * float(np.bincount(owners, rows).max())
-        most_classes = min(most, n_classes)
         if codes is not None:
             pairs, inverse = np.unique(owners * n_classes + codes, return_inverse=True)
             held, kinds = np.bincount(inverse, rows), pairs % n_classes
             found = np.zeros(n_classes)
             np.maximum.at(found, kinds, held)
-            shares = held / np.where(found[kinds] > 0.0, found[kinds], 1.0)
-            squares = np.bincount(pairs // n_classes, shares**2)
-            most_classes = int(np.bincount(pairs // n_classes, held > 0.0).max())
-            block_factor = min(
-                max(1.0, (1.0 + 2.0**-40) * math.sqrt(float(squares.max()))),
-                math.sqrt(most_classes),
-            )
-            if most == 1:
-                block_factor = 1.0
+            squares = np.bincount(pairs // n_classes, (held / found[kinds]) ** 2)
+            if most > 1:
+                most_classes = int(np.bincount(pairs // n_classes).max())
+                block_factor = (1.0 + 2.0**-40) * math.sqrt(float(squares.max()))
+                block_factor = min(max(1.0, block_factor), math.sqrt(most_classes))
             largest_of = up * found
     total = float(rows.sum())
     if codes is not None:
         if totals is None:
             totals = np.bincount(codes, rows, n_classes).astype(np.float64)
-        records = tuple(np.bincount(codes, minlength=n_classes).tolist())
         total = float(totals.sum())
     return Weights(
         unit="record" if owners is None else "person",
         n_units=n_units,
         most_records=most,
-        most_classes=max(1, most_classes),
         total=total,
         largest=largest,
         record=float(rows.max()),
-        class_records=records,
         class_totals=None if totals is None else tuple(totals.tolist()),
         class_largest=None if largest_of is None else tuple(largest_of.tolist()),
         block_factor=block_factor,

@@ -2,11 +2,14 @@ r"""Gradient perturbation: noisy sums to start from, noisy gradients, and the mo
 
 Step s asks :math:`g_s = \frac1n \sum_i g(\theta_{s-1}; z_i) + N(0, \sigma_s^2 I)`, g the gradient
 of one record's loss, its residual clipped or not. The iterate is public, so that the noise may
-follow the gap at it (:func:`.iterate_gap`). Each step has a share of :math:`\mu^2` that is fixed in
-advance, so that sums and steps together are :math:`\mu`-GDP at the declared radius. At other radii
-the gaps depend on the iterates, and their realised sum is no guarantee. What holds beforehand for
-t > r is :math:`\mu(t) \le \mu \min(\lceil t / r \rceil, \sup G_\theta(t) / \inf G_\theta(r))`: a
-chain of records r apart, and public limits of the gap (:func:`.gap_limits`).
+follow the gap at it (:func:`.iterate_gap`). Each step has a share of what is left of
+:math:`\mu^2`, so that sums and steps together are :math:`\mu`-GDP at the declared radius.
+
+At other radii the gaps depend on the iterates, and their realised sum is no guarantee. A descent
+may *promise* further radii beforehand: each step then has the largest noise scale that any promise
+asks for. From a promise at r follows what holds at t > r: the steps cost at most
+:math:`\min(\lceil t / r \rceil, \sup G_\theta(t) / \inf G_\theta(r))` times as much, by a chain of
+records r apart, and by public limits of the gap (:meth:`DescentBound.growth`).
 
 A descent may start from noisy sums (:class:`.Sums`), and may see its rows through a *whitening map*
 that these tell: moved by their noisy mean c, shortened along the directions in which they vary
@@ -22,6 +25,7 @@ differential privacy. Proofs of the gaps are in this package's documentation.
 
 import math
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +33,7 @@ from numpy.typing import NDArray
 
 from .._parameters import check_flag, check_option, check_positive, check_whole, is_auto
 from ..adjacency import Domain
-from ..privacy.bounds import Bound, Promised, chain_of
+from ..privacy.bounds import Bound, Promise, Promised, chain_of
 from ..privacy.iterate_gap import GapLimits, limits_over_iterates
 from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
@@ -38,7 +42,19 @@ from .base import Mechanism
 from .initialisation import discriminant_of
 from .kernel import Array, Conversation
 from .queries import MeanGradient, Sums
-from .settings import CLIP, CONSTANT, LEAST_REACH, MOMENTUM, settings_of, share_of_sums
+from .settings import (
+    CLIP,
+    CONSTANT,
+    FURTHER,
+    GROWTH,
+    LEAST_REACH,
+    MOMENTUM,
+    STEPS,
+    STEPS_NEED,
+    settings_of,
+    share_of_sums,
+    signal_of,
+)
 from .sums import class_sums
 from .whitening import WhiteningMap, whitening_map
 
@@ -49,8 +65,12 @@ MOST_STEPS = 5000
 # Iterates stay within this norm, in units of 1 / B: a step size that diverges gives no infinity.
 # It is part of what an iterate is by definition, and not tuned.
 _FARTHEST = 1e6
-# What a step leaves of its share, so that rounding never exceeds a promise.
-_LEFT = 1.0 - 1e-12
+# What steps leave of mu squared, so that rounding never exceeds a promise.
+_LEFT = 1.0 - 2e-12
+# Most further promises: each is charged for at every step.
+_MOST_FURTHER = 8
+# Parts of the norms that a map may leave for rows, for limits that hold between them.
+_REACHES = 16
 
 
 @dataclass(frozen=True)
@@ -114,6 +134,8 @@ class DescentBound(Promised):
         What the first iterate is made of; None: zero.
     least_reach : float
         Norm that the whitening map leaves for rows at least, in units of B; 1: no map.
+    further : tuple of (float, float)
+        Euclidean radii beyond the problem's, in order, and mu that is promised at each.
     """
 
     what: ClassVar[str] = "noise on the gradients of a descent"
@@ -127,6 +149,7 @@ class DescentBound(Promised):
     constant: float = 0.0
     start: Sums | None = None
     least_reach: float = 1.0
+    further: tuple[tuple[float, float], ...] = ()
 
     @property
     def n_steps(self) -> int:
@@ -152,6 +175,10 @@ class DescentBound(Promised):
         """Shape of the parameters: scores, and columns of (augmented) rows."""
         return problem.kind.n_scores, problem.n_features + int(self.constant > 0.0)
 
+    def promises(self, problem: Problem) -> list[Promise]:
+        further = [(radius, problem.labels, mu) for radius, mu in self.further]
+        return super().promises(problem) + further
+
     def left(self, problem: Problem, radius: float, mu: float) -> float:
         """Mu that the sums leave for all steps, at a radius where ``mu`` is promised."""
         if self.start is None:
@@ -160,10 +187,10 @@ class DescentBound(Promised):
         return math.sqrt(max((mu * (1.0 - 2.0**-49)) ** 2 - used**2, 0.0))
 
     def step_mu(self, problem: Problem) -> Array:
-        """Sensitivity over noise scale of every step at the problem's radius."""
-        left = self.left(problem, problem.euclidean_radius, self.budget)
+        """Sensitivity over noise scale of every step, at least, at the radius that leaves least."""
+        left = min(self.left(problem, radius, mu) for radius, _, mu in self.promises(problem))
         slack = grid_slack(math.prod(self.shape(problem)))
-        mu: Array = left * np.sqrt(np.array(self.shares)) * _LEFT - 2.0 * slack
+        mu: Array = left * np.sqrt(np.array(self.shares) * _LEFT) - 2.0 * slack
         return mu
 
     def limits(self, problem: Problem, radius: float, labels: str, reach: float = 1.0) -> GapLimits:
@@ -173,19 +200,43 @@ class DescentBound(Promised):
             problem.kind, problem.n_features, domain, clip=self.clip, labels=labels
         )
 
-    def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
-        # Beforehand: what the filter keeps, a chain of records, or the limits of the gap.
-        declared = problem.euclidean_radius
-        least = self.limits(problem, declared, problem.labels, self.least_reach).least
-        most = self.limits(problem, radius, labels).most
-        # Below one, rounding would count for more than its share of the sensitivity.
-        growth = max(most / least * (1.0 + 1e-9), 1.0) if least > 0.0 else math.inf
+    def growth(self, problem: Problem, near: float, far: float, labels: str) -> float:
+        r"""Largest ratio of what a step costs at a radius ``far`` and at a promised one, ``near``.
+
+        It is the length of a chain of records, or the largest gap at ``far`` over the least at
+        ``near``, if that is smaller. All steps see rows of one norm R, which the map decides. Both
+        limits grow with R, and fall in units of R (rows R times as long are those of a radius
+        1 / R times as large), so that norms between two are bounded by the limits at these.
+        """
+        if far <= near:
+            return 1.0
         # The gaps of the steps hold for all pairs in the ball.
-        growth = min(growth, chain_of(problem, radius, declared, in_the_ball=True))
-        steps = growth * self.left(problem, declared, self.budget)
+        chain = chain_of(problem, far, near, in_the_ball=True)
+        norms = np.geomspace(self.least_reach, 1.0, _REACHES if self.whitened else 1).tolist()
+        # Where a radius spans the ball of the rows, the limits change their form.
+        norms += [r / problem.diameter for r in (near, far) if self.whitened]
+        limits = []
+        for norm in sorted(r for r in norms if self.least_reach <= r <= 1.0):
+            least = self.limits(problem, near, problem.labels, norm).least
+            if least == 0.0:
+                return chain
+            limits.append((norm, least, self.limits(problem, far, labels, norm).most))
+        ratio = max(
+            min(most / least, (above / norm) / (below / longer))
+            for (norm, least, above), (longer, below, most) in pairwise([limits[0], *limits])
+        )
+        # Below one, rounding would count for more than its share of the sensitivity.
+        return min(chain, max(ratio * (1.0 + 4e-9), 1.0))
+
+    def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
+        # Beforehand: what the filter keeps, and what follows from that for the steps.
+        least = super().mu_at(problem, radius, labels)
         begun = 0.0 if self.start is None else self.start.mu(problem, radius, labels)
-        together = math.nextafter(math.hypot(steps, begun), math.inf)
-        return min(super().mu_at(problem, radius, labels), together)
+        for promised, _, mu in self.promises(problem):
+            steps = self.left(problem, promised, mu)
+            steps *= self.growth(problem, promised, radius, labels)
+            least = min(least, math.nextafter(math.hypot(steps, begun), math.inf))
+        return least
 
     def theorem(self, problem: Problem) -> str:
         clipped = "" if self.clip is None else f", clipped at {self.clip:g}"
@@ -195,8 +246,7 @@ class DescentBound(Promised):
             begun += ", whose mean the rows are moved by"
             if self.start is not None and self.start.moment is not None and self.n_steps > 1:
                 begun += ", partially whitened"
-        plain = problem.loss_weights is None or problem.loss_weights.uniform
-        n = "n" if plain else "(W / s)"
+        n = "n" if problem.loss_weights.uniform else "(W / s)"
         return f"gradient gap at each public iterate / {n}{clipped}{change}{begun}"
 
     def check(self, problem: Problem) -> None:
@@ -223,6 +273,18 @@ class DescentBound(Promised):
             self.start.check(problem)
             if self.start.pooled and not self.whitened:
                 raise ValueError("a pooled start needs least_reach below 1.")
+        radii = [problem.euclidean_radius, *(radius for radius, _ in self.further)]
+        rising = all(near < far for near, far in pairwise(radii))
+        more = all(self.budget <= mu for _, mu in self.further)
+        if not (rising and more and radii[-1] <= problem.diameter):
+            raise ValueError(
+                f"further={self.further!r} must hold rising radii beyond {radii[0]!r} and up to "
+                f"{problem.diameter!r}, and for each at least the mu promised there."
+            )
+        if len(self.further) > _MOST_FURTHER:
+            raise ValueError(
+                f"further holds {len(self.further)} promises; there are {_MOST_FURTHER} at most."
+            )
         if not (self.step_mu(problem) > 0.0).all():
             raise ValueError(f"budget={self.budget!r} leaves nothing for a step on the grid.")
 
@@ -359,7 +421,8 @@ class GradientPerturbation(Mechanism):
         rate = self.learning_rate
         if rate is None:
             rate = default_learning_rate(problem, bound, settings.aim)
-        return replace(bound, learning_rate=float(rate))
+        bound = replace(bound, learning_rate=float(rate))
+        return replace(bound, further=further_promises(problem, bound))
 
     def conversation(self, problem: Problem, bound: DescentBound) -> Conversation:
         seen, theta = None, np.zeros(bound.shape(problem))
@@ -388,13 +451,23 @@ class GradientPerturbation(Mechanism):
             return (theta * min(1.0, farthest / norm)).astype(precision).astype(np.float64)
 
         promises = bound.promises(problem)
-        left = [(radius, bound.left(problem, radius, mu)) for radius, _, mu in promises]
+        radii = [radius for radius, _, _ in promises]
+        left = [_LEFT * bound.left(problem, radius, mu) ** 2 for radius, _, mu in promises]
         theta, velocity, total = rounded(theta), np.zeros(theta.shape), np.zeros(theta.shape)
         for step, share in enumerate(bound.shares):
+            # What a step leaves of a promise, as another asks for more noise, later steps have.
+            part = share / math.fsum(bound.shares[step:])
             asked = query_at(theta)
-            spent = [(radius, mu * math.sqrt(share) * _LEFT) for radius, mu in left]
-            noisy = [asked.calibrated(problem, mu, radius) for radius, mu in spent]
-            gradient = yield max(noisy, key=lambda query: query.sigma)
+            noisy = [
+                asked.calibrated(problem, math.sqrt(part * square), radius)
+                for radius, square in zip(radii, left, strict=True)
+            ]
+            query = max(noisy, key=lambda query: query.sigma)
+            left = [
+                square - query.mu(problem, radius) ** 2
+                for radius, square in zip(radii, left, strict=True)
+            ]
+            gradient = yield query
             if problem.loss == "softmax":
                 # The gradients of a record's classes add up to zero: noise in the sum is no signal.
                 gradient = gradient - gradient.mean(axis=0)
@@ -459,6 +532,46 @@ def shares_of(n_steps: int, momentum: float, averaged: int) -> tuple[float, ...]
     """
     roots: NDArray[np.float64] = np.sqrt(gains(n_steps, momentum, averaged))
     return tuple((roots / roots.sum()).tolist())
+
+
+def further_promises(problem: Problem, bound: DescentBound) -> tuple[tuple[float, float], ...]:
+    r"""Radii beyond the declared one, and mu that is promised there, from public numbers.
+
+    With s the mu of the sums at a radius t, and l what they leave for the steps at the declared
+    one, :math:`m^2 = s^2 + l^2 \rho^{2 (1 - q)} \lambda^{2 q}`. Here lambda is the
+    provable growth (:meth:`DescentBound.growth`), which iterates near zero attain. rho is that of
+    iterates far from zero: the largest gap at t over the largest at r, for rows of one norm. A
+    descent from class sums begins far from zero, so that q is 0.
+
+    Nothing is promised where it would cost accuracy, or is no less than what holds anyway.
+    """
+    near, labels, promises = problem.euclidean_radius, problem.labels, []
+    from_sums = bound.start is not None and not bound.start.pooled
+    if from_sums:
+        pays = bound.n_steps > 1
+    else:
+        pays = bound.n_steps >= STEPS and bound.clip is not None
+        pays = pays and signal_of(problem, bound.budget) >= STEPS_NEED
+    if not pays:
+        return ()
+    q, left = 0.0 if from_sums else GROWTH, bound.left(problem, near, bound.budget)
+    norms = np.geomspace(bound.least_reach, 1.0, _REACHES) if bound.whitened else [1.0]
+    for far in sorted({min(times * near, problem.diameter) for times in FURTHER}):
+        most = [
+            [bound.limits(problem, r, labels, norm).most for norm in norms] for r in (near, far)
+        ]
+        if far <= near or not np.isfinite(most).all():
+            continue
+        rho = float(np.max(np.divide(most[1], most[0])))
+        growth = bound.growth(problem, near, far, labels)
+        begun = 0.0 if bound.start is None else bound.start.mu(problem, far)
+        steps = left * min(rho, growth) ** (1.0 - q) * growth**q
+        mu = max(math.hypot(begun, steps), bound.budget)
+        # Beside far longer sums, what is left for the steps is lost in rounding.
+        kept = bound.left(problem, far, mu) >= left
+        if kept and mu < bound.mu(problem, far) * (1.0 - 1e-6):
+            promises.append((far, mu))
+    return tuple(promises)
 
 
 def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> float:

@@ -137,7 +137,7 @@ class Sums(Query):
             ratio = min(
                 ratio, together * _UP + math.hypot(rounding[0] / least, rounding[1] / noise)
             )
-        if weights is not None and weights.class_largest is not None and not self.pooled:
+        if weights.class_largest is not None and not self.pooled:
             # A person moves each class by its own weight there. Beside a moment that holds of the
             # two largest moves alone, not of the joint one: records of two classes may move
             # unequally.
@@ -185,7 +185,7 @@ class Sums(Query):
                 domain=problem.domain,
                 label_change=change,
             )
-        largest = _largest(problem)
+        largest = problem.sums_weights.largest
         return largest * sums, largest * moment
 
     def _joint_move(self, problem: Problem, radius: float, labels: str, sigma: float) -> float:
@@ -208,7 +208,7 @@ class Sums(Query):
             # Orthogonal rows of norm B.
             changed = 2.0 * (1.0 + (self.constant / b) ** 2) / sums + 2.0 / moment
             largest = max(largest, changed)
-        return _largest(problem) * math.sqrt(largest)
+        return problem.sums_weights.largest * math.sqrt(largest)
 
     def _roundings(self, problem: Problem) -> tuple[float, float]:
         """What rounding adds to the moves of class sums and second moment.
@@ -219,7 +219,7 @@ class Sums(Query):
         """
         b = Domain.of_rounded_rows(problem.norm_bound, 0.0).norm_bound
         n, d = problem.n_samples, problem.n_features
-        record = 1.0 if problem.sums_weights is None else problem.sums_weights.record
+        record = problem.sums_weights.record
         error = 2.0 * record * 1.01 * (additions(n, d) + d + 64.0) * n * UNIT_ROUNDOFF
         return error * math.hypot(b, self.constant), error * b**2
 
@@ -247,7 +247,7 @@ class Sums(Query):
             return (sums, moment), (float(scales.max()), self.moment)
         moved = np.full(len(scales), sums)
         weights = problem.sums_weights
-        if len(scales) > 1 and weights is not None and weights.class_largest is not None:
+        if len(scales) > 1 and weights.class_largest is not None:
             largest = np.array(weights.class_largest) / weights.largest
             moved = sums * largest * weights.block_factor
         if len(scales) > 1:
@@ -257,7 +257,7 @@ class Sums(Query):
 
     def theorem(self, problem: Problem) -> str:
         change = ", label changes included" if problem.labels == "protected" else ""
-        times = "" if problem.sums_weights is None or problem.sums_weights.uniform else "s times "
+        times = "" if problem.sums_weights.uniform else "s times "
         if self.pooled:
             distance = "r" if problem.labels == "public" else "2 B"
             return f"{times}{distance} for the sum of all rows{change}"
@@ -349,7 +349,7 @@ class Sums(Query):
         moment = None
         counts: Any = problem.class_sizes
         if self.pooled:
-            counts = np.array([problem.sums_total])
+            counts = np.array([problem.sums_weights.total])
         elif self.constant > 0.0:
             counts = noisy / self.constant
         if self.moment is not None:
@@ -366,13 +366,8 @@ class Sums(Query):
             sigma_counts=float(scales.max()) / self.constant if self.constant > 0.0 else 0.0,
             domain=problem.domain,
             norm_bound=problem.norm_bound,
-            total=problem.sums_total,
+            total=problem.sums_weights.total,
         )
-
-
-def _largest(problem: Problem) -> float:
-    """Largest total weight of one unit, in sums."""
-    return 1.0 if problem.sums_weights is None else problem.sums_weights.largest
 
 
 def _triangle(n_features: int) -> int:
@@ -515,7 +510,7 @@ class MeanGradient(Query):
                 )
 
             passes = records.view((problem, *key), make)
-            together = getattr(passes, name)(thetas) / problem.loss_total
+            together = getattr(passes, name)(thetas) / problem.loss_weights.total
             by_query = np.moveaxis(together, -3, 0)  # of terms, records come first
             for position, values in zip(positions, by_query, strict=True):
                 answers[position] = values
@@ -535,11 +530,10 @@ class MeanGradient(Query):
             Single for such rows, where each record is in one block alone; else double.
         """
         weights = problem.loss_weights
-        if problem.precision == "float64" or (weights is not None and weights.most_records > 1):
+        if problem.precision == "float64" or weights.most_records > 1:
             return np.float64
         norm = problem.norm_bound if self.seen is None else self.seen.norm
-        numbers = [norm, self.clip or 1.0, *([] if weights is None else [weights.largest])]
-        return working_precision(np.dtype(np.float32), *numbers)
+        return working_precision(np.dtype(np.float32), norm, self.clip or 1.0, weights.largest)
 
 
 @lru_cache(_REMEMBERED)
@@ -774,7 +768,7 @@ class Minimiser(Query):
             fit_intercept=problem.fit_intercept,
             domain=problem.domain,
             weights=records.loss_weights(problem),
-            total=problem.loss_total,
+            total=problem.loss_weights.total,
         )
         return minimise(objective, tol=self.accepted(problem))
 
@@ -783,11 +777,7 @@ class Minimiser(Query):
             "tight": "G the certified gradient gap",
             "paper": "G = L_z r (Margaryan & Gupta)",
         }[self.method]
-        n = (
-            "alpha n"
-            if problem.loss_weights is None or problem.loss_weights.uniform
-            else ("alpha W / s")
-        )
+        n = "alpha n" if problem.loss_weights.uniform else "alpha W / s"
         return f"G / ({n}) + 2 tol / alpha: {problem.loss} minimiser, {gap}"
 
     def check(self, problem: Problem) -> None:

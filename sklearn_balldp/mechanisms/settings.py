@@ -20,10 +20,11 @@ from ..privacy.rounding import MOST_DIRECTIONS as MOST_DIRECTIONS
 from ..privacy.sensitivity import moment_sensitivity
 
 #: Raised when a formula of the rule changes, and no number does.
-EDITION = 2
+EDITION = 3
 
-# -- twenty numbers: settings of a descent ---------------------------------------------------------
-#: Signal of the records below which steps only add noise: then there is one, of hardly any effect.
+# -- numbers of a descent --------------------------------------------------------------------------
+#: Signal of the records below which steps only add noise: then there is one, of hardly any effect;
+#: and below which a descent from zero promises nothing beyond its radius.
 STEPS_NEED = 14.0
 #: Signal below which class sums that hide any distance are not worth their share, over K^0.4: the
 #: mean takes their place.
@@ -46,6 +47,11 @@ STEPS, LONG_STEPS = 20, 60
 #: Share of the velocity that is kept; the mean of as large a share of the iterates as is not, the
 #: last ones, is released.
 MOMENTUM = 0.8
+#: Multiples of the radius at which a descent promises what it costs, beside any distance.
+FURTHER = 2.0, 4.0, math.inf
+#: Power of the provable growth in what a descent from zero promises there; the rest is the growth
+#: of iterates far from zero.
+GROWTH = 1.0 / 3.0
 # ... what the steps see
 #: Constant that augments the rows for the intercept, in units of B.
 CONSTANT = 0.15
@@ -83,7 +89,7 @@ MOST_BALANCED = 4.0
 def _rule() -> str:
     """Digest of the numbers above, and of those that the whitening map shares with its bound."""
     own = vars(sys.modules[__name__])
-    numbers = {k: v for k, v in own.items() if k.isupper() and isinstance(v, (int, float))}
+    numbers = {k: v for k, v in own.items() if k.isupper() and isinstance(v, (int, float, tuple))}
     return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -128,7 +134,7 @@ def settings_of(
     if start == "zero":
         return DescentSettings("zero", 1.0, longer, n_steps or LONG_STEPS)
     many = math.sqrt(max(1.0, k / MANY_CLASSES))
-    signal = problem.effective_size * mu / math.sqrt(problem.n_features)
+    signal = signal_of(problem, mu)
     # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
     movable = problem.fit_intercept and problem.class_embeddings is None and loss.n_stacked == 1
     # A label change spans any distance.
@@ -157,15 +163,20 @@ def settings_of(
     return DescentSettings("sums", share, aim, n_steps or STEPS)
 
 
+def signal_of(problem: Problem, mu: float) -> float:
+    """What the records tell beside the noise: n mu / sqrt(d)."""
+    return problem.effective_size * mu / math.sqrt(problem.n_features)
+
+
 def _noise_of_means(problem: Problem, r: float, mu: float) -> float:
     """What the noise of class sums with all of the budget adds to the square of a class mean.
 
     On average over records, in units of the squared norm of a row.
     """
-    n, counts = problem.sums_effective_size, problem.class_sizes
+    n, counts = problem.sums_weights.effective_size, problem.class_sizes
     if counts is None:
         counts = np.full(problem.n_classes, n / problem.n_classes)
-    elif problem.sums_weights is not None:
+    else:
         # In units of the largest weight that one substitution moves.
         counts = counts / problem.sums_weights.largest
     return problem.n_features * (r / mu) ** 2 * float(np.sum(1.0 / counts[counts > 0])) / n
@@ -179,7 +190,7 @@ def share_of_sums(problem: Problem, mu: float) -> float:
     radius, counts, n = (
         problem.euclidean_radius / problem.norm_bound,
         problem.class_sizes,
-        problem.sums_effective_size,
+        problem.sums_weights.effective_size,
     )
     d = problem.n_features
     if counts is None:
@@ -187,7 +198,7 @@ def share_of_sums(problem: Problem, mu: float) -> float:
         radius, counts = math.sqrt(2.0), np.full(problem.n_classes, n / problem.n_classes)
     else:
         # In units of the largest weight that one substitution moves.
-        counts = counts * (n / problem.sums_total)
+        counts = counts * (n / problem.sums_weights.total)
     present = counts[counts > 0]
     k = max(len(present), 2)
     # Both with all of the budget: what noise adds to the squared norm of a class mean, on average

@@ -58,22 +58,19 @@ class PrototypePerturbation(Mechanism):
         sizes, weights = problem.class_sizes, problem.sums_weights
         if sizes is None:
             return class_sums(problem, mu, 1.0)
-        if self.counts == "worst" and weights is not None and not weights.uniform:
+        if self.counts == "worst" and not weights.uniform:
             raise ValueError(
                 "counts='worst' is the paper's, for one record of one weight a person; use "
                 "counts='per_class' with groups or weights."
             )
         # What a class sum is divided by; a prototype's noise is that of the sum over half of it.
-        shrink: Any = 2.0 * sizes + problem.alpha * problem.sums_total
+        shrink: Any = 2.0 * sizes + problem.alpha * weights.total
         present = sizes > 0.0
-        if self.counts == "per_class":
-            scales = np.ones(len(sizes)) if weights is None else np.array(weights.class_largest)
-        else:
-            scales = shrink
+        scales = np.array(weights.class_largest) if self.counts == "per_class" else shrink
         query = Sums(tuple(np.where(present, scales, 0.0).tolist())).calibrated(problem, mu)
         if self.counts == "worst":
             least: float = np.min(shrink[present])
-            query = query.scaled(least / (2.0 + problem.alpha * problem.sums_total))
+            query = query.scaled(least / (2.0 + problem.alpha * weights.total))
         return query
 
     def conversation(self, problem: Problem, bound: Sums) -> Conversation:

@@ -90,23 +90,27 @@ def _check_loss(release: Any) -> None:
 
 def _check_weights(release: Any) -> None:
     """Raise a ValueError unless both weights are of these records, and of the same units."""
-    problem = release.problem
-    for name in ("sums_weights", "loss_weights"):
-        weights = getattr(problem, name)
-        if weights is not None:
-            with contradictions(f"problem.{name}"):
-                weights.check(problem.n_samples, problem.n_classes, problem.labels)
-            if problem.class_counts not in (None, weights.class_records):
-                raise ValueError(
-                    f"record: problem.{name}.class_records are not problem.class_counts."
-                )
+    problem, counts = release.problem, release.problem.class_counts
     sums, loss = problem.sums_weights, problem.loss_weights
+    for name, weights in (("sums_weights", sums), ("loss_weights", loss)):
+        alone = weights.most_records == weights.block_factor == 1
+        alone = alone and weights.n_units == problem.n_samples
+        if not (alone if weights.unit == "record" else weights.n_units <= problem.n_samples):
+            raise ValueError(
+                f"record: problem.{name}: n_units={weights.n_units!r}, most_records="
+                f"{weights.most_records!r} and block_factor={weights.block_factor!r} are not those "
+                f"of {problem.n_samples!r} records, the unit being a {weights.unit}."
+            )
+        totals = weights.class_totals
+        if (None if totals is None else [t > 0.0 for t in totals]) != (
+            None if counts is None else [n > 0 for n in counts]
+        ):
+            raise ValueError(
+                f"record: problem.{name}.class_totals={totals!r} do not go with "
+                f"problem.class_counts={counts!r}: the classes with records have a weight."
+            )
     same = ("unit", "n_units", "most_records")
-    if sums is None:
-        agree = loss is None or loss.unit == "record"
-    else:
-        agree = loss is not None and all(getattr(sums, n) == getattr(loss, n) for n in same)
-    if not agree:
+    if any(getattr(sums, name) != getattr(loss, name) for name in same):
         raise ValueError(
             "record: problem.sums_weights and problem.loss_weights are not of the same units."
         )
@@ -141,7 +145,7 @@ def _check_radius(release: Any) -> None:
             f"record: radius_source={release.radius_source!r} reads labels, which must not be "
             "where they are protected."
         )
-    if release.weights is not None and release.weights.most_records > 1 and drawn:
+    if release.weights.most_records > 1 and drawn:
         raise ValueError(
             f"record: radius_source={release.radius_source!r} hides one record, where the "
             "release hides all of one person."

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from ..adjacency import DOMAINS, LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
 from ..losses import LOSSES, Loss, make_loss
 from .ranges import Classes, Count, Features, Length, Size, Strength
-from .weights import Weights, class_sizes_of, effective_size_of, total_of, units_of
+from .weights import Weights, uniform_weights
 
 Array = NDArray[np.float64]
 #: Of rows.
 PRECISIONS = ("float64", "float32")
+# Of a field that a record leaves out where each record counts once.
+_FOLLOWS = {"follows": "uniform_weights"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +49,9 @@ class Problem:
         Whether a linear head has an intercept.
     precision : {"float64", "float32"}
         Precision of the rows: rounding in it is part of a sensitivity.
-    sums_weights, loss_weights : Weights or None
+    sums_weights, loss_weights : Weights, optional
         Public numbers of the records' weights in sums, and in the loss, where those of their
-        classes join them; None where every record counts once, and is all that its owner has.
+        classes join them. By default every record counts once, and is all that its owner has.
     class_embeddings : ndarray of shape (n_classes, n_features) or None
         Public vector for each class, which noisy class means are shrunk towards. It is no part of
         a record: the model holds it.
@@ -68,9 +70,14 @@ class Problem:
     loss: Annotated[str, ("", *LOSSES)] = ""
     fit_intercept: bool = False
     precision: Annotated[str, PRECISIONS] = "float64"
-    sums_weights: Weights | None = None
-    loss_weights: Weights | None = None
+    sums_weights: Weights = field(default=None, metadata=_FOLLOWS)  # type: ignore[assignment]
+    loss_weights: Weights = field(default=None, metadata=_FOLLOWS)  # type: ignore[assignment]
     class_embeddings: Array | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("sums_weights", "loss_weights"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, self.uniform_weights)
 
     @cached_property
     def kind(self) -> Loss:
@@ -113,39 +120,28 @@ class Problem:
 
     # -- weights ------------------------------------------------------------------------------
 
+    @cached_property
+    def uniform_weights(self) -> Weights:
+        """Weights of these records if each of them counts once."""
+        return uniform_weights(self.n_samples, self.class_counts)
+
     @property
-    def n_units(self) -> int:
-        """Number of records, or of persons."""
-        return units_of(self.loss_weights, self.n_samples)
+    def weighted(self) -> bool:
+        """Whether records have owners or weights, so that each of them is needed to tell these."""
+        return self.loss_weights != self.uniform_weights
 
     @property
     def effective_size(self) -> float:
-        """Total weight in the loss over the largest of one unit; else the number of records."""
-        return effective_size_of(self.loss_weights, self.n_samples)
-
-    @property
-    def loss_total(self) -> float:
-        """What a sum of losses is divided by."""
-        return total_of(self.loss_weights, self.n_samples)
+        """Total weight in the loss over the largest of one unit: the size that noise follows."""
+        return self.loss_weights.effective_size
 
     @property
     def class_weights(self) -> tuple[float, ...] | None:
         """Weight of each class in the loss; None where all are 1."""
-        return None if self.loss_weights is None else self.loss_weights.by_class
-
-    @property
-    def sums_effective_size(self) -> float:
-        """As :attr:`effective_size`, in sums."""
-        return effective_size_of(self.sums_weights, self.n_samples)
-
-    @property
-    def sums_total(self) -> float:
-        """Total weight in sums; the number of records without weights."""
-        return total_of(self.sums_weights, self.n_samples)
+        return self.loss_weights.by_class
 
     @property
     def class_sizes(self) -> Array | None:
         """Weight of each class in sums; None where labels are protected."""
-        if self.class_counts is None:
-            return None
-        return np.array(class_sizes_of(self.sums_weights, self.class_counts), dtype=np.float64)
+        totals = self.sums_weights.class_totals
+        return None if totals is None else np.array(totals, dtype=np.float64)

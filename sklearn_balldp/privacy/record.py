@@ -49,7 +49,10 @@ def plain(value: Any) -> Any:
         given = {"type": tag_of(type(value))} if isinstance(value, Bound) else {}
         for field in fields(value):
             held = getattr(value, field.name)
-            if _is_written(field) and not _is_default(held, field.default):
+            default = field.default
+            if "follows" in field.metadata:
+                default = getattr(value, field.metadata["follows"])
+            if _is_written(field) and not _is_default(held, default):
                 given[field.name] = plain(held)
         return given
     if isinstance(value, (tuple, list)):

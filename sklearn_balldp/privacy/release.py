@@ -13,13 +13,13 @@ import numpy as np
 from .._parameters import check_whole, is_real
 from .._version import __version__
 from ..adjacency import METRICS
+from ..encoder_name import same_encoder
 from ..pipelines import parts_of
 from ..text import one_line
 from .bounds import Blocks, Bound, as_float_or_tuple
 from .card import Card, card_of
 from .contradictions import ROUNDING, check
 from .digest import parameters_digest, record_digest
-from .encoder_name import same_encoder
 from .guarantee import Guarantee, total_epsilon
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .problem import Problem
@@ -38,7 +38,7 @@ from .record import (
     struct_of,
     structure,
 )
-from .weights import Weights, is_weighted
+from .weights import Weights
 
 #: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
 RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
@@ -217,24 +217,24 @@ class Release:
         return self.problem.domain
 
     @property
-    def weights(self) -> Weights | None:
-        """Public weights of the records; None where each counts once, and for one owner."""
+    def weights(self) -> Weights:
+        """Public numbers of the weights of the records, in the loss if there is one."""
         return self.problem.loss_weights
 
     @property
     def unit(self) -> str:
         """What one substitution replaces: a "record", or all records of one "person"."""
-        return "record" if self.weights is None else self.weights.unit
+        return self.weights.unit
 
     @property
     def n_units(self) -> int:
         """Number of records, or of persons."""
-        return self.problem.n_units
+        return self.weights.n_units
 
     @property
     def unit_in_words(self) -> str:
         """The unit in words."""
-        if self.weights is None or self.unit == "record":
+        if self.unit == "record":
             return "one record"
         most = self.weights.most_records
         return f"one person (at most {most} record{'s' if most > 1 else ''})"
@@ -267,7 +267,7 @@ class Release:
         if self.head != _PROTOTYPES or sizes is None:
             return sensitivity, sigma
         # Prototypes are public multiples of the class sums.
-        divisors = 2.0 * sizes + self.problem.alpha * self.problem.sums_total
+        divisors = 2.0 * sizes + self.problem.alpha * self.problem.sums_weights.total
         factors = np.where(sizes > 0.0, 2.0 / np.where(sizes > 0.0, divisors, 1.0), 0.0)
         return _blocks(factors * sensitivity), _blocks(factors * sigma)
 
@@ -327,11 +327,8 @@ class Release:
     @property
     def has_weights(self) -> bool:
         """Whether records count by other weights than one over those of their owner."""
-        weights = self.weights
-        if weights is None:
-            return False
-        plain = weights.by_class is None and weights.total <= self.n_units * (1.0 + 1e-9)
-        return not (plain and weights.total >= self.n_units * (1.0 - 1e-9))
+        differ = abs(self.weights.total - self.n_units) > 1e-9 * self.n_units
+        return differ or self.weights.by_class is not None
 
     @property
     def hidden_edits(self) -> str:
@@ -402,8 +399,9 @@ class Release:
 
         For prototypes and the discriminant it is exact (for one record). For noise on a minimiser
         it follows from a proved upper bound on the sensitivity there. For noise on gradients it is
-        what held before the first step: the promise at the declared radius, and at others what
-        follows from group privacy and the limits of the gap. If the radius was chosen privately,
+        what held before the first step: the promises at the declared radius and at further ones
+        (``bound.promises(problem)``), and what follows from them at others by group privacy and
+        the limits of the gap. If the radius was chosen privately,
         the noise follows from that draw, and figures at a fixed other radius describe this run
         only.
 
@@ -462,7 +460,7 @@ class Release:
             pure,
             unit=self.unit,
             records=int(records),
-            most_records=1 if self.weights is None else self.weights.most_records,
+            most_records=self.weights.most_records,
         )
 
     def certificate(
@@ -487,7 +485,9 @@ class Release:
         radius : float, optional
             Distance of the candidates from one possible record, in the units of ``metric``; the
             declared radius by default. In the ball of rows none is further than ``norm_bound`` from
-            the zero record, so a larger Euclidean radius changes nothing.
+            the zero record, so a larger Euclidean radius changes nothing. With labels protected no
+            radius above the declared one does either (for several records, or a person with
+            several, if the candidates have one label).
         labels : {"public", "protected"}, optional
             "public" for candidates of one label. "protected", the default where labels are, for
             those of any label.
@@ -516,8 +516,9 @@ class Release:
     ) -> Guarantee:
         """Guarantee whose certificate holds for candidates within a radius of a possible record.
 
-        It is :meth:`guarantee` at the distance of the possible record that suits them best. Two of
-        the candidates may be twice as far apart: between these it promises nothing.
+        It is :meth:`guarantee` at the distance of the possible record that suits them best, and
+        with labels protected at most that of the declared radius. Two of the candidates may be
+        twice as far apart: between these it promises nothing.
 
         Parameters
         ----------
@@ -542,9 +543,11 @@ class Release:
             modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
             distance = min(distance, math.nextafter(self.norm_bound / modulus, math.inf))
         found = [self.guarantee(distance, labels, records)]
-        if asked.labels == "public" and self.labels == "protected":
-            # A record of another label is next to all candidates of one label, however far.
-            found.append(self.guarantee(min(distance, self.radius), "protected", records))
+        alone = records == self.weights.most_records == 1
+        if self.labels == "protected" and (asked.labels == "public" or alone):
+            # A record of another label is next to all candidates of one label, however far. Those
+            # of several labels are next to each other, and so is a point between their answers.
+            found.append(self.guarantee(labels="protected", records=records))
         return min(found, key=lambda guarantee: guarantee.mu_total)
 
     # -- reading and writing ------------------------------------------------------------------
@@ -713,12 +716,11 @@ class Release:
             A title and a text; empty where every record counts once.
         """
         weights = self.weights
-        if not is_weighted(weights):
+        if weights.uniform:
             return []
         classes = ""
         if weights.by_class is not None:
-            factors = [factor for factor in weights.by_class if factor > 0.0]
-            classes = f"; classes by {min(factors):.4g} to {max(factors):.4g}"
+            classes = f"; classes by {min(weights.by_class):.4g} to {max(weights.by_class):.4g}"
         mass = f"noise of {weights.effective_size:.6g} records"
         return [("weights", f"{mass}, for {self.n_units} {self.unit}s{classes}")]
 

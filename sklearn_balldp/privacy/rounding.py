@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..losses import Loss
-from .weights import Weights, effective_size_of, is_weighted
+from .weights import Weights
 
 UNIT_ROUNDOFF = 2.0**-53
 #: Number of rows in one sum in single precision.
@@ -60,7 +60,7 @@ def mean_rounding(
     constant: float,
     clip: float | None,
     dtype: DTypeLike,
-    weights: Weights | None = None,
+    weights: Weights,
     whitened: bool = False,
 ) -> float:
     r"""Half of what rounding adds to the sensitivity of a computed mean gradient.
@@ -85,8 +85,7 @@ def mean_rounding(
     (:func:`block_additions`). With weights a record errs by its share of them.
     """
     # The records of one person may lie in several blocks, so their sums are never in float32.
-    several = weights is not None and weights.most_records > 1
-    double = several or np.dtype(dtype) == np.float64
+    double = weights.most_records > 1 or np.dtype(dtype) == np.float64
     u = float(np.finfo(np.float64 if double else dtype).eps)
     norm, offset = float(np.linalg.norm(theta)), 0.0
     if constant > 0.0:
@@ -112,7 +111,7 @@ def mean_rounding(
     residual = loss.residual_rate(most) * moved + evaluation * largest
     gradient = min(largest, most) * augmented
     record = residual * augmented + (evaluation + row) * gradient
-    if is_weighted(weights):
+    if not weights.uniform:
         # Weights are rounded, and so are their products.
         record += 4.0 * u * gradient
     if double:
@@ -121,4 +120,4 @@ def mean_rounding(
     # Each term passes through m roundings, of u / 2 each and a little.
     block = 1.02 * SUMMED**2 * 0.5 * u * gradient
     sums = (1.01 * block_additions(n_samples, n_features) * UNIT_ROUNDOFF + turned) * gradient
-    return (record + block) / effective_size_of(weights, n_samples) + sums
+    return (record + block) / weights.effective_size + sums

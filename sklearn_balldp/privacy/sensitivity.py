@@ -31,7 +31,7 @@ from .._parameters import check_option
 from ..adjacency import DOMAINS, Domain
 from ..losses import Loss, make_loss
 from .maximum import certified_maximum
-from .weights import Weights, is_weighted
+from .weights import Weights
 
 Array = NDArray[np.float64]
 
@@ -112,7 +112,7 @@ def prototype_sensitivity(
             raise ValueError("norm_bound is needed when label changes are adjacent.")
         change = 2.0 * math.sqrt(2.0) * float(norm_bound)
     furthest = max(2.0 * radius, change)
-    if is_weighted(weights):
+    if weights is not None and not weights.uniform:
         if weights.class_totals is None or weights.class_largest is None:
             # Counts are private, whether or not label changes count.
             moved = weights.largest * furthest / ridge

@@ -10,6 +10,7 @@ from scipy.linalg import helmert
 from scipy.stats import chi2
 
 from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
+from ..encoder_name import same_encoder
 from ..heads import Released
 from ..mechanisms import (
     DescentBound,
@@ -27,7 +28,6 @@ from ..mechanisms import (
 from ..mechanisms.settings import RULE
 from ..privacy.card import NOTHING_HIDDEN
 from ..privacy.digest import parameters_digest
-from ..privacy.encoder_name import same_encoder
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from ..text import one_line
@@ -286,7 +286,7 @@ def _of_sums(released: Released, bound: Sums) -> tuple[list[Array], list[float]]
     scales, values = bound.scales(problem), released.answers[0]
     norm, total, k, d = (
         problem.norm_bound * (1.0 + 1e-6),
-        problem.sums_total,
+        problem.sums_weights.total,
         problem.n_classes,
         problem.n_features,
     )
@@ -374,7 +374,7 @@ def statement_checks(record: Release) -> list[Check]:
             "the record's adjacency",
         ),
     ]
-    if record.weights is not None:
+    if record.problem.weighted:
         found = f"it hides {record.unit_in_words}, {record.n_units} in all"
         found += ", with weights" if record.has_weights else ""
         why = "whose a record is, and what it weighs, only the publisher knows: ask him"

@@ -156,7 +156,11 @@ class Published:
             vectors = released.settings.class_embeddings
             arrays["class_embeddings"] = np.asarray(vectors, dtype=np.float64)
         if transcript and isinstance(released.bound, DescentBound) and released.answers:
-            arrays |= _named(Transcript.of(list(released.answers), released.bound))
+            try:
+                arrays |= _named(Transcript.of(list(released.answers), released.bound))
+            except (TypeError, ValueError):
+                # Ragged answers are no array: a fault of the model, which names its shape.
+                arrays[f"{_TRANSCRIPT}gradients"] = np.empty(0)
         params = type(head)._get_param_names()
         given = {n: _plain(getattr(released.settings, n)) for n in SETTINGS if n in params}
         return cls(stated, labels, arrays, given, **shared)
@@ -487,7 +491,7 @@ def _named(transcript: Any) -> dict[str, Array]:
             f"{_TRANSCRIPT}{name}": np.asarray(getattr(transcript, name), dtype=np.float64)
             for name in Transcript.__dataclass_fields__
         }
-    except (AttributeError, TypeError, ValueError):
+    except Exception:  # an object of somebody's own may raise anything
         raise ValueError("it does not hold arrays of numbers: gradients and start") from None
     if not arrays[f"{_TRANSCRIPT}start"].size:
         del arrays[f"{_TRANSCRIPT}start"]

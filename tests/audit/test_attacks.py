@@ -23,7 +23,6 @@ from sklearn_balldp.audit.attacks import (
     Candidates,
     deviates,
     log_posterior,
-    noiseless_model,
     normalised,
     run_trials,
     transcript_log_posterior,
@@ -210,7 +209,12 @@ def test_noiseless_models_are_those_of_whole_datasets(noise_free):
     X, y = data(60)
     for estimator in ONE_SHOT.values():
         fitted = estimator.fit(X, y)
-        found = noiseless_model(fitted.released_, fitted._records(X, y))
+        released, records = fitted.released_, fitted._records(X, y)
+
+        def noiseless(query, problem=released.problem, records=records):
+            return query.values(problem, records)
+
+        found = drive(released.conversation(), noiseless)
         np.testing.assert_allclose(found, fitted.released_.values, atol=1e-9)
 
 

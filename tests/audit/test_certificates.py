@@ -26,6 +26,7 @@ from sklearn_balldp.audit.certificates import (
     scaled_models,
     support_bound,
 )
+from sklearn_balldp.mechanisms import MeanGradient, Records
 from sklearn_balldp.privacy.gaussian import gaussian_power, mu_from_budget
 
 
@@ -324,7 +325,12 @@ def test_a_record_of_another_label_is_next_to_all_of_one_label():
         declared = release.certificate(0.1)
         for radius in (0.5, 1.0, 2.0):
             assert release.certificate(0.1, radius, "public") <= declared
-            assert release.certificate(0.1, radius) <= release.guarantee(radius).certificate(0.1)
+            assert release.certificate(0.1, radius) == declared
+            # Two records may agree in one label and differ in the other.
+            two = release.certificate(0.1, records=2)
+            assert release.certificate(0.1, radius, "public", 2) <= two
+            held = release.guarantee_of_candidates(radius, records=2)
+            assert held.radius == pytest.approx(min(radius, 1.0))
     head = BallDPRidgePrototype(8.0, 1e-5, **options)
     rows = np.array([np.eye(6)[0], -np.eye(6)[0]])
     best = attack_on(head, X, y, rows, np.array([0, 0]))
@@ -332,6 +338,44 @@ def test_a_record_of_another_label_is_next_to_all_of_one_label():
     # Two labels, the same row: a label change itself, which the certificate reaches.
     best = attack_on(head, X, y, rows[[0, 0]], np.array([0, 1]))
     assert 0.45 < best <= head.release_.certificate(0.5, 2.0) + 0.003
+
+
+@pytest.mark.parametrize("n", [3, 4, 6])
+def test_answers_of_several_labels_lie_in_a_ball_of_one_move(n):
+    """A search for candidates of two labels whose answers no point is as near to as one move."""
+
+    def outside(flat):
+        own, others = np.split(flat.reshape(n, 2), [n // 2])
+        across = np.linalg.norm(own[:, None] - others, axis=2).max()
+        return -enclosing_ball(flat.reshape(n, 2) / across, 100)[1]
+
+    rng = np.random.default_rng(n)
+    best = min(
+        minimize(outside, start, method="Nelder-Mead", options={"maxfev": 800}).fun
+        for start in rng.standard_normal((2, 2 * n))
+    )
+    # The ball is found to a few percent.
+    assert 0.7 < -best <= 1.03
+    # No smaller number would do: two of one label, and one of another halfway between.
+    best = bayes_success([[-0.8], [0.8], [0.0]], 1.0, [0.5, 0.5, 0.0], random_state=0)
+    assert best == pytest.approx(gaussian_power(0.5, 0.8), abs=0.01)
+
+
+@pytest.mark.parametrize("clip", [None, 0.3])
+def test_attacks_on_candidates_of_every_label_at_any_distance(clip):
+    """The best attack on answers at public parameters of any length, and the number."""
+    X, y = a_record_among_others()
+    rng = np.random.default_rng(0)
+    head = BallDPLogisticRegression(20.0, 1e-5, radius=0.1, protect_labels=True, classes=[0, 1])
+    problem = head.fit(X, y).released_.problem
+    directions = np.vstack([np.eye(6)[:2], -np.eye(6)[:2]])
+    rows, codes = np.tile(directions, (2, 1)), np.repeat([0, 1], 4)
+    for scale in (0.0, 1.0, 5.0, 30.0):
+        theta = scale * rng.standard_normal((1, 6))
+        query = MeanGradient(theta, clip=clip).calibrated(problem, 2.0)
+        values = query.terms(problem, Records(rows, codes)) / query.scales(problem)
+        best = bayes_success(values.reshape(8, -1), 1.0, random_state=0, n_draws=100_000)
+        assert best <= gaussian_power(1 / 8, 2.0) + 0.005
 
 
 def test_a_tolerance_around_a_uniform_record():

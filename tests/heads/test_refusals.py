@@ -88,7 +88,7 @@ BAD = {
         ({"class_weight": {7: 1.0}}, "names the label 7"),
         ({"class_weight": {0: 1j}}, "class_weight must be"),
         ({"alpha": 10**400}, "alpha"),
-        ({"class_weight": {0: 0.0, 1: 0.0, 2: 0.0}}, "leaves no record"),
+        ({"class_weight": {0: 0.0}}, r"positive numbers; got \{0: 0.0\}.*leave out its records"),
         ({"class_weight": {0: 2.0}, **PROTECTED}, "would show"),
         ({"priors": "uniform", **PROTECTED}, "priors"),
     ],

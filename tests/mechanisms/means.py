@@ -47,7 +47,7 @@ class Mean:
         self.table = self.passes._table
 
     def __call__(self, thetas):
-        return self.passes.sums(thetas) / self.problem.loss_total
+        return self.passes.sums(thetas) / self.problem.loss_weights.total
 
     def query(self, theta):
         return MeanGradient(theta, **self._given)

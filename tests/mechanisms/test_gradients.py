@@ -10,6 +10,7 @@ import sklearn_balldp.mechanisms.gradients as gradients_module
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.privacy import rounding
+from sklearn_balldp.privacy.weights import uniform_weights
 from tests.mechanisms.means import Mean
 
 CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 3)]
@@ -179,8 +180,9 @@ def test_rounding_of_whitened_rows_by_hand(dtype):
     n, d, v = 5000, 400, 2.0**-53
     theta = 5.0 * np.random.default_rng(0).standard_normal((4, d)) / np.sqrt(d)
     common = {"n_samples": n, "n_features": d, "norm_bound": 1.0, "constant": 0.0, "clip": 0.2}
+    common |= {"dtype": dtype, "weights": uniform_weights(n, None)}
     found = [
-        rounding.mean_rounding(make_loss("softmax", 4), theta, **common, dtype=dtype, whitened=own)
+        rounding.mean_rounding(make_loss("softmax", 4), theta, **common, whitened=own)
         for own in (False, True)
     ]
     k = min(d, 64)
@@ -199,7 +201,8 @@ def test_rounding_of_several_heads_by_hand():
     theta[:, 0] = 10.0
     common = {"n_samples": n, "n_features": d, "norm_bound": 1.0, "constant": 0.0, "clip": None}
     loss = make_loss("squared_hinge", n_classes)
-    found = rounding.mean_rounding(loss, theta, **common, dtype=np.float32)
+    common |= {"dtype": np.float32, "weights": uniform_weights(n, None)}
+    found = rounding.mean_rounding(loss, theta, **common)
     reach = 10.0 * np.sqrt(n_classes)
     largest = 2.0 * (1.0 + reach) * np.sqrt(n_classes)
     scores = np.expm1((d + 16) * v) * reach

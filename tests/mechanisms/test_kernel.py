@@ -438,19 +438,23 @@ def test_promises_are_kept_and_used_up(name):
     head._keep_answers = True
     released = head.fit(X, Y).released_
     problem, bound = released.release.problem, released.bound
-    (promised,) = bound.promises(problem)
+    promises = bound.promises(problem)
     mus, answers = [], iter(released.answers)
 
     def answer(query):
-        mus.append(query.mu(problem))
+        mus.append([query.mu(problem, radius, labels) for radius, labels, _ in promises])
         return next(answers)
 
     np.testing.assert_array_equal(drive(released.conversation(), answer), released.values)
     assert next(answers, None) is None
-    assert math.hypot(*mus) <= promised[2] * (1.0 + 1e-14)
-    assert promised[2] <= bound.mu(problem) * (1.0 + 1e-14)
+    spent = np.linalg.norm(mus, axis=0)
+    for (radius, labels, promised), used in zip(promises, spent, strict=True):
+        assert used <= promised * (1.0 + 1e-14)
+        assert bound.mu(problem, radius, labels) <= promised * (1.0 + 1e-14)
+    assert len(promises) == (3 if name == "statistics" else 1)
     if name != "prototypes, worst":
-        assert math.hypot(*mus) >= 0.9999 * promised[2]
+        # That of the radius, or one that asks for more noise.
+        assert max(spent / [promised for _, _, promised in promises]) >= 0.9999
 
 
 def test_released_values_are_frozen():

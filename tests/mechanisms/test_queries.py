@@ -32,6 +32,8 @@ def problem_of(unit="records", **public):
     given = {"n_samples": N, "n_features": D, "n_classes": K, "class_counts": (20, 20, 20)}
     given |= {"radius": 0.5, "norm_bound": B, **public}
     codes = Y if given.get("labels", "public") == "public" else None
+    if "class_counts" in public and codes is not None:
+        codes = np.repeat(np.arange(K), public["class_counts"])
     found = fit_weights(codes, N, np.arange(K), **UNITS[unit])
     return Problem(**given, sums_weights=found.sums, loss_weights=found.loss), found.rows
 
@@ -311,7 +313,7 @@ def test_the_minimiser_is_certified():
             norm_bound=B,
             fit_intercept=False,
             weights=weights,
-            total=problem.loss_total,
+            total=problem.loss_weights.total,
         )
         assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= query.tol
         assert query.accepted(problem) + query.rounding(problem)[1] <= query.tol * (1.0 + 1e-12)

@@ -19,9 +19,11 @@ from sklearn_balldp.mechanisms import (
     Minimiser,
     Records,
     Sums,
+    drive,
     drive_many,
 )
 from sklearn_balldp.mechanisms.descent import gains, shares_of
+from sklearn_balldp.mechanisms.sums import class_sums
 from sklearn_balldp.privacy import Bound, Problem, Promised
 from sklearn_balldp.privacy.bounds import KINDS, as_float_or_tuple, chain_of, tag_of
 from sklearn_balldp.privacy.gaussian import delta_from_mu
@@ -146,6 +148,82 @@ def test_whole_transcripts_keep_the_guarantee(loss, n_classes, clip, labels):
         assert profile <= delta_from_mu(mu, epsilon) + error
     # The pair is a bad one: most of the budget is used, so that a bound half as large would show.
     assert mean > 0.3 * mu**2 / 2
+
+
+@pytest.mark.parametrize("clip", [None, 0.2])
+@pytest.mark.parametrize(
+    ("loss", "n_classes"),
+    [("logistic", 2), ("squared_hinge", 2), ("softmax", 4), ("squared_hinge", 3)],
+)
+@pytest.mark.parametrize("labels", ["public", "protected"])
+@pytest.mark.parametrize("near", [0.1, 0.5, 0.9, 1.6])
+def test_growth_holds_for_rows_of_any_norm(loss, n_classes, clip, labels, near):
+    """A run has one map: the largest ratio of limits at one norm, and hardly more."""
+    problem = problem_of(loss, n_classes=n_classes, n_features=8, r=near, labels=labels)
+    bound = dataclasses.replace(bound_of(clip=clip), least_reach=0.3)
+    for far in (1.1 * near, 2.0 * near, 2.0):
+        if far <= near:
+            continue
+        found = bound.growth(problem, near, far, labels)
+        ratios = [
+            bound.limits(problem, far, labels, norm).most
+            / bound.limits(problem, near, labels, norm).least
+            for norm in np.linspace(0.3, 1.0, 1001)
+        ]
+        chain = min(math.ceil(far / near * (1 - 1e-9)), 2 if labels == "protected" else 99)
+        assert min(max(ratios), chain) <= found <= min(1.1 * max(*ratios, 1.0), chain)
+        if labels == "protected" and clip is not None:
+            # Twice the clip times the row, at every radius.
+            assert found <= 1.0 + 1e-8
+    assert bound.growth(problem, near, near, labels) == 1.0
+
+
+RADII = (0.2, 0.3, 0.4, 0.6, 0.8, 1.3, 2.0)
+
+
+@pytest.mark.parametrize("reach", [0.3, 1.0])
+@pytest.mark.parametrize("labels", ["public", "protected"])
+def test_promises_hold_at_every_radius(labels, reach):
+    """Whatever the answers are; a promise that decides the noise is used up."""
+    rng = np.random.default_rng(0)
+    problem = problem_of("softmax", n_classes=3, r=0.2, n_features=6, labels=labels)
+    start = class_sums(problem, 0.5, 1.0)
+    for further in (((2.0, 2.5),), ((0.4, 1.2), (0.8, 1.4), (2.0, 3.0)), ((2.0, 100.0),)):
+        bound = dataclasses.replace(bound_of(6, clip=0.2), further=further)
+        if reach < 1.0:
+            further = tuple((t, math.hypot(mu, start.mu(problem, t))) for t, mu in further)
+            bound = dataclasses.replace(bound, further=further, start=start, least_reach=reach)
+        bound.check(problem)
+        for size, rate in itertools.product((0.0, 1.0, 1e3), (1e-9, 30.0)):
+            chosen = dataclasses.replace(bound, learning_rate=rate)
+            spent = {t: [] for t in RADII}
+
+            def answer(query, size=size, spent=spent):
+                for t in RADII:
+                    spent[t].append(query.mu(problem, t))
+                return size * rng.standard_normal(query.shape(problem))
+
+            drive(GradientPerturbation().conversation(problem, chosen), answer)
+            used = {t: math.hypot(*mus) for t, mus in spent.items()}
+            assert all(used[t] <= chosen.mu(problem, t) * (1.0 + 1e-12) for t in RADII)
+            shares = [used[t] / mu for t, _, mu in chosen.promises(problem)]
+            assert max(shares) >= 0.999999
+            if labels == "public" and rate < 1.0 and reach == 1.0 and len(further) == 3:
+                # Where iterates stay at zero, gaps grow with the radius: the farthest decides.
+                assert used[0.2] < 0.5
+
+
+def test_further_promises_have_their_limits():
+    problem = problem_of("softmax", n_classes=3, r=0.5, n_features=6)
+    for further, fault in (
+        (((0.5, 2.0),), "rising radii"),
+        (((1.0, 2.0), (0.9, 2.0)), "rising radii"),
+        (((2.5, 3.0),), "rising radii"),
+        (((1.0, 0.5),), "at least the mu"),
+        (tuple((0.6 + 0.1 * i, 2.0) for i in range(9)), "there are 8 at most"),
+    ):
+        with pytest.raises(ValueError, match=fault):
+            dataclasses.replace(bound_of(), further=further).check(problem)
 
 
 def test_no_settings_make_the_steps_spend_more_than_mu():

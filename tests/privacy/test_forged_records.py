@@ -185,16 +185,19 @@ CONTRADICTIONS = [
     ("protected", {"radius_source": "declared"}, "reads labels"),
     ("protected", {"problem.labels": "public"}, "do not go together"),
     ("persons", {"radius_source": "seeded", "radius_epsilon": 1.0, "radius_draw": "x"}, "person"),
-    ("persons", {"problem.loss_weights": None}, "same units"),
+    ("persons", {"problem.loss_weights": None}, "expected `object`, got `null`"),
+    ("persons", {"problem.loss_weights": ...}, "same units"),
     ("persons", {"problem.loss_weights.n_units": 50}, "same units"),
-    ("persons", {"problem.loss_weights.n_units": 20}, "record: problem.loss_weights: total="),
-    ("persons", {"problem.loss_weights.class_records": [30, 30, 30]}, "class_counts|no weights"),
-    ("persons", {"problem.sums_weights.unit": "record"}, "n_units|single records"),
+    ("persons", {"problem.loss_weights.n_units": 91}, "not those of 90 records"),
+    ("persons", {"problem.sums_weights.unit": "record"}, "not those of 90 records"),
+    ("weighted classes", {"problem.loss_weights.n_units": 91}, "not those of 90 records"),
+    ("weighted classes", {"problem.loss_weights.block_factor": 1.5}, "not those of 90 records"),
     ("persons", {"problem.sums_weights.unit": "flat"}, "must be one of record, person"),
     ("persons", {"problem.sums_weights.total": math.inf}, "total=inf"),
     ("persons", {"problem.sums_weights.share": 1.0}, "unknown field `share`"),
-    ("persons", {"problem.sums_weights.class_totals": [22.0, 15.0, 5.0]}, "do not go with total"),
-    ("persons", {"problem.sums_weights.class_largest": [1.0, 0.5]}, "do not go with total"),
+    ("persons", {"problem.sums_weights.class_largest": [1.0, 0.5]}, "do not go together"),
+    ("persons", {"problem.sums_weights.class_largest": [1.0, 0.5, 0.0]}, "do not go together"),
+    ("weighted classes", {"problem.loss_weights.by_class": [1.0, 1.0, 0.0]}, "do not go together"),
     ("started descent", {"bound.start.sigma": 1e-3}, "leaves nothing|epsilon"),
     ("started descent", {"bound.start.sigma": [1.0] * 2}, "no noise scales"),
     ("started descent", {"bound.start.type": "Minimiser"}, "start.type"),
@@ -364,6 +367,8 @@ def test_the_schema_names_every_field_and_no_other(release):
                 and set(node["required"]) <= set(value) <= set(known)
                 and all(fits(item, known[name]) for name, item in value.items())
             )
+        if isinstance(value, list) and "prefixItems" in node:
+            return len(value) == node["maxItems"] and all(map(fits, value, node["prefixItems"]))
         if isinstance(value, list):
             return node.get("type") == "array" and all(fits(v, node["items"]) for v in value)
         if "enum" in node:

@@ -274,11 +274,9 @@ def persons_of(total, records):
         unit="person",
         n_units=20,
         most_records=records,
-        most_classes=1,
         total=20.0 * total,
         largest=total,
         record=total / records,
-        class_records=None,
         class_totals=None,
         class_largest=None,
     )

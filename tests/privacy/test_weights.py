@@ -1,7 +1,6 @@
 """Public numbers of weights against brute force, and records that contradict them."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from sklearn_balldp.heads import (
 )
 from sklearn_balldp.heads.weighing import fit_weights, weights_of
 from sklearn_balldp.privacy import Release
-from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.weights import Weights
 
 
@@ -35,7 +33,6 @@ def test_public_numbers_are_those_of_a_brute_force(seed):
     assert found.largest == pytest.approx(held.sum(axis=1).max())
     assert found.largest >= held.sum(axis=1).max()
     assert found.most_records == np.bincount(owners).max()
-    assert found.most_classes == (held > 0).sum(axis=1).max()
     np.testing.assert_allclose(found.class_totals, held.sum(axis=0))
     np.testing.assert_allclose(found.class_largest, held.max(axis=0))
     largest = np.where(held.max(axis=0) > 0, held.max(axis=0), 1.0)
@@ -62,11 +59,9 @@ VALID = {
     "unit": "person",
     "n_units": 50,
     "most_records": 4,
-    "most_classes": 2,
     "total": 50.0,
     "largest": 1.0,
     "record": 1.0,
-    "class_records": (60, 40),
     "class_totals": (30.0, 20.0),
     "class_largest": (1.0, 1.0),
     "block_factor": 1.2,
@@ -78,45 +73,45 @@ def test_impossible_weights_are_refused():
     for change in (
         {"unit": "household"},
         {"n_units": 0},
-        {"most_classes": 5},
-        {"total": 51.0},
+        {"most_records": 0},
         {"total": -1.0},
-        {"largest": 5.0},
-        {"largest": 0.5},
+        {"total": float("inf")},
+        {"largest": 51.0},
+        {"largest": 0.0},
         {"record": 0.0},
-        {"record": 2.0},
         {"block_factor": 0.9},
-        {"block_factor": 1.5},
         {"block_factor": float("nan")},
         {"class_totals": None},
-        {"class_totals": (30.0, 10.0)},
-        {"class_totals": (49.5, 0.5), "class_largest": (1.0, 0.009)},
         {"class_totals": (30.0, 20.0, 0.0)},
-        {"class_largest": (0.4, 0.4)},
-        {"class_largest": (0.5, 0.5), "record": 0.5, "block_factor": 1.0},
-        {"class_largest": (1.0, 0.3)},
-        {"class_largest": (1.0, 2.0)},
+        # A class whose records weigh nothing looks like one without records, which gets no noise.
+        {"class_totals": (50.0, 0.0)},
+        {"class_largest": (1.0, 0.0)},
         {"class_largest": (1.0, -1.0)},
-        {"class_records": None},
-        {"class_records": (20, 80)},
         {"by_class": (1.0,)},
+        {"by_class": (1.0, 0.0)},
+        {"class_totals": None, "class_largest": None, "by_class": (1.0, 1.0)},
     ):
-        with pytest.raises(ValueError, match=r"unit|total|block_factor|class|argument"):
+        with pytest.raises(ValueError, match=r"unit|total"):
             Weights(**{**VALID, **change})
 
 
-def test_weights_are_of_so_many_records():
-    private = {"class_records": None, "class_totals": None, "class_largest": None}
-    weights = Weights(**{**VALID, **private})
-    for n_samples in (50, 100, 200):
-        weights.check(n_samples, 2, "protected")
-    for n_samples in (49, 201):
-        with pytest.raises(ValueError, match="n_units"):
-            weights.check(n_samples, 2, "protected")
-    Weights(**VALID).check(100, 2, "public")
-    for wrong in ((101, 2, "public"), (100, 3, "public"), (100, 2, "protected")):
-        with pytest.raises(ValueError, match="class_"):
-            Weights(**VALID).check(*wrong)
+def test_records_that_count_once_have_weights_too():
+    """A record does not repeat what follows from its counts."""
+    X, y, _ = people()
+    release = BallDPRidgePrototype(delta=1e-3, radius=0.4).fit(X, y).release_
+    assert release.weights == weights_of(np.ones(120), y, 3) == release.problem.sums_weights
+    assert release.weights.uniform
+    assert "sums_weights" not in release.to_dict()["problem"]
+    head = BallDPRidgePrototype(delta=1e-3, radius=0.4, protect_labels=True, classes=[0, 1, 2])
+    assert head.fit(X, y).release_.weights == weights_of(np.ones(120), None, 3)
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("inf")])
+def test_a_class_has_a_positive_weight(weight):
+    head = BallDPLogisticRegression(delta=1e-3, class_weight={0: weight})
+    with pytest.raises(ValueError, match=r"positive numbers; got \{0: .*leave out its records"):
+        head.fit(*people()[:2])
+    assert not hasattr(head, "release_")
 
 
 def people(n=120):
@@ -142,7 +137,6 @@ def test_forged_weights_are_found(head, protect, forged):
     if protect:
         head.set_params(classes=[0, 1, 2])
     release = head.fit(X, y, groups=groups).release_
-    weights = release.weights
     assert Release.from_dict(forged(release)) == release
 
     def both(**changes):
@@ -150,37 +144,20 @@ def test_forged_weights_are_found(head, protect, forged):
         fields = {f"problem.{part}.{n}": v for part in parts for n, v in changes.items()}
         return forged(release, **fields)
 
-    fewer, another = both(n_units=20), both(unit="record")
     without = forged(release, **{"problem.sums_weights": ..., "problem.loss_weights": ...})
-    lighter = {"total": 2.0 * weights.total}
-    if not protect:
-        lighter["class_totals"] = [2.0 * total for total in weights.class_totals]
     unit = forged(release, "follows.unit", "record")
-    for record in (fewer, another, without, unit, both(**lighter)):
+    for record in (both(n_units=200), both(unit="record"), without, unit):
         with pytest.raises(ValueError, match="record: "):
             Release.from_dict(record)
 
 
-def noise_follows(release, weights):
-    """The record with other weights in the loss, and the noise that they would ask for."""
-    problem = dataclasses.replace(release.problem, loss_weights=weights)
-    bound = release.bound.calibrated(problem, mu_from_budget(release.epsilon, release.delta))
-    return dataclasses.replace(release, problem=problem, bound=bound)
-
-
-def test_weights_beyond_the_counts_are_no_record():
-    """Ten thousand times a class of 990 records: the noise would be that of records not there."""
-    head = BallDPLogisticRegression(
-        mechanism="output", alpha=0.1, delta=1e-4, radius=0.5, class_weight={0: 1.0, 1: 20.0}
-    ).fit(people(1000)[0], np.repeat([0, 1], [990, 10]))
-    weights = head.release_.weights
-    with pytest.raises(ValueError, match="do not go with total"):
-        dataclasses.replace(weights, total=20000.0, class_totals=(10000.0, 10000.0))
-    evened = dataclasses.replace(
-        weights, total=10500.0, class_records=(500, 500), class_totals=(500.0, 10000.0)
-    )
-    with pytest.raises(ValueError, match=r"class_records are not problem\.class_counts"):
-        noise_follows(head.release_, evened).checked()
+def test_the_classes_with_records_have_a_weight(release_of, forged):
+    """Else a class without a weight would look like one without records, which gets no noise."""
+    for totals, largest in (([25.0, 20.0, 0.0], [1.0, 0.5, 0.0]), ([25.0, 20.0], [1.0, 0.5])):
+        fields = {"class_totals": totals, "class_largest": largest}
+        changes = {f"problem.sums_weights.{name}": value for name, value in fields.items()}
+        with pytest.raises(ValueError, match=r"sums_weights.class_totals=.* with problem.class_c"):
+            Release.from_dict(forged(release_of("persons"), **changes))
 
 
 def test_the_loss_and_the_sums_speak_of_the_same_units():
@@ -191,20 +168,6 @@ def test_the_loss_and_the_sums_speak_of_the_same_units():
         problem = dataclasses.replace(release.problem, sums_weights=other)
         with pytest.raises(ValueError, match="same units"):
             dataclasses.replace(release, problem=problem).checked()
-    # A class may weigh nothing in the loss, and its records move the sums all the same.
-    head = BallDPLogisticRegression(delta=1e-3, radius=0.4, class_weight={0: 0.0})
-    release = head.fit(X, y, groups=groups).release_
-    assert release.weights.class_totals[0] == 0.0 < release.problem.sums_weights.class_totals[0]
-    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
-
-
-def test_joint_is_no_less_than_the_largest_person_asks_for():
-    """Half a weight in each of two classes, of a person who weighs one: q is the root of two."""
-    X, _, groups = people()
-    head = BallDPRidgePrototype(delta=1e-3, radius=0.4).fit(X, np.arange(120) % 2, groups=groups)
-    assert head.release_.weights.block_factor == pytest.approx(np.sqrt(2.0))
-    with pytest.raises(ValueError, match="block_factor"):
-        dataclasses.replace(head.release_.weights, block_factor=1.0)
 
 
 def test_owners_that_sorting_does_not_find_are_refused():
@@ -220,17 +183,16 @@ def test_owners_that_sorting_does_not_find_are_refused():
 @pytest.mark.parametrize("mechanism", ["output", "gradient"])
 def test_extreme_weights_of_classes_give_a_model(kind, mechanism):
     X, y = people()[0], np.arange(120) % 2
-    for weight in ({0: 1.0, 1: 0.0}, {0: 1e12, 1: 1e-12}):
-        head = kind(delta=1e-3, mechanism=mechanism, class_weight=weight).fit(X, y)
-        assert np.isfinite(head.coef_).all()
+    head = kind(delta=1e-3, mechanism=mechanism, class_weight={0: 1e12, 1: 1e-12}).fit(X, y)
+    assert np.isfinite(head.coef_).all()
 
 
-def test_priors_must_leave_something_for_classes_with_weight():
+def test_priors_must_leave_something_for_classes_with_records():
     head = BallDPLogisticRegression(
-        delta=1e-3, class_weight={0: 0.0}, priors=[1.0, 0.0], mechanism="output"
+        delta=1e-3, classes=[0, 1, 2], priors=[1.0, 0.0, 0.0], mechanism="output"
     )
     with pytest.raises(ValueError, match="leave nothing"):
-        head.fit(people()[0], np.arange(120) % 2)
+        head.fit(people()[0], 1 + np.arange(120) % 2)
     assert not hasattr(head, "release_")
 
 

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import math
 import pickle
 from fractions import Fraction
 
@@ -28,10 +29,10 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.mechanisms import (
-    DescentBound,
     MeanGradient,
     Mechanism,
     Sums,
+    Transcript,
 )
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.bounds import Promised
@@ -471,6 +472,32 @@ def test_forged_transcripts_are_refused_by_anybody(name):
             assert {"model", "transcript"} & set(failed(verdict)), str(verdict)
 
 
+RAGGED = {
+    "answers of two shapes": lambda answers: (*answers[:-1], answers[-1][:, 1:]),
+    "an answer that is none": lambda answers: (*answers[:-1], None),
+    "a text": lambda answers: (*answers[:-1], np.array("x")),
+}
+
+
+@pytest.mark.parametrize("forge", RAGGED.values(), ids=RAGGED)
+@pytest.mark.parametrize("name", DESCENTS)
+def test_ragged_answers_in_memory_are_a_fault(name, forge, tmp_path):
+    head = copy.deepcopy(fitted(name))
+    object.__setattr__(head.released_, "answers", forge(head.released_.answers))
+    for private in (None, data()):
+        verdict = verify(head, private=private)
+        assert failed(verdict) == ["model"]
+        assert "transcript.gradients that is no array of shape" in str(verdict)
+    with pytest.raises(ValueError, match=r"transcript\.gradients that is no array"):
+        save(head, tmp_path / "model", transcript=True)
+
+
+@pytest.mark.parametrize("gradients", [[[1.0], [1.0, 2.0]], 10**400, "x"], ids=str)
+def test_transcripts_of_no_arrays(gradients):
+    found = verify(fitted("descent"), transcript=Transcript(gradients))
+    assert failed(found) == ["transcript"]
+
+
 @pytest.mark.parametrize("transcript", [5, object(), (1, 2)])
 def test_transcripts_of_no_sense(transcript):
     head = fitted("descent")
@@ -490,17 +517,28 @@ def test_the_iterates_are_those_of_the_record():
 
 
 @pytest.mark.parametrize("name", DESCENTS)
-def test_shares_of_more_than_the_whole(name, monkeypatch):
-    """The record is refused, and without its own check the privacy filter refuses the steps."""
+def test_shares_of_more_than_the_whole(name):
+    """They are shares of what is left, so that the privacy filter has nothing to refuse."""
     head = fitted(name)
     record = head.release_.to_dict()
     record["bound"]["shares"] = [2.0 * share for share in record["bound"]["shares"]]
-    record = resealed(record)
-    assert failed(verify(head, record)) == ["record"]
-    monkeypatch.setattr(DescentBound, "check", lambda *_: None)
-    verdict = verify(head, record)
-    assert "transcript" in failed(verdict)
-    assert "more than is left" in str(verdict)
+    assert failed(verify(head, resealed(record))) == ["record"]
+
+
+def test_a_further_promise_that_was_not_kept_shows_in_the_noise():
+    """A record may state more there; less needs more noise than the steps had."""
+    head = fitted("descent from the mean")
+    problem, bound = head.release_.problem, head.release_.bound
+    far = problem.diameter
+    begun, steps = bound.start.mu(problem, far), bound.left(problem, 0.5, bound.budget)
+
+    def forged(times):
+        further = ((far, math.hypot(begun, times * steps)),)
+        promised = dataclasses.replace(bound, further=further)
+        return changed(head, release=dataclasses.replace(head.release_, bound=promised))
+
+    assert failed(verify(forged(3.0), private=data())) == []
+    assert "scale of the noise" in failed(verify(forged(1.01), private=data()))
 
 
 def test_scales_of_the_sums_that_promise_too_much():

@@ -16,6 +16,7 @@ from sklearn_balldp.privacy import rounding
 from sklearn_balldp.privacy.iterate_gap import iterate_gap
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.rounding import additions, block_additions, mean_rounding
+from sklearn_balldp.privacy.weights import uniform_weights
 from sklearn_balldp.rows import block_rows, passes, shards_of
 from sklearn_balldp.rows.table import Sums, sum_of
 from tests.mechanisms.means import Mean
@@ -39,7 +40,7 @@ def rounding_of_mean(loss, theta, n, d, constant=0.0, clip=0.2, **options):
         norm_bound=1.0,
         constant=constant,
         clip=clip,
-        **options,
+        **{"weights": uniform_weights(n, None), **options},
     )
 
 

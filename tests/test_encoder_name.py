@@ -4,7 +4,7 @@ import pytest
 
 from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.accounting import PrivacyAccountant
-from sklearn_balldp.privacy.encoder_name import (
+from sklearn_balldp.encoder_name import (
     has_digest,
     name_of_weights,
     public_name,
