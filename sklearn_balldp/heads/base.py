@@ -731,5 +731,4 @@ def _no_rows(*_: Any) -> Any:
 
 def _precision_of(X: Any) -> str:
     """Precision that rows are computed in: sums of other machines are made in double precision."""
-    single = table_of(X).local and working_precision(X.dtype) is np.float32
-    return "float32" if single else "float64"
+    return np.dtype(table_of(X).precision(working_precision(X.dtype))).name

@@ -17,7 +17,6 @@ made in double precision.
 
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,7 +32,6 @@ from ..rows import (
     block_rows,
     check_unchanged,
     domain_factors,
-    n_threads,
     place_rows,
     rows_in_domain,
     table_of,
@@ -82,17 +80,14 @@ class Gradients:
         """Rows in place, or their factors, shard by shard."""
         records = self._records
         table = table_of(records.X, codes=records.codes, weights=self._weights)
-        if not table.local:
-            self._dtype = np.dtype(np.float64)
+        self._dtype = np.dtype(table.precision(self._dtype))
         placing = self._placing
-        if table.local and self._n * self._d * self._dtype.itemsize <= KEPT_BYTES:
+        if table.can_keep(self._n * self._d * self._dtype.itemsize, KEPT_BYTES):
             self._kept = np.empty((self._n, self._d), dtype=self._dtype)
             table = table.with_columns(placing.fill, self._kept).on(self._kept)
         else:
             table = table.with_columns(placing.factors)
-        if table.local:
-            threads = n_threads(self._n, self._d)
-            table.run_on(None if threads == 1 else ThreadPoolExecutor(threads))
+        table.use_threads()
         return table
 
     @property

@@ -74,8 +74,8 @@ class LinearObjective:
 
         With ``curvature`` the second derivatives are kept for :meth:`curvature_product`.
         """
-        few = self._table.local and len(self.X) * self.shape[0] <= _KEPT
-        kept = np.empty((len(self.X), self.shape[0])) if curvature and few else None
+        few = curvature and self._table.can_keep(8 * len(self.X) * self.shape[0], 8 * _KEPT)
+        kept = np.empty((len(self.X), self.shape[0])) if few else None
         value, gradient = self._table.total(self._passes.evaluate, theta, kept)
         if curvature:
             self._curvature = theta.copy(), kept

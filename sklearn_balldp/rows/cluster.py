@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .._version import __version__
 from ..progress import bar
@@ -243,8 +243,6 @@ def _submitted(
 class ClusterTable:
     """Passes over rows that workers have or read, as those of :class:`.Table`."""
 
-    local = False
-
     def __init__(
         self,
         client: Any,
@@ -254,6 +252,17 @@ class ClusterTable:
     ) -> None:
         self._client, self.shape, self._portions = client, shape, portions
         self._check_sums = check_sums
+
+    def precision(self, dtype: DTypeLike) -> DTypeLike:
+        """Double, as the bits of sums may differ between machines."""
+        return np.float64
+
+    def can_keep(self, n_bytes: int, most: int) -> bool:
+        """Nothing: passes are made in other processes."""
+        return False
+
+    def use_threads(self) -> None:
+        """Workers have theirs."""
 
     def each(self, function: Callable[..., Any], *numbers: Any) -> Iterator:
         """As :meth:`.Table.each`."""

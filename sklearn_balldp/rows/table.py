@@ -6,15 +6,15 @@ block, and the columns beside them. Rows on a cluster have a table of their own.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ..progress import bar
-from .passes import map_shards, row_blocks, shards_of
+from .passes import map_shards, n_threads, row_blocks, shards_of
 from .sources import Rows, is_mapped
 
 Array = NDArray[np.float64]
@@ -128,9 +128,6 @@ class Table:
     Columns that are None are left out.
     """
 
-    #: Whether passes can write to this process's memory, and sums always have the same bits.
-    local = True
-
     def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
         self.shape: tuple[int, int] = X.shape
         self._pool: Executor | None = None
@@ -141,12 +138,19 @@ class Table:
             for start, stop in shards_of(*X.shape)
         }
 
-    def run_on(self, pool: Executor | None) -> None:
-        """Run all later passes on these threads, or on the calling thread if None.
+    def precision(self, dtype: DTypeLike) -> DTypeLike:
+        """Precision of sums where ``dtype`` is enough: here they always have the same bits."""
+        return dtype
 
-        Without this call each pass starts threads of its own.
-        """
-        self._pool, self._alone = pool, pool is None
+    def can_keep(self, n_bytes: int, most: int) -> bool:
+        """Whether passes may write so many bytes of results to this process's memory."""
+        return n_bytes <= most
+
+    def use_threads(self) -> None:
+        """Run all later passes on the same threads; without it each pass starts its own."""
+        threads = n_threads(*self.shape)
+        self._alone = threads == 1
+        self._pool = None if self._alone else ThreadPoolExecutor(threads)
 
     def each(self, function: Callable[..., Any], *numbers: Any) -> Iterator:
         """Results of ``function(part, *numbers)`` for each shard, in order."""
