@@ -21,7 +21,7 @@ from ..encoder_name import same_encoder
 from ..encoder_weights import installed
 from ..encoders import SentenceEncoder
 from ..pipelines import ModelParts, parts_of
-from ..publish.folder import kind_of, loaded, located
+from ..publish.folder import kind_of, loaded
 from ..publish.model import Published
 from ..text import one_line
 from .records import Columns, InputError, cell_of, parts_of_file
@@ -171,7 +171,7 @@ def opened(folder: str, encoder: str | None) -> tuple[Any, Published]:
 def read(folder: str) -> Published:
     """What a folder holds, or the hub's repository of that name."""
     try:
-        return Published.read(located(folder))
+        return Published.read(folder)
     except ValueError as error:
         raise InputError(f"model={folder!r}: {error}") from None
 

@@ -29,10 +29,10 @@ from ..heads import (
 )
 from ..heads.cost import in_words, seconds
 from ..heads.plan import AT_RISK, LOST, Plan
-from ..privacy.card import NOTHING_HIDDEN
 from ..progress import shown
 from ..publish import save
-from ..publish.folder import check_writable
+from ..publish.card import NOTHING_HIDDEN
+from ..publish.saving import check_writable
 from ..radius import RadiusPolicy
 from ..text import appearance, one_line, percent, spelling
 from .records import Columns, InputError, Records, read

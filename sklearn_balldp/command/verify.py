@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from ..publish import verify
 from ..text import one_line
@@ -51,6 +52,12 @@ def verify_command(arguments: list[str]) -> int:
         metavar="WEIGHTS",
         help="name or folder of the weights that embed the private records, which you trust",
     )
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        type=Path,
+        help="write the card and the lines that are for everybody as a page",
+    )
     options = parser.parse_args(arguments)
     try:
         verdict = verify(
@@ -60,6 +67,8 @@ def verify_command(arguments: list[str]) -> int:
             earlier=options.earlier,
             encoder=options.encoder,
         )
+        if options.html is not None:
+            options.html.write_text(verdict.to_html(), encoding="utf-8")
     except (ValueError, ImportError, OSError) as error:
         print(f"verify: {one_line(error, 2000)}", file=sys.stderr)
         return 2
