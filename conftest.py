@@ -16,7 +16,7 @@ LIBRARIES = (
     "torchvision",
 )
 #: What a machine may lack.
-MACHINE = ("no GPU", "this system does not fork", "this system is not POSIX")
+MACHINE = ("this system does not fork", "this system is not POSIX")
 REASONS = {*(f"needs {name}" for name in LIBRARIES), *MACHINE}
 
 

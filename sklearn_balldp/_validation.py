@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from ._parameters import check_no_mask
-from .rows import Rows, as_rows, computed, squarable_input
-from .rows.sources import squarable
+from .rows import REFUSED, Rows, as_rows, check_sizes, computed
 
 
 def caller_level() -> int:
@@ -57,31 +56,16 @@ _REMEDIES = {
 }
 
 
-def validated(
-    estimator: Any,
-    X: Any,
-    y: Any = "no_validation",
-    *,
-    reset: bool = True,
-    domain: str | None = None,
-) -> Any:
-    """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
-
-    Finiteness of rows is left to the pass that computes their norms. Rows in a file stay there. For
-    a domain their squares neither overflow nor vanish.
-    """
-    checked = _checked(estimator, X, y, reset)
-    if domain is None:
-        return checked
-    return _with_rows(checked, lambda rows: squarable_input(rows, domain))
-
-
 def _with_rows(checked: Any, change: Callable[[Any], Any]) -> Any:
     """Changed rows, and their labels if there are any."""
     return (change(checked[0]), checked[1]) if isinstance(checked, tuple) else change(checked)
 
 
-def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
+def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True) -> Any:
+    """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
+
+    Which sizes rows have is left to the pass that computes their norms. Rows in a file stay there.
+    """
     _check_kind(X)
     y = complete_labels(y)
     check_no_mask("X", X)
@@ -95,11 +79,12 @@ def _checked(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
             )
         # A stand-in of this shape and type passes through every check that reads no numbers.
         stand_in = np.broadcast_to(np.zeros((), dtype=X.dtype), X.shape)
-        checked = _checked(estimator, stand_in, y, reset)
+        checked = validated(estimator, stand_in, y, reset=reset)
         return _with_rows(checked, lambda _: X._for_one_fit())
-    if isinstance(X, np.ndarray) and X.dtype == np.longdouble and X.ndim == 2 and X.size:
-        # Conversion to float64 would turn larger numbers into infinity.
-        X = squarable(X, getattr(estimator, "domain", "ball"))
+    if isinstance(X, np.ndarray) and X.dtype == np.longdouble and X.ndim == 2:
+        # Conversion to float64 would make rows of zeros of the smallest ones.
+        with all_finite():
+            check_sizes(X, getattr(estimator, "domain", "ball"))
     kind: type[Exception] = ValueError
     try:
         return validate_data(estimator, X, y, dtype=DTYPES, ensure_all_finite=False, reset=reset)
@@ -217,13 +202,13 @@ def _quoting_nothing(kind: type[Exception], text: str) -> Exception:
 
 @contextlib.contextmanager
 def all_finite() -> Iterator[None]:
-    """Turn a pass's FloatingPointError into scikit-learn's ValueError for NaN or infinity."""
+    """Turn the FloatingPointError for rows that are refused into a ValueError."""
     try:
         yield
         return
     except FloatingPointError:
         pass
-    raise ValueError("Input X contains NaN or infinity; drop those rows, or repair them.")
+    raise ValueError(f"Input X contains {REFUSED}; drop those rows, or repair them.")
 
 
 @contextlib.contextmanager

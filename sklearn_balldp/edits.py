@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from ._display import Display, check_columns
 from ._parameters import check_option, check_positive, check_whole
+from ._validation import all_finite
 from .adjacency import DOMAINS, METRICS
 from .distances import checked_records, nearest_of_label, row_distances
 from .rows import rows_in_domain
@@ -387,7 +388,8 @@ class EditDistanceDisplay(Display):
         check_option("domain", domain, DOMAINS)
 
         def brought(rows: ArrayLike) -> Any:
-            return rows_in_domain(np.asarray(rows, dtype=np.float64), float(norm_bound), domain)
+            with all_finite():
+                return rows_in_domain(np.asarray(rows, dtype=np.float64), float(norm_bound), domain)
 
         table = pd.DataFrame(
             {

@@ -202,18 +202,3 @@ def test_the_search_would_find_a_cell():
     except ValueError as error:
         with pytest.raises(AssertionError):
             assert_quotes_nothing(error)
-
-
-@pytest.mark.parametrize("head", HEADS, ids=lambda e: type(e).__name__)
-def test_finite_rows_beyond_double_precision_are_projected(head):
-    """A longdouble that float64 cannot hold is a long row, not an infinite one."""
-    rows = ROWS.astype(np.longdouble) * np.linspace(1, 2, 12)[:, None]
-    rows[3, 1] = np.longdouble("1e400")
-    fitted = head.fit(rows, LABELS)
-    unit = np.zeros((1, 3))
-    unit[0, 1] = 1.0
-    np.testing.assert_allclose(
-        fitted.decision_function(rows[3:4]), fitted.decision_function(unit), rtol=1e-6
-    )
-    policy = RadiusPolicy(source="declared").fit(rows, LABELS)
-    np.testing.assert_allclose(policy.transform(rows)[3], unit[0], atol=1e-12)

@@ -62,7 +62,7 @@ def test_bars_count_shards_and_steps(capfd):
     head.fit(X, y)
     text = capfd.readouterr().err
     found = re.findall(r"(\w+): +\d+%\|[^|]*\| \d+/(\d+) \[", text)
-    assert set(found) == {("pass", "4"), ("descent", "20")}
+    assert set(found) == {("pass", "8"), ("descent", "20")}
     assert len(found) == text.count("|") / 2
 
 

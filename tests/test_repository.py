@@ -98,7 +98,7 @@ def test_nothing_fetches_the_package_by_its_name(tmp_path):
 SKIPPING = """
 import pytest
 
-@pytest.mark.skip(reason="no GPU")
+@pytest.mark.skip(reason="this system does not fork")
 def test_listed(): pass
 
 @pytest.mark.needs("no_such_library")

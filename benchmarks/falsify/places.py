@@ -68,7 +68,7 @@ def _dask(X: Any, folder: Path) -> Any:
     return dask.array.from_array(X, chunks=(3, X.shape[1]))
 
 
-def _device(X: Any, folder: Path) -> Any:
+def _tensor(X: Any, folder: Path) -> Any:
     import torch
 
     return torch.from_numpy(np.ascontiguousarray(X))
@@ -89,7 +89,7 @@ PLACES: dict[str, Callable[[Any, Path], Any]] = {
     "HDF5": _hdf5,
     "Zarr": _zarr,
     "Dask": _dask,
-    "a tensor": _device,
+    "a tensor": _tensor,
 }
 
 

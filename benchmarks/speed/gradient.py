@@ -19,6 +19,8 @@ from .timing import embeddings, interleaved, row
 
 PASSES = [(60_000, 384, 2), (60_000, 384, 10), (60_000, 768, 77)]
 SHAPES = [(25_000, 384, 2), (50_000, 512, 10), (10_000, 384, 77), (120_000, 384, 4)]
+# Default fits that use all cores, against products of the same rows that do.
+CORES = [(50_000, 384, 10), (10_000, 384, 77), (20_000, 768, 4)]
 STEPS = 150
 
 
@@ -44,6 +46,7 @@ def measure(comparators):
             asked=3 if (n, n_classes) == (25_000, 2) else np.nan,
         )
     yield _default_fit()
+    yield from _on_all_cores()
     yield from _passes()
     n_values = 100_000
     times = interleaved(
@@ -85,6 +88,26 @@ def _default_fit():
     return row(
         "gradient", job, times["default"], "noise on the minimiser", times["output"], asked=1
     )
+
+
+def _on_all_cores():
+    """Wall time of a default fit, against that of one second moment and 20 times two products."""
+    for n, d, n_classes in CORES:
+        X, y = embeddings(n, d, n_classes)
+        head = BallDPLogisticRegression(2.0, radius=0.5)
+        weights = np.random.default_rng(0).standard_normal((d, n_classes)).astype(np.float32)
+        residuals = np.ascontiguousarray((X @ weights).T)
+
+        def products(X=X, weights=weights, residuals=residuals):
+            for _ in range(20):
+                X @ weights, residuals @ X
+            return X.T @ X
+
+        times = interleaved({"fit": lambda h=head, X=X, y=y: h.fit(X, y), "bare": products}, 9)
+        job = f"default fit, {n} x {d} float32, {n_classes} classes"
+        yield row(
+            "gradient", job, times["fit"], "X'X and 20 times two products", times["bare"], 1.5
+        )
 
 
 def _passes():

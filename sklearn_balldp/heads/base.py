@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags, assert_all_finite
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -41,7 +41,7 @@ from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..progress import shown
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
-from ..rows import Rows, computed, rows_in_domain, table_of, working_precision
+from ..rows import Rows, check_sizes, computed, rows_in_domain, table_of, working_precision
 from .cost import foretell
 from .fitting import promise, release, warn_of_large_delta
 from .plan import Plan, plan_of
@@ -288,7 +288,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     ) -> tuple[Problem, ChosenRadius, NDArray[Any], Records]:
         """The input of a fit, checked: public numbers, the radius, labels, and the records."""
         self._check_parameters()
-        X, y = validated(self, X, y, domain=self.domain)
+        X, y = validated(self, X, y)
         classes, codes = self._encode(y)
         counts = tuple(np.bincount(codes, minlength=len(classes)).tolist())
         weighed = self._weighed(len(codes), classes, codes, counts, computed("groups", groups))
@@ -572,14 +572,15 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _coded(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
         """Rows as passes take them, and positions of their labels among those of the fit."""
-        X, y = validated(self, X, y, reset=False, domain=self.release_.domain)
+        X, y = validated(self, X, y, reset=False)
         # Audits look at single rows: those of a file are read.
         X = np.asarray(X) if isinstance(X, Rows) else X
         codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if not np.all(self.classes_[codes] == y):
             raise ValueError("y holds labels that the released model does not know.")
-        # It names no cell; the passes of an audit do not look.
-        assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+        # The passes of an audit do not look.
+        with all_finite():
+            check_sizes(X, self.release_.domain)
         return X, codes
 
     def _policy_rows(
@@ -615,11 +616,8 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Rows where radii are declared: scaled to the sphere, or as they are."""
         if self.domain == "ball":
             return X
-        with np.errstate(all="ignore"):
-            finite = bool(np.isfinite(X).all())
-        if not finite:
-            raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.")
-        return rows_in_domain(X.astype(np.float64), float(self.norm_bound), self.domain)
+        with all_finite():
+            return rows_in_domain(X.astype(np.float64), float(self.norm_bound), self.domain)
 
     def _encode(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
         classes = self._declared_classes()
@@ -652,7 +650,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _scores(self, X: Any, *, largest: bool = False) -> NDArray[Any]:
         check_is_fitted(self)
-        X = validated(self, X, reset=False, domain=self.release_.domain)
+        X = validated(self, X, reset=False)
         coef, intercept = self._linear_rule()
         bound, domain = self.release_.norm_bound, self.release_.domain
         with all_finite():
@@ -711,9 +709,8 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         estimator
             ``LogisticRegression`` where this head gives probabilities, else ``LinearSVC``, or a
             Pipeline that ends in one. Labels, scores and probabilities are this head's for rows in
-            double precision: in the ball without entries above 1e140, which this head clips (rows
-            of norm 1e154 and more are an error of scikit-learn's); on the sphere with an entry
-            above 1e-14. It carries no record: publish ``release_`` beside it.
+            double precision, on the sphere with an entry above 1e-14. It carries no record: publish
+            ``release_`` beside it.
         """
         check_is_fitted(self)
         check_flag("project", project)
@@ -744,5 +741,4 @@ def _no_rows(*_: Any) -> Any:
 
 def _precision_of(X: Any) -> str:
     """Precision that rows are computed in: sums of other machines are made in double precision."""
-    single = table_of(X).local and working_precision(X.dtype) is np.float32
-    return "float32" if single else "float64"
+    return np.dtype(table_of(X).precision(working_precision(X.dtype))).name

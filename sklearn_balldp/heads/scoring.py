@@ -8,9 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
-from ..arrays import namespace
 from ..mechanisms.products import scores_of
-from ..rows import Shard, rows_in_domain, table_of, working_precision
+from ..rows import Shard, have_plain_sizes, rows_in_domain, table_of, working_precision
 
 
 class ProbabilitiesMixin:
@@ -77,14 +76,12 @@ def projected_scores(
     """
     # Products of rows in the ball, and of few that are not yet, with such weights are finite.
     moderate = bool((np.abs(coef) < 1e18).all() and (intercept < 1e18).all())
-    table = table_of(X)
-    single = moderate and not table.on_device
-    precision: Any = working_precision(X.dtype, norm_bound) if single else np.float64
+    precision: Any = working_precision(X.dtype, norm_bound) if moderate else np.float64
     weights = np.ascontiguousarray(coef.T, dtype=precision)
     kind = (len(X),) if largest else (len(X), len(coef))
     found: NDArray[Any] = np.empty(kind, dtype=np.intp if largest else precision)
     start = 0
-    for part in table.each(
+    for part in table_of(X).each(
         _scores_in, weights, intercept.astype(precision), norm_bound, domain, largest
     ):
         found[start : start + len(part)] = part
@@ -101,39 +98,30 @@ def _scores_in(
     largest: bool,
 ) -> NDArray[Any]:
     """Scores of one shard's rows in the precision of the weights, or where they are largest."""
-    xp = namespace(weights)
-    precision: Any = np.float64 if part.on_device else weights.dtype.type
+    precision: Any = weights.dtype.type
     # The squared bound in the precision of the squares that it is compared with.
     bound, kept = float(precision(norm_bound) ** 2), []
     for _, block in part.blocks(dtype=precision):
         with np.errstate(all="ignore"):
             scores = scores_of(block, weights)
-            squares = xp.vecdot(block, block)
-        longest, shortest = float(xp.max(squares)), np.inf
-        if domain == "sphere":
-            # On the sphere tiny rows are scaled too; squares below the normal range need float64.
-            shortest = float(xp.min(squares))
-        if np.finfo(precision).tiny < shortest and longest < np.inf:
-            if longest > bound or domain == "sphere":
-                reach = squares
-                if domain == "ball":
-                    reach = xp.where(squares < bound, bound, squares)
-                scores *= (norm_bound / xp.sqrt(reach))[:, None]
+            squares = np.vecdot(block, block)
+        if have_plain_sizes(squares, block.shape[1], domain):
+            if domain == "sphere" or squares.max() > bound:
+                reach = np.maximum(squares, bound) if domain == "ball" else squares
+                scores *= (norm_bound / np.sqrt(reach))[:, None]
         else:
-            # NaN, infinity, or a square that only float64 can hold.
-            far = xp.astype(block, xp.float64)
-            inside = rows_in_domain(far, norm_bound, domain)
-            scores = scores_of(xp.astype(inside, weights.dtype), weights)
+            # Rows that are refused, zero rows, or a square that only float64 can hold.
+            inside = rows_in_domain(block.astype(np.float64), norm_bound, domain)
+            scores = scores_of(inside.astype(precision), weights)
         scores += offsets
         kept.append(_largest_of(scores) if largest else scores)
-    return xp.concat(kept)
+    return np.concatenate(kept)
 
 
 def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:
     """Positions of the largest scores; of two classes, by the sign of their difference."""
-    xp = namespace(scores)
     if scores.shape[1] == 1:
-        return xp.astype(scores[:, 0] > 0.0, xp.int64)
+        return (scores[:, 0] > 0.0).astype(np.intp)
     if scores.shape[1] == 2:
-        return xp.astype(scores[:, 1] - scores[:, 0] > 0.0, xp.int64)
-    return xp.argmax(scores, axis=1)
+        return (scores[:, 1] - scores[:, 0] > 0.0).astype(np.intp)
+    return scores.argmax(axis=1)

@@ -17,7 +17,6 @@ made in double precision.
 
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,7 +24,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import by_columns, namespace
 from ..losses import Array, Loss, clip_residuals
 from ..privacy.problem import Problem
 from ..privacy.rounding import BLOCK, SUMMED
@@ -34,11 +32,9 @@ from ..rows import (
     block_rows,
     check_unchanged,
     domain_factors,
-    n_threads,
     place_rows,
     rows_in_domain,
     table_of,
-    were_squarable,
 )
 from ..rows.passes import BLOCK_VALUES
 from .kernel import Records
@@ -76,7 +72,6 @@ class Gradients:
         self._records, self._weights = records, records.loss_weights(problem)
         self._n, self._d = records.X.shape
         self._seen, self._dtype = seen, np.dtype(dtype)
-        self._back = False
         # Rows as they are multiplied, where they are kept: what scales them last comes after.
         self._kept: NDArray[np.floating] | None = None
 
@@ -85,17 +80,14 @@ class Gradients:
         """Rows in place, or their factors, shard by shard."""
         records = self._records
         table = table_of(records.X, codes=records.codes, weights=self._weights)
-        if not table.local:
-            self._dtype = np.dtype(np.float64)
+        self._dtype = np.dtype(table.precision(self._dtype))
         placing = self._placing
-        if table.local and self._n * self._d * self._dtype.itemsize <= KEPT_BYTES:
+        if table.can_keep(self._n * self._d * self._dtype.itemsize, KEPT_BYTES):
             self._kept = np.empty((self._n, self._d), dtype=self._dtype)
             table = table.with_columns(placing.fill, self._kept).on(self._kept)
         else:
             table = table.with_columns(placing.factors)
-        if table.local:
-            threads = n_threads(self._n, self._d)
-            table.run_on(None if threads == 1 else ThreadPoolExecutor(threads))
+        table.use_threads()
         return table
 
     @property
@@ -129,8 +121,7 @@ class Gradients:
         # Rows stay where they were moved: weights and gradients take the rest of the way.
         weights = np.ascontiguousarray(self._turned(columns[:, : self._d]).astype(self._dtype).T)
         offsets = (self._constant * columns[:, -1]).astype(self._dtype).reshape(thetas.shape[:2])
-        total = table.total(self._pass, weights, offsets, self._back, back=self._back)[0]
-        self._back = self._kept is not None and not self._back
+        total = table.total(self._pass, weights, offsets)[0]
         total[:, : self._d] = self._turned(total[:, : self._d])
         summed: Array = total.reshape(thetas.shape)
         return summed
@@ -188,17 +179,16 @@ class _Placing:
         """Blocks of float64 rows, and their factors at first and at last; None for ones."""
         # One room for all blocks: new memory would take longer than what is done in it.
         size = max(1, block_rows(part.shape[1]) // 2)
-        room = None if part.on_device else np.empty((min(size, len(part)), part.shape[1]))
+        room = np.empty((min(size, len(part)), part.shape[1]))
         for places, block in part.blocks(size):
             first = domain_factors(block, self.norm_bound, self.domain)
             if self.whitening is None:
                 yield places, block, _split_factors(first)
                 continue
-            own = {} if room is None else {"out": room[: len(block)]}
-            xp, centre = namespace(block), part.to_device(self.whitening.centre)
-            moving = block if first is None else xp.multiply(block, first[:, None], **own)
-            moved = xp.subtract(moving, centre, **own)
-            yield places, block, (first, self.whitening.projections(moved, part.to_device))
+            out = room[: len(block)]
+            moving = block if first is None else np.multiply(block, first[:, None], out=out)
+            moved = np.subtract(moving, self.whitening.centre, out=out)
+            yield places, block, (first, self.whitening.projections(moved))
 
     def _note(
         self, part: Shard, found: dict[str, Any], name: str, places: slice, factors: Any
@@ -206,7 +196,7 @@ class _Placing:
         """Keep factors of some rows of a shard; those of all others are one."""
         if factors is not None:
             if name not in found:
-                found[name] = part.to_device(np.ones(len(part)))
+                found[name] = np.ones(len(part))
             found[name][places] = factors
 
     def _place(
@@ -225,17 +215,9 @@ class _Placing:
     def chunks(self, part: Shard, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows of a shard as they are computed with, projected and moved again."""
         first, last = part.column("first"), part.column("last")
-        if part.on_device:
-            for rows, block in part.blocks():
-                if first is not None:
-                    block = block * first[rows][:, None]
-                at = self.whitening
-                yield rows, block if at is None else block - part.to_device(at.centre)
-            return
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
-        raw = were_squarable(first, self.norm_bound)
         few = max(1, block_rows(part.shape[1]) // 2)
-        for rows, block in part.blocks(size, part.dtype.type, once=True, raw=raw):
+        for rows, block in part.blocks(size, part.dtype.type, once=True):
             # A few at a time, which stay in the cache.
             for start in range(0, len(block), few):
                 own = slice(rows.start + start, min(rows.start + start + few, rows.stop))
@@ -253,7 +235,7 @@ class _Placing:
             check_unchanged(rows, self.norm_bound, last)
             return
         with np.errstate(all="ignore"):
-            squares = at.squares(rows, lambda array: array.astype(rows.dtype))
+            squares = at.squares(rows)
         check_unchanged(rows, at.norm, last, squares=squares)
 
 
@@ -264,10 +246,9 @@ def _split_factors(factors: Any) -> tuple[Any, Any]:
     """
     if factors is None:
         return None, None
-    xp = namespace(factors)
     mild = (factors >= _MILD) & (factors <= 1.0 / _MILD)
-    last = xp.where(mild, factors, 1.0)
-    return (None if xp.all(mild) else xp.where(mild, 1.0, factors)), last
+    last = np.where(mild, factors, 1.0)
+    return (None if mild.all() else np.where(mild, 1.0, factors)), last
 
 
 @dataclass(frozen=True)
@@ -279,20 +260,20 @@ class _GradientPass:
     constant: float
     placing: _Placing | None
 
-    def __call__(self, part: Shard, weights: Any, offsets: Any, back: bool) -> tuple[Array]:
+    def __call__(self, part: Shard, weights: Any, offsets: Any) -> tuple[Array]:
         """From offsets of columns, and weights of shape (n_features, n_columns)."""
         n_features, n_columns = weights.shape[0], math.prod(offsets.shape)
         codes, own_weights = part.column("codes"), part.column("weights")
         last = part.column("last")
-        total = part.to_device(np.zeros((n_columns, n_features + int(self.constant > 0.0))))
-        for rows, block in self._chunks(part, back):
-            xp = namespace(block)
+        total = np.zeros((n_columns, n_features + int(self.constant > 0.0)))
+        for rows, block in self._chunks(part):
             # One column is a matrix-vector product, which BLAS runs faster as such.
             scores = scores_of(block, weights[:, 0] if n_columns == 1 else weights)
-            scores = scores if n_columns == 1 else by_columns(scores)
-            scores = xp.reshape(scores, (block.shape[0], *offsets.shape))
+            # NumPy takes many short rows several times as fast in column order.
+            scores = scores if n_columns == 1 else np.asfortranarray(scores)
+            scores = scores.reshape(len(block), *offsets.shape)
             # What rows are scaled by at last scales their scores and gradients instead.
-            scale = None if last is None else xp.astype(last[rows], scores.dtype)
+            scale = None if last is None else last[rows].astype(scores.dtype)
             if scale is not None:
                 scores *= scale[:, None, None]
             if self.constant > 0.0:
@@ -300,9 +281,9 @@ class _GradientPass:
             residuals = self.loss.residuals(scores, codes[rows])
             if self.clip is not None:
                 residuals = clip_residuals(residuals, self.clip)
-            residuals = xp.reshape(residuals, (block.shape[0], n_columns))
+            residuals = residuals.reshape(len(block), n_columns)
             if own_weights is not None:
-                residuals *= xp.astype(own_weights[rows], residuals.dtype)[:, None]
+                residuals *= own_weights[rows].astype(residuals.dtype)[:, None]
             if self.constant > 0.0:
                 total[:, -1] += self.constant * block_sums(residuals)[:, 0]
             if scale is not None:
@@ -310,7 +291,7 @@ class _GradientPass:
             total[:, :n_features] += block_sums(residuals, block)
         return (total,)
 
-    def _chunks(self, part: Shard, back: bool) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    def _chunks(self, part: Shard) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
         # Calls take time too: small chunks would save less in the cache than they cost.
         values = (8 if self.placing is None else 4) * BLOCK_VALUES
@@ -318,7 +299,6 @@ class _GradientPass:
         if self.placing is not None:
             yield from self.placing.chunks(part, size)
             return
-        # To and fro: a pass starts with the rows that the last one left in the cache.
-        for first in range(0, len(part), size)[:: -1 if back else 1]:
+        for first in range(0, len(part), size):
             rows = slice(first, min(first + size, len(part)))
             yield rows, part.rows[rows]

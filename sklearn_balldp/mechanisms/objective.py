@@ -9,13 +9,12 @@ scaled to its surface, by one factor per row, never copied; sums accumulate in f
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import namespace
 from ..losses import Array, Loss, make_loss
 from ..privacy.rounding import UNIT_ROUNDOFF, additions
 from ..rows import (
@@ -25,7 +24,6 @@ from ..rows import (
     domain_factors,
     row_blocks,
     table_of,
-    were_squarable,
 )
 from .products import PANEL, block_sums, scores_of
 
@@ -76,8 +74,8 @@ class LinearObjective:
 
         With ``curvature`` the second derivatives are kept for :meth:`curvature_product`.
         """
-        few = self._table.local and len(self.X) * self.shape[0] <= _KEPT
-        kept = np.empty((len(self.X), self.shape[0])) if curvature and few else None
+        few = curvature and self._table.can_keep(8 * len(self.X) * self.shape[0], 8 * _KEPT)
+        kept = np.empty((len(self.X), self.shape[0])) if few else None
         value, gradient = self._table.total(self._passes.evaluate, theta, kept)
         if curvature:
             self._curvature = theta.copy(), kept
@@ -116,21 +114,21 @@ class _ShardSums:
             factors = domain_factors(block, self.norm_bound, self.domain)
             if factors is not None:
                 if not found:
-                    found["factors"] = part.to_device(np.ones(len(part)))
+                    found["factors"] = np.ones(len(part))
                 found["factors"][rows] = factors
         return found
 
     def evaluate(self, part: Shard, theta: Array, kept: Array | None) -> tuple[float, Array]:
         """Sums of losses and of gradients; second derivatives go to ``kept`` if it is given."""
         codes, weights = part.column("codes"), part.column("weights")
-        value, gradient = 0.0, part.to_device(np.zeros(theta.shape))
-        for rows, block in self._blocks(part):
+        value, gradient = 0.0, np.zeros(theta.shape)
+        for rows, block in part.blocks():
             scores = self._scores(part, rows, block, theta)
             values, residuals, second = self.loss.evaluate(scores, codes[rows])
             if weights is not None:
                 values = values * weights[rows]
                 residuals *= weights[rows][:, None]
-            value += float(namespace(values).sum(values))
+            value += float(values.sum())
             self._add_gradient(part, rows, block, residuals, gradient)
             if kept is not None:
                 kept[part.start + rows.start : part.start + rows.stop] = second
@@ -140,8 +138,8 @@ class _ShardSums:
         self, part: Shard, direction: Array, theta: Array, kept: Array | None
     ) -> tuple[Array]:
         """Sum of Hessians at ``theta``, times ``direction``."""
-        weights, product = part.column("weights"), part.to_device(np.zeros(direction.shape))
-        for rows, block in self._blocks(part):
+        weights, product = part.column("weights"), np.zeros(direction.shape)
+        for rows, block in part.blocks():
             scores = self._scores(part, rows, block, direction)
             if kept is None:
                 curvature = self._curvatures(part, rows, block, theta)
@@ -162,39 +160,33 @@ class _ShardSums:
         factors, sample = part.column("factors"), part.every_nth(step)
         n_features = sample.shape[1]
         dimension = n_features + int(self.fit_intercept)
-        moment = part.to_device(np.zeros((dimension, dimension)))
+        moment = np.zeros((dimension, dimension))
         own = None if factors is None else factors[-part.start % step :: step]
         size = max(1, block_rows(n_features) // 8)
-        blocks = [(slice(None), sample)] if part.on_device else row_blocks(sample, size=size)
-        for rows, block in blocks:
+        for rows, block in row_blocks(sample, size=size):
             block = block if own is None else block * own[rows][:, None]
             for start in range(0, n_features, PANEL):
                 panel = slice(start, min(start + PANEL, n_features))
                 moment[start:n_features, panel] += block[:, start:].T @ block[:, panel]
             if self.fit_intercept:
-                moment[-1, :-1] += namespace(block).sum(block, axis=0)
+                moment[-1, :-1] += block.sum(axis=0)
         if self.fit_intercept:
             moment[-1, -1] = float(sample.shape[0])
         return moment, sample.shape[0]
-
-    def _blocks(self, part: Shard) -> Iterator[tuple[slice, Array]]:
-        """Blocks of rows; ``raw`` if the factors show that no row is extreme."""
-        return part.blocks(raw=were_squarable(part.column("factors"), self.norm_bound))
 
     def _curvatures(self, part: Shard, rows: slice, block: Array, theta: Array) -> Array:
         """Second derivatives of a block's records at some parameters."""
         scores = self._scores(part, rows, block, theta)
         return self.loss.evaluate(scores, part.column("codes")[rows])[2]
 
-    def _scores(self, part: Shard, rows: slice, block: Array, theta: Array) -> Array:
+    def _scores(self, part: Shard, rows: slice, block: Array, theta: Array) -> Any:
         n_features, factors = block.shape[1], part.column("factors")
         if part.may_change:
             own = 1.0 if factors is None else factors[rows][:, None]
             check_unchanged(block * own, self.norm_bound)
         # One column is a matrix-vector product, which BLAS runs faster as such.
         weights = theta[0, :n_features] if theta.shape[0] == 1 else theta[:, :n_features].T
-        scores = scores_of(block, weights)
-        scores = namespace(block).reshape(scores, (block.shape[0], theta.shape[0]))
+        scores = scores_of(block, weights).reshape(len(block), theta.shape[0])
         if factors is not None:
             scores *= factors[rows][:, None]
         if self.fit_intercept:
@@ -207,8 +199,7 @@ class _ShardSums:
         n_features, factors = block.shape[1], part.column("factors")
         if self.fit_intercept:
             # NumPy sums contiguous columns pairwise, so that the error of many terms stays small.
-            columns = residuals.T if part.on_device else np.ascontiguousarray(residuals.T)
-            out[:, -1] += namespace(columns).sum(columns, axis=1)
+            out[:, -1] += np.ascontiguousarray(residuals.T).sum(axis=1)
         if factors is not None:
             residuals = residuals * factors[rows][:, None]
         if out.shape[0] == 1:

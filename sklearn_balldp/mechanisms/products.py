@@ -5,12 +5,10 @@ large ones, which takes longer than the product.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import namespace
 from ..privacy.rounding import SUMMED
 
 Array = NDArray[np.floating]
@@ -21,9 +19,9 @@ PANEL = 96
 _SMALL = 10**6
 
 
-def scores_of(rows: Any, weights: Any) -> Any:
+def scores_of(rows: Array, weights: Array) -> Array:
     """``rows @ weights``, of shape (n_rows, n_columns), or (n_rows,) for a vector of weights."""
-    if weights.ndim == 1 or not isinstance(rows, np.ndarray):
+    if weights.ndim == 1:
         return rows @ weights
     n_features, n_columns = weights.shape
     if SUMMED * weights.size > _SMALL:
@@ -38,12 +36,9 @@ def scores_of(rows: Any, weights: Any) -> Any:
     return scores
 
 
-def block_sums(residuals: Any, rows: Any = None) -> Any:
+def block_sums(residuals: Array, rows: Array | None = None) -> Array:
     """Residuals times rows (or times one): blocks in their own precision, added up in float64."""
     n_columns = residuals.shape[1]
-    if not isinstance(residuals, np.ndarray):
-        sums = namespace(residuals).sum(residuals, axis=0)[:, None]
-        return sums if rows is None else residuals.T @ rows
     total = np.zeros((n_columns, 1 if rows is None else rows.shape[1]))
     for some, size in in_blocks(len(residuals)):
         blocks = residuals[some].reshape(-1, size, n_columns)

@@ -382,32 +382,25 @@ def _pairs(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 def _sums_of(part: Shard, query: Sums, problem: Problem) -> tuple[Any, Any, Any]:
     """Class sums, upper half of the second moment, and counts, of a shard's records."""
     k, d = query.n_sums(problem), problem.n_features
-    sums, counts = part.to_device(np.zeros((k, d))), np.zeros(k)
+    sums, counts = np.zeros((k, d)), np.zeros(k)
     side = d if query.moment is not None else 0
-    moment: Any = (
-        part.to_device(np.zeros((side, side)))
-        if part.on_device
-        else np.zeros((side, side), order="F")
-    )
+    moment: Any = np.zeros((side, side), order="F")
     codes, weights, sums_of = part.column("codes"), part.column("weights"), part.class_sums(k)
     # Few large blocks: one pass only, and calls take time.
     for rows, block in part.blocks(2 * block_rows(d)):
         factors = domain_factors(block, problem.norm_bound, problem.domain)
-        entries = part.to_device(np.ones(block.shape[0])) if factors is None else factors
+        entries = np.ones(len(block)) if factors is None else factors
         own = None if weights is None else weights[rows]
         classes = 0 * codes[rows] if query.pooled else codes[rows]
         sums += sums_of(block, classes, entries if own is None else entries * own)
         if query.constant > 0.0:
-            counts += np.bincount(np.asarray(classes), None if own is None else np.asarray(own), k)
+            counts += np.bincount(classes, own, k)
         if query.moment is None:
             continue
         if factors is not None or own is not None:
             scale = entries if own is None else entries * own**0.5
             block = block * scale[:, None]
-        if part.on_device:
-            moment += block.T @ block
-        else:
-            moment = dsyrk(1.0, block.T, beta=1.0, c=moment, overwrite_c=True)
+        moment = dsyrk(1.0, block.T, beta=1.0, c=moment, overwrite_c=True)
     return sums, moment, counts
 
 

@@ -6,14 +6,12 @@ ball, and A is symmetric with eigenvalues in (0, 1], so that no two rows move fu
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..arrays import namespace
 from ..rows import ball_factors, blas_threads_for, project_onto_ball
 from .settings import LEAST_KEPT, MOST_DIRECTIONS, WHITENING
 
@@ -79,32 +77,30 @@ class WhiteningMap:
         scaled: Array = weights + ((weights @ self.directions) * excess) @ self.directions.T
         return scaled
 
-    def projections(self, moved: Any, put: Callable[[Array], Any]) -> Any:
+    def projections(self, moved: Array) -> Array | None:
         """Factors that project moved float64 rows, so that A times them are in place; None for 1.
 
-        ``put`` brings an array to where rows are. Raises FloatingPointError if a row holds NaN or
-        infinity.
+        Raises FloatingPointError if a row holds NaN or infinity.
         """
         if not self.shortens:
             return ball_factors(moved, self.norm)
         found = ball_factors(moved, self.reach)
-        xp = namespace(moved)
-        squares = self.squares(moved, put)
+        squares = self.squares(moved)
         if found is not None:
             squares = squares * found * found
         long = squares > self.norm**2
-        if not xp.any(long):
+        if not long.any():
             return found
-        after = xp.where(long, self.norm / xp.sqrt(xp.where(long, squares, 1.0)), 1.0)
+        after = np.where(long, self.norm / np.sqrt(np.where(long, squares, 1.0)), 1.0)
         return after if found is None else found * after
 
-    def squares(self, moved: Any, put: Callable[[Array], Any]) -> Any:
-        """Squares of the norms of A times moved rows."""
-        squares = namespace(moved).vecdot(moved, moved)
+    def squares(self, moved: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Squares of the norms of A times moved rows, in their precision."""
+        squares: NDArray[np.floating] = np.vecdot(moved, moved)
         if not self.shortens:
             return squares
-        inner = moved @ put(self.directions)
-        return squares - (inner * inner) @ put(1.0 - self.factors**2)
+        inner = moved @ self.directions.astype(moved.dtype)
+        return squares - (inner * inner) @ (1.0 - self.factors**2).astype(moved.dtype)
 
     def place(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
         """Rows of the domain, mapped."""

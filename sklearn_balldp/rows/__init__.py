@@ -1,8 +1,8 @@
 """Rows: in memory or in files, passes over them, and their projection onto the ball."""
 
-from .cluster import computed, on_cluster
+from .cluster import as_rows, computed, on_cluster
 from .dense import DenseRows
-from .device import as_rows, on_device
+from .files import from_hdf5, from_parquet, from_zarr
 from .passes import (
     SINGLE_BLAS_THREAD,
     blas_threads_for,
@@ -14,42 +14,44 @@ from .passes import (
     working_precision,
 )
 from .projection import (
+    REFUSED,
     ball_factors,
+    check_sizes,
     check_unchanged,
     domain_factors,
+    have_plain_sizes,
     project_onto_ball,
     rows_in_domain,
-    squarable_input,
-    were_squarable,
 )
-from .sources import Rows, from_hdf5, from_parquet, from_zarr
+from .sources import Rows, RowsError
 from .table import Shard, table_of
 
 __all__ = [
+    "REFUSED",
     "SINGLE_BLAS_THREAD",
     "DenseRows",
     "Rows",
+    "RowsError",
     "Shard",
     "as_rows",
     "ball_factors",
     "blas_threads_for",
     "block_rows",
+    "check_sizes",
     "check_unchanged",
     "computed",
     "domain_factors",
     "from_hdf5",
     "from_parquet",
     "from_zarr",
+    "have_plain_sizes",
     "n_threads",
     "on_cluster",
-    "on_device",
     "place_rows",
     "project_onto_ball",
     "row_blocks",
     "rows_in_domain",
     "shards_of",
-    "squarable_input",
     "table_of",
-    "were_squarable",
     "working_precision",
 ]

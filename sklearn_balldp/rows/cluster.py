@@ -14,10 +14,9 @@ No task raises an error, because Dask would write the task's arguments into a lo
 
 import contextlib
 import math
-import types
 import uuid
 import warnings
-from abc import ABC, abstractmethod
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,17 +24,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .._version import __version__
-from ..arrays import on_host
 from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
-from .sources import PRECISIONS, Rows, pieces, squarable
+from .projection import REFUSED
+from .sources import PRECISIONS, Rows, RowsError, in_memory, pieces
 from .table import Result, Shard, Sums, cut
 
-# First words of the error messages that quote no value of a row.
-_QUOTES_NOTHING = ("rows: reading ", "rows: chunks ", "X: rows changed ", "column=", "path=")
 # Threads get shards in units of about an eighth of a thread's share, so that few nodes are sent.
 _EIGHTHS = 8
 # Seconds after which a pass without workers is given up.
@@ -49,9 +46,12 @@ def is_dask(values: Any) -> bool:
 
 def computed(name: str, values: Any) -> Any:
     """Labels, owners or weights as an array of this process; no error quotes them."""
-    if not is_dask(values):
-        return on_host(values)
-    return _result(name, values.compute)
+    return _result(name, values.compute) if is_dask(values) else in_memory(name, values)
+
+
+def as_rows(X: Any) -> Any:
+    """A dask array as rows on its cluster; any other X as it is, in this machine's memory."""
+    return on_cluster(X) if is_dask(X) else in_memory("X", X)
 
 
 def on_cluster(X: Any, client: Any = None) -> Rows:
@@ -117,7 +117,7 @@ def on_cluster(X: Any, client: Any = None) -> Rows:
 class ClusterRows(Rows):
     """Rows that a cluster computes with; see :func:`on_cluster`."""
 
-    def __init__(self, X: Any, client: Any, domain: str | None = None) -> None:
+    def __init__(self, X: Any, client: Any) -> None:
         if isinstance(X, ClusterRows) or not (isinstance(X, Rows) or hasattr(X, "rechunk")):
             raise TypeError(
                 f"X: a {type(X).__name__} cannot go to a cluster; pass a dask array (a data frame "
@@ -135,19 +135,18 @@ class ClusterRows(Rows):
                 "(X.astype)."
             )
         X = X._for_one_fit() if isinstance(X, Rows) else X
-        self._rows, self._client, self._domain = X, client, domain
+        self._rows, self._client = X, client
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
         self._portions: list[tuple[Any, tuple[int, int]]] = []
+        # What the rows of each portion add up to, as they were first loaded.
+        self._check_sums: dict[int, int] = {}
 
     def _for_one_fit(self) -> Rows:
-        return ClusterRows(self._rows, self._client, self._domain)
-
-    def _squarable(self, domain: str) -> Rows:
-        return ClusterRows(self._rows, self._client, domain)
+        return ClusterRows(self._rows, self._client)
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         if isinstance(self._rows, Rows):
-            return squarable(self._rows._part(start, stop), self._domain)
+            return self._rows._part(start, stop)
         return self._fetched(self._rows[start:stop])
 
     def _rows_at(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
@@ -159,8 +158,7 @@ class ClusterRows(Rows):
 
     def _fetched(self, rows: Any) -> NDArray[np.floating]:
         """Rows of a dask array as an array of this process."""
-        found = _result("X", self._client.compute(rows).result)
-        return squarable(_unmasked(found), self._domain)
+        return _unmasked(_result("X", self._client.compute(rows).result))
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("rows on a cluster belong to this process, which is connected to it.")
@@ -168,9 +166,10 @@ class ClusterRows(Rows):
     def _as_table(self, columns: Mapping[str, NDArray[Any] | None]) -> "ClusterTable":
         if not self._portions:
             self._portions = self._load_portions()
-        tasks = [_AddColumns(cut(columns, *rows)) for _, rows in self._portions]
+        tasks = [_Task(_add_columns, cut(columns, *rows)) for _, rows in self._portions]
         futures = [future for future, _ in self._portions]
-        return ClusterTable(self._client, self.shape, _submitted(self._client, tasks, futures))
+        portions = _submitted(self._client, tasks, futures)
+        return ClusterTable(self._client, self.shape, portions, self._check_sums)
 
     def _load_portions(self) -> list[tuple[Any, tuple[int, int]]]:
         """Future and range of rows of some neighbouring shards for each thread of the cluster."""
@@ -187,7 +186,7 @@ class ClusterRows(Rows):
             own = shards[first:last]
             rows = own[0][0], own[-1][1]
             part, sizes = self._part_of(*rows)
-            load = _Load(first, own, sizes, self.dtype, self.shape[1], self._domain)
+            load = _Task(_load, first, own, sizes, self.dtype, self.shape[1])
             portions.append((_submitted(client, [load], [part], "load")[0], rows))
         return portions
 
@@ -208,7 +207,7 @@ class ClusterRows(Rows):
         for place, own in cuts:
             if own != slice(0, sizes[place]):
                 # A slice of Dask's would hide that a chunk is longer than it states.
-                cut_rows = dask.delayed(_CutRows(own, sizes[place]), pure=False)
+                cut_rows = dask.delayed(_Task(_cut_rows, own, sizes[place]), pure=False)
                 chunks[place - first] = cut_rows(
                     chunks[place - first], dask_key_name=_random_key("cut")
                 )
@@ -244,21 +243,36 @@ def _submitted(
 class ClusterTable:
     """Passes over rows that workers have or read, as those of :class:`.Table`."""
 
-    local = False
-    on_device = False
-
-    def __init__(self, client: Any, shape: tuple[int, int], portions: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        client: Any,
+        shape: tuple[int, int],
+        portions: Sequence[Any],
+        check_sums: dict[int, int],
+    ) -> None:
         self._client, self.shape, self._portions = client, shape, portions
+        self._check_sums = check_sums
 
-    def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
-        """As :meth:`.Table.each`; ``back`` has no effect, as it serves the cache of one machine."""
-        for found in self._results(_Pass(function, numbers)):
+    def precision(self, dtype: DTypeLike) -> DTypeLike:
+        """Double, as the bits of sums may differ between machines."""
+        return np.float64
+
+    def can_keep(self, n_bytes: int, most: int) -> bool:
+        """Nothing: passes are made in other processes."""
+        return False
+
+    def use_threads(self) -> None:
+        """Workers have theirs."""
+
+    def each(self, function: Callable[..., Any], *numbers: Any) -> Iterator:
+        """As :meth:`.Table.each`."""
+        for found in self._results(_Task(_results_of, function, *numbers)):
             yield from found
 
-    def total(self, function: Callable[..., Result], *numbers: Any, back: bool = False) -> Result:
+    def total(self, function: Callable[..., Result], *numbers: Any) -> Result:
         """As :meth:`.Table.total`: workers add up what they have, and this process the rest."""
         sums = Sums()
-        for nodes in self._results(_SumNodes(function, numbers)):
+        for nodes in self._results(_Task(_nodes_of, function, *numbers)):
             for node in nodes:
                 sums.add(*node)
         return sums.total()
@@ -267,9 +281,9 @@ class ClusterTable:
         self, function: Callable[..., Mapping[str, Any]], *numbers: Any
     ) -> "ClusterTable":
         """As :meth:`.Table.with_columns`; columns stay on the workers."""
-        tasks = [_ComputeColumns(function, numbers)] * len(self._portions)
+        tasks = [_Task(_compute_columns, function, *numbers)] * len(self._portions)
         portions = _submitted(self._client, tasks, self._portions)
-        return ClusterTable(self._client, self.shape, portions)
+        return ClusterTable(self._client, self.shape, portions, self._check_sums)
 
     def _results(self, task: "_Task") -> Iterator[Any]:
         """What a task gives for each portion, in order."""
@@ -281,7 +295,14 @@ class ClusterTable:
                 futures[place] = None
                 if isinstance(found, _Failure):
                     raise found.error()
-                yield found
+                check_sum, results = found
+                if self._check_sums.setdefault(place, check_sum) != check_sum:
+                    raise RowsError(
+                        "X: rows changed when a worker loaded them again; nothing was released. "
+                        "Give tasks that make the same rows every time, or write the rows to a "
+                        "file."
+                    )
+                yield results
         finally:
             left = [future for future in futures if future is not None]
             if left:
@@ -305,16 +326,16 @@ class _Failure:
             text = f"{error.strerror}: {error.filename}" if error.errno else ""
         elif isinstance(error, ImportError):
             text = f"no module {error.name}"
-        elif not text.startswith(_QUOTES_NOTHING):
+        elif not isinstance(error, RowsError):
             text = ""
         return cls(type(error).__name__, text)
 
     def error(self) -> Exception:
         """The error for the process that fits."""
         if self.kind == "FloatingPointError":
-            return FloatingPointError("rows hold NaN or infinity.")
-        if self.kind == "ValueError" and self.text:
-            return ValueError(self.text)
+            return FloatingPointError(f"rows hold {REFUSED}.")
+        if self.kind == "RowsError":
+            return RowsError(self.text)
         return RuntimeError(
             f"X: a worker could not read or compute with its rows ({self.kind}"
             f"{': ' if self.text else ''}{self.text}); nothing was released. Every worker needs "
@@ -322,161 +343,127 @@ class _Failure:
         )
 
 
-class _Portion:
-    """Neighbouring shards on one worker."""
+class _Task:
+    """A function of one input for a worker. It raises no error, and shows no argument."""
 
-    def __init__(self, place: int, parts: list[Shard]) -> None:
-        self.place, self.parts = place, parts
-
-    def __sizeof__(self) -> int:
-        # Dask uses this size when it decides how much fits into memory.
-        return sum(part.nbytes for part in self.parts)
-
-
-@dataclass(frozen=True, repr=False)
-class _Task(ABC):
-    """Task for a worker. An error becomes a report, and its representation shows no argument."""
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._function, self._arguments = function, arguments
 
     def __call__(self, given: Any) -> Any:
-        inputs = given if isinstance(given, list) else [given]
-        if failed := [found for found in inputs if isinstance(found, _Failure)]:
-            return failed[0]
+        for one in given if isinstance(given, list) else [given]:
+            if isinstance(one, _Failure):
+                return one
         try:
             # As for the fit: no warning of arithmetic may depend on the rows.
             with np.errstate(all="ignore"):
-                return self.of(given)
+                return self._function(given, *self._arguments)
         except (KeyboardInterrupt, SystemExit):
             # A request to stop the worker.
             raise
         except BaseException as error:
             return _Failure.of(error)
 
-    @abstractmethod
-    def of(self, given: Any) -> Any:
-        """The result for a portion, or for what a portion is made of."""
+
+class _Portion:
+    """Neighbouring shards on one worker; the check sum is that of rows which are held there."""
+
+    def __init__(self, place: int, parts: list[Shard], check_sum: int = 0) -> None:
+        self.place, self.parts, self.check_sum = place, parts, check_sum
+
+    def __sizeof__(self) -> int:
+        # Dask uses this size when it decides how much fits into memory.
+        return sum(part.nbytes for part in self.parts)
 
 
-@dataclass(frozen=True, repr=False)
-class _CutRows(_Task):
-    """Cut some rows out of a chunk of so many, on the worker that holds it."""
-
-    rows: slice
-    n_rows: int
-
-    def of(self, chunk: Any) -> NDArray[Any]:
-        if len(chunk) != self.n_rows:
-            raise ValueError(
-                f"rows: chunks of the array hold {len(chunk)} rows, where it states {self.n_rows}; "
-                "give dask.array the right chunks."
-            )
-        # A view would keep the whole chunk in memory.
-        return _unmasked(chunk)[self.rows].copy()
+def _cut_rows(chunk: Any, rows: slice, n_rows: int) -> NDArray[Any]:
+    """Some rows of a chunk of so many, on the worker that holds it."""
+    if len(chunk) != n_rows:
+        raise RowsError(
+            f"rows: chunks of the array hold {len(chunk)} rows, where it states {n_rows}; give "
+            "dask.array the right chunks."
+        )
+    # A view would keep the whole chunk in memory.
+    return _unmasked(chunk)[rows].copy()
 
 
-@dataclass(frozen=True, repr=False)
-class _Load(_Task):
-    """Load the rows of some shards, from a source or from chunks of an array.
+def _load(
+    rows: Any,
+    place: int,
+    shards: Sequence[tuple[int, int]],
+    sizes: Sequence[int],
+    dtype: np.dtype,
+    n_features: int,
+) -> "_Portion | _Failure":
+    """Rows of some shards, of a source or of chunks for which an array states these lengths."""
+    if isinstance(rows, Rows):
+        return _Portion(place, [Shard(rows, a, b, a, {}, True) for a, b in shards])
+    if isinstance(rows, _Lazy):
+        import dask
 
-    ``place`` is the place of the first shard, and ``shards`` are their ranges of rows. ``sizes``
-    are the lengths that the array states for the chunks. Extreme rows are changed for the domain
-    (:func:`.squarable`), if there is one.
-    """
-
-    place: int
-    shards: list[tuple[int, int]]
-    sizes: list[int]
-    dtype: np.dtype
-    n_features: int
-    domain: str | None
-
-    def of(self, rows: Any) -> "_Portion | _Failure":
-        if isinstance(rows, Rows):
-            source = rows if self.domain is None else rows._squarable(self.domain)
-            parts = [Shard(source, a, b, a, {}, True) for a, b in self.shards]
-        else:
-            if isinstance(rows, _Lazy):
-                import dask
-
-                rows = dask.compute(*rows.chunks, scheduler="synchronous")
-                if failed := [chunk for chunk in rows if isinstance(chunk, _Failure)]:
-                    return failed[0]
-            parts = self._cut([_unmasked(chunk) for chunk in rows])
-        return _Portion(self.place, parts)
-
-    def _cut(self, chunks: list[NDArray[Any]]) -> list[Shard]:
-        """Cut chunks into shards, and copy them: somebody else may hold the memory of a chunk."""
-        sizes = [len(chunk) for chunk in chunks]
-        edges = np.cumsum([self.shards[0][0], *sizes]).tolist()
-        shapes = {(chunk.shape[1:], chunk.dtype) for chunk in chunks}
-        if sizes != self.sizes or shapes != {((self.n_features,), self.dtype)}:
-            both = list(zip(sizes, self.sizes, strict=True))
-            held, stated = next((pair for pair in both if pair[0] != pair[1]), both[0])
-            raise ValueError(
-                f"rows: chunks of the array hold {held} rows of (shape, type) {shapes}, where it "
-                f"states {stated} of {self.n_features} features and type {self.dtype}; give "
-                "dask.array the right chunks and meta."
-            )
-        parts = []
-        for start, end in self.shards:
-            own = [chunks[place][rows] for place, rows in pieces(edges, start, end)]
-            block = squarable(_aligned(np.concatenate(own)), self.domain)
-            # Not watched: if these rows are loaded again, so are the columns computed from them.
-            parts.append(Shard(block, 0, end - start, start, {}, False))
-        return parts
+        rows = dask.compute(*rows.chunks, scheduler="synchronous")
+    if failed := [chunk for chunk in rows if isinstance(chunk, _Failure)]:
+        return failed[0]
+    chunks = [_unmasked(chunk) for chunk in rows]
+    shapes = {(chunk.shape[1:], chunk.dtype) for chunk in chunks}
+    lengths = [len(chunk) for chunk in chunks]
+    if lengths != list(sizes) or shapes != {((n_features,), dtype)}:
+        both = list(zip(lengths, sizes, strict=True))
+        held, stated = next((pair for pair in both if pair[0] != pair[1]), both[0])
+        raise RowsError(
+            f"rows: chunks of the array hold {held} rows of (shape, type) {shapes}, where it "
+            f"states {stated} of {n_features} features and type {dtype}; give dask.array the right "
+            "chunks and meta."
+        )
+    edges = np.cumsum([shards[0][0], *sizes]).tolist()
+    parts, check_sum = [], 0
+    for start, stop in shards:
+        own = [chunks[number][some] for number, some in pieces(edges, start, stop)]
+        # Copied: somebody else may hold the memory of a chunk.
+        block = _aligned(np.concatenate(own))
+        check_sum = zlib.crc32(block.view(np.uint8), check_sum)
+        parts.append(Shard(block, 0, stop - start, start, {}, False))
+    return _Portion(place, parts, check_sum)
 
 
-@dataclass(frozen=True, repr=False)
-class _AddColumns(_Task):
-    """Add columns to the portion."""
+def _add_columns(portion: _Portion, columns: Mapping[str, NDArray[Any]]) -> _Portion:
+    first = portion.parts[0].start
+    parts = [
+        part.with_columns(cut(columns, part.start - first, part.start - first + len(part)))
+        for part in portion.parts
+    ]
+    return _Portion(portion.place, parts, portion.check_sum)
 
-    columns: dict[str, NDArray[Any]]
 
-    def of(self, portion: _Portion) -> _Portion:
-        parts, start = [], portion.parts[0].start
+def _compute(portion: _Portion, function: Callable[..., Any], *numbers: Any) -> Iterator[Any]:
+    """Results of a function for every shard of a portion."""
+    numbers = tuple(map(_aligned, numbers))
+    with SINGLE_BLAS_THREAD:
         for part in portion.parts:
-            first = part.start - start
-            parts.append(part.with_columns(cut(self.columns, first, first + len(part))))
-        return _Portion(portion.place, parts)
+            yield function(part, *numbers)
 
 
-@dataclass(frozen=True, repr=False)
-class _Pass(_Task):
-    """Compute a function of every shard of the portion."""
-
-    function: Callable[..., Any]
-    numbers: tuple[Any, ...]
-
-    def results(self, portion: _Portion) -> Iterator[Any]:
-        numbers = [_aligned(number) for number in self.numbers]
-        with SINGLE_BLAS_THREAD:
-            for part in portion.parts:
-                yield self.function(part, *numbers)
-
-    def of(self, portion: _Portion) -> Any:
-        return list(self.results(portion))
+def _results_of(portion: _Portion, *work: Any) -> tuple[int, list[Any]]:
+    """Results, beside the check sum of the rows that they are of."""
+    return portion.check_sum, list(_compute(portion, *work))
 
 
-class _SumNodes(_Pass):
-    """Add up the results, as nodes of the tree of additions (:class:`.Sums`)."""
-
-    def of(self, portion: _Portion) -> list[tuple[int, int, list[Any]]]:
-        sums = Sums()
-        for place, result in enumerate(self.results(portion), portion.place):
-            sums.add(place, 1, result)
-        return sums.nodes
+def _nodes_of(portion: _Portion, *work: Any) -> tuple[int, list[Any]]:
+    """The same added up, as nodes of the tree of additions (:class:`.Sums`)."""
+    sums = Sums()
+    for place, result in enumerate(_compute(portion, *work), portion.place):
+        sums.add(place, 1, result)
+    return portion.check_sum, sums.nodes
 
 
-class _ComputeColumns(_Pass):
-    """Add the columns that the function computes."""
-
-    def of(self, portion: _Portion) -> _Portion:
-        found = zip(portion.parts, self.results(portion), strict=True)
-        return _Portion(portion.place, [part.with_columns(columns) for part, columns in found])
+def _compute_columns(portion: _Portion, *work: Any) -> _Portion:
+    found = zip(portion.parts, _compute(portion, *work), strict=True)
+    parts = [part.with_columns(columns) for part, columns in found]
+    return _Portion(portion.place, parts, portion.check_sum)
 
 
 def _unmasked(chunk: Any) -> NDArray[Any]:
     if np.ma.is_masked(chunk):
-        raise ValueError(
+        raise RowsError(
             "rows: chunks of the array have a mask, which would be ignored; drop what it masks."
         )
     return np.asarray(chunk)
@@ -529,35 +516,19 @@ def _result(name: str, get: Callable[[], Any]) -> Any:
 
 def _check_workers(client: Any) -> None:
     """Raise a ValueError unless every worker has this package in the same version."""
-    # Sent by value, as a worker without the package could not load a reference to it.
-    versions = client.run(_by_value(_installed_version), on_error="ignore")
     if not client.nthreads():
         raise ValueError(
             "client: the cluster has no workers; wait for one (client.wait_for_workers(1)), or let "
             "it keep one (cluster.adapt(minimum=1))."
         )
+    found = client.get_versions(packages=["sklearn_balldp"])["workers"]
+    versions = {address: own["packages"].get("sklearn_balldp") for address, own in found.items()}
     other = {address: version for address, version in versions.items() if version != __version__}
     if other:
         raise ValueError(
             f"client: workers need sklearn_balldp {__version__}, whose rounding is accounted for; "
             f"these have another or none: {other}. Install it where they run."
         )
-
-
-def _by_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A copy of a function that pickle sends by value, not by the name of its module."""
-    own = types.FunctionType(function.__code__, {"__builtins__": __builtins__})
-    # For a function without a module, pickle would search all loaded modules.
-    own.__module__ = "__main__"
-    return own
-
-
-def _installed_version() -> str:
-    try:
-        from sklearn_balldp._version import __version__ as version
-    except Exception as error:
-        return type(error).__name__
-    return version
 
 
 def _warn_of_spilling(client: Any) -> None:

@@ -7,7 +7,7 @@ a pass, but no bit of its result.
 
 import contextlib
 import contextvars
-import threading
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from .sources import Rows, is_mapped
+from ..privacy.rounding import SUMMED
+from .sources import Locked, Rows, is_mapped
 
 T = TypeVar("T")
 
@@ -33,11 +34,11 @@ _FITTING = np.float32(2.0**14)
 _TINY = 2.0**-100
 #: Number of values of a block, which then stays in the processor's cache.
 BLOCK_VALUES = 2**18
-#: Rows with at most this many values form one shard.
-SMALL = 4_000_000
-#: Most rows of a shard of larger data; a shard of short rows may hold :data:`SMALL` values.
+#: Rows are cut into several shards if they are at least so many, or hold more values than this.
+SEVERAL_ROWS, SMALL = 2048, 4_000_000
+#: Most rows of a shard, but for rounding; a shard of short rows may hold :data:`SMALL` values.
 SHARD_ROWS = 8192
-#: Larger data is cut into about this many shards or more, so that threads share them evenly.
+#: Fewest shards of rows that are cut, so that threads share them evenly.
 LEAST_SHARDS = 8
 
 
@@ -171,22 +172,24 @@ def place_rows(
 
 
 def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:
-    """Contiguous ranges of rows, one for each shard: a function of the shape alone.
+    """Contiguous ranges of rows of nearly one length, one for each shard: by the shape alone.
 
-    They begin at multiples of 256, so that no group of 256 rows is split.
+    They begin at multiples of :data:`.SUMMED`, so that no block of a sum is split.
     """
-    if n_rows * n_features <= SMALL:
+    if n_rows < SEVERAL_ROWS and n_rows * n_features <= SMALL:
         return [(0, n_rows)]
-    most = max(SHARD_ROWS, SMALL // n_features)
-    size = -(-min(most, -(-n_rows // LEAST_SHARDS)) // 256) * 256
-    return list(pairwise([*range(0, n_rows, size), n_rows]))
+    n_shards = max(LEAST_SHARDS, math.ceil(n_rows / max(SHARD_ROWS, SMALL // n_features)))
+    edges = (round(place * n_rows / n_shards / SUMMED) * SUMMED for place in range(n_shards))
+    return list(pairwise(sorted({n_rows, *(edge for edge in edges if edge < n_rows)})))
 
 
 def n_threads(n_rows: int, n_features: int) -> int:
     """Number of threads that a pass over rows can use well."""
-    n_shards = len(shards_of(n_rows, n_features))
-    # Asking for the number of processors takes longer than a pass over few rows.
-    return 1 if n_shards == 1 else min(4, joblib.effective_n_jobs(-1), n_shards)
+    # Asking for the number of processors takes longer than a pass over few values, and so do
+    # threads.
+    if n_rows * n_features <= SMALL // 16:
+        return 1
+    return min(4, joblib.effective_n_jobs(-1), len(shards_of(n_rows, n_features)))
 
 
 def map_shards(
@@ -194,35 +197,27 @@ def map_shards(
     n_rows: int,
     n_features: int,
     pool: Executor | None = None,
-    *,
-    back: bool = False,
 ) -> Iterator[T]:
     """Results of ``function(start, stop)`` for each shard, in order, on threads if that helps.
 
-    Few results are held at a time. With ``back`` the last shards are computed first, as they may
-    still be in the cache; then all results are held.
+    Few results are held at a time.
     """
     shards, threads = shards_of(n_rows, n_features), n_threads(n_rows, n_features)
     # BLAS would split long rows over all cores, and their number would change the sums.
     with SINGLE_BLAS_THREAD, contextlib.ExitStack() as own:
-        if threads == 1 and back:
-            yield from [function(*shard) for shard in reversed(shards)][::-1]
-            return
         if threads == 1:
             yield from (function(*shard) for shard in shards)
             return
         if pool is None:
             pool = own.enter_context(ThreadPoolExecutor(threads))
-        ahead = len(shards) if back else 2 * threads
-        order = -1 if back else 1
-        first = shards[:ahead][::order]
+        ahead = 2 * threads
 
         def submit(shard: tuple[int, int]) -> Future[T]:
             # A thread of a pool does not know what its caller set, such as NumPy's errstate.
             context = contextvars.copy_context()
             return pool.submit(lambda: context.run(function, *shard))
 
-        waiting = deque([submit(shard) for shard in first][::order])
+        waiting = deque(map(submit, shards[:ahead]))
         try:
             for place in range(len(shards)):
                 yield waiting.popleft().result()
@@ -234,14 +229,15 @@ def map_shards(
                 future.cancel()
 
 
-class _SingleBlasThread:
+class _SingleBlasThread(Locked):
     """Limits BLAS to one thread while any solve runs, on any thread of this process.
 
     The limit is global, so the last user restores it: overlapping limits would restore each other.
     """
 
     def __init__(self) -> None:
-        self._lock, self._users = threading.Lock(), 0
+        super().__init__()
+        self._users = 0
         # Searching for the BLAS libraries takes longer than a pass, so it is done once.
         self._controller = ThreadpoolController()
         self._limit: Any = None

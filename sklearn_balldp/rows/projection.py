@@ -5,26 +5,57 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..arrays import namespace
-from .passes import map_shards, row_blocks
-from .sources import SCALED_ENTRY, Rows, are_squarable, squarable
+from .passes import row_blocks
+from .sources import RowsError
+
+#: Rows are refused if an entry is larger than the first, or, on the sphere, if the largest entry is
+#: not zero and below the second: their squares could overflow, or lose digits and vanish.
+LARGEST_ENTRY, SMALLEST_ENTRY = 1e140, 1e-100
+#: What such rows are, for errors: no other word depends on the rows.
+REFUSED = (
+    "NaN or infinity, an entry above 1e140 or, on the sphere, a row other than zero without an "
+    "entry of 1e-100"
+)
+
+
+def have_plain_sizes(squares: NDArray[np.floating], n_features: int, domain: str) -> bool:
+    """Whether squared norms alone show that no row is refused, nor zero on the sphere."""
+    limits = np.finfo(squares.dtype)
+    # The factors of two cover the rounding of squares.
+    most = min(0.5 * LARGEST_ENTRY**2, float(limits.max))
+    least = max(2.0 * n_features * SMALLEST_ENTRY**2, float(limits.tiny))
+    large = bool(squares.max(initial=0.0) <= most)
+    return large and (domain == "ball" or bool(squares.min(initial=np.inf) >= least))
+
+
+def check_sizes(rows: NDArray[np.floating], domain: str) -> None:
+    """Raise FloatingPointError if a row holds NaN or infinity, or is of no admitted size."""
+    with np.errstate(all="ignore"):
+        peaks = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
+        # In lower precision the limits would be infinity and zero.
+        peaks = peaks.astype(np.promote_types(rows.dtype, np.float64))
+        fits = peaks <= LARGEST_ENTRY
+        if domain == "sphere":
+            fits &= (peaks >= SMALLEST_ENTRY) | (peaks == 0.0)
+    if not fits.all():
+        raise FloatingPointError(f"rows hold {REFUSED}.")
 
 
 def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.float64] | None:
     """Factors that project float64 rows onto the ball: min(1, B / norm), None where all are one.
 
-    Raises FloatingPointError if a row holds NaN or infinity.
+    Raises FloatingPointError if a row is refused (:data:`REFUSED`).
     """
     # A low-precision NumPy scalar would round or overflow when squared.
-    norm_bound, xp = float(norm_bound), namespace(rows)
+    norm_bound = float(norm_bound)
     with np.errstate(all="ignore"):
-        squares = xp.vecdot(rows, rows)
+        squares = np.vecdot(rows, rows)
         inside = squares <= norm_bound * norm_bound
-        if xp.all(inside):
-            return None
-        if not xp.all(xp.isfinite(squares)):
-            raise FloatingPointError("rows hold NaN or infinity.")
-        return xp.where(inside, 1.0, norm_bound / xp.sqrt(xp.where(inside, 1.0, squares)))
+    if inside.all():
+        return None
+    if not have_plain_sizes(squares, rows.shape[1], "ball"):
+        check_sizes(rows, "ball")
+    return np.where(inside, 1.0, norm_bound / np.sqrt(np.where(inside, 1.0, squares)))
 
 
 def check_unchanged(
@@ -34,7 +65,7 @@ def check_unchanged(
     *,
     squares: NDArray[np.floating] | None = None,
 ) -> None:
-    """Raise a ValueError if a row, times its known factor, lies outside of the ball.
+    """Raise an error if a row, times its known factor, lies outside of the ball.
 
     The file was then written to after the factor was computed. ``squares`` are the squared norms of
     rows that are in other coordinates.
@@ -45,7 +76,7 @@ def check_unchanged(
         longest = float(squares.max(initial=0.0))
     # The tolerance covers the rounding of single-precision rows and of their squares.
     if not longest <= (norm_bound * (1.0 + 1e-4)) ** 2:
-        raise ValueError(
+        raise RowsError(
             "X: rows changed while they were read; nothing was released. Use a file that nobody "
             "writes to."
         )
@@ -57,9 +88,8 @@ def rows_in_domain(
     """float64 rows as a head takes them: projected onto the ball, or each scaled to norm B.
 
     Gives ``rows`` itself where nothing has to change. A zero row stays zero on the sphere. Raises
-    FloatingPointError if a row holds NaN or infinity.
+    FloatingPointError if a row is refused (:data:`REFUSED`).
     """
-    rows = squarable(rows, domain)
     factors = domain_factors(rows, norm_bound, domain)
     return rows if factors is None else rows * factors[:, None]
 
@@ -67,38 +97,18 @@ def rows_in_domain(
 def domain_factors(
     rows: NDArray[np.float64], norm_bound: float, domain: str
 ) -> NDArray[np.float64] | None:
-    """Factors that bring rows of :func:`.squarable` into the domain; None if nothing has to change.
+    """Factors that bring float64 rows into the domain; None if nothing has to change.
 
-    Raises FloatingPointError if a row holds NaN or infinity.
+    Raises FloatingPointError if a row is refused (:data:`REFUSED`).
     """
     if domain == "ball":
         return ball_factors(rows, norm_bound)
-    xp = namespace(rows)
     with np.errstate(all="ignore"):
-        squares = xp.vecdot(rows, rows)
-        if not xp.all(xp.isfinite(squares)):
-            raise FloatingPointError("rows hold NaN or infinity.")
-        # After squarable(), only a zero row has a squared norm of zero.
-        return float(norm_bound) / xp.sqrt(xp.where(squares > 0.0, squares, 1.0))
-
-
-def were_squarable(factors: NDArray[np.float64] | None, norm_bound: float) -> bool:
-    """Whether the factors of rows show that :func:`.squarable` changed none of them."""
-    # A changed row has an entry of SCALED_ENTRY or more, so its factor is far below this.
-    least = norm_bound / SCALED_ENTRY * 1e20
-    return factors is None or bool(namespace(factors).min(factors) >= least)
-
-
-def squarable_input(X: Any, domain: str) -> Any:
-    """Rows of a fit after :func:`.squarable`; ``X`` itself if it needs no change."""
-    if isinstance(X, Rows):
-        return X._squarable(domain) if X.dtype == np.float64 else X
-    if X.dtype.itemsize > 8:
-        return squarable(X, domain).astype(np.float64)
-    if X.dtype != np.float64 or X.size == 0:
-        return X
-    shards = map_shards(lambda start, stop: are_squarable(X[start:stop], domain), *X.shape)
-    return X if all(shards) else squarable(X, domain)
+        squares = np.vecdot(rows, rows)
+    if not have_plain_sizes(squares, rows.shape[1], domain):
+        check_sizes(rows, domain)
+    # Of the rows that are left, only a zero row has a squared norm of zero.
+    return float(norm_bound) / np.sqrt(np.where(squares > 0.0, squares, 1.0))
 
 
 def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
@@ -106,8 +116,8 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
 
     The result is in C order and of float32 or float64, whatever the type of the rows; it is ``X``
     itself if nothing has to change. It is rounded to that precision: declare a radius in these
-    coordinates, or cast to float64 before. Raises ValueError if a row holds NaN or infinity, or
-    ``X`` is not two-dimensional.
+    coordinates, or cast to float64 before. Raises ValueError if a row holds NaN, infinity or an
+    entry above 1e140, or ``X`` is not two-dimensional.
     """
     given: Any = np.asarray(X)
     if given.ndim != 2:
@@ -115,10 +125,11 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
             f"X has the shape {given.shape}, which must be (n_samples, n_features); use "
             "X.reshape(1, -1) for one row."
         )
-    if not np.issubdtype(given.dtype, np.floating):
-        given = given.astype(np.float64)
-    given = squarable_input(given.astype(given.dtype.newbyteorder("="), copy=False), "ball")
-    given = np.ascontiguousarray(given, dtype=np.promote_types(given.dtype, np.float32))
+    wide = given.dtype.kind != "f" or given.dtype.itemsize > 8
+    kind = np.dtype(np.float64) if wide else given.dtype.newbyteorder("=")
+    # What a wide number is too large for becomes infinity, which is refused.
+    with np.errstate(over="ignore"):
+        given = np.ascontiguousarray(given, dtype=np.promote_types(kind, np.float32))
     projected = given
     try:
         for rows, block in row_blocks(given):
@@ -129,5 +140,5 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
                 outside = factors < 1.0
                 projected[rows][outside] = block[outside] * factors[outside, None]
     except FloatingPointError:
-        raise ValueError("X: rows hold NaN or infinity; drop those rows, or repair them.") from None
+        raise ValueError(f"X: rows hold {REFUSED}; drop those rows, or repair them.") from None
     return projected

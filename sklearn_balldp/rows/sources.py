@@ -1,35 +1,46 @@
-"""Rows that lie in a file: their shape, and how to read some of them.
+"""Rows outside of memory: their shape, and how to read some of them.
 
-Passes accept arrays and sources alike, and a fit holds only the part of a file that its threads are
-reading. A source keeps a path, and each process opens the file for itself, so that a source can be
-sent to another process.
+Passes accept arrays and sources alike, and a fit holds only the part of a source that its threads
+are reading.
 """
 
 import contextlib
-import glob
 import os
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._parameters import check_flag
-from ..arrays import namespace
-
 #: Precisions that rows may have.
 PRECISIONS = ("float16", "float32", "float64")
-#: If a row's largest entry is above the first or below the second, its square may leave float64.
-LARGEST_ENTRY, SMALLEST_ENTRY = 1e140, 1e-100
-#: Size of the largest entry of such a row after it was rescaled (on the sphere).
-SCALED_ENTRY = 1e120
-# Number of decoded Parquet row groups kept in memory, as threads read neighbouring parts.
-_KEPT_GROUPS = 4
+
+
+class RowsError(ValueError):
+    """An error of reading rows, in words that quote none of their values."""
+
+
+class Locked:
+    """What holds a lock, which a fork renews: another thread may hold it, which a child lacks."""
+
+    _all: ClassVar["weakref.WeakSet[Locked]"] = weakref.WeakSet()
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all.add(self)
+
+    @classmethod
+    def _renew(cls) -> None:
+        for one in cls._all:
+            one._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Locked._renew)
 
 
 class Rows(ABC):
@@ -62,7 +73,7 @@ class Rows(ABC):
         # A masked array would lose its mask.
         plain = kind is np.ndarray or kind is np.memmap
         if not (plain and rows.shape == shape and rows.dtype == self.dtype):
-            raise ValueError(
+            raise RowsError(
                 f"rows: reading {start} to {stop} gave a {kind.__name__} of shape "
                 f"{np.shape(rows)} and type {getattr(rows, 'dtype', 'unknown')}, where the source "
                 f"states an ndarray of {shape} and {self.dtype}; has the file changed?"
@@ -87,10 +98,6 @@ class Rows(ABC):
     def _for_one_fit(self) -> "Rows":
         """The same rows for one fit: what was checked of them is what is used."""
         return self if self._steady else _SteadyRows(self)
-
-    def _squarable(self, domain: str) -> "Rows":
-        """The same rows, changed as :func:`squarable` does."""
-        return SquarableRows(self, domain)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -143,44 +150,24 @@ class Rows(ABC):
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
 
 
-def are_squarable(rows: NDArray[np.floating], domain: str) -> bool:
-    """Whether squares alone show that :func:`squarable` changes no row."""
-    # The factors of two cover the rounding of squares, so that squarable() would change no row.
-    most, least = 0.5 * LARGEST_ENTRY**2, 2.0 * rows.shape[1] * SMALLEST_ENTRY**2
-    with np.errstate(all="ignore"):
-        squares = np.vecdot(rows, rows)
-        moderate = bool(squares.max(initial=0.0) <= most)
-        return moderate and (domain == "ball" or bool(squares.min(initial=np.inf) >= least))
+def in_memory(name: str, values: Any) -> Any:
+    """An array of another library as one of NumPy; anything else as it is.
 
-
-def squarable(rows: Any, domain: str | None) -> Any:
-    """Change extreme rows, so that no squared norm overflows or vanishes.
-
-    The result is ``rows`` itself if no row is extreme, or if there is no domain; otherwise it is a
-    copy in C order.
-
-    In the ball, entries are clipped to :data:`LARGEST_ENTRY`, a 1-Lipschitz map of each row.
-    Clipping changes the direction of a row, so rows for the sphere are rescaled instead, each to a
-    largest entry of :data:`SCALED_ENTRY`.
-    Each row changes by itself; rows that hold NaN or infinity, and zero rows, stay as they are.
+    Raises a TypeError if it lies on a device other than this machine's memory.
     """
-    xp = namespace(rows)
-    if domain is None or (xp is np and are_squarable(rows, domain)):
-        return rows
-    with np.errstate(all="ignore"):
-        peaks = xp.maximum(xp.max(rows, axis=1), -xp.min(rows, axis=1))
-        odd = peaks > LARGEST_ENTRY
-        if domain == "sphere":
-            odd = odd | ((peaks > 0.0) & (peaks < SMALLEST_ENTRY))
-        odd = (odd & xp.isfinite(peaks))[:, None]
-        if not xp.any(odd):
-            return rows
-        if domain == "sphere":
-            own = rows / xp.where(odd, peaks[:, None], 1.0) * SCALED_ENTRY
-        else:
-            own = xp.clip(rows, -LARGEST_ENTRY, LARGEST_ENTRY)
-        found = xp.where(odd, own, rows)
-    return np.ascontiguousarray(found) if xp is np else found
+    # The class is asked: an attribute of a data frame may be a column.
+    if isinstance(values, np.ndarray) or not hasattr(type(values), "device"):
+        return values
+    kind = f"{type(values).__module__.split('.')[0]} {type(values).__name__}"
+    if "cpu" not in str(values.device).lower():
+        raise TypeError(
+            f"{name} is a {kind} on the device {values.device}; copy it to this machine's memory "
+            f"first: {name}.cpu() of PyTorch, {name}.get() of CuPy, numpy.asarray({name}) of JAX."
+        )
+    # What NumPy cannot read is refused by others, with an error that says so.
+    with contextlib.suppress(Exception):
+        return np.asarray(values)
+    return values
 
 
 class _SteadyRows(Rows):
@@ -197,76 +184,11 @@ class _SteadyRows(Rows):
         rows = self.source.read(start, stop)
         now = tuple(self.source.shape), np.dtype(self.source.dtype)
         if now != (self.shape, self.dtype):
-            raise ValueError(
+            raise RowsError(
                 f"rows: reading {start} to {stop}, the source states shape and type {now}, where "
                 f"it stated {(self.shape, self.dtype)} before; fix them when it is made."
             )
         return rows.copy() if type(rows) is np.ndarray else rows
-
-
-class SquarableRows(Rows):
-    """Rows of a file, changed as :func:`squarable` does."""
-
-    _steady = True
-
-    def __init__(self, source: Rows, domain: str) -> None:
-        self.source, self._domain = source, domain
-        self.shape, self.dtype, self._read_values = source.shape, source.dtype, source._read_values
-
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        return squarable(self.source._part(start, stop), self._domain)
-
-
-class _File(Rows):
-    """Rows of a file that each process opens once, by its path."""
-
-    _steady = True
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = _absolute(path)
-        self._lock, self._opened = threading.Lock(), None  # type: tuple[Any, Any]
-
-    @abstractmethod
-    def _open(self) -> Any:
-        """Open the file, and return what rows are read from."""
-
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        with _readable(self.path, f"rows {start} to {stop}"):
-            return np.asarray(self._handle[start:stop])
-
-    @property
-    def _handle(self) -> Any:
-        with self._lock:
-            if self._opened is None:
-                opened = self._open()
-                self._check(opened)
-                self._opened = opened
-            return self._opened
-
-    def _check(self, opened: Any) -> None:
-        """Raise a ValueError if another process finds another file than the first one did."""
-        if hasattr(self, "shape") and (opened.shape, opened.dtype) != (self.shape, self.dtype):
-            raise ValueError(
-                f"path={self.path!r} holds an array of shape {opened.shape} and type "
-                f"{opened.dtype}, where it held {self.shape} and {self.dtype}: the file has "
-                "changed; keep it as it is during a fit."
-            )
-
-    def _declare(self, shape: Sequence[int], dtype: Any) -> None:
-        """Set shape and precision; a ValueError if they are not those of rows."""
-        if len(shape) != 2 or str(np.dtype(dtype)) not in PRECISIONS:
-            raise ValueError(
-                f"path={self.path!r} holds an array of shape {tuple(shape)} and type {dtype}; rows "
-                f"are two-dimensional and of type {', '.join(PRECISIONS)}: convert them first."
-            )
-        self.shape, self.dtype = (int(shape[0]), int(shape[1])), np.dtype(dtype)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_lock": None, "_opened": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._lock = threading.Lock()
 
 
 def pieces(edges: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, slice]]:
@@ -281,314 +203,8 @@ def is_mapped(X: Any) -> bool:
 
     Mapped files, buffers of Arrow, shared memory and tensors are such.
     """
-    if not isinstance(X, np.ndarray):
-        return False  # on a device
     base: Any = X
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base
     own = base.flags.owndata if isinstance(base, np.ndarray) else isinstance(base, bytes)
     return not own
-
-
-# Of errors of this file.
-_QUOTES_NOTHING = ("path=", "column=", "dataset=")
-
-
-@contextlib.contextmanager
-def _readable(path: str, part: str = "it") -> Iterator[None]:
-    """Errors of the libraries that read files, by the file and the remedy; they may quote rows."""
-    kind = ""
-    try:
-        yield
-    except ImportError:
-        raise
-    except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith(_QUOTES_NOTHING):
-            raise
-        kind = type(error).__name__
-    if kind:
-        raise ValueError(
-            f"path={path!r}: {part} cannot be read ({kind}); the file is missing, damaged or being "
-            "written: restore it, or name another."
-        )
-
-
-def _absolute(path: str | Path) -> str:
-    """An absolute path; a URL stays as it is."""
-    return str(path) if "://" in str(path) else os.path.abspath(path)
-
-
-class ZarrRows(_File):
-    """Rows of a Zarr array; see :func:`from_zarr`."""
-
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        self._declare(self._handle.shape, self._handle.dtype)
-
-    def _open(self) -> Any:
-        import zarr
-
-        array: Any = zarr.open(self.path, mode="r")
-        if not hasattr(array, "dtype"):
-            raise ValueError(f"path={self.path!r} is a Zarr group; name the path of its array.")
-        if array.nchunks_initialized < array.nchunks:
-            raise ValueError(
-                f"path={self.path!r} lacks {array.nchunks - array.nchunks_initialized} of "
-                f"{array.nchunks} chunks, in whose place Zarr reads {array.fill_value!r}; restore "
-                "them (rows of zeros are kept by write_empty_chunks=True)."
-            )
-        return array
-
-
-class HDF5Rows(_File):
-    """Rows of a dataset in an HDF5 file; see :func:`from_hdf5`."""
-
-    def __init__(self, path: str | Path, dataset: str) -> None:
-        super().__init__(path)
-        self.dataset = dataset
-        self._declare(self._handle.shape, self._handle.dtype)
-
-    def _open(self) -> Any:
-        import h5py
-
-        file = h5py.File(self.path, mode="r")
-        if not isinstance(file.get(self.dataset), h5py.Dataset):
-            raise ValueError(
-                f"dataset={self.dataset!r} is none of {self.path!r}, which holds "
-                f"{', '.join(file)}; name one of those."
-            )
-        rows = file[self.dataset]
-        # A link may point to another file, and the stored type may differ from NumPy's.
-        home, kind, offset = rows.file, rows.dtype, rows.id.get_offset()
-        in_one_piece = (
-            str(kind) in PRECISIONS
-            and offset is not None
-            and rows.size > 0
-            and rows.id.get_storage_size() == rows.nbytes
-            and rows.id.get_type().equal(h5py.h5t.py_create(kind))
-        )
-        # If this process also writes to the file, part of it may not be on disk yet.
-        if not (in_one_piece and home.driver in ("sec2", "windows") and home.mode == "r"):
-            return rows
-        mapped: Any = np.memmap(home.filename, kind, mode="r", offset=offset, shape=rows.shape)
-        # While the dataset is open, others cannot open its file for writing.
-        mapped.dataset = rows
-        # A mapped file needs no large reads; a small block is still in the cache when it is used.
-        self._read_values = 1
-        return mapped
-
-
-class ParquetRows(_File):
-    """Rows of a column of lists in Parquet files; see :func:`from_parquet`."""
-
-    def __init__(self, paths: Sequence[str | Path], column: str, checksums: bool) -> None:
-        super().__init__(", ".join(map(str, paths)))
-        self.paths, self.column = [_absolute(path) for path in paths], column
-        self._checksums = checksums
-        self._groups: dict[int, NDArray[np.floating]] = {}
-        self._places = _places(self._handle)
-        self._starts = np.cumsum([0, *(n_rows for *_, n_rows in self._places)]).tolist()
-        if not self._starts[-1]:
-            raise ValueError(f"path={self.path!r} holds no rows; name files that do.")
-        first = self._decoded(0)
-        self._declare((self._starts[-1], first.shape[1]), first.dtype)
-
-    def _open(self) -> Any:
-        from pyarrow import parquet
-
-        files = []
-        for path in self.paths:
-            with _readable(path):
-                files.append(parquet.ParquetFile(path, page_checksum_verification=self._checksums))
-        for path, file in zip(self.paths, files, strict=True):
-            names = file.schema_arrow.names
-            if names.count(self.column) != 1:
-                many = "is none" if self.column not in names else "is more than one"
-                raise ValueError(f"column={self.column!r} {many} of {path!r}: {', '.join(names)}.")
-        kinds = {str(file.schema_arrow.field(self.column).type) for file in files}
-        if len(kinds) > 1:
-            raise ValueError(
-                f"column={self.column!r} is of several types ({', '.join(sorted(kinds))}); write "
-                "all files with one."
-            )
-        return files
-
-    def _check(self, opened: Any) -> None:
-        if hasattr(self, "_places"):
-            for old, new in zip_longest(self._places, _places(opened)):
-                if old != new:
-                    self._changed(old or new)
-
-    def _changed(self, place: tuple[int, int, int]) -> NoReturn:
-        number, inside, n_rows = place
-        raise ValueError(
-            f"path={self.paths[number]!r}: row group {inside} does not hold the {n_rows} rows of "
-            f"type {getattr(self, 'dtype', '')} that it held: the file has changed; keep it as it "
-            "is during a fit."
-        )
-
-    def _decoded(self, group: int) -> NDArray[np.floating]:
-        """Rows of one row group."""
-        files, (number, inside, n_rows) = self._handle, self._places[group]
-        with self._lock:
-            if group not in self._groups:
-                with _readable(self.paths[number], f"row group {inside}"):
-                    column = files[number].read_row_group(inside, columns=[self.column]).column(0)
-                    rows = _lists(column.combine_chunks(), self.column)
-                if hasattr(self, "shape") and rows.shape[1:] != self.shape[1:]:
-                    raise ValueError(f"column={self.column!r}: its lists differ in length.")
-                if len(rows) != n_rows or rows.dtype != getattr(self, "dtype", rows.dtype):
-                    self._changed(self._places[group])
-                while len(self._groups) >= _KEPT_GROUPS:
-                    self._groups.pop(next(iter(self._groups)))
-                self._groups[group] = rows
-            return self._groups[group]
-
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        parts = [self._decoded(group)[own] for group, own in pieces(self._starts, start, stop)]
-        # There is no part where the range is empty.
-        return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_groups": {}}
-
-
-def _places(files: Sequence[Any]) -> list[tuple[int, int, int]]:
-    """Non-empty row groups: the number of their file, their place in it, and their rows."""
-    return [
-        (number, group, n_rows)
-        for number, file in enumerate(files)
-        for group in range(file.metadata.num_row_groups)
-        if (n_rows := file.metadata.row_group(group).num_rows)
-    ]
-
-
-def _lists(column: Any, name: str) -> NDArray[np.floating]:
-    """Rows from an Arrow array of lists of one length."""
-    import pyarrow as pa
-
-    kind = column.type
-    fixed = pa.types.is_fixed_size_list(kind)
-    lists = fixed or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if not lists or str(kind.value_type) not in ("halffloat", "float", "double"):
-        raise ValueError(
-            f"column={name!r} is of type {kind}; rows are lists of halffloat, float or double."
-        )
-    values = column.flatten()
-    length = len(values) // max(1, len(column))
-    even = fixed or (
-        len(values) == length * len(column)
-        and np.all(np.diff(np.asarray(column.offsets)) == length)
-    )
-    if column.null_count or values.null_count or not even:
-        raise ValueError(
-            f"column={name!r}: its lists differ in length or have gaps; drop those records, or "
-            "repair them."
-        )
-    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(column), length)
-
-
-def from_zarr(path: str | Path) -> Rows:
-    """Rows of a Zarr array.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The array, of shape (n_samples, n_features) and type float16, float32 or float64.
-
-    Returns
-    -------
-    Rows
-        For ``fit`` and ``predict``.
-
-    Raises
-    ------
-    ValueError
-        If there are no such rows.
-    ImportError
-        If zarr is missing: ``pip install zarr``.
-    """
-    return _found(lambda: ZarrRows(path), path, "zarr")
-
-
-def from_hdf5(path: str | Path, dataset: str) -> Rows:
-    """Rows of a dataset in an HDF5 file.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    dataset : str
-        Name of the dataset, of shape (n_samples, n_features) and type float16, float32 or float64.
-
-    Returns
-    -------
-    Rows
-        For ``fit`` and ``predict``.
-
-    Raises
-    ------
-    ValueError
-        If there are no such rows.
-    ImportError
-        If h5py is missing: ``pip install h5py``.
-    """
-    return _found(lambda: HDF5Rows(path, dataset), path, "h5py")
-
-
-def from_parquet(
-    path: str | Path | Sequence[str | Path], column: str, *, verify_checksums: bool = False
-) -> Rows:
-    """Rows of a column of lists, in one Parquet file or several.
-
-    Row groups are read whole: write them small (tens of megabytes).
-
-    Parameters
-    ----------
-    path : str, path-like or sequence of these
-        The file, or files in the order of the labels. A folder, or a pattern such as
-        ``"rows/*.parquet"``, stands for its files in the order of their names.
-    column : str
-        Name of the column: lists of one length, of halffloat, float or double.
-    verify_checksums : bool, default=False
-        Finds damaged pages, where the files were written with checksums; reading takes longer.
-
-    Returns
-    -------
-    Rows
-        For ``fit`` and ``predict``.
-
-    Raises
-    ------
-    ValueError
-        If there are no such rows.
-    ImportError
-        If pyarrow is missing: ``pip install pyarrow``.
-    """
-    check_flag("verify_checksums", verify_checksums)
-    paths = _parts(path) if isinstance(path, (str, Path)) else list(path)
-    if not paths:
-        shown = repr(str(path)) if isinstance(path, (str, Path)) else "[]"
-        raise ValueError(f"path={shown} names no file; pass the files that hold the rows.")
-    return _found(lambda: ParquetRows(paths, column, bool(verify_checksums)), path, "pyarrow")
-
-
-def _parts(path: str | Path) -> list[str | Path]:
-    """The files of a folder or a pattern, in the order of their names; or the one file."""
-    if "://" in str(path):
-        raise ValueError(f"path={str(path)!r}: rows are read from files; download it first.")
-    if Path(path).is_dir():
-        # What writers of folders leave beside the parts begins so.
-        found = [own for own in Path(path).glob("*.parquet") if not own.name.startswith(("_", "."))]
-        return list(sorted(found))
-    if not Path(path).exists() and any(mark in str(path) for mark in "*?["):
-        return list(sorted(glob.glob(str(path))))
-    return [path]
-
-
-def _found(open_rows: Callable[[], Rows], path: Any, package: str) -> Rows:
-    try:
-        with _readable(str(path)):
-            return open_rows()
-    except ImportError as error:
-        raise ImportError(f"these rows need {package}; pip install {package}.") from error

@@ -1,21 +1,21 @@
 """Tables: rows with columns of values beside them, and passes over their shards.
 
 A pass is a function of a :class:`Shard`, one shard of a table. It sees the shard's rows block by
-block, and the columns beside them. Rows on a cluster or a device have tables of their own.
+block, and the columns beside them. Rows on a cluster have a table of their own.
 """
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ..progress import bar
-from .passes import map_shards, row_blocks, shards_of
-from .sources import Rows, SquarableRows, is_mapped
+from .passes import map_shards, n_threads, row_blocks, shards_of
+from .sources import Rows, is_mapped
 
 Array = NDArray[np.float64]
 #: Result of a pass for one shard: arrays or numbers.
@@ -28,9 +28,6 @@ class Shard:
     The first of them is at position ``start`` of the table, and ``columns`` hold values for each.
     ``may_change`` says whether they are read again in each pass, and may have changed.
     """
-
-    #: Whether the rows are arrays of another library than NumPy.
-    on_device = False
 
     def __init__(
         self,
@@ -53,10 +50,6 @@ class Shard:
     def dtype(self) -> np.dtype:
         """Precision of the rows, in native byte order."""
         return self._X.dtype.newbyteorder("=")
-
-    def to_device(self, array: NDArray[Any]) -> Any:
-        """Copy a NumPy array to the device of the rows."""
-        return array
 
     def __repr__(self) -> str:
         # Dask may write the arguments of tasks into logs, so this shows no row.
@@ -88,15 +81,9 @@ class Shard:
         dtype: type[np.floating] = np.float64,
         *,
         once: bool = False,
-        raw: bool = False,
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """As :func:`.row_blocks`; positions count from the first row of the shard.
-
-        With ``raw`` rows are not passed through :func:`.squarable`: an earlier pass has shown that
-        it would change none.
-        """
-        X = self._X.source if raw and isinstance(self._X, SquarableRows) else self._X
-        for rows, block in row_blocks(X, self._first, self._stop, size, dtype, once=once):
+        """As :func:`.row_blocks`; positions count from the first row of the shard."""
+        for rows, block in row_blocks(self._X, self._first, self._stop, size, dtype, once=once):
             yield slice(rows.start - self._first, rows.stop - self._first), block
 
     def every_nth(self, step: int) -> NDArray[np.floating]:
@@ -141,38 +128,32 @@ class Table:
     Columns that are None are left out.
     """
 
-    #: Whether passes can write to this process's memory, and sums always have the same bits.
-    local = True
-    #: Whether rows are arrays of another library than NumPy.
-    on_device = False
-    _kind = Shard
-
     def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
         self.shape: tuple[int, int] = X.shape
         self._pool: Executor | None = None
         self._alone = False
         may_change = isinstance(X, Rows) or is_mapped(X)
         self._parts = {
-            start: self._kind(X, start, stop, start, cut(columns, start, stop), may_change)
+            start: Shard(X, start, stop, start, cut(columns, start, stop), may_change)
             for start, stop in shards_of(*X.shape)
         }
 
-    def run_on(self, pool: Executor | None) -> None:
-        """Run all later passes on these threads, or on the calling thread if None.
+    def precision(self, dtype: DTypeLike) -> DTypeLike:
+        """Precision of sums where ``dtype`` is enough: here they always have the same bits."""
+        return dtype
 
-        Without this call each pass starts threads of its own.
-        """
-        self._pool, self._alone = pool, pool is None
+    def can_keep(self, n_bytes: int, most: int) -> bool:
+        """Whether passes may write so many bytes of results to this process's memory."""
+        return n_bytes <= most
 
-    def each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
-        """Results of ``function(part, *numbers)`` for each shard, in order.
+    def use_threads(self) -> None:
+        """Run all later passes on the same threads; without it each pass starts its own."""
+        threads = n_threads(*self.shape)
+        self._alone = threads == 1
+        self._pool = None if self._alone else ThreadPoolExecutor(threads)
 
-        With ``back`` the last shards are computed first, as they may still be in the cache.
-        """
-        return self._each(function, *numbers, back=back)
-
-    def _each(self, function: Callable[..., Any], *numbers: Any, back: bool = False) -> Iterator:
-        """As :meth:`each`, with results left on the device of the rows."""
+    def each(self, function: Callable[..., Any], *numbers: Any) -> Iterator:
+        """Results of ``function(part, *numbers)`` for each shard, in order."""
         if self._alone:
             yield from (function(part, *numbers) for part in self._parts.values())
             return
@@ -180,17 +161,17 @@ class Table:
         def shard(start: int, _: int) -> Any:
             return function(self._parts[start], *numbers)
 
-        results = map_shards(shard, *self.shape, self._pool, back=back)
+        results = map_shards(shard, *self.shape, self._pool)
         n_shards = len(self._parts)
         yield from results if n_shards == 1 else bar(results, "pass", "shard", n_shards)
 
-    def total(self, function: Callable[..., Result], *numbers: Any, back: bool = False) -> Result:
+    def total(self, function: Callable[..., Result], *numbers: Any) -> Result:
         """Sum of a function's results over all shards, added up as :class:`Sums` does."""
-        return sum_of(self.each(function, *numbers, back=back))
+        return sum_of(self.each(function, *numbers))
 
     def with_columns(self, function: Callable[..., Mapping[str, Any]], *numbers: Any) -> "Table":
         """The table with columns that a function gives for each shard; a shard may have none."""
-        found = list(self._each(function, *numbers))
+        found = list(self.each(function, *numbers))
         table = copy.copy(self)
         table._parts = {
             start: part.with_columns(columns)

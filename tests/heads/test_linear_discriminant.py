@@ -229,13 +229,17 @@ def test_the_record_in_json_and_the_card(digits):
 
 
 def test_wide_rows_are_scaled_not_turned():
-    """Long doubles beyond float64: what points the same way is the same row."""
+    """Long doubles: what points the same way is the same row, and what float64 loses is refused."""
     X = np.random.default_rng(0).standard_normal((60, 2)).astype(np.longdouble)
     y = np.arange(60) % 2
-    X[0] = [1e200, 1e190]
+    X[0] = [1e130, 1e120]
     head = BallDPLinearDiscriminant(2.0, 1e-3, radius=0.1, domain="sphere").fit(X, y)
     scores = head.decision_function(X[:1])
     assert scores == pytest.approx(head.decision_function(np.array([[1.0, 1e-10]])))
+    for size in ("1e-400", "1e-101", "1e400"):
+        X[0] = np.longdouble(size)
+        with pytest.raises(ValueError, match="NaN or infinity, an entry above 1e140"):
+            head.fit(X, y)
 
 
 def test_honest_releases_of_repeated_rows_pass(noise_of):

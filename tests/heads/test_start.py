@@ -186,10 +186,12 @@ def passes_of(X, codes, query, problem):
 
 def placed(passes):
     """Rows as gradients see them: stored, and scaled where they are multiplied."""
-    (part,) = passes._table.each(lambda part: part)
-    last = part.column("last")
     rows = passes._kept.astype(np.float64)
-    return rows if last is None else rows * last[:, None]
+    for part in passes._table.each(lambda part: part):
+        last = part.column("last")
+        if last is not None:
+            rows[part.start :][: len(part)] *= last[:, None]
+    return rows
 
 
 @pytest.mark.parametrize("Head", LOSSES)

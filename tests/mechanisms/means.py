@@ -26,7 +26,7 @@ class Mean:
         weights=None,
         domain="ball",
     ):
-        single = table_of(X).local and working_precision(X.dtype) is np.float32
+        single = table_of(X).precision(working_precision(X.dtype)) is np.float32
         self.problem = Problem(
             n_samples=X.shape[0],
             n_features=X.shape[1],

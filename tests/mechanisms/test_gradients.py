@@ -297,15 +297,15 @@ def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, whitening, m
     norm_bound, rng = 0.3, np.random.default_rng(0)
     centre = rng.standard_normal(40)
     centre *= np.sqrt(1.0 - norm_bound**2) / np.linalg.norm(centre)
-    rows = centre + 0.1 * rng.standard_normal((3000, 40))
-    rows *= rng.uniform(0.5, 2.0, (3000, 1))
+    rows = centre + 0.1 * rng.standard_normal((2000, 40))
+    rows *= rng.uniform(0.5, 2.0, (2000, 1))
     rows[0], rows[1], rows[2] = np.finfo(dtype).max / 10, np.finfo(dtype).tiny, 0.0
     rows = np.clip(rows, -1e140, 1e140).astype(dtype)
     own, matrix = whitening(centre, norm_bound, bool(moved), 0.7 * norm_bound if moved else None)
     used = {"norm_bound": own.norm} if moved is None else {"seen": own}
     mean = Mean("logistic", rows, np.arange(len(rows)) % 2, 2, 0.1, **used)
     (part,) = mean.table.each(lambda part: part)
-    stored = np.concatenate([block.copy() for _, block in mean.passes._pass._chunks(part, False)])
+    stored = np.concatenate([block.copy() for _, block in mean.passes._pass._chunks(part)])
     assert stored.dtype == mean.dtype
     # Scores and gradients are scaled instead.
     stored = stored * part.column("last").astype(stored.dtype)[:, None]

@@ -38,11 +38,11 @@ def records(dtype=np.float64, n=3000, n_classes=3):
     return X.astype(dtype), y
 
 
-def extreme_records():
-    """Some rows are huge, zero, or all but zero."""
-    X, y = records()
-    X[7, 3], X[8], X[9], X[10] = 1e200, -1e300, 0.0, 1e-220
-    return X, y
+def refused_rows(domain):
+    """Values of a row that a domain does not admit, at the edge of those that it does."""
+    huge = np.nextafter(1e140, np.inf)
+    tiny = [np.nextafter(1e-100, 0.0), 1e-170, 5e-324] if domain == "sphere" else []
+    return [np.nan, np.inf, -np.inf, huge, -huge, -1e300, *tiny]
 
 
 def fitted(name, X, y, **sides):

@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 from fractions import Fraction
 
-import array_api_strict
 import mpmath
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from sklearn_balldp.privacy.gaps import iterate_gap
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.rounding import additions, block_additions, mean_rounding
 from sklearn_balldp.privacy.weights import uniform_weights
-from sklearn_balldp.rows import block_rows, on_device, passes, shards_of
+from sklearn_balldp.rows import block_rows, passes, shards_of
 from sklearn_balldp.rows.table import Sums, sum_of
 from tests.mechanisms.means import Mean
 
@@ -58,7 +57,6 @@ def test_additions_are_those_of_the_passes(n, d):
         "gradients": min(128, longest)
         + longest / 128
         + longest / max(128, 2**20 // d // 128 * 128),
-        "a device": min(passes.SHARD_ROWS, longest) + longest / passes.SHARD_ROWS,
     }
     for name, most in layers.items():
         assert min(most, n) + pairs <= additions(n, d), name
@@ -87,13 +85,12 @@ def test_pairs_do_not_depend_on_who_adds_up():
 
 
 def orders(X, y, monkeypatch):
-    """The same records by other orders, partitions, kernels and libraries."""
+    """The same records by other orders, partitions and kernels."""
     rng = np.random.default_rng(1)
     yield X, y
     for _ in range(3):
         order = rng.permutation(len(X))
         yield X[order], y[order]
-    yield on_device(array_api_strict.asarray(X)), y
     monkeypatch.setattr(passes, "SMALL", 2000)
     monkeypatch.setattr(passes, "SHARD_ROWS", 256)
     monkeypatch.setattr(passes, "BLOCK_VALUES", 512)

@@ -2,13 +2,11 @@
 
 import gc
 import os
-import pickle
 import signal
 import time
 import uuid
 import warnings
 
-import cloudpickle
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -20,7 +18,6 @@ from distributed import Client, LocalCluster
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_score
 
-import sklearn_balldp
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -33,10 +30,11 @@ from tests.rows.conftest import (
     HEADS,
     KINDS,
     D,
+    assert_refused,
     assert_same,
-    extreme_records,
     fitted,
     records,
+    refused_rows,
 )
 
 N = 6000
@@ -425,31 +423,12 @@ def test_nothing_is_held_after_a_fit(client):
         assert not any(held.values())
 
 
-def another_version():
-    from sklearn_balldp import _version
-
-    _version._kept_for_the_test, _version.__version__ = _version.__version__, "0.0"
-
-
-def the_version():
-    from sklearn_balldp import _version
-
-    _version.__version__ = _version._kept_for_the_test
-
-
-def test_workers_need_the_same_version(client):
+@pytest.mark.usefixtures("client")
+def test_workers_need_the_same_version(monkeypatch):
     X, y = records(n=500)
-    one = next(iter(client.nthreads()))
-    client.run(another_version, workers=[one])
-    try:
-        with pytest.raises(ValueError, match=r"workers need sklearn_balldp .*'0\.0'"):
-            fitted("prototypes", da.from_array(X), y)
-    finally:
-        client.run(the_version, workers=[one])
-    # A worker without the package could not load a reference to it.
-    sent = cloudpickle.dumps(cluster._by_value(cluster._installed_version))
-    assert b"sklearn_balldp.rows" not in sent
-    assert pickle.loads(sent)() == sklearn_balldp.__version__
+    monkeypatch.setattr(cluster, "__version__", "0.0")
+    with pytest.raises(ValueError, match=r"workers need sklearn_balldp 0\.0"):
+        fitted("prototypes", da.from_array(X), y)
 
 
 def test_a_task_cannot_wait_for_others(client):
@@ -495,18 +474,20 @@ def test_errors_of_any_kind_end_a_fit(client):
 
 
 @pytest.mark.usefixtures("client")
-@pytest.mark.parametrize("name", HEADS)
-def test_extreme_rows_are_tamed_on_workers(name):
-    X, y = extreme_records()
-    assert_same(fitted(name, X, y), fitted(name, da.from_array(X), y))
+def test_rows_of_no_admitted_size_are_refused_on_workers():
+    X, y = records(n=400)
+    for bad in refused_rows("sphere"):
+        X[9] = 0.0
+        X[9, 3] = bad
+        for rows in (da.from_array(X), on_cluster(Talkative(X, 400))):
+            assert_refused("minimiser, sphere", rows, y, "NaN or infinity, an entry above 1e140")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_a_worker_holds_is_counted(dtype):
     """Dask decides by it how much fits into memory."""
     X, _ = records(dtype, N)
-    domain = "ball" if dtype == np.float64 else None
-    load = cluster._Load(0, [(0, 4000), (4000, N)], [1000, N - 1000], np.dtype(dtype), D, domain)
+    load = cluster._Task(cluster._load, 0, [(0, 4000), (4000, N)], [1000, N - 1000], X.dtype, D)
     assert load([X[:1000], X[1000:]]).__sizeof__() == X.nbytes
 
 
@@ -569,6 +550,24 @@ def test_workers_that_are_lost_change_nothing(client, kind, lost, tmp_path, monk
     assert_same(fitted("descent", X, y), fitted("descent", rows, y))
     assert len(sent) > 9
     assert two_workers(client) != before
+
+
+@pytest.mark.usefixtures("many_shards")
+def test_rows_that_are_other_ones_when_loaded_again_end_the_fit(client, monkeypatch):
+    """Their columns are loaded again too, so that no other check would notice."""
+    X, y = records(n=N)
+    augmented = da.from_array(X, chunks=(1000, D)).map_blocks(
+        lambda block: block + 1e-3 * np.random.default_rng().random(), dtype=X.dtype, meta=X[:0]
+    )
+    head = fitted("descent", augmented, y)  # read once in a fit
+    assert head.n_features_in_ == D
+    before = two_workers(client)
+    in_the_middle(monkeypatch, lambda: killed(before))
+    head = clone(HEADS["descent"]).set_params(delta=1e-5, radius=0.3)
+    with pytest.raises(ValueError, match="rows changed when a worker loaded them again"):
+        head.fit(augmented, y)
+    assert not hasattr(head, "release_")
+    two_workers(client)
 
 
 @pytest.mark.usefixtures("many_shards")
