@@ -89,7 +89,7 @@ def test_a_folder_of_parquet_files(tmp_path):
 
 
 @pytest.mark.parametrize("head", ["logistic", "svc", "prototypes", "discriminant"])
-def test_train_verify_predict_card(head, tmp_path, capsys):
+def test_train_verify_predict(head, tmp_path, capsys):
     frame().to_csv(tmp_path / "rows.csv", index=False)
     frame(seed=1).to_csv(tmp_path / "public.csv", index=False)
     folder = tmp_path / "model"
@@ -100,8 +100,6 @@ def test_train_verify_predict_card(head, tmp_path, capsys):
     assert "on 400 public records" in shown
     assert main(["verify", str(folder)]) == 0
     assert "Nothing was refuted." in capsys.readouterr().out
-    assert main(["card", str(folder)]) == 0
-    assert "# Privacy card" in capsys.readouterr().out
     out = tmp_path / "labelled.csv"
     new = ["predict", str(folder), str(tmp_path / "public.csv"), "--column", "e", "--out", str(out)]
     assert main(new) == 0
@@ -137,30 +135,6 @@ def test_plan_writes_and_draws_nothing(tmp_path, capsys):
     assert main(["plan", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--rare"]) == 0
     assert "Promise   epsilon 8" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
-
-
-def test_a_plan_of_numbers_reads_no_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    given = ["plan", "--counts", "120,80,5", "--features", "384", "--radius", "0.6"]
-    with PrivacyAccountant() as accountant:
-        assert main([*given, "--epsilon", "2", "--rare"]) == 0
-        assert main([*given, "--risk", "0.25", "--labels", "protected", "--head", "svc"]) == 0
-    assert not accountant.records
-    shown = capsys.readouterr().out
-    assert "205 in 3 classes" in shown
-    assert "class 3: 5 records, lost" in shown
-    assert "25.0 % at most" in shown
-    for options in (["--epsilon", "-1"], ["--risk", "0.05"], ["--epsilon", "2", "--counts", "a"]):
-        assert main([*given, *options]) == 2
-    errors = capsys.readouterr().err.splitlines()
-    assert len(errors) == 3
-    assert "--counts: give whole numbers" in errors[-1]
-    # Each count stands by its own class, of more than nine too.
-    counts = ",".join(["10000"] * 11 + ["3"])
-    given = ["plan", f"--counts={counts}", "--features", "384", "--radius", "0.6"]
-    assert main([*given, "--epsilon", "2"]) == 0
-    assert "class 12: 3 records, lost" in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())
 
 
 def test_many_classes_show_ten(tmp_path, capsys):
@@ -385,6 +359,19 @@ def test_help(command, capsys):
         main([*([command] if command else []), "--help"])
     assert caught.value.code == 0
     assert "usage: balldp" in capsys.readouterr().out
+
+
+def test_options_are_named_in_full(capsys):
+    """What an abbreviation means would change with the next option."""
+    for given in (
+        ["demo", "--ou", "x"],
+        ["verify", "m", "--priv", "x"],
+        ["plan", "f", "--tex", "t"],
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(given)
+        assert caught.value.code == 2
+        assert not Path("x").exists()
 
 
 @pytest.mark.parametrize("fault", ["a file in the way", "no Unicode"])

@@ -153,14 +153,6 @@ def read(folder: str) -> Published:
         raise InputError(f"model={folder!r}: {error}") from None
 
 
-def opened_record(path: str) -> str:
-    """The card of a model, as Markdown."""
-    published = read(path)
-    published.check()
-    # With the model: the card says whether these parameters are those of the record.
-    return str(published.record.card(published.pipeline()))
-
-
 def _columns(published: Published, options: argparse.Namespace) -> Columns:
     """Which column holds the records, by what the model takes."""
     kind = {"texts": "text", "images": "image", "rows": "embedding"}[kind_of(published)]

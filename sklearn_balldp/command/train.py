@@ -86,17 +86,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_promise(parser)
 
 
-def add_numbers(parser: argparse.ArgumentParser) -> None:
-    """Options of a plan of numbers alone, for which no file is read."""
-    parser.add_argument("--features", type=int, required=True, help="numbers in an embedding")
-    parser.add_argument(
-        "--counts",
-        required=True,
-        metavar="N,N,...",
-        help="records of each class, which must be public unless labels are protected",
-    )
-    parser.add_argument("--radius", type=float, required=True, help="distance between unit rows")
-    _add_promise(parser)
+def add_training_options(parser: argparse.ArgumentParser) -> None:
+    """Options of train alone, beside those of plan."""
+    add_options(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
+    parser.add_argument("--force", action="store_true", help="replace a model in that folder")
 
 
 def _add_promise(parser: argparse.ArgumentParser) -> None:
@@ -280,25 +274,6 @@ def _choices(options: argparse.Namespace) -> dict[str, Any]:
             raise InputError("--rare: the SVC has no priors; use --head logistic.")
         params["priors"] = "uniform"
     return params
-
-
-def plan_of_numbers(options: argparse.Namespace) -> None:
-    """Print what a fit would promise, by public numbers."""
-    try:
-        counts = [int(count) for count in options.counts.split(",")]
-    except ValueError:
-        raise InputError("--counts: give whole numbers, as 120,80,40.") from None
-    # Padded, so that they are in the order of their numbers.
-    digits = len(str(len(counts)))
-    names = np.array([f"class {code:0{digits}}" for code in range(1, len(counts) + 1)])
-    params = {"radius": options.radius, **_choices(options)}
-    protected = options.labels == "protected"
-    if protected:
-        params |= {"protect_labels": True, "classes": names}
-    given = None if protected else counts
-    found = HEADS[options.head](**params).plan(sum(counts), options.features, given)
-    records = Records(range(sum(counts)), names, None)
-    print(describe(Job(None, [("rows", None)], records, None, found, 0.0)))
 
 
 def _classes(path: Path, records: Records) -> list[str]:

@@ -1,11 +1,9 @@
 """``balldp verify``: check a published model from the command line."""
 
 import argparse
-import os
-import sys
 
-from ..publish import verify
-from ..text import one_line
+from ..publish import Verdict
+from ..publish import verify as verdict_of
 
 _EPILOG = """\
 Each line says PASS, FAIL, WEAK or CANNOT CHECK, with what was found and what it rests on. The exit
@@ -16,17 +14,14 @@ The folder holds plain data, and nothing of it runs.
 """
 
 
-def verify_command(arguments: list[str]) -> int:
-    """Run the check; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="balldp verify",
-        description="Check a published Ball-DP model, its record, and the noise in its weights.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of verify."""
+    parser.description = (
+        "Check a published Ball-DP model, its record, and the noise in its weights."
     )
-    parser.add_argument(
-        "model", metavar="MODEL", help="the model: its folder, or OWNER/NAME on the model hub"
-    )
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
     parser.add_argument(
         "release",
         metavar="RELEASE.json",
@@ -48,30 +43,17 @@ def verify_command(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--encoder",
-        metavar="WEIGHTS",
-        help="name or folder of the weights that embed the private records, which you trust",
+        metavar="NAME|FOLDER",
+        help="weights that embed the private records, which you trust",
     )
-    options = parser.parse_args(arguments)
-    try:
-        verdict = verify(
-            options.model,
-            options.release,
-            private=options.private,
-            earlier=options.earlier,
-            encoder=options.encoder,
-        )
-    except (ValueError, ImportError, OSError) as error:
-        print(f"verify: {one_line(error, 2000)}", file=sys.stderr)
-        return 2
-    except Exception as error:
-        # Its text may quote private records, and Python's own status would be that of a FAIL.
-        kind = one_line(type(error).__name__, 60)
-        print(f"verify: the check stopped ({kind}), and found nothing.", file=sys.stderr)
-        return 2
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        print(verdict, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1 if verdict.failed else 0
+
+
+def verify(options: argparse.Namespace) -> Verdict:
+    """Check the model."""
+    return verdict_of(
+        options.model,
+        options.release,
+        private=options.private,
+        earlier=options.earlier,
+        encoder=options.encoder,
+    )

@@ -6,7 +6,10 @@ line ends of another system, as a copy of a repository gets them.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -61,6 +64,25 @@ def text_of(path: Path, root: Path) -> str | None:
         return _body(path, root, _MOST_TEXT).decode("utf-8", "replace").replace("\r\n", "\n")
     except ValueError:
         return None
+
+
+@contextmanager
+def written_as_a_whole(folder: Path) -> Iterator[Path]:
+    """A new folder to write to, which takes its name, and another's place, if nothing fails."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder: its name is taken once all files are there.
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as place:
+        new, old = Path(place, "new"), Path(place, "old")
+        new.mkdir()
+        yield new
+        if folder.exists():
+            os.rename(folder, old)
+        try:
+            os.rename(new, folder)
+        except BaseException:
+            if old.exists():
+                os.rename(old, folder)
+            raise
 
 
 def difference(text: str, expected: str) -> str:

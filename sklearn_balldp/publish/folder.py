@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from ..checks import CANNOT_CHECK, FAIL, PASS, Check
 from ..encoder_weights import encoder_of
 from ..pipelines import parts_of
 from ..text import one_line
-from .files import difference, root_of, text_of
+from .files import difference, root_of, text_of, written_as_a_whole
 from .model import CONFIG, MODEL, RECORD, Published
 from .steps import Step
 
@@ -120,25 +119,13 @@ def save(model: Any, folder: str | Path, *, force: bool = False, transcript: boo
         raise ValueError(f"model: it has {'; '.join(faults)}, which no receiver would take.")
     _warn_of_learners(parts_of(model).learners)
     files[README] = readme(published, _own_text(folder)).encode()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the folder: its name is taken once all files are there.
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as place:
-        new, old = Path(place, "new"), Path(place, "old")
-        new.mkdir()
+    with written_as_a_whole(folder) as new:
         for name, body in files.items():
             (new / name).write_bytes(body)
         checks = verify(new).checks
         failed = [f"{check.name}: {check.found}" for check in checks if check.verdict == FAIL]
         if failed:
             raise ValueError(f"model: whoever receives it would see FAIL ({'; '.join(failed)}).")
-        if folder.exists():
-            os.rename(folder, old)
-        try:
-            os.rename(new, folder)
-        except BaseException:
-            if old.exists():
-                os.rename(old, folder)
-            raise
     return folder
 
 

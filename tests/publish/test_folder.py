@@ -378,7 +378,6 @@ def test_a_repository_of_the_hub(published, cache, monkeypatch, tmp_path):
     np.testing.assert_array_equal(load("bank/letters").predict(X), load(published).predict(X))
     assert not verify("bank/letters").failed
     assert asked == [("bank/letters", list(FILES))] * 2
-    assert main(["card", "bank/letters-v1.0"]) == 0
     assert main(["verify", "bank/letters"]) == 0
     asked.clear()
     (tmp_path / "bank").mkdir()

@@ -290,7 +290,7 @@ def test_faults_of_the_check_itself_quote_nothing(honest, monkeypatch):
     def checker(*arguments, **options):
         raise SystemError("a secret")
 
-    monkeypatch.setattr("sklearn_balldp.command.verify.verify", checker)
+    monkeypatch.setattr("sklearn_balldp.command.verify.verdict_of", checker)
     status, lines, error = run(honest / "minimiser")
     assert status == 2
     assert "SystemError" in error
@@ -413,7 +413,7 @@ def check_end(folder):
     status, lines, error = run(folder)
     assert status in (0, 1, 2)
     assert "Traceback" not in error
-    assert "the check stopped" not in error
+    assert "it stopped" not in error
     assert all(line.isprintable() for line in [*lines, *error.splitlines()])
     # Other doors to the same reader.
     with contextlib.suppress(ValueError):

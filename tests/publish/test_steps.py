@@ -259,7 +259,6 @@ def test_no_place_of_a_stranger_is_opened(tmp_path):
 
     sys.addaudithook(hook)
     verify(folder)
-    main(["card", str(folder)])
     main(["verify", str(folder)])
     watched[0] = False
     assert not opened
