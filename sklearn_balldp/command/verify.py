@@ -1,9 +1,14 @@
 """``balldp verify``: check a published model from the command line."""
 
 import argparse
+from pathlib import Path
 
+import numpy as np
+
+from ..mechanisms import Transcript
 from ..publish import Verdict
 from ..publish import verify as verdict_of
+from .tables import InputError
 
 _EPILOG = """\
 Each line says PASS, FAIL, WEAK or CANNOT CHECK, with what was found and what it rests on. The exit
@@ -34,6 +39,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the private records, arrays X and y (and groups), to test the noise itself",
     )
     parser.add_argument(
+        "--kept-transcript",
+        type=Path,
+        metavar="FILE.npz",
+        help="what train --keep-transcript kept, to test the noise on the steps of a descent",
+    )
+    parser.add_argument(
         "--earlier",
         metavar="MODEL",
         action="append",
@@ -54,6 +65,18 @@ def verify(options: argparse.Namespace) -> Verdict:
         options.model,
         options.release,
         private=options.private,
+        transcript=None if options.kept_transcript is None else _kept(options.kept_transcript),
         earlier=options.earlier,
         encoder=options.encoder,
     )
+
+
+def _kept(file: Path) -> Transcript:
+    """A transcript that train kept."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return Transcript(**arrays)
+    except Exception as error:
+        raise InputError(
+            f"--kept-transcript {file} is none that train kept ({type(error).__name__})."
+        ) from None

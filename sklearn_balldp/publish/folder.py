@@ -3,6 +3,7 @@
 import os
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from .._validation import caller_level
 from .._version import __version__
 from ..audit.preparation import PooledPreprocessingWarning
 from ..checks import CANNOT_CHECK, FAIL, PASS, Check
-from ..encoder_weights import encoder_of
+from ..encoder_weights import from_hub, hub_name
+from ..encoders import encoder_of
 from ..pipelines import parts_of
 from ..text import one_line
 from .files import difference, root_of, text_of, written_as_a_whole
@@ -23,7 +25,6 @@ _BEGIN = "<!-- What follows is made from the record: verify compares it. -->\n"
 _END = "<!-- The end of what is made from the record. -->\n"
 _TASKS = {"texts": "text-classification", "images": "image-classification"}
 _TABLE = "tabular-classification"
-_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 #: Names of further files that a reader could take for part of the model: before the first dot, and
 #: behind the last one.
 _STEMS = {"card", "config", "model", "model_card", "modelcard", "predict", "readme", "release"}
@@ -47,7 +48,14 @@ def _warn_of_learners(names: list[str]) -> None:
         )
 
 
-def save(model: Any, folder: str | Path, *, force: bool = False, transcript: bool = False) -> Path:
+def save(
+    model: Any,
+    folder: str | Path,
+    *,
+    force: bool = False,
+    transcript: bool = False,
+    column: str | None = None,
+) -> Path:
     """Write a fitted model as a folder to publish: weights, record, settings and card.
 
     The folder holds ``model.safetensors`` (released arrays), ``release.json`` (the record),
@@ -68,6 +76,8 @@ def save(model: Any, folder: str | Path, *, force: bool = False, transcript: boo
         Publishes the noisy answers of a descent too, where the head kept them. Everybody can then
         check that the model follows from them, and the owner of the records can test their noise.
         The guarantee covers them.
+    column : str or None, default=None
+        Column of the records in a table, which ``balldp predict`` then looks for.
 
     Returns
     -------
@@ -108,6 +118,8 @@ def save(model: Any, folder: str | Path, *, force: bool = False, transcript: boo
     folder = Path(folder)
     check_writable(folder, force)
     published = Published.of(model, transcript=transcript)
+    if column is not None:
+        published = replace(published, column=column)
     if transcript and not any(name.startswith("transcript.") for name in published.arrays):
         raise ValueError(
             "transcript=True: the head kept none; fit it with "
@@ -135,13 +147,13 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
     Parameters
     ----------
     path : str or path-like
-        The folder that :func:`.save` wrote, or the name of such a repository on the model hub,
-        OWNER/NAME.
+        The folder that :func:`.save` wrote, or ``hf://OWNER/NAME`` (``hf://OWNER/NAME@REVISION``)
+        on the model hub.
     encoder : str, path-like, estimator or None, default=None
         Embeds new records, where the model has a step for that: an encoder, or the name or folder
-        of the weights that you trust. A name or folder is read by an encoder with default settings
-        (for texts: the newest revision, or that of ``NAME@REVISION``), except for the model's own
-        ``max_length``, or its architecture for images; pass an encoder for other settings.
+        of the weights that you trust, as :class:`.SentenceEncoder` takes it. Its other settings are
+        the defaults, except for the model's own ``max_length``, or its architecture for images;
+        pass an encoder for others.
 
     Returns
     -------
@@ -177,14 +189,14 @@ def loaded(model: Published, path: str, encoder: Any = None) -> Any:
 def encoder_for(step: Step | None, encoder: Any) -> Any:
     """The caller's encoder; of a name or folder of weights, with the model's own length of texts.
 
-    A stranger's revision may be anybody's weights, and his batch size or device may not fit.
+    A stranger's batch size or device may not fit.
     """
     if step is None:
         raise ValueError(f"encoder={encoder!r}: the model has no step that embeds records.")
     if not isinstance(encoder, (str, Path)):
         return encoder
     if step.settings["of"] == "texts":
-        return encoder_of("text", str(encoder), step.settings["max_length"])
+        return encoder_of("text", str(encoder), max_length=step.settings["max_length"])
     return encoder_of("image", str(encoder)).set_params(model=step.settings["model"])
 
 
@@ -208,31 +220,17 @@ def check_writable(folder: Path, force: bool) -> None:
 
 
 def located(path: str | Path) -> Path:
-    """The folder; or where the hub's repository of that name was downloaded to.
-
-    Only the four files are downloaded.
-    """
-    folder, name = Path(path), str(path)
-    if folder.is_dir():
-        return folder
-    # A name under a folder of this machine is mistyped, and nobody's repository.
-    hub = _HUB_NAME.fullmatch(name) and not folder.exists() and not folder.parent.is_dir()
-    if not hub:
+    """The folder; or where the four files of ``hf://OWNER/NAME`` were downloaded to."""
+    folder, hub = Path(path), hub_name(str(path))
+    if hub is not None:
+        return from_hub(*hub, FILES)
+    if not folder.is_dir():
         what = "is a file, and no folder" if folder.exists() else "is no folder"
-        raise ValueError(f"{name!r} {what}; name the folder that publish.save wrote.")
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
         raise ValueError(
-            f"{name!r} is no folder; to download a repository of that name, "
-            "pip install huggingface_hub."
-        ) from None
-    try:
-        return Path(snapshot_download(name, allow_patterns=list(FILES)))
-    except Exception as error:
-        # Whatever is wrong with the network or the name.
-        reason = one_line(f"{type(error).__name__}: {error}", 200)
-        raise ValueError(f"{name!r} is no folder, and cannot be downloaded: {reason}") from None
+            f"{str(path)!r} {what}; name the folder that publish.save wrote, or hf://OWNER/NAME on "
+            "the model hub."
+        )
+    return folder
 
 
 # -- the card -------------------------------------------------------------------------------------

@@ -90,6 +90,8 @@ class Published:
         Names of the features.
     steps : tuple of Step
         What comes before the head.
+    column : str or None
+        Column of a table that holds the records, as the publisher's own has it.
     own : estimator or None
         A fitted head of a class, or by a mechanism, of the publisher's own: it cannot be written,
         and is used as it is.
@@ -101,6 +103,7 @@ class Published:
     settings: dict[str, Any] = field(default_factory=dict)
     columns: list[str] | None = None
     steps: tuple[Step, ...] = ()
+    column: str | None = None
     own: Any = None
 
     @cached_property
@@ -341,6 +344,11 @@ class Published:
             and len(set(columns)) == len(columns) == self.record.n_features
         ):
             yield "names of columns that are not one short text for each feature"
+        column = self.column
+        if column is not None and not (
+            isinstance(column, str) and column.isprintable() and 0 < len(column) <= _LONGEST_COLUMN
+        ):
+            yield "a name of the records' column that is not one short text"
 
     def _step_faults(self) -> Iterator[str]:
         width: int | None = None
@@ -404,6 +412,7 @@ class Published:
                 "labels": _labels(self.labels),
                 "settings": self.settings,
                 "columns": self.columns,
+                **({} if self.column is None else {"column": self.column}),
                 "steps": [{"kind": step.kind, **step.settings} for step in self.steps],
                 # Of the arrays that the record's digest does not cover.
                 "digest": sha256(arrays_text(others)).hexdigest() if others else None,
@@ -437,7 +446,8 @@ class Published:
                     raise ValueError("a step is of a kind that is not known")
                 steps.append(Step(given["kind"], settings, own))
             values = np.array(labels["values"], dtype=_dtype(labels["type"]))
-            model = cls(stated, values, arrays, config["settings"], config["columns"], tuple(steps))
+            named = config["columns"], tuple(steps), config.get("column")
+            model = cls(stated, values, arrays, config["settings"], *named)
             expected = model._config().decode()
         except _FAULTS as error:
             kind = type(error).__name__

@@ -156,6 +156,8 @@ def own_step(name: str, live: Any) -> Step:
     try:
         step = step_of(live)
     except ValueError:
+        if type(getattr(live, "estimator", live)) in (SentenceEncoder, ImageEncoder):
+            raise  # Its weights are not on this machine.
         return Step("own", {"name": one_line(name, 60)}, live=live)
     return Step("none") if step is None else step
 

@@ -366,36 +366,42 @@ def cache(published, tmp_path):
 
 
 def test_a_repository_of_the_hub(published, cache, monkeypatch, tmp_path):
+    """A name of the hub says that it is one: a mistyped path is nobody's repository."""
     asked = []
 
-    def snapshot_download(name, allow_patterns):
-        asked.append((name, allow_patterns))
+    def snapshot_download(name, **options):
+        asked.append((name, options["revision"], options["allow_patterns"]))
         return str(cache)
 
     hub = types.SimpleNamespace(snapshot_download=snapshot_download)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     monkeypatch.chdir(tmp_path)
-    np.testing.assert_array_equal(load("bank/letters").predict(X), load(published).predict(X))
-    assert not verify("bank/letters").failed
-    assert asked == [("bank/letters", list(FILES))] * 2
-    assert main(["verify", "bank/letters"]) == 0
+    named = "hf://bank/letters"
+    np.testing.assert_array_equal(load(named).predict(X), load(published).predict(X))
+    assert not verify(f"{named}@v1.0").failed
+    assert main(["verify", named]) == 0
+    revisions = (None, "v1.0", None)
+    assert asked == [("bank/letters", revision, list(FILES)) for revision in revisions]
     asked.clear()
-    (tmp_path / "bank").mkdir()
-    # A folder of that name is here, so that the rest is mistyped.
-    with pytest.raises(ValueError, match="is no folder"):
-        load("bank/letters")
+    for mistyped in ("bank/letters", "models/leters", "letters"):
+        with pytest.raises(ValueError, match="is no folder; name the folder"):
+            load(mistyped)
+        assert main(["verify", mistyped]) == 2
+        assert main(["predict", mistyped, "new.csv"]) == 2
+    with pytest.raises(ValueError, match="reads hf://OWNER/NAME"):
+        load("hf://letters")
     assert not asked
 
-    def refused(name, allow_patterns):
-        raise OSError("no network\nPASS")
+    def refused(name, **options):
+        raise OSError("no network\nPASS") from ConnectionError("secret")
 
     hub.snapshot_download = refused
-    with pytest.raises(ValueError, match="cannot be downloaded: OSError: no network") as caught:
-        load("post/letters")
+    with pytest.raises(ValueError, match="no download: ConnectionError") as caught:
+        load("hf://post/letters")
     assert "\n" not in str(caught.value)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ValueError, match="is no folder"):
-        load("post/letters")
+    with pytest.raises(ValueError, match="needs huggingface_hub"):
+        load("hf://post/letters")
 
 
 def test_links_lead_no_further_than_the_cache(cache, tmp_path):
