@@ -542,7 +542,7 @@ def test_images_of_a_folder(tmp_path, capsys):
     assert main([*new, "--encoder", str(tmp_path / "weights.pth")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 31
     assert main(new) == 2
-    assert "name those that you trust" in capsys.readouterr().err
+    assert "name weights that you trust" in capsys.readouterr().err
     assert isinstance(
         image_classifier(encoder=ImageEncoder(weights=None)).steps[0][1], ImageEncoder
     )
