@@ -70,7 +70,10 @@ def located(name: str, *, download: bool = True) -> Path:
         raise ValueError("encoder '' names no weights: give a folder, a package, hf://OWNER/NAME.")
     hub = hub_name(name)
     if hub is not None:
-        return _of_hub(*hub, download)
+        try:
+            return _of_hub(*hub, download)
+        except ValueError as error:
+            raise ValueError(f"{error}; name a folder or package (encoder=, --encoder).") from None
     folder = Path(name).expanduser()
     found = folder if folder.exists() else _of_package(name)
     if found is None:

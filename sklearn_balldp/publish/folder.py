@@ -223,7 +223,10 @@ def located(path: str | Path) -> Path:
     """The folder; or where the four files of ``hf://OWNER/NAME`` were downloaded to."""
     folder, hub = Path(path), hub_name(str(path))
     if hub is not None:
-        return from_hub(*hub, FILES)
+        try:
+            return from_hub(*hub, FILES)
+        except ValueError as error:
+            raise ValueError(f"{error}; name a folder of this machine.") from None
     if not folder.is_dir():
         what = "is a file, and no folder" if folder.exists() else "is no folder"
         raise ValueError(
