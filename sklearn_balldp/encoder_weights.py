@@ -11,11 +11,13 @@ import os
 import re
 import site
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from ._validation import caller_level
 from .encoder_name import public_name
 from .text import one_line
 
@@ -106,25 +108,31 @@ def from_hub(
         If neither has them.
     """
     try:
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import HfApi, snapshot_download
     except ImportError:
         raise ValueError(f"hf://{name} needs huggingface_hub; pip install it") from None
+    given = {"allow_patterns": list(files), "ignore_patterns": list(_OTHER_FORMATS)}
+    reason = "none was tried"
     try:
-        found = snapshot_download(
-            name,
-            revision=revision,
-            allow_patterns=list(files),
-            ignore_patterns=list(_OTHER_FORMATS),
-            etag_timeout=_PATIENCE,
-            local_files_only=not download,
-        )
+        if download:
+            # Asked first, as a download would try again and again.
+            HfApi().model_info(name, revision=revision, timeout=_PATIENCE)
+            return Path(snapshot_download(name, revision=revision, **given))
     except Exception as error:
         # Whatever is wrong with the network or the name.
-        reason = type(error.__cause__ or error).__name__
+        reason = type(error).__name__
+    try:
+        found = Path(snapshot_download(name, revision=revision, local_files_only=True, **given))
+    except (OSError, ValueError):
         raise ValueError(
             f"hf://{name} is not in the hub's cache, and no download: {reason}"
         ) from None
-    return Path(found)
+    if download:
+        warnings.warn(
+            f"hf://{name}: the hub did not answer ({reason}), and the copy in its cache is taken.",
+            stacklevel=caller_level(),
+        )
+    return found
 
 
 def _of_hub(name: str, revision: str | None, download: bool) -> Path:

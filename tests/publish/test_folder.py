@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import types
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -373,7 +374,7 @@ def test_a_repository_of_the_hub(published, cache, monkeypatch, tmp_path):
         asked.append((name, options["revision"], options["allow_patterns"]))
         return str(cache)
 
-    hub = types.SimpleNamespace(snapshot_download=snapshot_download)
+    hub = types.SimpleNamespace(snapshot_download=snapshot_download, HfApi=MagicMock())
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     monkeypatch.chdir(tmp_path)
     named = "hf://bank/letters"
@@ -392,10 +393,11 @@ def test_a_repository_of_the_hub(published, cache, monkeypatch, tmp_path):
         load("hf://letters")
     assert not asked
 
-    def refused(name, **options):
-        raise OSError("no network\nPASS") from ConnectionError("secret")
-
-    hub.snapshot_download = refused
+    hub.HfApi.return_value.model_info.side_effect = ConnectionError("no network\nPASS")
+    # What is in the cache is taken without the hub, and not silently.
+    with pytest.warns(UserWarning, match="did not answer .*the copy in its cache is taken"):
+        assert not verify(named).failed
+    hub.snapshot_download = MagicMock(side_effect=FileNotFoundError("no cache"))
     with pytest.raises(ValueError, match="no download: ConnectionError") as caught:
         load("hf://post/letters")
     assert "\n" not in str(caught.value)
