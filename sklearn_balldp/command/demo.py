@@ -14,7 +14,7 @@ from sklearn.utils import Bunch
 
 from ..datasets import load_messages
 from ..heads import BallDPLogisticRegression
-from ..publish import Verdict, save, verify
+from ..publish import save, verify
 from ..publish.files import written_as_a_whole
 from ..text import percent
 from .tables import InputError
@@ -26,14 +26,9 @@ CHOSEN = 1.0
 RADIUS = 0.6
 RELEASES = 5
 CANDIDATES = 10
-README, PICTURE, MESSAGES, NEW, MODEL = (
-    "README.txt",
-    "accuracy.png",
-    "messages.csv",
-    "new.csv",
-    "model",
-)
-FILES = {README, PICTURE, MESSAGES, NEW, MODEL}
+README, PICTURE, MODEL = "README.txt", "accuracy.png", "model"
+MESSAGES, NEW = "messages.csv", "new.csv"
+FILES = {README, PICTURE, MODEL, MESSAGES, NEW}
 _MARK = "Written by `balldp demo`, which replaces this folder when it runs again.\n"
 _CONTENT = f"""\
 {_MARK}
@@ -87,7 +82,7 @@ def demo(options: argparse.Namespace) -> None:
         f"          {place / README} and the folder {place / MODEL} (the ball at epsilon "
         f"{CHOSEN:g})"
     )
-    print(_checked(verify(place / MODEL), place / MODEL))
+    print(f"Checked   balldp verify {shlex.quote(str(place / MODEL))}\n\n{verify(place / MODEL)}\n")
     print(_next(place))
 
 
@@ -187,10 +182,6 @@ def _write_messages(data: Bunch, folder: Path) -> None:
             lines = csv.writer(file)
             lines.writerow(columns)
             lines.writerows(zip(*columns.values(), strict=True))
-
-
-def _checked(verdict: Verdict, folder: Path) -> str:
-    return f"Checked   balldp verify {shlex.quote(str(folder))}\n\n{verdict}\n"
 
 
 def _next(folder: Path) -> str:

