@@ -487,9 +487,10 @@ def test_texts_from_csv_to_labels(tmp_path, capsys):
     given = [
         *("train", str(tmp_path / "texts.csv"), "--text", "text", "--label", "topic"),
         *("--public", str(tmp_path / "public.csv"), "--radius", "edits", "--epsilon", "30"),
-        *("--encoder", weights, "--out", str(folder)),
+        *("--cache", str(tmp_path / "cache"), "--out", str(folder)),
     ]
     assert main(given) == 0
+    assert (tmp_path / "cache" / "embeddings.sqlite").exists()
     assert "it hides" in capsys.readouterr().out
     assert main(["verify", str(folder), "--encoder", weights]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -497,10 +498,10 @@ def test_texts_from_csv_to_labels(tmp_path, capsys):
     card = (folder / "README.md").read_text()
     assert "the model at hand has these parameters" in card
     assert re.search(r"all of them for [\d.]+ % of the records", card)
-    # The weights are found by their digest: none is named.
-    (tmp_path / "one.csv").write_text("message\nIt rained\n")
+    # The weights are found by their digest, and the column by its name: none is told.
+    (tmp_path / "one.csv").write_text("number,text\n7,It rained\n")
     assert main(["predict", str(folder), str(tmp_path / "one.csv")]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "message,prediction,probability"
+    assert capsys.readouterr().out.splitlines()[0] == "number,text,prediction,probability"
     encoder = SentenceEncoder()
     assert installed(encoder.identity).identity == encoder.identity
     assert installed("local:0123@newest") is None
