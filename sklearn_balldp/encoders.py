@@ -429,8 +429,16 @@ def _untrained(torch: Any, models: Any, model: str) -> Any:
         return models.get_model(model, weights=None)
 
 
+def check_colours(image: Any) -> None:
+    """Raise a ValueError unless eight bits for each of three colours hold an image of Pillow's."""
+    if image.mode not in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr", "HSV", "CMYK"):
+        raise ValueError(
+            f"an image of mode {image.mode!r} has no eight bits for each colour; convert it to RGB."
+        )
+
+
 def pixels_of(image: Any) -> NDArray[np.uint8]:
-    """Colours of an image that Pillow opened, whatever it stores them as.
+    """Colours of an image that Pillow opened, whatever it stores them as, and upright.
 
     Palettes, YCbCr, HSV and CMYK become RGB, and what shines through is drawn on white.
 
@@ -439,10 +447,11 @@ def pixels_of(image: Any) -> NDArray[np.uint8]:
     ValueError
         If eight bits for each of three colours cannot hold it.
     """
-    if image.mode not in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr", "HSV", "CMYK"):
-        raise ValueError(
-            f"an image of mode {image.mode!r} has no eight bits for each colour; convert it to RGB."
-        )
+    from PIL import ImageOps
+
+    check_colours(image)
+    # A camera may store a turned picture, and say so beside it.
+    image = ImageOps.exif_transpose(image)
     if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
         image = image.convert("RGBA")
         white = image.copy()
@@ -450,6 +459,18 @@ def pixels_of(image: Any) -> NDArray[np.uint8]:
         white.alpha_composite(image)
         image = white
     return np.asarray(image.convert("RGB"), dtype=np.uint8)
+
+
+def _array_of(image: Any) -> NDArray[np.uint8]:
+    """One record of an encoder of images as an array."""
+    array = pixels_of(image) if hasattr(image, "convert") else np.asarray(image)
+    colours = array.shape[2:] in ((), (1,), (3,))
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or not colours:
+        raise ValueError(
+            "X holds an image of another form; pass uint8 arrays of shape (height, width) or "
+            "(height, width, 3), or images that Pillow opened."
+        )
+    return array
 
 
 class ImageEncoder(BaseEncoder):
@@ -490,21 +511,18 @@ class ImageEncoder(BaseEncoder):
         self.device = device
         self.cache_dir = cache_dir
 
-    def _records(self, X: Any) -> list[NDArray[np.uint8]]:
+    def _records(self, X: Any) -> list[Any]:
         if isinstance(X, str) or not np.iterable(X):
             raise ValueError("X must be a sequence of images.")
         if getattr(X, "shape", ())[2:] == (3,) and X.dtype == np.uint8:
             raise ValueError("X is one image; pass a list of images, [X].")
-        images = [
-            pixels_of(image) if hasattr(image, "convert") else np.asarray(image) for image in X
-        ]
+        images = list(X)
         for image in images:
-            colours = image.shape[2:] in ((), (1,), (3,))
-            if image.dtype != np.uint8 or image.ndim not in (2, 3) or not colours:
-                raise ValueError(
-                    "X holds an image of another form; pass uint8 arrays of shape (height, width) "
-                    "or (height, width, 3), or images that Pillow opened."
-                )
+            if hasattr(image, "convert"):
+                check_colours(image)
+            elif hasattr(image, "shape") or not hasattr(image, "__array__"):
+                _array_of(image)
+            # Any other is opened when it is embedded: many pictures fill a memory.
         return images
 
     def _named(self) -> str | None:
@@ -530,8 +548,9 @@ class ImageEncoder(BaseEncoder):
         weights = name_of_weights(str(self.weights), weights) if of_file else weights
         return f"{self.model}@{weights}, torchvision {known['version']}"
 
-    def _bytes(self, record: NDArray[np.uint8]) -> bytes:
-        return repr(record.shape).encode() + record.tobytes()
+    def _bytes(self, record: Any) -> bytes:
+        pixels = _array_of(record)
+        return repr(pixels.shape).encode() + pixels.tobytes()
 
     def _loaded(self) -> tuple[Any, Any, int]:
         weights = self._named()
@@ -545,14 +564,14 @@ class ImageEncoder(BaseEncoder):
     def _n_features_out(self) -> int:
         return self._loaded()[2]
 
-    def _encode(self, records: Sequence[NDArray[np.uint8]], progress: Any) -> Rows:
+    def _encode(self, records: Sequence[Any], progress: Any) -> Rows:
         network, prepare, width = self._loaded()
         torch = import_module("torch")
         rows = np.empty((len(records), width), dtype=np.float32)
         device = next(network.parameters()).device
         for start in range(0, len(records), self.batch_size):
             images = []
-            for image in records[start : start + self.batch_size]:
+            for image in map(_array_of, records[start : start + self.batch_size]):
                 channels = image.reshape(*image.shape[:2], -1)
                 colour = np.repeat(channels, 3 // channels.shape[2], axis=2)
                 images.append(prepare(torch.from_numpy(colour.transpose(2, 0, 1).copy())))

@@ -10,6 +10,19 @@ UP, DOWN = ROUND_CEILING, ROUND_FLOOR
 # Printable for Python, yet drawn as nothing, as a gap, or over their neighbours.
 _BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 _UNSEEN = ("Mn", "Me", "Cf")
+# Blanks, control codes and marks without width: nobody sees them at the ends of a name.
+_EMPTY = "".join(
+    map(
+        chr,
+        (
+            *(*range(0x21), *range(0x7F, 0xA1), 0xAD, 0x61C, 0x115F, 0x1160, 0x1680, 0x180E),
+            *(*range(0x2000, 0x2010), *range(0x2028, 0x2030), *range(0x205F, 0x2070)),
+            *(0x2800, 0x3000, 0x3164, 0xFEFF, 0xFFA0),
+        ),
+    )
+)
+# A number as a table writes it: an exponent has a sign, so that the code 12e4 stays one.
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]\d{1,3})?", re.IGNORECASE)
 
 
 def one_line(text: object, most: int = 400) -> str:
@@ -24,6 +37,34 @@ def one_line(text: object, most: int = 400) -> str:
 
 def _is_seen(c: str) -> bool:
     return c.isprintable() and c not in _BLANKS and unicodedata.category(c) not in _UNSEEN
+
+
+def trimmed(text: str) -> str:
+    """A text in Unicode's composed form, without what nobody sees at its ends."""
+    return unicodedata.normalize("NFC", text).strip(_EMPTY)
+
+
+def spelling(text: str, *, zeros: bool = False) -> str:
+    """A name as it is compared: two of one spelling are one label, or one owner.
+
+    Of equal numbers the shortest is taken: 7.0 is 7. Zeros in front keep texts apart, as 007 may be
+    no number; ``zeros`` takes them off too.
+    """
+    name = trimmed(text)
+    if not _NUMBER.fullmatch(name):
+        return name
+    digits = name.lstrip("-+")
+    if not zeros and (name[0] == "+" or (digits[0] == "0" and digits[1:2].isdecimal())):
+        return name
+    plain = format(Decimal(name), "f")
+    if "." in plain:
+        plain = plain.rstrip("0").rstrip(".")
+    return "0" if plain == "-0" else plain
+
+
+def appearance(text: str) -> str:
+    """A name without what is easily overlooked: case, blanks, forms of letters."""
+    return unicodedata.normalize("NFKC", text).casefold().translate(dict.fromkeys(map(ord, _EMPTY)))
 
 
 def rounded(value: float, digits: int, way: str) -> str:

@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn_balldp import PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.command import COMMANDS, main
-from sklearn_balldp.command.tables import Columns, InputError, Records, read
+from sklearn_balldp.command.records import Columns, InputError, Records, read
 from sklearn_balldp.command.train import _radius_of_edits
 from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, installed

@@ -32,8 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit status: 0, 1 for a check that failed, 2 for bad input."""
     options = _parser().parse_args(arguments)
     if hasattr(sys.stdout, "reconfigure"):
-        # A terminal may lack letters of a label or a path.
-        sys.stdout.reconfigure(errors="backslashreplace")
+        # Another code page lacks letters of a label or a cell.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.showwarning = _warn  # type: ignore[assignment]
         return _run(options)

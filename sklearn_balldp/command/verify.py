@@ -8,7 +8,7 @@ import numpy as np
 from ..mechanisms import Transcript
 from ..publish import Verdict
 from ..publish import verify as verdict_of
-from .tables import InputError
+from .records import InputError
 
 _EPILOG = """\
 Each line says PASS, FAIL, WEAK or CANNOT CHECK, with what was found and what it rests on. The exit

@@ -242,7 +242,8 @@ class BaseBallDPClassifier(CountedMixin, ClassifierMixin, BaseEstimator, metacla
             as many records as there are owners (for prototypes it also depends on how records
             spread over classes). It names the owner of each record, which is public. Each record
             may be replaced by one of its own label within ``radius``, and counts for one over the
-            number of its owner's records.
+            number of its owner's records. Texts are compared in NFC and without blanks at their
+            ends, and numbers among them by value: 7.0, "7 " and "007" are one owner.
 
         Returns
         -------

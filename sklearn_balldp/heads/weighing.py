@@ -12,6 +12,7 @@ from .._parameters import LEAST, MOST, is_real
 from .._validation import check_complete
 from ..mechanisms.settings import MOST_BALANCED
 from ..privacy.weights import Weights, uniform_weights
+from ..text import spelling
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -89,13 +90,20 @@ def _weights_of_classes(factors: Array, counts: Sequence[int], totals: Array) ->
 
 
 def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
-    """Owners as whole numbers from 0, for numbers or texts of one type."""
+    """Owners as whole numbers from 0, for numbers or texts of one type.
+
+    One owner in two spellings would be hidden by half: texts are compared by their spelling.
+    """
     found = None
     check_complete("groups", groups, "give records without a known owner one of their own")
     try:
         given = np.asarray(groups)
         if given.shape == (n_samples,) and _is_ordered(given):
-            found = np.unique(given, return_inverse=True)[1]
+            names, found = np.unique(given, return_inverse=True)
+            if isinstance(names[0], (str, bytes)):
+                texts = (n if isinstance(n, str) else n.decode("latin-1") for n in names.tolist())
+                owners = [spelling(text, zeros=True) for text in texts]
+                found = np.unique(owners, return_inverse=True)[1][found]
     except (TypeError, ValueError):
         pass
     if found is None:

@@ -41,7 +41,7 @@ class Weights:
         if not (
             min(self.n_units, self.most_records) >= 1
             and 0.0 < self.record < math.inf
-            and 0.0 < self.largest <= self.total < math.inf
+            and 0.0 < self.largest <= self.total * (1.0 + 1e-9) < math.inf
             and 1.0 <= self.block_factor < math.inf
         ):
             raise ValueError(

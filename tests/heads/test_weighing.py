@@ -160,6 +160,29 @@ def test_the_prototypes_bound_is_attained(name, least, several, apart):
     assert least * head.release_.mu < largest <= head.release_.mu
 
 
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ["7", "7.0", "007", "7e+00"],
+        ["p7", "p7 ", "\u200bp7", "p7\xa0"],
+        ["Zo\xeb", "Zoe\u0308"],
+        [b"p7", b"p7 "],
+        [7, 7.0, np.float32(7)],
+        [7, "7", 7.0],
+    ],
+    ids=str,
+)
+def test_a_person_in_two_spellings_is_one(spellings):
+    """Counted as two, each half would be hidden alone."""
+    X, y = records(n=12)
+    other = {str: "8", bytes: b"8", int: 8}[type(spellings[0])]
+    groups = [*spellings, *[other] * (12 - len(spellings))]
+    head = head_of("prototypes", epsilon=1.0).fit(X, y, groups=groups)
+    assert head.release_.n_units == 2
+    apart = [f"p{i}" for i in range(6)] + [f"P{i}" for i in range(6)]
+    assert head.fit(X, y, groups=apart).release_.n_units == 12
+
+
 @pytest.mark.parametrize("name", ["prototypes", "discriminant", "discriminant, sphere"])
 def test_persons_in_several_classes_get_less_noise(name):
     """Each class sum moves by a person's weight in it, which is less than all that he has."""
@@ -477,3 +500,14 @@ def test_persons_of_several_records_are_computed_in_double_precision():
             for precision in (np.float32, np.float64)
         )
         assert (single == double) == (most > 1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_all_records_may_be_of_one_person():
+    """The largest weight is rounded up, and then exceeds their total by a rounding."""
+    X = np.random.default_rng(0).standard_normal((12, 3))
+    for n in (1, 3, 7, 12):
+        y = np.arange(n) % 2 if n > 1 else np.array([0])
+        head = BallDPRidgePrototype(radius=0.5, protect_labels=True, classes=[0, 1])
+        head.fit(X[:n], y, groups=np.zeros(n))
+        assert head.release_.n_units == 1

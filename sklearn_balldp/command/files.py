@@ -1,0 +1,406 @@
+"""Files and folders as rows: mappings of columns to cells, read once and one by one.
+
+Every row comes out, or an error names its number; no error quotes a cell.
+"""
+
+import csv
+import difflib
+import json
+import os
+import re
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..encoders import check_colours, pixels_of
+from ..text import one_line, trimmed
+
+Row: TypeAlias = dict[str, Any]
+#: Formats of pictures, by their content; others of Pillow's run programs, or only look like one.
+PICTURES = (
+    *("AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "QOI"),
+    *("TGA", "TIFF", "WEBP"),
+)
+#: Rows that are read, and labelled, at a time.
+PART = 2_000
+#: Rows or files that a message names.
+SHOWN = 5
+# What a folder of a partition is called where its column lacks a value.
+_NO_VALUE = "__HIVE_DEFAULTPARTITION__"
+
+
+class InputError(ValueError):
+    """What is wrong with a file, in one line."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a file hold what; exactly one of the first three is named."""
+
+    text: str | None = None
+    image: str | None = None
+    embedding: str | None = None
+    label: str | None = None
+    owner: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """What the records are."""
+        found = [name for name in ("text", "image", "embedding") if getattr(self, name) is not None]
+        if len(found) != 1:
+            raise InputError("name one of --text, --image and --embedding.")
+        return found[0]
+
+    @property
+    def content(self) -> str:
+        """The column of the records."""
+        return trimmed(getattr(self, self.kind))
+
+    @property
+    def named(self) -> list[str]:
+        """Columns of labels and owners, as far as they are named."""
+        return [trimmed(name) for name in (self.label, self.owner) if name is not None]
+
+    def of_contents(self, row: Row, path: Path) -> list[str]:
+        """Columns of the records, by the first row of a file; an error if one is not there."""
+        if len({self.content, *self.named}) <= len(self.named):
+            raise InputError(
+                f"{path}: one column cannot serve as two; name another for each option."
+            )
+        columns = [self.content]
+        if self.kind == "embedding" and self.content not in row:
+            ends = {name: name.removeprefix(self.content).lstrip("_-") for name in row}
+            numbers = {
+                name: int(end)
+                for name, end in ends.items()
+                if end.isdecimal() and name.startswith(self.content) and name not in self.named
+            }
+            columns = sorted(numbers, key=numbers.__getitem__) or columns
+            places = sorted(numbers.values())
+            if places != list(range(places[0], places[0] + len(places)) if places else []):
+                raise InputError(
+                    f"{path}: numbers of the columns {self.content}... are left out or repeated."
+                )
+        for name in [*columns, *self.named]:
+            if name not in row:
+                raise InputError(f"{path}: no column {name!r}{_hint(row, name)}.")
+        return columns
+
+
+def _hint(row: Row, name: str) -> str:
+    """A column of nearly that name. Others are not shown: a file without a header has records."""
+    near = difflib.get_close_matches(name, row, 1, 0.7)
+    if near:
+        return f"; did you mean {one_line(near[0], 60)!r}?"
+    return f" among its {len(row)}; the first line must name them"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image file, which is opened when it is embedded.
+
+    Attributes
+    ----------
+    file : pathlib.Path
+        The file.
+    place : str
+        What an error calls it, as its name may be private.
+    """
+
+    file: Path
+    place: str = field(compare=False)
+
+    def check(self) -> None:
+        """Raise an InputError unless the beginning of the file is that of a picture."""
+        self._opened(check_colours)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.uint8]:
+        return self._opened(pixels_of)
+
+    def _opened(self, use: Callable[[Any], Any]) -> Any:
+        formats = _formats()
+        from PIL import Image
+
+        try:
+            with Image.open(self.file, formats=formats) as image:
+                if image.format == "TIFF" and getattr(image, "n_frames", 1) > 1:
+                    raise InputError(f"{self.place}: no image that can be read (it has pages).")
+                return use(image)
+        except InputError:
+            raise
+        except Exception as error:
+            # Readers of damaged pictures raise what they like.
+            reason = str(error) if "eight bits" in str(error) else type(error).__name__
+            raise InputError(f"{self.place}: no image that can be read ({reason}).") from None
+
+
+def rows_of(path: Path, columns: Columns) -> Iterator[Row]:
+    """Rows of a file or folder, one by one."""
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file or folder.")
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        rows = _folder(path, columns)
+    elif suffix in READERS or (not suffix and not path.is_file()) or path.parts[1:2] == ("dev",):
+        # What a pipe holds has no ending.
+        rows = READERS.get(suffix, _csv)(path)
+    elif suffix in (".xls", ".xlsx", ".xlsm", ".xlsb", ".ods"):
+        raise InputError(f"{path}: spreadsheets are not read; save the sheet as CSV UTF-8.")
+    else:
+        raise InputError(f"{path}: {suffix or 'no ending'} is none of {', '.join(READERS)}.")
+    with _reading(path):
+        yield from rows
+
+
+def _csv(path: Path) -> Iterator[Row]:
+    csv.field_size_limit(2**31 - 1)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        # Many spreadsheets write semicolons.
+        first = file.readline()
+        bare = re.sub(r'"[^"]*"', "", first)
+        mark = ";" if bare.count(";") > bare.count(",") else ","
+        mark = "\t" if path.suffix.lower() == ".tsv" else mark
+        lines = csv.reader(chain([first], file), delimiter=mark, strict=True)
+        number, blank, names = 0, 0, list[str]()
+        while True:
+            try:
+                cells = next(lines, None)
+            except csv.Error:
+                place = f"row {number}" if number else "the first line"
+                raise InputError(
+                    f"{path}: the quotes of {place} do not match; put them around whole cells, and "
+                    "write each one inside of a cell twice."
+                ) from None
+            if not number:
+                names, number = _header(path, cells or []), 1
+                continue
+            if cells is None:
+                return
+            if not cells and len(names) > 1:
+                # Blank lines at the end hold no record.
+                blank, number = blank or number, number + 1
+                continue
+            cells = cells or [""]
+            if blank:
+                raise InputError(f"{path}: row {blank} is a blank line; leave it out.")
+            if len(cells) < len(names) or any(map(str.strip, cells[len(names) :])):
+                found = "more" if len(cells) > len(names) else "fewer"
+                raise InputError(f"{path}: row {number} has {found} fields than its first line.")
+            if (
+                len(names) > 1
+                and trimmed(cells[0]) == names[0]
+                and [*map(trimmed, cells)][: len(names)] == names
+            ):
+                raise InputError(f"{path}: row {number} repeats the first line; leave it out.")
+            yield dict(zip(names, cells, strict=False))
+            number += 1
+
+
+def _header(path: Path, cells: list[str]) -> list[str]:
+    """Names of the columns of a CSV; blank ones at the end are those of a spreadsheet."""
+    while cells and not trimmed(cells[-1]):
+        cells.pop()
+    names = _names(path, cells)
+    # Of a file without names the first record would be lost.
+    if not names or (len(names) == 1 and re.fullmatch(r"[\[(]?[-+\d].*", names[0])):
+        raise InputError(
+            f"{path}: its first line must name the columns, and holds none or numbers."
+        )
+    if len(names) == 1 and re.search(r"[;\t|]", names[0]):
+        raise InputError(
+            f"{path}: the first line must name the columns, which are separated by commas (by tabs "
+            "in a .tsv)."
+        )
+    return names
+
+
+def _names(path: Path, names: list[Any]) -> list[str]:
+    """Names of columns in one spelling; of two columns of one name one would be lost."""
+    found = [trimmed(str(name)) for name in names]
+    places: dict[str, int] = {}
+    for place, name in enumerate(found, 1):
+        if places.setdefault(name, place) != place:
+            raise InputError(
+                f"{path}: columns {places[name]} and {place} have one name; rename one of them."
+            )
+    return found
+
+
+def _jsonl(path: Path) -> Iterator[Row]:
+    def once(pairs: list[tuple[str, Any]]) -> Row:
+        return dict(zip(_names(path, [k for k, _ in pairs]), [v for _, v in pairs], strict=True))
+
+    blank = 0
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                blank = blank or number
+                continue
+            if blank:
+                raise InputError(f"{path}: line {blank} is blank; leave it out.")
+            try:
+                row = json.loads(line, object_pairs_hook=once)
+            except InputError as error:
+                raise InputError(f"{error} (line {number})") from None
+            except ValueError:
+                row = None
+            if not isinstance(row, dict):
+                raise InputError(f"{path}: line {number} is no JSON object.")
+            yield row
+
+
+def _npz(path: Path) -> Iterator[Row]:
+    with np.load(path, allow_pickle=False) as file:
+        arrays = dict(zip(_names(path, file.files), map(file.get, file.files), strict=True))
+    arrays = {name: array for name, array in arrays.items() if array.ndim > 0}
+    if len({len(array) for array in arrays.values()}) > 1:
+        raise InputError(f"{path}: its arrays differ in length.")
+    for cells in zip(*arrays.values(), strict=True):
+        # Numbers become Python's, of which each has one text.
+        own = (cell.item() if isinstance(cell, np.generic) else cell for cell in cells)
+        yield dict(zip(arrays, own, strict=True))
+
+
+def _parquet(path: Path, beside: Row | None = None) -> Iterator[Row]:
+    """Rows of one file, and the columns that the names of its folders give."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as table:
+        names = _names(path, [*table.schema_arrow.names, *(beside or {})])
+        for batch in table.iter_batches(PART):
+            columns = (column.to_pylist() for column in batch.columns)
+            for cells in zip(*columns, strict=True):
+                yield dict(zip(names, [*cells, *(beside or {}).values()], strict=True))
+
+
+READERS = {
+    ".csv": _csv,
+    ".tsv": _csv,
+    ".jsonl": _jsonl,
+    ".ndjson": _jsonl,
+    ".parquet": _parquet,
+    ".npz": _npz,
+}
+
+
+def _folder(path: Path, columns: Columns) -> Iterator[Row]:
+    """Rows of a folder of Parquet files, or images of a folder that has a folder for each class."""
+    files = _files(path)
+    tables = [file for file in files if file.suffix.lower() == ".parquet"]
+    left_out, count = list[Path](), 0
+    if not tables and columns.image is None:
+        raise InputError(f"{path}: a folder without .parquet files holds images; use --image file.")
+    if not tables and columns.owner is not None:
+        raise InputError(f"{path}: a folder of images names no owners; use a table with --image.")
+    if any("_delta_log" in file.parts for file in files):
+        raise InputError(
+            f"{path}: a Delta table keeps rows that were deleted; export those it has."
+        )
+    endings = set() if tables else _endings()
+    for file in files:
+        name = file.relative_to(path)
+        hidden = any(part.startswith((".", "_") if tables else ".") for part in name.parts)
+        if tables and file.suffix.lower() == ".parquet" and not hidden:
+            keys = (part.partition("=") for part in name.parts[:-1])
+            beside = {key: unquote(value) for key, mark, value in keys if mark}
+            yield from _parquet(file, {k: None if v == _NO_VALUE else v for k, v in beside.items()})
+        elif hidden or tables or not (file.suffix.lower() in endings or _is_picture(file)):
+            left_out.append(name)
+            continue
+        else:
+            row: Row = {columns.content: str(name)}
+            if columns.label is not None:
+                own = name.parts[0] if len(name.parts) > 1 else None
+                key, _, value = (own or "").partition("=")
+                row[trimmed(columns.label)] = unquote(value) if key == columns.label else own
+            yield row
+        count += 1
+    what = "Parquet files" if tables else "pictures"
+    if not count:
+        raise InputError(f"{path}: no {what.replace('pictures', 'images')} in it.")
+    if left_out:
+        shown = ", ".join(one_line(name, 60) for name in left_out[:SHOWN])
+        more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
+        warnings.warn(
+            f"{path}: {len(left_out)} files are hidden or no {what}, and left out: {shown}{more}.",
+            stacklevel=2,
+        )
+
+
+def _files(path: Path) -> list[Path]:
+    """Files of a folder and of those in it, also behind links; numbers in names count as such."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    found = []
+    for folder, folders, names in os.walk(path, onerror=refuse, followlinks=True):
+        own = Path(folder)
+        if any(own.resolve().is_relative_to((own / name).resolve()) for name in folders):
+            raise InputError(f"{path}: a link in it leads to a folder above itself; leave it out.")
+        found += [own / name for name in names]
+    digits = re.compile(r"(\d+)")
+    # Of the parts of a split every second one is a number.
+    return sorted(
+        found,
+        key=lambda file: [
+            [int(part) if i % 2 else part for i, part in enumerate(digits.split(name))]
+            for name in file.relative_to(path).parts
+        ],
+    )
+
+
+def _formats() -> list[str]:
+    """Formats of pictures that this Pillow reads."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise InputError("images are read by Pillow; pip install pillow.") from None
+    Image.init()
+    return [name for name in PICTURES if name in Image.OPEN]
+
+
+def _endings() -> set[str]:
+    """Endings of the names of such files."""
+    known = set(_formats())
+    from PIL import Image
+
+    return {ending for ending, name in Image.registered_extensions().items() if name in known}
+
+
+def _is_picture(file: Path) -> bool:
+    try:
+        Picture(file, "").check()
+    except InputError:
+        return False
+    return True
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Errors of a reader, as one line that quotes nothing of the file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except ImportError as error:
+        raise InputError(f"{path}: it is read by {error.name}; pip install {error.name}.") from None
+    except UnicodeError:
+        raise InputError(
+            f"{path}: it is not UTF-8; save it as UTF-8 (in Excel: CSV UTF-8)."
+        ) from None
+    except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        # The text of a parser may quote a record.
+        kind = type(error).__name__
+        raise InputError(
+            f"{path}: it cannot be read as {path.suffix or 'a folder'} ({kind})."
+        ) from None

@@ -1,0 +1,277 @@
+"""Records of a file: texts, images or embeddings, with their labels and owners.
+
+A cell is read from its own value alone, and no error quotes one: rows are named by their number.
+"""
+
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from hashlib import blake2b
+from itertools import islice
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..text import appearance, one_line, spelling, trimmed
+from .files import PART, SHOWN, Columns, InputError, Picture, Row, rows_of
+
+_LONGEST_LABEL = 200
+# Spellings of a missing number, and types of cells that can be numbers.
+_NOTHING = {"", "na", "n/a", "nan", "null", "none"}
+_OF_NUMBERS = {str, int, float, Decimal, type(None)}
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records as a head or an encoder takes them.
+
+    Attributes
+    ----------
+    X : list of str, list of Picture, or ndarray of shape (n_records, n_features)
+        Texts, images or embeddings.
+    y, owners : ndarray of shape (n_records,) or None
+        Labels and owners, each in one spelling.
+    n_dropped, n_repeated : int
+        How many lacked something, and how many have the content of an earlier one. Private counts.
+    n_respelled : int
+        How many write their label in another way than the first of their class. A private count.
+    """
+
+    X: Any
+    y: NDArray[Any] | None
+    owners: NDArray[Any] | None
+    n_dropped: int = 0
+    n_repeated: int = 0
+    n_respelled: int = 0
+
+
+def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
+    """All records of a file.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        CSV, TSV, JSONL, NPZ, Parquet (also a folder of parts), or a folder of images that has a
+        folder for each class.
+    columns : Columns
+        What they are called.
+    missing : {"error", "drop"}
+        What becomes of records without content, label or owner.
+
+    Raises
+    ------
+    InputError
+        If the file, a row or a column cannot be read.
+    """
+    lacking: dict[str, list[int]] = {name: [] for name in (columns.content, *columns.named)}
+    kept: dict[str, list[Any]] = {name: [] for name in lacking}
+    seen, rows, count = set[Any](), list[int](), 0
+    for part, contents in _parts(path, columns):
+        for row, content in zip(part, contents, strict=True):
+            count += 1
+            cells = {columns.content: content}
+            for name in columns.named:
+                cells[name] = _text(row.get(name), path, name, count)
+                if len(cells[name] or "") > _LONGEST_LABEL:
+                    raise InputError(
+                        f"{path}: the {name} in row {count} has more than {_LONGEST_LABEL} "
+                        "characters; name the column of the classes."
+                    )
+            absent = [name for name, cell in cells.items() if cell is None]
+            for name in absent:
+                lacking[name].append(count)
+            if not absent:
+                rows.append(count)
+                seen.add(blake2b(content).digest() if columns.kind == "embedding" else content)
+                for name, cell in cells.items():
+                    kept[name].append(cell)
+    incomplete = [(own[0], name, own) for name, own in lacking.items() if own]
+    if incomplete and missing == "error":
+        _, name, own = min(incomplete)
+        finite = "finite " if columns.kind == "embedding" and name == columns.content else ""
+        raise InputError(f"{path}: no {finite}{name} in {_rows(own)}; see --missing drop.")
+    if not rows:
+        raise InputError(f"{path}: no record is complete, or there is none.")
+    X = kept[columns.content]
+    labels, owners, respelled = None, None, 0
+    if columns.label is not None:
+        names = kept[trimmed(columns.label)]
+        labels = np.array([spelling(name) for name in names])
+        first: dict[str, str] = {}
+        respelled = sum(
+            first.setdefault(label, name) != name
+            for label, name in zip(labels.tolist(), names, strict=True)
+        )
+    if columns.owner is not None:
+        owners = _owners(kept[trimmed(columns.owner)], rows, path, columns.owner)
+    return Records(
+        np.stack(X) if columns.kind == "embedding" else X,
+        labels,
+        owners,
+        count - len(rows),
+        len(rows) - len(seen),
+        respelled,
+    )
+
+
+def _owners(names: list[str], rows: list[int], path: Path, column: str) -> NDArray[np.str_]:
+    """Owners in one spelling; those who look alike are told by their rows."""
+    owners = [spelling(name, zeros=True) for name in names]
+    first = dict(zip(reversed(owners), reversed(rows), strict=True))
+    alike: dict[str, list[int]] = {}
+    for owner, row in sorted(first.items(), key=lambda pair: pair[1]):
+        alike.setdefault(appearance(owner), []).append(row)
+    several = [found for found in alike.values() if len(found) > 1]
+    if several:
+        warnings.warn(
+            f"{path}: {sum(map(len, several))} owners in {column} differ from another by case, "
+            f"blanks or forms of letters alone, the first in {_rows(several[0])}. Write them alike "
+            "if they are one person: each counts as an owner.",
+            stacklevel=3,
+        )
+    return np.array(owners)
+
+
+def parts_of_file(
+    path: Path, columns: Columns, *, alone: bool = False
+) -> Iterator[tuple[list[Row], list[Any]]]:
+    """Rows of a file and their contents, some thousands at a time; a missing text is empty.
+
+    ``alone`` says that a column of another name is meant if it is the only one.
+    """
+    count = 0
+    for part, contents in _parts(path, columns, alone=alone):
+        own = [count + i for i, content in enumerate(contents, 1) if content is None]
+        if own and columns.text is None:
+            raise InputError(
+                f"{path}: no finite {columns.kind} in {_rows(own)}; leave such rows out."
+            )
+        count += len(part)
+        yield part, ["" if content is None else content for content in contents]
+
+
+def _parts(
+    path: Path, columns: Columns, *, alone: bool = False
+) -> Iterator[tuple[list[Row], list[Any]]]:
+    """The same, with None for what is missing."""
+    rows, count, width = rows_of(path, columns), 0, None
+    while part := list(islice(rows, PART)):
+        if not count:
+            if alone and len(part[0]) == 1 and columns.content not in part[0]:
+                columns = Columns(**{columns.kind: next(iter(part[0]))})
+                if columns.content not in ("text", "image", "embedding"):
+                    warnings.warn(
+                        f"{path}: its first line names the only column, and is no record.",
+                        stacklevel=3,
+                    )
+            names = columns.of_contents(part[0], path)
+        contents: list[Any] = []
+        for row in part:
+            count += 1
+            if columns.kind == "embedding":
+                content: Any = _numbers(row, names, path, count)
+                if content is not None:
+                    width = width or len(content)
+                    if len(content) != width:
+                        raise InputError(
+                            f"{path}: {columns.content} in row {count} holds more or fewer numbers "
+                            "than above; the cells are no lists of one length."
+                        )
+                    content = content if np.isfinite(content).all() else None
+            else:
+                content = _text(row.get(names[0]), path, names[0], count)
+            if columns.kind == "image" and content is not None:
+                own = path if path.is_dir() else path.parent
+                # Of a folder the owner must find the file.
+                place = one_line(content, 200) if path.is_dir() else f"row {count}"
+                content = Picture(own / content, f"{path}: {place}")
+                content.check()
+            contents.append(content)
+        yield part, contents
+
+
+def _rows(numbers: list[int]) -> str:
+    """The numbers of some rows; the first is 1."""
+    shown = ", ".join(map(str, numbers[:SHOWN]))
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return f"row{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+def _text(cell: Any, path: Path, name: str, row: int) -> str | None:
+    """A cell as text, whatever the other cells are; None if nothing of it is seen."""
+    if cell is None or (cell != cell) is True:
+        return None
+    if isinstance(cell, (str, bytes)):
+        try:
+            text = cell.decode() if isinstance(cell, bytes) else cell
+            text.encode()
+        except UnicodeError:
+            raise InputError(f"{path}: the {name} in row {row} is no valid Unicode.") from None
+        return text if trimmed(text) else None
+    if isinstance(cell, (Real, Decimal, np.bool_)):
+        return str(cell)
+    raise InputError(f"{path}: the {name} in row {row} is neither text nor number.")
+
+
+def cell_of(cell: Any, path: Path, name: str, row: int) -> str:
+    """A cell as a CSV holds it."""
+    if isinstance(cell, np.ndarray):
+        cell = cell.tolist()
+    if isinstance(cell, (list, dict)):
+        return json.dumps(cell, ensure_ascii=False, default=str)
+    if isinstance(cell, str) and cell.isascii():
+        return cell
+    known = isinstance(cell, (str, bytes)) or cell is None or (cell != cell) is True
+    return (_text(cell, path, name, row) or "") if known else str(cell)
+
+
+def _numbers(row: Row, names: list[str], path: Path, number: int) -> NDArray[np.float64] | None:
+    """Numbers of one record: a list, its text, or a cell each; NaN or None where they lack."""
+    if len(names) > 1:
+        array = _as_numbers([row.get(name) for name in names])
+        if array is None:
+            raise InputError(f"{path}: a cell of {names[0]}... in row {number} is no number.")
+        return array
+    cell = row.get(names[0])
+    if cell is None or (cell != cell) is True:
+        return None
+    if isinstance(cell, str):
+        if cell.strip().lower() in _NOTHING:
+            return None
+        text = re.sub(r"np\.float\d+\(([^()]*)\)", r"\1", cell).strip()
+        if (text[:1], text[-1:]) in (("[", "]"), ("(", ")")):
+            text = text[1:-1]
+        # Decimal commas are followed by no blank, beside others that are.
+        spaced = len(re.findall(r",\s", text))
+        cell = text.split("," if "," in text else None) if spaced in (0, text.count(",")) else None
+    array = None if cell is None else _as_numbers(cell)
+    if array is None:
+        raise InputError(
+            f"{path}: the cell in row {number} is no list of real numbers ({names[0]}): write "
+            "decimal points, and either blanks or commas between numbers."
+        )
+    return array
+
+
+def _as_numbers(cells: Any) -> NDArray[np.float64] | None:
+    """Numbers of a list or an array, NaN for those that lack; None if something is no number."""
+    if isinstance(cells, np.ndarray):
+        return cells.astype(np.float64) if cells.ndim == 1 and cells.dtype.kind in "iuf" else None
+    types = {*map(type, cells)} if isinstance(cells, list) else set()
+    # A number has underscores in Python alone.
+    if not types or types - _OF_NUMBERS or (str in types and "_" in "".join(map(str, cells))):
+        return None
+    for absent in (False, True):
+        if absent:
+            cells = [None if str(cell).strip().lower() in _NOTHING else cell for cell in cells]
+        # A cell that lacks is None for NumPy.
+        with suppress(ValueError, OverflowError):
+            return np.array(cells, dtype=np.float64)
+    return None
