@@ -26,7 +26,7 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
 )
 from sklearn_balldp.datasets import load_embeddings
-from sklearn_balldp.pipelines import stretch_of
+from sklearn_balldp.publish.steps import step_of
 
 NAMES = {"hwu64": "HWU64", "snips": "Snips", "letter": "Letter"}
 HEADS = {
@@ -58,7 +58,7 @@ def in_features(rows, name, epsilon, radius):
     X, y, Xt, yt = rows
     step = RBFSampler(gamma=2.0, n_components=512, random_state=0).fit(X[:1])
     if radius != "any":
-        radius *= stretch_of(step)
+        radius *= step_of(step).stretch
     moved = step.transform(X), y, step.transform(Xt), yt
     return measure(moved, name, "logistic", radius, epsilon)
 

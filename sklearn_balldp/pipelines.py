@@ -111,21 +111,6 @@ def _holds_one(model: Any) -> bool:
     return (own or type(model) is FixedThresholdClassifier) and hasattr(model, "estimator_")
 
 
-def stretch_of(step: Any) -> float | None:
-    """How many times as far apart a step moves two rows, at most; None where that is not known.
-
-    Of steps that are affine or cosines of affine maps, in the Euclidean distance: the norm of the
-    scale or matrix.
-    """
-    from .publish.steps import step_of
-
-    try:
-        plain = step_of(step)
-    except (ValueError, TypeError, AttributeError):
-        return None
-    return 1.0 if plain is None else plain.stretch
-
-
 def learns(step: Any) -> bool:
     """Whether the fit of a step reads the rows."""
     if isinstance(step, (str, type(None), FrozenEstimator, *_SHAPE_ONLY)):

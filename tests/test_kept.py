@@ -30,7 +30,7 @@ from sklearn_balldp import (
 from sklearn_balldp.mechanisms import settings
 from sklearn_balldp.privacy import Release, rounding
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.folder import README
+from sklearn_balldp.publish.files import README
 from sklearn_balldp.publish.model import Published
 
 KEPT = Path(__file__).parent / "kept"

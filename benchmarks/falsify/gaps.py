@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from sklearn_balldp.privacy.iterate_gap import iterate_gap
-from sklearn_balldp.privacy.sensitivity import gradient_gap, minimizer_norm_bound
+from sklearn_balldp.privacy.gaps import gradient_gap, iterate_gap, minimizer_norm_bound
 
 from .plain import gradient, minimiser, with_constant
 from .search import Found

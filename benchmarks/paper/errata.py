@@ -4,8 +4,9 @@ import math
 
 import pandas as pd
 
+from sklearn_balldp.privacy.gaps import gradient_gap
 from sklearn_balldp.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
-from sklearn_balldp.privacy.sensitivity import gradient_gap, prototype_sensitivity
+from sklearn_balldp.privacy.sensitivity import prototype_sensitivity
 
 from . import published
 from .later import RESULTS

@@ -9,8 +9,9 @@ import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
 from sklearn_balldp.audit.certificates import rero_bound, rero_bound_dp
+from sklearn_balldp.privacy.gaps import gradient_gap
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
-from sklearn_balldp.privacy.sensitivity import gradient_gap, prototype_sensitivity
+from sklearn_balldp.privacy.sensitivity import prototype_sensitivity
 
 from . import published, store
 from .plan import EPSILONS, LINES, WITHOUT_NOISE

@@ -22,8 +22,9 @@ from ..encoder_name import same_encoder
 from ..encoder_weights import DEFAULT, PACKAGE
 from ..encoders import installed
 from ..pipelines import ModelParts, parts_of
-from ..publish.folder import encoder_for, kind_of, loaded, located
+from ..publish.folder import kind_of, loaded
 from ..publish.model import Published
+from ..publish.steps import encoder_for
 from ..text import one_line
 from .records import Columns, InputError, cell_of, parts_of_file
 
@@ -153,7 +154,7 @@ def _shown(label: Any) -> str:
 def opened(folder: str, encoder: str | None, cache: Path | None = None) -> tuple[Any, Published]:
     """The model of a folder, with an encoder of this machine; and what the folder holds."""
     try:
-        published = Published.read(located(folder))
+        published = Published.read(folder)
     except ValueError as error:
         raise InputError(f"model={folder!r}: {error}") from None
     published.check()

@@ -31,10 +31,10 @@ from ..heads import (
 from ..heads.cost import in_words, seconds
 from ..heads.plan import AT_RISK, LOST, Plan
 from ..mechanisms import GradientPerturbation
-from ..privacy.card import NOTHING_HIDDEN
 from ..progress import shown
 from ..publish import save
-from ..publish.folder import check_writable
+from ..publish.card import NOTHING_HIDDEN
+from ..publish.saving import check_writable
 from ..radius import RadiusPolicy
 from ..text import appearance, one_line, percent, spelling
 from .predict import check_new

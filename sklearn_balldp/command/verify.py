@@ -57,11 +57,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|FOLDER",
         help="weights that embed the private records, which you trust",
     )
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        type=Path,
+        help="write the card and the lines that are for everybody as a page",
+    )
 
 
 def verify(options: argparse.Namespace) -> Verdict:
     """Check the model."""
-    return verdict_of(
+    verdict = verdict_of(
         options.model,
         options.release,
         private=options.private,
@@ -69,6 +75,9 @@ def verify(options: argparse.Namespace) -> Verdict:
         earlier=options.earlier,
         encoder=options.encoder,
     )
+    if options.html is not None:
+        options.html.write_text(verdict.to_html(), encoding="utf-8")
+    return verdict
 
 
 def _kept(file: Path) -> Transcript:

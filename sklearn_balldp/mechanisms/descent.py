@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from .._parameters import check_flag, check_option, check_positive, check_whole, is_auto
 from ..adjacency import Domain
 from ..privacy.bounds import Bound, Promise, Promised, chain_of
-from ..privacy.iterate_gap import GapLimits, limits_over_iterates
+from ..privacy.gaps import GapLimits, limits_over_iterates
 from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST

@@ -6,8 +6,8 @@ from dataclasses import replace
 from scipy.optimize import brentq
 
 from .._parameters import check_option, check_positive
+from ..privacy.gaps import METHODS
 from ..privacy.problem import Problem
-from ..privacy.sensitivity import METHODS
 from .base import Mechanism
 from .kernel import Conversation
 from .queries import Minimiser

@@ -16,15 +16,10 @@ from scipy.linalg.blas import dsyrk
 
 from ..adjacency import Domain
 from ..privacy.bounds import Blocks, as_float_or_tuple
-from ..privacy.iterate_gap import gap_at
+from ..privacy.gaps import METHODS, gap_at, gap_over_minimisers, minimizer_norm_bound
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST, UNIT_ROUNDOFF, additions, mean_rounding
-from ..privacy.sensitivity import (
-    METHODS,
-    gap_over_minimisers,
-    minimizer_norm_bound,
-    moment_sensitivity,
-)
+from ..privacy.sensitivity import moment_sensitivity
 from ..rows import Shard, block_rows, domain_factors, rows_in_domain, table_of, working_precision
 from .gradients import Gradients
 from .kernel import Array, Query, Records

@@ -1,10 +1,9 @@
 """What a release costs: pure functions of public numbers, noise, and the public record."""
 
 from .bounds import Bound, Promised
-from .card import Card
 from .guarantee import Guarantee
 from .noise import Noise
 from .problem import Problem
 from .release import Release, json_schema
 
-__all__ = ["Bound", "Card", "Guarantee", "Noise", "Problem", "Promised", "Release", "json_schema"]
+__all__ = ["Bound", "Guarantee", "Noise", "Problem", "Promised", "Release", "json_schema"]

@@ -16,7 +16,7 @@ def certified_maximum(
     low: Sequence[float],
     high: Sequence[float],
     *,
-    n_cells: int,
+    n_cells: int | Sequence[int],
     excess: float,
     most_cells: int,
     attained: Callable[[Array, Array], Array] | None = None,
@@ -28,15 +28,16 @@ def certified_maximum(
 
     ``bound`` gives upper bounds on the function over cells between the corners ``low`` and
     ``high``, and its value if both corners are one point. There are ``n_cells`` along each
-    dimension at the start. Cells are split until no bound exceeds the best value found by the share
-    ``excess``. If more than ``most_cells`` are left, their bounds count. ``attained`` gives a
-    feasible point of each cell, by default the middle; ``feasible`` tells which cells may hold
-    feasible points. ``reached`` is a value known to be attained. ``enough`` is a known upper bound,
-    which is returned once the search cannot find a smaller one.
+    dimension at the start, or as many as it says for each. Cells are split until no bound exceeds
+    the best value found by the share ``excess``. If more than ``most_cells`` are left, their bounds
+    count. ``attained`` gives a feasible point of each cell, by default the middle; ``feasible``
+    tells which cells may hold feasible points. ``reached`` is a value known to be attained.
+    ``enough`` is a known upper bound, which is returned once the search cannot find a smaller one.
 
     No value of the function is larger than the result. Overflow gives infinity.
     """
-    sides = [np.linspace(a, b, n_cells + 1) for a, b in zip(low, high, strict=True)]
+    counts = np.broadcast_to(n_cells, len(low))
+    sides = [np.linspace(a, b, n + 1) for a, b, n in zip(low, high, counts, strict=True)]
     lows = np.array([g.ravel() for g in np.meshgrid(*(s[:-1] for s in sides), indexing="ij")])
     highs = np.array([g.ravel() for g in np.meshgrid(*(s[1:] for s in sides), indexing="ij")])
     best = certified = reached
@@ -45,11 +46,14 @@ def certified_maximum(
             kept = feasible(lows, highs)
             lows, highs = lows[:, kept], highs[:, kept]
         points = 0.5 * (lows + highs) if attained is None else attained(lows, highs)
-        values = np.nan_to_num(bound(points, points), nan=0.0, posinf=math.inf)
+        # Of points and of cells in one call: the fewer calls, the faster.
+        found = bound(np.hstack([points, lows]), np.hstack([points, highs]))
+        values, bounds = np.split(found, [points.shape[1]])
+        values = np.nan_to_num(values, nan=0.0, posinf=math.inf)
         best = max(best, float(values.max(initial=0.0)))
         if best * (1.0 + excess) >= enough:
             return enough
-        bounds = np.nan_to_num(bound(lows, highs), nan=math.inf, posinf=math.inf)
+        bounds = np.nan_to_num(bounds, nan=math.inf, posinf=math.inf)
         alive = bounds > best * (1.0 + excess)
         certified = max(certified, float(bounds[~alive].max(initial=0.0)))
         if left == 0 or not 0 < np.count_nonzero(alive) <= most_cells:

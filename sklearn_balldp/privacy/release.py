@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -17,7 +17,6 @@ from ..encoder_name import same_encoder
 from ..pipelines import parts_of
 from ..text import one_line
 from .bounds import Blocks, Bound, as_float_or_tuple
-from .card import Card, card_of
 from .contradictions import ROUNDING, check
 from .digest import parameters_digest, record_digest
 from .guarantee import Guarantee, total_epsilon
@@ -39,6 +38,9 @@ from .record import (
     structure,
 )
 from .weights import Weights
+
+if TYPE_CHECKING:
+    from ..publish.card import Card
 
 #: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
 RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
@@ -343,7 +345,7 @@ class Release:
         all_of = "" if records is None else f", and all of them for {records} of the records"
         return f"{pairs} of the {self.radius_edits} given edits{all_of}"
 
-    def card(self, model: Any = None, audit: Any = None) -> Card:
+    def card(self, model: Any = None, audit: Any = None) -> "Card":
         """The release in plain words, on one page.
 
         Parameters
@@ -357,15 +359,16 @@ class Release:
         Returns
         -------
         Card
-            With ``to_markdown()``, ``to_html()``, ``to_yaml()`` (an entry of the public registry of
-            deployments) and ``save(path)``.
+            A text in Markdown, with ``to_html()`` and ``save(path)``; notebooks show it as a page.
 
         References
         ----------
-        NIST SP 800-226 for what a guarantee has to state; the registry of deployments of
-        differential privacy (OpenDP) for the fields; Kulynych et al. (2025) for the one bound on
-        re-identification, attribute inference and reconstruction.
+        NIST SP 800-226 for what a guarantee has to state; Kulynych et al. (2025) for the one bound
+        on re-identification, attribute inference and reconstruction.
         """
+        # Sentences for readers are above this room.
+        from ..publish.card import card_of
+
         return card_of(self, model, audit)
 
     def matches(self, model: Any) -> bool:
@@ -384,9 +387,6 @@ class Release:
         parts = parts_of(model)
         parameters = getattr(parts.head, "released_parameters", None)
         if parameters is None or parameters_digest(parameters()) != self.digest:
-            return False
-        follow = getattr(parts.head, "decision_follows", None)
-        if follow is not None and not follow(self):
             return False
         # What only the weights could tell is no contradiction.
         named = None not in (self.encoder, parts.encoder)

@@ -1,6 +1,8 @@
 """A model to publish, and checks of one that somebody else published."""
 
-from .folder import load, save
+from .card import Card
+from .folder import load
+from .saving import save
 from .verify import Verdict, verify
 
-__all__ = ["Verdict", "load", "save", "verify"]
+__all__ = ["Card", "Verdict", "load", "save", "verify"]

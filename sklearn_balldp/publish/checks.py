@@ -1,7 +1,8 @@
 """Checks of a published model that need no records: whoever receives it can run them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,11 @@ from ..mechanisms import (
     drive,
 )
 from ..mechanisms.settings import RULE
-from ..privacy.card import NOTHING_HIDDEN
-from ..privacy.digest import parameters_digest
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from ..text import one_line
+from .card import NOTHING_HIDDEN
+from .folder import folder_checks
 from .model import Published
 
 Array = NDArray[np.float64]
@@ -46,28 +47,77 @@ _ROUNDING = {"float64": 1e-9, "float32": 1e-6}
 _ONE_SHOT = OutputPerturbation, PrototypePerturbation, StatisticsPerturbation
 
 
+def checks_without_rows(
+    model: Published,
+    given: Release | Mapping[str, Any] | None = None,
+    transcript: Any = None,
+    encoder: Any = None,
+) -> tuple[list[Check], Published | None, bool]:
+    """All that needs no records, in the order of the report.
+
+    Returns
+    -------
+    checks : list of Check
+        Lines of the report.
+    checked : Published or None
+        The model beside the record that was checked; None if a record contradicts itself.
+    sound : bool
+        Whether it is one that a head could have released, so that more can be checked.
+    """
+    try:
+        checked, faults = model.beside(given)
+    except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError) as error:
+        basis = "what is stated is computed again from the bound"
+        return [Check("record", FAIL, str(error), basis)], None, False
+    record = checked.record
+    checks = _promise_checks(record)
+    if given is not None:
+        checks.append(_same_record(record, model.record))
+    if transcript is not None:
+        if not isinstance(record.bound, DescentBound):
+            raise ValueError("transcript: this model is of no descent; leave it out.")
+        try:
+            checked = checked.with_transcript(transcript)
+            faults = checked.faults()
+        except ValueError as error:
+            basis = "the noisy answers to all queries"
+            return [*checks, Check("transcript", FAIL, str(error), basis)], checked, False
+    if faults:
+        basis = "what a head of such a record releases"
+        fault = Check("model", FAIL, f"it has {'; '.join(faults)}", basis)
+        return [*checks, fault], checked, False
+    own = [*_parameters_checks(checked), _encoder_check(checked, encoder)]
+    same = all(check.verdict != FAIL for check in own)
+    checks += [
+        *own,
+        *_publishers_checks(checked),
+        *_preprocessing_checks(checked),
+        *public_checks(checked.released),
+        *_statement_checks(record),
+        *folder_checks(checked, same),
+    ]
+    return checks, checked, True
+
+
 # -- the model beside its record ------------------------------------------------------------------
 
 
-def model_checks(model: Published, head: Any, encoder: Any = None) -> list[Check]:
-    """Parameters, encoder, steps, and what a publisher chose freely, against the record."""
-    return [
-        *_parameters_checks(model, head),
-        _encoder_check(model, encoder),
-        *_publishers_checks(model),
-        *_preprocessing_checks(model),
-    ]
+def _same_record(record: Release, own: Release) -> Check:
+    names = (field.name for field in fields(record))
+    odd = [name for name in names if getattr(record, name) != getattr(own, name)]
+    found = "equal" if record == own else f"they differ in {', '.join(odd)}"
+    same = PASS if record == own else FAIL
+    return Check("the model's own record", same, found, "the record handed over")
 
 
-def _parameters_checks(model: Published, head: Any) -> Iterator[Check]:
-    record = model.record
-    digest = parameters_digest(head.released_parameters())
+def _parameters_checks(model: Published) -> Iterator[Check]:
+    record, digest = model.record, model.digest
     same = digest == record.digest
     found = f"SHA-256 {digest[:16]}" + ("" if same else f", the record says {record.digest[:16]}")
     yield Check("parameters", PASS if same else FAIL, found, "the record's digest")
     shown = f"{record.head}, {record.n_features} features, {record.n_classes} classes"
     yield Check("model", PASS, shown, "shape, labels and counts")
-    follows = isinstance(record.bound, Sums) and head._has_probabilities()
+    follows = isinstance(record.bound, Sums) and model.head()._has_probabilities()
     if follows and model.own is None and record.rule != RULE:
         found = f"{_other_rule(record)}, and may predict otherwise than here"
         why = "weights follow from the released sums by the rule that the record names"
@@ -109,7 +159,7 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
     priors = settings.get("priors")
     if not (priors is None or isinstance(priors, str)):
         found = f"priors={priors!r} move its predictions; only the publisher knows whether they "
-        yield Check("priors", CANNOT_CHECK, f"{found}follow from private rows: ask him", basis)
+        yield Check("priors", CANNOT_CHECK, f"{found}follow from private rows: ask", basis)
     if "class_embeddings" in model.arrays or settings.get("class_embeddings") is not None:
         found = "vectors of the classes are part of the model; ask where they come from: means of "
         found += "private rows would be published without noise"
@@ -129,11 +179,13 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
 def _preprocessing_checks(model: Published) -> Iterator[Check]:
     if not model.steps:
         return
-    learned = [f"{s.shown} (step {i})" for i, s in enumerate(model.steps, 1) if s.learned]
+    # Numbers that a step holds may be of private rows.
+    named = enumerate(model.named_steps.items(), 1)
+    learned = [f"{name} (step {i})" for i, (name, s) in named if s.arrays or s.kind == "own"]
     found = "every step maps each row on its own"
     if learned:
         found = f"{', '.join(learned)}: only the publisher knows whether the rows of its fit were "
-        found += "public: ask him"
+        found += "public: ask"
     why = "a step fitted on private rows is outside of the guarantee"
     yield Check("preprocessing", CANNOT_CHECK if learned else PASS, found, why)
 
@@ -325,21 +377,21 @@ def _of_minimiser(released: Released, bound: Minimiser) -> tuple[list[Array], li
 # -- what the record states -----------------------------------------------------------------------
 
 _RADII = {
-    "number": "a plain number; only the publisher knows whether it was fixed before he saw the "
-    "rows: ask him how he chose it",
+    "number": "a plain number; only the publisher knows whether it was fixed before the "
+    "rows were seen: ask how it was chosen",
     "reference": "computed from reference rows; only the publisher knows whether they are public: "
-    "ask him for them",
+    "ask for them",
     "edits": "it hides {release.hidden_edits}; only the publisher knows whether those were public: "
-    "ask him for the texts",
+    "ask for the texts",
     "declared": "a quantile of the private rows; the guarantee holds only if it may be public: ask "
     "the publisher why",
     "private": "drawn privately, epsilon={release.radius_epsilon:g} is in the total; only the "
-    "publisher knows whether it was drawn so: ask him",
+    "publisher knows whether it was drawn so: ask",
     "seeded": "drawn from a seed, which hides nothing",
 }
 
 
-def promise_checks(record: Release) -> list[Check]:
+def _promise_checks(record: Release) -> list[Check]:
     """What the record promises, and whether it hides next to nothing."""
     found = (
         f"mu={record.mu:.4f}: epsilon={record.guarantee().epsilon:.4g}, delta={record.delta:g} "
@@ -356,7 +408,7 @@ def promise_checks(record: Release) -> list[Check]:
     return checks
 
 
-def statement_checks(record: Release) -> list[Check]:
+def _statement_checks(record: Release) -> list[Check]:
     """Delta, labels, unit, proofs, radius and sampler: what is stated, and what that is worth."""
     small = record.delta * record.n_units < 1.0
     persons = " of persons" if record.unit == "person" else ""
@@ -380,7 +432,7 @@ def statement_checks(record: Release) -> list[Check]:
     if record.problem.weighted:
         found = f"it hides {record.unit_in_words}, {record.n_units} in all"
         found += ", with weights" if record.has_weights else ""
-        why = "whose a record is, and what it weighs, only the publisher knows: ask him"
+        why = "whose a record is, and what it weighs, only the publisher knows: ask"
         checks.append(Check("unit", CANNOT_CHECK, found, why))
     if record.accepted:
         found = one_line(record.vouched_for)

@@ -10,6 +10,8 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,58 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from ..encoder_weights import from_hub, hub_name
 from ..text import one_line
 
+README, CONFIG, MODEL, RECORD = "README.md", "config.json", "model.safetensors", "release.json"
+FILES = (README, CONFIG, MODEL, RECORD)
 #: Longer files are no model of a head: the reader's memory is not a stranger's.
 _MOST_BYTES, _MOST_TEXT = 2**29, 2**24
 _FAULTS = (ValueError, TypeError, KeyError, OverflowError, RecursionError, SafetensorError)
+
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """What a folder holds; of each file that is read, all at once.
+
+    Attributes
+    ----------
+    arrays, record, config : dict
+        Of the three files that are data.
+    config_text : str
+        The text of ``config.json``.
+    readme : str or None
+        The text of ``README.md``; None if it is no short text of this folder.
+    names : frozenset of str
+        Names of everything in the folder.
+    """
+
+    arrays: dict[str, NDArray[Any]]
+    record: dict[str, Any]
+    config: dict[str, Any]
+    config_text: str
+    readme: str | None
+    names: frozenset[str]
+
+
+def read_folder(path: str | Path) -> Files:
+    """The files of a folder, or of the hub's repository of that name.
+
+    Raises
+    ------
+    ValueError
+        If there is no such folder, or a file of data cannot be read.
+    """
+    folder = located(path)
+    root = root_of(folder)
+    return Files(
+        record=read_json(folder / RECORD, root),
+        config=read_json(folder / CONFIG, root),
+        arrays=read_arrays(folder / MODEL, root),
+        config_text=text_of(folder / CONFIG, root) or "",
+        readme=text_of(folder / README, root),
+        names=frozenset(path.name for path in folder.iterdir()),
+    )
 
 
 def arrays_text(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -34,6 +83,12 @@ def arrays_text(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 def json_text(value: Any) -> bytes:
     """A value as the bytes of a JSON file."""
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
+
+
+def config_text(config: Mapping[str, Any], others: Mapping[str, NDArray[Any]]) -> str:
+    """The text of ``config.json``, with a digest of arrays that the record's does not cover."""
+    digest = sha256(arrays_text(others)).hexdigest() if others else None
+    return json_text({**config, "digest": digest}).decode()
 
 
 def read_arrays(path: Path, root: Path) -> dict[str, NDArray[Any]]:
@@ -94,11 +149,28 @@ def difference(text: str, expected: str) -> str:
             letters = enumerate(zip_longest(line or "", other or ""))
             start = max(0, next((i for i, (a, b) in letters if a != b), 0) - 20)
             shown, wanted = (
-                "nothing" if part is None else repr(one_line(part[start:].strip(), 60))
+                "nothing" if part is None else repr(one_line(part[start:].strip(" "), 60))
                 for part in (line, other)
             )
             return f"line {number} is {shown}, expected {wanted}"
     return "no line differs"
+
+
+def located(path: str | Path) -> Path:
+    """The folder; or where the four files of ``hf://OWNER/NAME`` were downloaded to."""
+    folder, hub = Path(path), hub_name(str(path))
+    if hub is not None:
+        try:
+            return from_hub(*hub, FILES)
+        except ValueError as error:
+            raise ValueError(f"{error}; name a folder of this machine.") from None
+    if not folder.is_dir():
+        what = "is a file, and no folder" if folder.exists() else "is no folder"
+        raise ValueError(
+            f"{str(path)!r} {what}; name the folder that publish.save wrote, or hf://OWNER/NAME on "
+            "the model hub."
+        )
+    return folder
 
 
 def root_of(folder: Path) -> Path:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +38,20 @@ from ..privacy.problem import Problem
 from ..privacy.ranges import MOST_CLASSES
 from ..privacy.release import Release
 from ..text import one_line
-from .files import arrays_text, difference, json_text, read_arrays, read_json, root_of, text_of
+from .files import (
+    CONFIG,
+    MODEL,
+    RECORD,
+    Files,
+    arrays_text,
+    config_text,
+    difference,
+    json_text,
+    read_folder,
+)
 from .steps import Step, fault_of, made, own_step
 
 Array = NDArray[np.float64]
-MODEL, RECORD, CONFIG = "model.safetensors", "release.json", "config.json"
 #: Number of the layout of the folder.
 FORMAT = 1
 HEADS: dict[str, Any] = {
@@ -95,6 +103,8 @@ class Published:
     own : estimator or None
         A fitted head of a class, or by a mechanism, of the publisher's own: it cannot be written,
         and is used as it is.
+    source : Files or None
+        The folder that it was read from.
     """
 
     stated: Mapping[str, Any]
@@ -105,6 +115,7 @@ class Published:
     steps: tuple[Step, ...] = ()
     column: str | None = None
     own: Any = None
+    source: Files | None = None
 
     @cached_property
     def record(self) -> Release:
@@ -173,9 +184,17 @@ class Published:
         kept = {n: array for n, array in self.arrays.items() if not n.startswith(_TRANSCRIPT)}
         return replace(self, arrays={**kept, **_named(transcript)})
 
-    def with_record(self, stated: Mapping[str, Any]) -> "Published":
-        """The same beside another record."""
-        return replace(self, stated=stated)
+    def beside(self, record: Release | Mapping[str, Any] | None) -> tuple["Published", list[str]]:
+        """The same with the record that was handed over, and its faults.
+
+        From here on the record counts that was checked, whatever the model says of itself. A
+        ValueError if a record contradicts itself.
+        """
+        own, stated = self.record, record.to_dict() if isinstance(record, Release) else record
+        checked = own if stated is None else Release.from_dict(stated)
+        found = replace(self, stated=checked.to_dict())
+        vars(found)["record"] = checked  # it is made once
+        return found, found.faults()
 
     @cached_property
     def released(self) -> Released:
@@ -239,15 +258,22 @@ class Published:
             )
         return {name: given[name] for name in kind._get_param_names() if name in given}
 
+    @cached_property
+    def named_steps(self) -> dict[str, Step]:
+        """The steps by names that differ."""
+        named: dict[str, Step] = {}
+        for step in self.steps:
+            name = step.settings["name"] if step.kind == "own" else step.kind
+            named[f"{name}{len(named) + 1}" if name in named else name] = step
+        return named
+
     def pipeline(self, encoder: Any = None) -> Any:
         """The head behind its steps; ``encoder`` takes the place of the model's own."""
         named: list[tuple[str, Any]] = []
-        for step in self.steps:
+        for name, step in self.named_steps.items():
             embeds = step.kind == "encoder" and encoder is not None
-            for live in [encoder] if embeds else made(step):
-                name = type(live).__name__.lower() if step.kind == "words" else step.shown
-                taken = {title for title, _ in named}
-                named.append((f"{name}{len(named) + 1}" if name in taken else name, live))
+            first, *more = [encoder] if embeds else made(step)
+            named += [(name, first), *((f"{name}_{type(m).__name__.lower()}", m) for m in more)]
         return Pipeline([*named, ("head", self.head())]) if named else self.head()
 
     # -- what it must look like ---------------------------------------------------------------
@@ -261,7 +287,7 @@ class Published:
             if not faults:
                 with np.errstate(all="ignore"):
                     coef, intercept = self.head()._linear_rule()
-                if not np.isfinite(coef).all() or np.isnan(intercept).any():
+                if not np.isfinite(coef).all() or np.isnan(intercept).any() or not self.digest:
                     faults = ["values that lead to no scores"]
         except _FAULTS as error:
             faults = [one_line(f"its parts are of no use ({type(error).__name__}: {error})", 160)]
@@ -355,10 +381,10 @@ class Published:
         if len(self.steps) > _MOST_STEPS:
             yield f"{len(self.steps)} steps, where {_MOST_STEPS} are read"
             return
-        for position, step in enumerate(self.steps):
+        for position, (name, step) in enumerate(self.named_steps.items()):
             fault, width = fault_of(step, width, first=position == 0)
             if fault is not None:
-                yield f"step {position + 1} ({one_line(step.shown, 60)}): {fault}"
+                yield f"step {position + 1} ({one_line(name, 60)}): {fault}"
                 return
         if width not in (None, self.record.n_features):
             yield f"steps that give rows of {width} features, where the head takes others"
@@ -366,11 +392,12 @@ class Published:
     def check(self) -> None:
         """Raise a ValueError unless all of it is what a head of such a record releases."""
         faults = self.faults()
-        if not faults and self.digest() != self.record.digest:
+        if not faults and self.digest != self.record.digest:
             faults = ["parameters of another digest"]
         if faults:
             raise ValueError(f"the model is not the one of its record: it has {'; '.join(faults)}.")
 
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the released parameters."""
         return parameters_digest(self.head().released_parameters())
@@ -379,7 +406,7 @@ class Published:
 
     def files(self) -> dict[str, bytes]:
         """The bytes of the files that hold it; a ValueError if some part cannot be written."""
-        own = [step.shown for step in self.steps if step.kind == "own"]
+        own = [name for name, step in self.named_steps.items() if step.kind == "own"]
         if self.own is not None:
             own.append(f"a {type(self.own).__name__} by {self.record.mechanism}")
         if own:
@@ -390,7 +417,7 @@ class Published:
             )
         return {
             MODEL: arrays_text({**self.arrays, **self._step_arrays()}),
-            CONFIG: self._config(),
+            CONFIG: self._config().encode(),
             RECORD: json_text(self.stated),
         }
 
@@ -401,12 +428,12 @@ class Published:
             for name, array in step.arrays.items()
         }
 
-    def _config(self) -> bytes:
+    def _config(self) -> str:
         others = {n: a for n, a in self.arrays.items() if n.startswith(_TRANSCRIPT)}
         if "class_embeddings" in self.arrays:
             others["class_embeddings"] = self.arrays["class_embeddings"]
         others |= self._step_arrays()
-        return json_text(
+        return config_text(
             {
                 "format": FORMAT,
                 "labels": _labels(self.labels),
@@ -414,20 +441,18 @@ class Published:
                 "columns": self.columns,
                 **({} if self.column is None else {"column": self.column}),
                 "steps": [{"kind": step.kind, **step.settings} for step in self.steps],
-                # Of the arrays that the record's digest does not cover.
-                "digest": sha256(arrays_text(others)).hexdigest() if others else None,
-            }
+            },
+            others,
         )
 
     @classmethod
-    def read(cls, folder: Path) -> "Published":
-        """A model from its folder; a ValueError if a file holds anything else.
+    def read(cls, path: str | Path) -> "Published":
+        """A model from its folder, or from the hub; a ValueError if a file holds anything else.
 
         Whether it is the model of its record is not checked here.
         """
-        root = root_of(folder)
-        stated, config = read_json(folder / RECORD, root), read_json(folder / CONFIG, root)
-        arrays = read_arrays(folder / MODEL, root)
+        files = read_folder(path)
+        config, arrays = files.config, dict(files.arrays)
         if config.get("format") != FORMAT:
             shown = one_line(repr(config.get("format")), 40)
             raise ValueError(f"{CONFIG}: format={shown} is not known; install another version.")
@@ -446,17 +471,23 @@ class Published:
                     raise ValueError("a step is of a kind that is not known")
                 steps.append(Step(given["kind"], settings, own))
             values = np.array(labels["values"], dtype=_dtype(labels["type"]))
-            named = config["columns"], tuple(steps), config.get("column")
-            model = cls(stated, values, arrays, config["settings"], *named)
-            expected = model._config().decode()
+            model = cls(
+                files.record,
+                values,
+                arrays,
+                config["settings"],
+                config["columns"],
+                tuple(steps),
+                config.get("column"),
+                source=files,
+            )
+            expected = model._config()
         except _FAULTS as error:
             kind = type(error).__name__
             raise ValueError(one_line(f"{CONFIG} describes no model ({kind}: {error}).")) from None
-        text = text_of(folder / CONFIG, root) or ""
-        if text != expected:
-            raise ValueError(
-                f"{CONFIG} differs from what the model gives: {difference(text, expected)}."
-            )
+        if files.config_text != expected:
+            where = difference(files.config_text, expected)
+            raise ValueError(f"{CONFIG} differs from what the model gives: {where}.")
         return model
 
 

@@ -16,6 +16,7 @@ encoder  embeds a text or an image by weights that no file
 import math
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, Standa
 from sklearn.random_projection import GaussianRandomProjection
 
 from .._parameters import LEAST, MOST
-from ..encoders import ImageEncoder, SentenceEncoder
+from ..encoders import ImageEncoder, SentenceEncoder, encoder_of
 from ..rows import DenseRows
 from ..text import one_line
 
@@ -63,16 +64,6 @@ class Step:
     settings: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     live: Any = None
-
-    @property
-    def shown(self) -> str:
-        """What a report calls it."""
-        return self.settings["name"] if self.kind == "own" else self.kind
-
-    @property
-    def learned(self) -> bool:
-        """Whether it holds numbers, which may be of private rows."""
-        return bool(self.arrays) or self.kind == "own"
 
     @property
     def width(self) -> int | None:
@@ -275,6 +266,20 @@ def made(step: Step) -> list[Any]:
         case "none":
             return []
     return [step.live]
+
+
+def encoder_for(step: Step | None, encoder: Any) -> Any:
+    """The caller's encoder; of a name or folder of weights, with the model's own length of texts.
+
+    A stranger's batch size or device may not fit.
+    """
+    if step is None:
+        raise ValueError(f"encoder={encoder!r}: the model has no step that embeds records.")
+    if not isinstance(encoder, (str, Path)):
+        return encoder
+    if step.settings["of"] == "texts":
+        return encoder_of("text", str(encoder), max_length=step.settings["max_length"])
+    return encoder_of("image", str(encoder)).set_params(model=step.settings["model"])
 
 
 def _fitted(live: Any, width: int, **state: Any) -> Any:

@@ -1,7 +1,7 @@
 """Check a published model: against its record, and against the private rows for their owner."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ from ..audit.noise_tests import epsilon_after_redraws, weight_checks
 from ..audit.preparation import complete_records
 from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
 from ..heads import Released
-from ..mechanisms import DescentBound, Transcript
+from ..mechanisms import Transcript
 from ..privacy.release import Release
-from .checks import model_checks, promise_checks, public_checks, statement_checks
+from .card import Card, card_text, marked, points
+from .checks import checks_without_rows
 from .files import load_record, load_rows
-from .folder import encoder_for, folder_checks, located
 from .model import Published
-from .steps import NamedEncoder
+from .steps import NamedEncoder, encoder_for
 
 #: Lines that an honest model leaves open to whoever has neither its records nor its encoder.
 _NORMAL = (
@@ -41,13 +41,15 @@ class Verdict:
     ----------
     checks : tuple of Check
         Lines: name, verdict ("PASS", "FAIL", "WEAK" or "CANNOT CHECK"), what was found, what it
-        rests on. WEAK is a release that says of itself that it hides next to nothing.
+        rests on. WEAK is a release that says of itself that it hides next to nothing, or a README
+        that may mislead.
     release : Release or None
         The record that was checked; None when it contradicts itself.
     """
 
     checks: tuple[Check, ...]
     release: Release | None
+    _model: Published | None = field(default=None, repr=False, compare=False)
 
     @property
     def failed(self) -> bool:
@@ -62,6 +64,28 @@ class Verdict:
         ]
         return "\n".join([*lines, "", *self.notes])
 
+    def to_html(self) -> str:
+        """Write one page of HTML: what was checked, and the card of the model.
+
+        Lines that depend on private records are not for others, and stay out.
+
+        Returns
+        -------
+        str
+            A document of its own.
+        """
+        public = replace(self, checks=tuple(c for c in self.checks if not c.private))
+        lines = [f"{c.verdict}, {c.name}: {c.found} ({c.basis})" for c in public.checks]
+        notes = "\n\n".join(map(marked, public.notes))
+        title, rest = "# A model that has no card", ""
+        if self._model is not None:
+            same = all(
+                c.verdict != FAIL for c in self.checks if c.name in ("parameters", "encoder")
+            )
+            card = card_text(self._model.record, self._model.named_steps, same)
+            title, _, rest = card.partition("\n")
+        return Card(f"{title}\n\n## What was checked\n\n{points(lines)}\n{notes}\n{rest}").to_html()
+
     @property
     def notes(self) -> list[str]:
         """What the lines mean, and what must not be made of them."""
@@ -73,11 +97,17 @@ class Verdict:
             if FAIL in found
             else "Nothing was refuted."
         ]
-        if WEAK in found:
+        weak = [check.name for check in self.checks if check.verdict == WEAK]
+        if "promise" in weak:
             notes.append("It hides next to nothing, by its own record: see the line WEAK.")
+        if "above the card" in weak:
+            notes.append(
+                "Its README may mislead: what stands above the card looks like a part of it, or "
+                "hides it. See the line WEAK; verify --html writes the card that was checked."
+            )
         notes.append(
-            "No check can certify a model. A publisher who keeps the seed of his noise, leaves the "
-            "noise out of a few directions, or draws until he likes the outcome passes all of them."
+            "No check can certify a model. A publisher who keeps the seed of the noise, leaves "
+            "it out of a few directions, or draws until an outcome is liked passes all of them."
         )
         private = [check for check in self.checks if check.private]
         if private:
@@ -170,51 +200,25 @@ def verify(
     >>> [check.name for check in verify(head, {**record, "epsilon": 0.1}).checks]
     ['record']
     """
-    folder = located(model) if isinstance(model, (str, Path)) else None
-    published = Published.of(model) if folder is None else Published.read(folder)
+    published = _read(model, "model")
     own_encoder = None if encoder is None else encoder_for(published.encoder, encoder)
-    others = [
-        Published.read(located(m)) if isinstance(m, (str, Path)) else Published.of(m, "earlier")
-        for m in earlier
-    ]
+    others = [_read(other, "earlier") for other in earlier]
     given = load_record(release) if isinstance(release, (str, Path)) else release
     rows = _rows_of(private)
-    checks, record = _record_checks(published, given)
-    if record is None:
-        return Verdict(tuple(checks), None)
-    # From here on the record counts that was checked, whatever the model says of itself.
-    published = published.with_record(record.to_dict())
-    if transcript is not None:
-        if not isinstance(record.bound, DescentBound):
-            raise ValueError("transcript: this model is of no descent; leave it out.")
-        try:
-            published = published.with_transcript(transcript)
-        except ValueError as error:
-            basis = "the noisy answers to all queries"
-            return Verdict((*checks, Check("transcript", FAIL, str(error), basis)), record)
-    faults = published.faults()
-    if faults:
-        basis = "what a head of such a record releases"
-        checks.append(Check("model", FAIL, f"it has {'; '.join(faults)}", basis))
-        return Verdict(tuple(checks), record)
-    head = published.head()
-    checks += model_checks(published, head, own_encoder)
-    checks += public_checks(head.released_)
-    checks += statement_checks(record)
-    if folder is not None:
-        checks += folder_checks(folder, published)
+    checks, checked, sound = checks_without_rows(published, given, transcript, own_encoder)
+    if checked is None or not sound:
+        return Verdict(tuple(checks), None if checked is None else checked.record)
     if rows is None:
-        checks.append(
-            Check(
-                "noise in the weights",
-                CANNOT_CHECK,
-                "whether the weights carry the stated noise cannot be seen without the rows",
-                "the records' owner can test it (private=, --private)",
-            )
-        )
+        found = "whether the weights carry the stated noise cannot be seen without the rows"
+        basis = "the records' owner can test it (private=, --private)"
+        checks.append(Check("noise in the weights", CANNOT_CHECK, found, basis))
     else:
-        checks += _private_checks(published.pipeline(own_encoder), rows, others)
-    return Verdict(tuple(checks), record)
+        checks += _private_checks(checked.pipeline(own_encoder), rows, others)
+    return Verdict(tuple(checks), checked.record, checked)
+
+
+def _read(model: Any, name: str) -> Published:
+    return Published.read(model) if isinstance(model, (str, Path)) else Published.of(model, name)
 
 
 def _rows_of(private: Any) -> dict[str, Any] | None:
@@ -231,27 +235,6 @@ def _rows_of(private: Any) -> dict[str, Any] | None:
             f"private holds {', '.join(map(str, rows))}; it needs X and y, and may hold groups."
         )
     return dict(rows)
-
-
-def _record_checks(
-    model: Published, given: Release | Mapping[str, Any] | None
-) -> tuple[list[Check], Release | None]:
-    """Whether the record agrees with itself, and with the one that was handed over."""
-    try:
-        own = model.record
-        written = given.to_dict() if isinstance(given, Release) else given
-        record = own if written is None else Release.from_dict(written)
-    except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError) as error:
-        basis = "what is stated is computed again from the bound"
-        return [Check("record", FAIL, str(error), basis)], None
-    checks = promise_checks(record)
-    if given is not None:
-        names = (field.name for field in fields(record))
-        odd = [name for name in names if getattr(record, name) != getattr(own, name)]
-        found = "equal" if record == own else f"they differ in {', '.join(odd)}"
-        same = PASS if record == own else FAIL
-        checks.append(Check("the model's own record", same, found, "the record handed over"))
-    return checks, record
 
 
 def _private_checks(

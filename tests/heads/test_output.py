@@ -10,8 +10,8 @@ from sklearn.svm import LinearSVC
 from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC, OutputPerturbation
 from sklearn_balldp.mechanisms import queries
 from sklearn_balldp.mechanisms.solver import ConvergenceError
+from sklearn_balldp.privacy.gaps import gradient_gap
 from sklearn_balldp.privacy.gaussian import mu_from_budget
-from sklearn_balldp.privacy.sensitivity import gradient_gap
 
 HEADS = [BallDPLogisticRegression, BallDPSquaredHingeSVC]
 

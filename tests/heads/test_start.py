@@ -23,8 +23,8 @@ from sklearn_balldp.mechanisms.gradients import Gradients
 from sklearn_balldp.mechanisms.settings import CONSTANT, LEAST_REACH
 from sklearn_balldp.mechanisms.whitening import PublicMap, whitening_map
 from sklearn_balldp.privacy import Release, rounding
+from sklearn_balldp.privacy.gaps import iterate_gap
 from sklearn_balldp.privacy.gaussian import mu_from_budget
-from sklearn_balldp.privacy.iterate_gap import iterate_gap
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.rounding import LEAST_KEPT, MOST_DIRECTIONS
 from sklearn_balldp.rows import passes

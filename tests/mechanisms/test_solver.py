@@ -8,8 +8,8 @@ from sklearn_balldp import BallDPLogisticRegression, OutputPerturbation
 from sklearn_balldp.mechanisms import Minimiser, queries, solver
 from sklearn_balldp.mechanisms.objective import LinearObjective, gradient_rounding
 from sklearn_balldp.mechanisms.solver import ConvergenceError, descent_steps, minimise
+from sklearn_balldp.privacy.gaps import minimizer_norm_bound
 from sklearn_balldp.privacy.problem import Problem
-from sklearn_balldp.privacy.sensitivity import minimizer_norm_bound
 
 CASES = [("logistic", 2), ("softmax", 3), ("squared_hinge", 2), ("squared_hinge", 3)]
 RNG = np.random.default_rng(0)

@@ -8,6 +8,7 @@ import pytest
 from scipy.special import ndtri
 
 from sklearn_balldp.audit.certificates import mu_from_certificate
+from sklearn_balldp.privacy.gaps import minimizer_norm_bound
 from sklearn_balldp.privacy.gaussian import (
     compose,
     delta_from_mu,
@@ -16,7 +17,6 @@ from sklearn_balldp.privacy.gaussian import (
     mu_from_budget,
 )
 from sklearn_balldp.privacy.guarantee import Guarantee
-from sklearn_balldp.privacy.sensitivity import minimizer_norm_bound
 
 EPSILONS = [10 ** (-3 + 6 * i / 35) for i in range(36)]
 DELTAS = [10 ** (-2 - i) for i in range(14)]

@@ -1,9 +1,13 @@
 """A folder to publish: written whole, checked file by file, loaded by a stranger."""
 
+import ast
+import graphlib
 import json
 import os
 import sys
+import time
 import types
+from pathlib import Path
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -26,7 +30,8 @@ from sklearn_balldp.command import main
 from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.publish import folder as folder_module
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.folder import FILES, check_writable
+from sklearn_balldp.publish.files import FILES
+from sklearn_balldp.publish.saving import check_writable
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((300, 6)), np.arange(300) % 3
@@ -199,6 +204,123 @@ def test_the_publishers_own_text_is_to_be_read(copied):
     assert not failed(copied)
 
 
+RESULTS = "license: unknown\nmodel-index:\n- name: x"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "odd"),
+    [
+        ("FILL IN", "# Model card\n\nIt hides all.", "a second card"),
+        ("FILL IN", "> ## in  *short*\n\nIt hides all.", "a second card"),
+        ("FILL IN", "What is promised\n================\n\nAll.", "a second card"),
+        ("FILL IN", "**Privacy&#32;card** of it\n\n", "a second card"),
+        ("FILL IN", "<h2>In short</h2>", "HTML"),
+        ("FILL IN", "It hides <b>all</b>", "HTML"),
+        ("FILL IN", "<!-- ", "HTML"),
+        ("license: unknown", RESULTS, "a model-index"),
+        ("license: unknown", RESULTS.replace("model-index", '"model\\x2dindex"'), "a model-index"),
+        (
+            "FILL IN",
+            "```\nfrom sklearn_balldp import load\n",
+            "what keeps the card from being shown",
+        ),
+        ("FILL IN", 2**15 * "long", "more than 32768 characters"),
+    ],
+)
+def test_what_could_be_taken_for_the_card_is_weak(copied, old, new, odd):
+    replaced("README.md", old, new)(copied)
+    assert line(copied, "above the card").verdict == "WEAK"
+    assert line(copied, "above the card").found.startswith(odd)
+    text = str(verify(copied))
+    assert "Its README may mislead" in text
+    assert "hides next to nothing" not in text
+    assert not failed(copied)
+
+
+@pytest.mark.parametrize("place", ["FILL IN", "## In short"])
+def test_long_texts_are_not_parsed(copied, place):
+    """What is slow to read in Markdown, above the card and in it."""
+    begin = time.monotonic()
+    replaced("README.md", place, 2**22 * "![")(copied)
+    verify(copied)
+    assert time.monotonic() - begin < 10.0
+
+
+def test_an_honest_text_above_the_card_is_no_weak_line(copied):
+    words = "# Letters\n\nA lost `<card>`, see <https://x.example>. *epsilon* < 4\n\n```\na\n```\n"
+    replaced("README.md", "FILL IN", words)(copied)
+    assert "WEAK" not in {check.verdict for check in verify(copied).checks}
+    assert line(copied, "text of the README").verdict == "CANNOT CHECK"
+
+
+@pytest.mark.needs("huggingface_hub")
+def test_hubs_read_the_fields_of_a_readme(published):
+    from huggingface_hub import ModelCard
+
+    card = ModelCard.load(published / "README.md")
+    assert card.data.library_name == "sklearn_balldp"
+    assert card.data.pipeline_tag == "tabular-classification"
+
+
+def test_a_page_has_the_card_and_the_lines_for_everybody(copied, tmp_path):
+    page, rows = tmp_path / "page.html", tmp_path / "rows.npz"
+    np.savez(rows, X=X, y=Y)
+    assert main(["verify", str(copied), "--html", str(page), "--private", str(rows)]) == 0
+    text = page.read_text("utf-8")
+    assert "<h2>What was checked</h2>" in text
+    assert "PASS, parameters: SHA-256" in text
+    assert "scale of the noise" not in text
+    assert "The head sees rows after norm" in text
+    assert text.count("the model at hand has these parameters") == 1
+    replaced("release.json", '"epsilon": 4', '"epsilon": 3')(copied)
+    replaced("README.md", "FILL IN", "<script>alert(1)</script>")(copied)
+    assert main(["verify", str(copied), "--html", str(page)]) == 1
+    assert "FAIL, record" in page.read_text("utf-8")
+    assert "<script>" not in page.read_text("utf-8")
+
+
+def test_an_accident_in_a_step_is_found(tmp_path):
+    frozen = FrozenEstimator(StandardScaler().fit(X))
+    own = make_pipeline(frozen, BallDPRidgePrototype(4.0, radius=0.5)).fit(X, Y)
+    folder = save(own, tmp_path / "model")
+    path = folder / "model.safetensors"
+    body = bytearray(path.read_bytes())
+    place = body.index(frozen.estimator.mean_.tobytes())
+    for bit in range(8):
+        body[place + 3] ^= 1 << bit
+        path.write_bytes(body)
+        for read in (verify, load):
+            with pytest.raises(ValueError, match=r"config\.json differs .*digest"):
+                read(folder)
+        body[place + 3] ^= 1 << bit
+
+
+def test_a_folder_may_have_backslashes_in_its_name(published, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out\\model").mkdir()
+    for path in published.iterdir():
+        text = path.read_bytes()
+        body = text if path.suffix == ".safetensors" else text.replace(b"\n", b"\r\n")
+        (tmp_path / "out\\model" / path.name).write_bytes(body)
+    assert main(["verify", "out\\model"]) == 0
+    with pytest.raises(ValueError, match="is no folder"):
+        load("bank\\letters")
+
+
+def test_modules_import_one_way():
+    """No circle in the room, and nothing below it that needs it to be imported."""
+    place = Path(folder_module.__file__).parent
+    needs = {}
+    for path in place.glob("[!_]*.py"):
+        froms = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)]
+        needs[path.stem] = {node.module for node in froms if node.level == 1}
+    assert set(graphlib.TopologicalSorter(needs).static_order()) == set(needs)
+    assert "publish" not in (place.parent / "pipelines.py").read_text()
+    for path in (place.parent / "privacy").glob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            assert not (isinstance(node, ast.ImportFrom) and "publish" in str(node.module)), path
+
+
 def test_another_version_is_no_forgery(copied, monkeypatch):
     """Yet nothing that it differs in passes: a forger may name any version."""
     monkeypatch.setattr(folder_module, "__version__", "9.9")
@@ -241,27 +363,57 @@ def test_a_folder_is_replaced_only_by_force_and_only_if_it_is_a_model(tmp_path):
     assert (folder / "release.json").read_text() == before
     save(model(epsilon=2.0), folder, force=True)
     assert '"epsilon": 2.0' in (folder / "release.json").read_text()
-    (folder / "diary.txt").write_text("mine")
-    with pytest.raises(ValueError, match="it holds something else"):
-        save(own, folder, force=True)
-    assert (folder / "diary.txt").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    for name in ("model.safetensors", "release.json"):
+        other = tmp_path / f"no {name}"
+        other.mkdir()
+        (other / name).write_text("mine")
+        with pytest.raises(ValueError, match="it holds something else"):
+            save(own, other, force=True)
+        assert (other / name).read_text() == "mine"
 
 
-def test_a_folder_comes_back_where_its_place_cannot_be_taken(tmp_path, monkeypatch):
+def test_files_that_are_not_its_own_stay(tmp_path):
     folder = save(model(), tmp_path / "model")
-    before = (folder / "release.json").read_text()
-    rename = os.rename
+    (folder / ".git" / "objects").mkdir(parents=True)
+    others = ("LICENSE", "diary.txt", ".gitattributes", ".git/objects/0")
+    for name in others:
+        (folder / name).write_text("mine")
+    inode = folder.stat().st_ino
+    save(model(epsilon=2.0), folder, force=True)
+    assert folder.stat().st_ino == inode
+    assert {(folder / name).read_text() for name in others} == {"mine"}
+    assert '"epsilon": 2.0' in (folder / "release.json").read_text()
+    assert not failed(folder)
+    # What a reader could take for the model would be a FAIL: not beside a new one.
+    (folder / "card.html").write_text("mine")
+    with pytest.raises(ValueError, match=r"holds card\.html, .*: move it away"):
+        save(model(), folder, force=True)
+    assert '"epsilon": 2.0' in (folder / "release.json").read_text()
+
+
+@pytest.mark.parametrize("stop", range(8))
+@pytest.mark.parametrize("lacks", ["README.md", "LICENSE"])
+def test_a_model_stays_whole_where_its_place_cannot_be_taken(tmp_path, monkeypatch, stop, lacks):
+    folder = save(model(), tmp_path / "model")
+    (folder / "LICENSE").write_text("mine")
+    (folder / lacks).unlink()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    rename, calls = os.rename, []
 
     def interrupted(source, target):
-        if target == folder and os.path.basename(source) != "old":
+        calls.append(source)
+        if len(calls) > stop:
             raise KeyboardInterrupt
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", interrupted)
+    if lacks == "README.md" and stop == 7:
+        save(model(), folder, force=True)
+        return
     with pytest.raises(KeyboardInterrupt):
         save(model(), folder, force=True)
-    assert (folder / "release.json").read_text() == before
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 

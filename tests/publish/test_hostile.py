@@ -32,8 +32,8 @@ from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.digest import record_digest
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.files import json_text
-from sklearn_balldp.publish.folder import README, readme
+from sklearn_balldp.publish.files import README, json_text
+from sklearn_balldp.publish.folder import readme
 from sklearn_balldp.publish.model import Published
 
 # Steps that learned from rows: save says so.
@@ -360,7 +360,7 @@ def test_texts_of_a_record_are_shown_escaped(honest):
         for page in (release.card().to_html(), release._repr_html_()):
             assert "<b>" not in page
             assert "&lt;b&gt;" in page
-        assert r"\<b\>\|\`\*\_\[x\](y)" in release.card().to_markdown()
+        assert r"\<b\>\|\`\*\_\[x\](y)" in str(release.card())
 
 
 # Generators -------------------------------------------------------------------------------------

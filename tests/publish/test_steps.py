@@ -17,11 +17,9 @@ from sklearn.random_projection import GaussianRandomProjection
 from sklearn_balldp import BallDPRidgePrototype, verify
 from sklearn_balldp.command import main
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
-from sklearn_balldp.pipelines import stretch_of
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.folder import encoder_for
 from sklearn_balldp.publish.model import Published
-from sklearn_balldp.publish.steps import Step, fault_of, step_of
+from sklearn_balldp.publish.steps import Step, encoder_for, fault_of, step_of
 from sklearn_balldp.rows import DenseRows
 
 # Steps that learned from rows: save says so.
@@ -227,7 +225,7 @@ PLAIN = Step("affine", {}, MATRIX)
     ],
 )
 def test_stretches_are_rounded_up(step, expected):
-    assert expected <= stretch_of(step) <= expected * (1.0 + 1e-8)
+    assert expected <= step_of(step).stretch <= expected * (1.0 + 1e-8)
 
 
 @pytest.mark.parametrize("scales", [(1e-306,), (1e200, 1e200), (1e-200, 1e-200)])

@@ -14,7 +14,7 @@ from sklearn_balldp.heads.weighing import weights_of
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms import MeanGradient, Records, gradients
 from sklearn_balldp.privacy import rounding
-from sklearn_balldp.privacy.iterate_gap import iterate_gap
+from sklearn_balldp.privacy.gaps import iterate_gap
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.rounding import additions, block_additions, mean_rounding
 from sklearn_balldp.privacy.weights import uniform_weights

@@ -1,0 +1,390 @@
+"""The card: one page about a release, for readers who decide about it without technical knowledge.
+
+It is one Markdown text. What depends on the release is worded once, in :func:`_words`, and escaped
+where it may be a stranger's.
+"""
+
+import html
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from markdown_it import MarkdownIt
+
+from .._parameters import LEAST, MOST
+from ..pipelines import parts_of
+from ..privacy.release import Release
+from ..text import DOWN, UP, one_line, percent, rounded
+from .steps import Step, own_step
+
+#: Numbers of candidates that certificates are stated for.
+CANDIDATES = (2, 10, 100)
+#: False-positive rates that an attacker's true-positive rate is stated at.
+FALSE_POSITIVE_RATES = (0.01, 0.001)
+#: Advantage of an attacker above which a release hides next to nothing.
+NOTHING_HIDDEN = 0.99
+#: Markdown as the pages read it: tags in it stay text.
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+# Marks that Markdown, or what hubs add to it (links of bare addresses, formulas), acts on.
+_MARKS = re.compile(r"[\\`*_<>\[\]|&~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+_STYLE = (
+    "body{font:15px/1.4 system-ui,sans-serif;max-width:46em;margin:1.5em auto;padding:0 1em;"
+    "color:#222}h1{font-size:1.4em;margin:0 0 .4em}h2{font-size:1.05em;margin:1em 0 .2em}"
+    "p,ul{margin:.2em 0}ul{padding-left:1.2em}table{border-collapse:collapse;margin:.4em 0;"
+    "display:block;overflow-x:auto;font-size:.92em}th,td{border-bottom:1px solid #ccc;"
+    "padding:.15em .6em;text-align:right}td:first-child,th:first-child{text-align:left}"
+    "@media(prefers-color-scheme:dark){body{background:#1b1b1d;color:#ddd}th,td{border-color:#555}}"
+)
+
+
+class Card(str):
+    """A release in plain words: a text in Markdown, which can be shown as HTML.
+
+    Made by :meth:`.Release.card`. Notebooks show it as a page.
+    """
+
+    __slots__ = ()
+
+    def to_html(self) -> str:
+        """Write the card as one page of HTML.
+
+        Returns
+        -------
+        str
+            A document of its own.
+        """
+        title = html.escape(self.partition("\n")[0].lstrip("# "))
+        return (
+            "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
+            "<meta name='viewport' content='width=device-width'>"
+            f"<title>{title}</title><style>{_STYLE}</style></head>\n"
+            f"<body>\n{MARKDOWN.render(self)}</body></html>\n"
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the card as Markdown or HTML, by the ending of the file's name.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Name that ends in ``.md`` or ``.html``.
+
+        Raises
+        ------
+        ValueError
+            If it ends otherwise.
+        """
+        path = Path(path)
+        if path.suffix not in (".md", ".html"):
+            raise ValueError(f"path={str(path)!r} must end in .md or .html.")
+        path.write_text(self.to_html() if path.suffix == ".html" else self, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+
+def marked(text: object) -> str:
+    """A stranger's text as one line of Markdown that shows it as it is."""
+    return _MARKS.sub(r"\\\g<0>", one_line(text, 1000))
+
+
+def up(value: float) -> str:
+    """An upper bound in four digits, never below it."""
+    return rounded(value, 4, UP) if math.isfinite(value) else "none"
+
+
+def down(value: float) -> str:
+    """A distance in three digits, rounded down: what is hidden further is hidden here."""
+    return rounded(value, 3, DOWN)
+
+
+def card_of(release: Release, model: Any = None, audit: Any = None) -> Card:
+    """The card of a release; see :meth:`.Release.card`."""
+    if model is None:
+        return card_text(release, audit=audit)
+    steps = {name: own_step(name, step) for name, step in parts_of(model).steps}
+    return card_text(release, steps, release.matches(model), audit)
+
+
+def card_text(
+    release: Release,
+    steps: Mapping[str, Step] | None = None,
+    same: bool | None = None,
+    audit: Any = None,
+) -> Card:
+    """The card of a release, of the steps before its head, and of parameters that are the same.
+
+    Of what is None nothing is known.
+    """
+    w, guarantee = _words(release, steps), release.guarantee()
+    return Card(f"""\
+# Privacy card of a {marked(release.head)}
+{_warning(release)}
+## In short
+
+- {w["hidden"]}
+- What an attacker gains: whoever knows {w["known"]}, and holds ten equally likely candidates \
+inside one ball of radius {down(release.radius)}, names the true one with probability \
+{percent(release.certificate(0.1))} at most. A blind guess is right with probability 10 %.
+- Not covered: {w["uncovered"]}larger changes; what several models from the same records tell \
+together.
+
+## What is promised
+
+This model was trained on {w["trained"]}. It limits what anyone can learn about {w["one"]}. \
+Suppose {w["change"]}. {_before(release, steps)}Whoever sees the model \
+{_tells(guarantee.advantage)} which of the two was used, even with {w["known"]}, the method and \
+its settings at hand. The advantage over guessing is at most {percent(guarantee.advantage)} (0 % \
+is guessing, 100 % is certainty). The ten candidates above are {w["candidates"]}.{w["condition"]}
+
+## What is not covered
+
+- replacements further away than the distance promised, beyond what the tables below say
+{w["labels"]}- {w["several"]}
+- what is true of the population: a model may reveal that smokers fall ill, whoever took part
+- the number of records, the encoder and every setting, which are public
+- preprocessing fitted on the private records, and anything else made from them
+- a publisher who does otherwise than this page says: anyone can check that model and record \
+agree (balldp verify), only the owner of the records can test the noise, and no check finds a \
+clever lie
+{points([release.vouched_for] if release.accepted else [])}
+## The guarantee in numbers
+
+All numbers are upper bounds, and the first column of each table is the one promised. They hold \
+for re-identification, attribute inference and reconstruction (Kulynych et al., 2025, \
+arXiv:2507.06969).{w["guess"]}{w["drawn"]}
+
+Two records{w["same"]}, at most so far apart:
+
+{_told_apart(release)}
+
+True positives: how often an attacker recognises one version of a record. False positives: how \
+often that version is named when it was the other.
+
+Candidates{w["same"]}, all inside one ball of this radius, so that two of them may be twice as far \
+apart (but no further than any two rows can be):
+
+{_named(release)}
+
+## Other releases from the same records
+
+Each further model from the same records weakens the promise. mu measures the loss: this model has \
+mu = {up(guarantee.mu_total)} at the distance promised. Models whose mu was fixed beforehand \
+combine as mu = sqrt(mu1^2 + mu2^2 + ...). Choosing the best of several models by scores on \
+private records is a release of its own.
+{_measured(audit)}
+## Where it comes from
+
+{points(_origin(release, same))}""")
+
+
+def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]:
+    """What depends on whom a release hides, and which changes."""
+    person, protected = release.unit == "person", release.labels == "protected"
+    radius, two = down(release.radius), up(release.guarantee(records=2).epsilon)
+    # Without a model nobody knows whether steps come before the head.
+    alone = steps is not None and not _acting(steps)
+    seen = "" if alone else " as the head sees them"
+    scaled = f" scaled to norm {release.norm_bound:g}" if release.domain == "sphere" else ""
+    edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
+    near = f"within {radius} ({release.metric} distance between rows{seen}{scaled}{edits})"
+    other = "any other of another label, or by one" if protected else "another"
+    others = {
+        (False, False): "another of the same label",
+        (False, True): "any of another label, or one of the same label",
+        (True, False): "others of the same labels",
+        (True, True): "any others of other labels, or ones of the same label",
+    }[person, protected]
+    hidden = f"Hidden: whether {'the records of one person were' if person else 'a record was'} "
+    hidden += f"replaced by {others} at most {radius} away ({_meaning(release)})."
+    condition = ""
+    if release.private == "conditional":
+        hidden += " This holds if the radius, which was read off the records, may be public."
+        condition = " This holds on one condition: the radius, read off the records, may be public."
+    if release.guarantee().advantage > NOTHING_HIDDEN:
+        hidden = "Next to nothing is hidden: the noise is too small."
+    trained = f"{release.n_samples} private records"
+    several = f"several records of one person: for two records epsilon is {two}"
+    if person:
+        most = release.weights.most_records
+        trained += f" of {release.n_units} persons (at most {most} of one person)"
+        several = f"several persons at once: for two persons epsilon is {two}; and which records "
+        several += "belong to one person, which the publisher stated"
+    of_label = " with the same labels" if person else " of one label"
+    labels = "- labels, and how many records each class has: they are public\n"
+    return {
+        "hidden": hidden,
+        "known": "the records of everybody else" if person else "all other records",
+        "uncovered": ("" if protected else "labels and class counts; ")
+        + ("" if person else "several records of one person; "),
+        "trained": trained,
+        "one": "one person among them" if person else "one of them",
+        "change": f"{'each record of one person' if person else 'a record'} is replaced by {other} "
+        f"of the same label {near}",
+        "candidates": ("versions of one person's records" if person else "records")
+        + ("" if protected else of_label),
+        "condition": condition,
+        "labels": "" if protected else labels,
+        "several": several,
+        "same": "" if protected else " of the same label",
+        "drawn": " The radius was drawn: further columns hold for this draw."
+        if release.radius_source in ("private", "seeded")
+        else "",
+        "guess": "" if protected else " Guessing the label is not covered.",
+    }
+
+
+def points(texts: Iterable[object]) -> str:
+    """Points of a list, of texts that may be a stranger's."""
+    return "".join(f"- {marked(text)}\n" for text in texts)
+
+
+def _warning(release: Release) -> str:
+    """A warning in front of everything else, where noise was drawn from a seed."""
+    if release.private is not False:
+        return ""
+    seeded = (
+        "The radius was computed from private records with noise from a seed. Whoever knows the "
+        "seed learns about the records from it."
+        if release.radius_source == "seeded"
+        else "The noise in this model was drawn from a seed. Whoever knows or guesses the seed can "
+        "take the noise off, so nothing is hidden."
+    )
+    further = "All numbers on this page hold for the same method without a seed."
+    return f"\n## NOT PRIVATE\n\n{seeded} {further}\n"
+
+
+def _meaning(release: Release) -> str:
+    """What a radius means, as far as it is known."""
+    if release.hidden_edits:
+        return f"this covers {release.hidden_edits}"
+    if release.radius >= release.full_radius:
+        return "no two records are further apart"
+    share = release.radius / release.full_radius
+    if share < 0.01:
+        return "less than a hundredth of the largest distance of two rows"
+    return f"{percent(share, DOWN, places=0)} of the largest distance of two rows"
+
+
+def _tells(advantage: float) -> str:
+    """What an attacker of this advantage can do."""
+    if advantage < 0.1:
+        return "can hardly tell"
+    return "tells a little better than by chance" if advantage <= 0.3 else "can often tell"
+
+
+def _acting(steps: Mapping[str, Step]) -> dict[str, float | None]:
+    """How far steps that do anything stretch distances, by their names."""
+    return {marked(name): step.stretch for name, step in steps.items() if step.kind != "none"}
+
+
+def _before(release: Release, steps: Mapping[str, Step] | None) -> str:
+    """What the distance is before the steps of a pipeline, as far as that is known."""
+    stretches = _acting(steps or {})
+    if not stretches:
+        return ""
+    names, unknown = ", ".join(stretches), [name for name, s in stretches.items() if s is None]
+    factor = math.prod(stretch for stretch in stretches.values() if stretch is not None)
+    if release.domain == "sphere":
+        # Short rows are stretched by it, as far as one likes.
+        unknown.append(f"the scaling to norm {release.norm_bound:g} after them")
+    if unknown or release.metric != "euclidean" or not LEAST <= factor <= MOST:
+        return (
+            f"The head sees rows after {names}, and the distance is one of these rows. How far "
+            f"apart they are before is not known: {', '.join(unknown) or names} may move even "
+            "records that are all but equal further apart. "
+        )
+    radius = down(release.radius)
+    least = rounded(float(radius) / factor * (1.0 - 1e-9), 4, DOWN)
+    return (
+        f"The head sees rows after {names}. Two rows within {least} of each other before these "
+        f"steps lie within {radius} after them. "
+    )
+
+
+def _told_apart(release: Release) -> str:
+    """What may be learned about two records, by their distance."""
+    radii = _radii(release)
+    columns = [release.guarantee(radius) for radius in radii.values()]
+    rows = {
+        "epsilon": [up(g.epsilon) for g in columns],
+        "delta": [up(g.delta) for g in columns],
+        "mu (Gaussian DP)": [up(g.mu_total) for g in columns],
+        "rho (zero-concentrated DP)": [up(0.5 * g.mu_total**2) for g in columns],
+        "advantage in telling the two apart": [percent(g.advantage) for g in columns],
+    }
+    for rate in FALSE_POSITIVE_RATES:
+        name = f"true positives at {100.0 * rate:g} % false positives"
+        rows[name] = [percent(g.tpr(rate)) for g in columns]
+    return _table("distance", radii, rows)
+
+
+def _named(release: Release) -> str:
+    """How often the right one of several candidates is named, by the radius of their ball."""
+    radii, promised = _radii(release), release.guarantee_of_candidates()
+    # Of a radius that was drawn only the promise is a bound: a larger ball hides no more than it.
+    columns = [
+        max(promised, release.guarantee_of_candidates(radius), key=lambda found: found.mu_total)
+        for radius in radii.values()
+    ]
+    rows = {
+        f"names the right one of {m} candidates": [percent(g.certificate(1.0 / m)) for g in columns]
+        for m in CANDIDATES
+    }
+    return _table("radius", radii, rows)
+
+
+def _radii(release: Release) -> dict[str, float | None]:
+    """Radii of a table: the declared one (None), twice that, and the largest there is."""
+    declared, full = release.radius, release.full_radius
+    shown: dict[str, float | None] = {f"r = {down(declared)}": None} if declared < full else {}
+    if 2.0 * declared < full:
+        shown[f"2 r = {down(2.0 * declared)}"] = 2.0 * declared
+    return {**shown, f"any (up to {up(full)})": full if shown else None}
+
+
+def _table(title: str, columns: Iterable[str], rows: dict[str, list[str]]) -> str:
+    heads = [title, *columns]
+    lines = [heads, ["---"] * len(heads), *([name, *cells] for name, cells in rows.items())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _measured(audit: Any) -> str:
+    """Results of an audit, which are the owner's."""
+    if audit is None:
+        return ""
+    low, high = audit.success_interval_["clopper_pearson"]
+    results = [
+        f"{len(audit.report_)} simulated attacks by someone who knows all other records: the right "
+        f"candidate was named in {percent(audit.success_rate_)} ({percent(low, DOWN)} to "
+        f"{percent(high)}); blind guess {percent(audit.baseline_)}, bound "
+        f"{percent(float(audit.certificate_['direct']))}",
+    ]
+    checks = audit.noise_.itertuples(index=False)
+    results += [f"check of the {row.name}: {row.verdict} ({row.found})" for row in checks]
+    results += [f"FAILED: {failure}" for failure in audit.failures_]
+    return f"""
+## Measured by the owner: not for publication
+
+These results depend on the private records, and no guarantee covers them. Take this section out \
+before you publish the card. The tests find mistakes; they certify nothing.
+
+{points(results)}"""
+
+
+def _origin(release: Release, same: bool | None) -> list[str]:
+    """Where a release comes from, and what it takes for granted."""
+    verb = "has" if same else "does NOT have"
+    return [
+        f"released on {release.date} by sklearn_balldp {release.version}, numpy "
+        f"{release.numpy_version}",
+        f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
+        f"radius: {repr(release.radius).removesuffix('.0')}; noise: {release.sampler}",
+        *(f"{name}: {text}" for name, text in release.weight_rows()),
+        f"encoder of the records: {release.encoder or 'not recorded'}",
+        f"SHA-256 of the released parameters: {release.digest or 'not recorded'}",
+        *([] if same is None else [f"the model at hand {verb} these parameters"]),
+        *(f"assumes: {assumption}" for assumption in release.assumptions),
+    ]
