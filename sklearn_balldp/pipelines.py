@@ -51,9 +51,9 @@ class ModelParts:
 
     @property
     def encoder(self) -> str | None:
-        """Name and revision of the encoder among the steps; None without one."""
+        """Name and digest of the encoder among the steps; None without one, or without weights."""
         for _, step in self.steps:
-            with contextlib.suppress(AttributeError, ImportError):
+            with contextlib.suppress(AttributeError, ImportError, ValueError):
                 return str(step.identity)
         return None
 

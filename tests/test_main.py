@@ -1,82 +1,91 @@
-"""The main job, ``python -m sklearn_balldp``, as a user would run it."""
+"""The main job, ``balldp demo``, as a user would run it; and ``python -m sklearn_balldp``."""
 
 import re
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_balldp.__main__ import BALL, STANDARD, conclude, format_table, main
+from sklearn_balldp import verify
+from sklearn_balldp.command import demo, main
+from sklearn_balldp.datasets import load_messages
 
 
-def test_the_main_job_prints_draws_and_writes_a_card(tmp_path, capsys):
-    out = tmp_path / "new" / "balldp.png"
-    main(["--epsilon", "4", "1", "--releases", "2", "--seed", "0", "--out", str(out)])
-    text = capsys.readouterr().out
-    rows = [line.split() for line in text.splitlines() if "+-" in line]
-    assert [row[0] for row in rows] == ["1", "4"]
-    # Every release has noise of its own, also from a seed.
-    assert max(float(row[3]) for row in rows) > 0.0
-    ball, standard = ([float(row[place]) for row in rows] for place in (1, 4))
-    assert all(b > s for b, s in zip(ball, standard, strict=True))
-    ceiling = float(re.search(r"no noise: (0\.\d+)", text).group(1))
-    assert max(ball) < ceiling
-    for word in ("Accuracy:", "Protection:", "Limits:"):
-        assert text.count(word) == 1
-    assert "Protection: none, because --seed" in text
-    # The same candidates: a release that hides more certifies less of an attacker's success, but
-    # where its steps get all but a hundredth of the budget: no gap at a distance is known there.
-    few_records, enough = ([float(value) for value in row[7:9]] for row in rows)
-    # Both are rounded up.
-    assert 0.1 < few_records[1] <= few_records[0] <= few_records[1] + 0.0011
-    assert 0.1 < enough[1] < enough[0]
-    assert out.stat().st_size > 10_000
-    card = (tmp_path / "new" / "balldp.card.html").read_text()
-    assert "epsilon" in card.lower()
-    assert "seed" in card.lower()
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The command as another process: what it printed, and where."""
+    place = tmp_path_factory.mktemp("demo")
+    given = [sys.executable, "-m", "sklearn_balldp", "demo"]
+    done = subprocess.run(given, cwd=place, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stderr == ""
+    return done.stdout, place
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--epsilon", "-1"], "-1 is not a number above 0"),
-        (["--epsilon", "much"], "much is not a number above 0"),
-        (["--quantile", "2"], "above 0 and at most 1"),
-        (["--releases", "0"], "a whole number above 0"),
-        (["--data", "absent.npz"], "absent.npz"),
-    ],
-)
-def test_errors_are_one_line(options, said, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as caught:
-        main(options)
-    last = str(caught.value) if isinstance(caught.value.code, str) else capsys.readouterr().err
-    assert said in last.splitlines()[-1]
-    assert "Traceback" not in last
+def test_the_demo_compares_writes_checks_and_says_what_is_next(run):
+    text, place = run
+    assert len(text.splitlines()) <= 120
+    assert [path.name for path in place.iterdir()] == ["balldp-demo"]
+    for path in (place / "balldp-demo").iterdir():
+        assert f"balldp-demo/{path.name}" in text
+    cell = r" +(0\.\d+) \(0\.\d+\)"
+    numbers = re.findall(rf"^ +([\d.]+){cell}{cell} +(0\.\d+)$", text, re.M)
+    assert [float(row[0]) for row in numbers] == list(demo.EPSILONS)
+    ball, standard, plain = (float(cell) for cell in numbers[0][1:])
+    assert standard < ball < plain
+    assert (place / "balldp-demo" / "accuracy.png").stat().st_size > 10_000
+    model = place / "balldp-demo" / "model"
+    assert str(verify(model)).splitlines()[0] in text
+    bound = float(re.search(r"probability ([\d.]+) % at most", text).group(1)) / 100.0
+    exact = verify(model).release.certificate(1.0 / demo.CANDIDATES)
+    assert exact <= bound < exact + 0.001
+    for word in ("Records", "Radius", "Accuracy", "Promise", "Limits", "Wrote", "Checked", "Next"):
+        assert len(re.findall(rf"^{word} ", text, re.M)) == 1
 
 
-@pytest.mark.parametrize("kind", ["text", "arrays", "values"])
-def test_a_file_that_cannot_be_used_is_told_in_one_line(kind, tmp_path):
-    path = tmp_path / "rows.npz"
-    if kind == "text":
-        path.write_text("no arrays")
-    elif kind == "arrays":
-        np.savez(path, X_train=np.eye(3))
+def test_what_comes_next_works_as_it_is_printed(run, monkeypatch, capsys):
+    text, place = run
+    monkeypatch.chdir(place)
+    lines = re.findall(r"^(?:Next)? +balldp (.*)$", text, re.M)
+    assert [line.split()[0] for line in lines] == ["predict", "train", "verify"]
+    for line in lines:
+        assert main(line.split()) == 0, capsys.readouterr().err
+    labelled = pd.read_csv("labelled.csv")
+    messages = load_messages()
+    assert labelled["message"].tolist() == messages.texts_test.tolist()
+    assert np.mean(labelled["prediction"] == messages.y_test) > 0.9
+
+
+@pytest.mark.parametrize("taken", ["a file", "a folder", "one file more", "a link"])
+def test_only_a_folder_of_a_demo_is_replaced(taken, run, tmp_path, capsys):
+    own = tmp_path / "own"
+    if taken == "a file":
+        own.write_text("mine")
+    elif taken == "a folder":
+        own.mkdir()
+        (own / "README.txt").write_text("mine")
     else:
-        X, y = np.eye(40, 5), np.arange(40) % 2
-        X[3, 3] = np.nan
-        np.savez(path, X_train=X, y_train=y, X_test=X, y_test=y)
-    with pytest.raises(SystemExit, match=r"--data .*rows\.npz") as caught:
-        main(["--data", str(path), "--out", str(tmp_path / "picture.png")])
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "picture.png").exists()
+        target = shutil.copytree(run[1] / "balldp-demo", tmp_path / "target")
+        if taken == "a link":
+            own.symlink_to(target)
+        else:
+            target.rename(own)
+            (own / "diary").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["demo", "--out", str(own)]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "no demo's alone; name another folder" in error
+    assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_certificates_are_rounded_up():
-    own = {"accuracy": 0.5, "sd": 0.0, "at any distance": 1.0}
-    rows = [
-        {"epsilon": 2.0, "promise": promise, "certificate": 0.2020001, **own}
-        for promise in (BALL, STANDARD)
-    ]
-    assert format_table(pd.DataFrame(rows), 0.9).count("0.203") == 2
-    assert "at most 20.3 %" in conclude(pd.DataFrame(rows), 0.6, 0.9, seeded=False)
+def test_a_demo_replaces_its_own_folder(run, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "EPSILONS", (4.0,))
+    monkeypatch.setattr(demo, "RELEASES", 2)
+    folder = run[1] / "balldp-demo"
+    before = (folder / "accuracy.png").read_bytes()
+    assert main(["demo", "--out", str(folder)]) == 0
+    assert (folder / "accuracy.png").read_bytes() != before
+    assert {path.name for path in folder.iterdir()} == demo.FILES

@@ -92,7 +92,7 @@ def test_nothing_fetches_the_package_by_its_name(tmp_path):
     assert "the address of the\nsource of sklearn_balldp" in readme
     assert f"by sklearn\\_balldp {sklearn_balldp.__version__}" in readme
     assert FETCHED.search("pip install -U 'sklearn_balldp[text]'")
-    assert not FETCHED.search("pip install . && python -m sklearn_balldp")
+    assert not FETCHED.search("pip install . && balldp demo")
 
 
 SKIPPING = """

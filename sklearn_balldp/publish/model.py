@@ -98,6 +98,8 @@ class Published:
         Names of the features.
     steps : tuple of Step
         What comes before the head.
+    column : str or None
+        Column of a table that holds the records, as the publisher's own has it.
     own : estimator or None
         A fitted head of a class, or by a mechanism, of the publisher's own: it cannot be written,
         and is used as it is.
@@ -111,6 +113,7 @@ class Published:
     settings: dict[str, Any] = field(default_factory=dict)
     columns: list[str] | None = None
     steps: tuple[Step, ...] = ()
+    column: str | None = None
     own: Any = None
     source: Files | None = None
 
@@ -367,6 +370,11 @@ class Published:
             and len(set(columns)) == len(columns) == self.record.n_features
         ):
             yield "names of columns that are not one short text for each feature"
+        column = self.column
+        if column is not None and not (
+            isinstance(column, str) and column.isprintable() and 0 < len(column) <= _LONGEST_COLUMN
+        ):
+            yield "a name of the records' column that is not one short text"
 
     def _step_faults(self) -> Iterator[str]:
         width: int | None = None
@@ -431,6 +439,7 @@ class Published:
                 "labels": _labels(self.labels),
                 "settings": self.settings,
                 "columns": self.columns,
+                **({} if self.column is None else {"column": self.column}),
                 "steps": [{"kind": step.kind, **step.settings} for step in self.steps],
             },
             others,
@@ -469,6 +478,7 @@ class Published:
                 config["settings"],
                 config["columns"],
                 tuple(steps),
+                config.get("column"),
                 source=files,
             )
             expected = model._config()

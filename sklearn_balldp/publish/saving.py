@@ -3,6 +3,7 @@
 import os
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,14 @@ def _warn_of_learners(names: list[str]) -> None:
         )
 
 
-def save(model: Any, folder: str | Path, *, force: bool = False, transcript: bool = False) -> Path:
+def save(
+    model: Any,
+    folder: str | Path,
+    *,
+    force: bool = False,
+    transcript: bool = False,
+    column: str | None = None,
+) -> Path:
     """Write a fitted model as a folder to publish: weights, record, settings and card.
 
     The folder holds ``model.safetensors`` (released arrays), ``release.json`` (the record),
@@ -50,6 +58,8 @@ def save(model: Any, folder: str | Path, *, force: bool = False, transcript: boo
         Publishes the noisy answers of a descent too, where the head kept them. Everybody can then
         check that the model follows from them, and the owner of the records can test their noise.
         The guarantee covers them.
+    column : str or None, default=None
+        Column of the records in a table, which ``balldp predict`` then looks for.
 
     Returns
     -------
@@ -88,6 +98,8 @@ def save(model: Any, folder: str | Path, *, force: bool = False, transcript: boo
     folder = Path(folder)
     check_writable(folder, force)
     published = Published.of(model, transcript=transcript)
+    if column is not None:
+        published = replace(published, column=column)
     if transcript and not any(name.startswith("transcript.") for name in published.arrays):
         raise ValueError(
             "transcript=True: the head kept none; fit it with "

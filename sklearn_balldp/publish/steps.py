@@ -29,8 +29,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, Standa
 from sklearn.random_projection import GaussianRandomProjection
 
 from .._parameters import LEAST, MOST
-from ..encoder_weights import encoder_of
-from ..encoders import ImageEncoder, SentenceEncoder
+from ..encoders import ImageEncoder, SentenceEncoder, encoder_of
 from ..rows import DenseRows
 from ..text import one_line
 
@@ -148,6 +147,8 @@ def own_step(name: str, live: Any) -> Step:
     try:
         step = step_of(live)
     except ValueError:
+        if type(getattr(live, "estimator", live)) in (SentenceEncoder, ImageEncoder):
+            raise  # Its weights are not on this machine.
         return Step("own", {"name": one_line(name, 60)}, live=live)
     return Step("none") if step is None else step
 
@@ -270,14 +271,14 @@ def made(step: Step) -> list[Any]:
 def encoder_for(step: Step | None, encoder: Any) -> Any:
     """The caller's encoder; of a name or folder of weights, with the model's own length of texts.
 
-    A stranger's revision may be anybody's weights, and the batch size or device may not fit.
+    A stranger's batch size or device may not fit.
     """
     if step is None:
         raise ValueError(f"encoder={encoder!r}: the model has no step that embeds records.")
     if not isinstance(encoder, (str, Path)):
         return encoder
     if step.settings["of"] == "texts":
-        return encoder_of("text", str(encoder), step.settings["max_length"])
+        return encoder_of("text", str(encoder), max_length=step.settings["max_length"])
     return encoder_of("image", str(encoder)).set_params(model=step.settings["model"])
 
 

@@ -24,6 +24,7 @@ from .steps import NamedEncoder, encoder_for
 _NORMAL = (
     "encoder",
     "further files",
+    "name of the column",
     "noise in the weights",
     "radius",
     "size of the weights",
@@ -102,7 +103,7 @@ class Verdict:
         if "above the card" in weak:
             notes.append(
                 "Its README may mislead: what stands above the card looks like a part of it, or "
-                "hides it. See the line WEAK; balldp card prints the card that was checked."
+                "hides it. See the line WEAK; verify --html writes the card that was checked."
             )
         notes.append(
             "No check can certify a model. A publisher who keeps the seed of the noise, leaves "
@@ -151,8 +152,8 @@ def verify(
     Parameters
     ----------
     model : estimator, str or path-like
-        The folder that :func:`.save` wrote, or the name of such a repository on the model hub,
-        OWNER/NAME; or a fitted Ball-DP head, or a Pipeline that ends in one.
+        The folder that :func:`.save` wrote, or ``hf://OWNER/NAME`` on the model hub; or a fitted
+        Ball-DP head, or a Pipeline that ends in one.
     release : Release, mapping, str, path-like or None, default=None
         Its public record, as :meth:`.Release.to_dict` or a JSON file of it; the model's own by
         default.
@@ -167,8 +168,8 @@ def verify(
         Finds noise that was used twice: pass earlier releases from the same records.
     encoder : str, path-like, estimator or None, default=None
         Embeds the private records of a model from a folder, which holds no weights of an encoder:
-        an encoder, or the name or folder of the weights that you trust (of a name, the newest
-        revision).
+        an encoder, or the name or folder of the weights that you trust, as
+        :class:`.SentenceEncoder` takes it.
 
     Returns
     -------

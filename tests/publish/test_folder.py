@@ -8,6 +8,7 @@ import sys
 import time
 import types
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -252,9 +253,11 @@ def test_an_honest_text_above_the_card_is_no_weak_line(copied):
     assert line(copied, "text of the README").verdict == "CANNOT CHECK"
 
 
+@pytest.mark.needs("huggingface_hub")
 def test_hubs_read_the_fields_of_a_readme(published):
-    hub = pytest.importorskip("huggingface_hub")
-    card = hub.ModelCard.load(published / "README.md")
+    from huggingface_hub import ModelCard
+
+    card = ModelCard.load(published / "README.md")
     assert card.data.library_name == "sklearn_balldp"
     assert card.data.pipeline_tag == "tabular-classification"
 
@@ -299,8 +302,7 @@ def test_a_folder_may_have_backslashes_in_its_name(published, tmp_path, monkeypa
         text = path.read_bytes()
         body = text if path.suffix == ".safetensors" else text.replace(b"\n", b"\r\n")
         (tmp_path / "out\\model" / path.name).write_bytes(body)
-    for command in (["verify", "out\\model"], ["card", "out\\model"]):
-        assert main(command) == 0
+    assert main(["verify", "out\\model"]) == 0
     with pytest.raises(ValueError, match="is no folder"):
         load("bank\\letters")
 
@@ -517,37 +519,43 @@ def cache(published, tmp_path):
 
 
 def test_a_repository_of_the_hub(published, cache, monkeypatch, tmp_path):
+    """A name of the hub says that it is one: a mistyped path is nobody's repository."""
     asked = []
 
-    def snapshot_download(name, allow_patterns):
-        asked.append((name, allow_patterns))
+    def snapshot_download(name, **options):
+        asked.append((name, options["revision"], options["allow_patterns"]))
         return str(cache)
 
-    hub = types.SimpleNamespace(snapshot_download=snapshot_download)
+    hub = types.SimpleNamespace(snapshot_download=snapshot_download, HfApi=MagicMock())
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     monkeypatch.chdir(tmp_path)
-    np.testing.assert_array_equal(load("bank/letters").predict(X), load(published).predict(X))
-    assert not verify("bank/letters").failed
-    assert asked == [("bank/letters", list(FILES))] * 2
-    assert main(["card", "bank/letters-v1.0"]) == 0
-    assert main(["verify", "bank/letters"]) == 0
+    named = "hf://bank/letters"
+    np.testing.assert_array_equal(load(named).predict(X), load(published).predict(X))
+    assert not verify(f"{named}@v1.0").failed
+    assert main(["verify", named]) == 0
+    revisions = (None, "v1.0", None)
+    assert asked == [("bank/letters", revision, list(FILES)) for revision in revisions]
     asked.clear()
-    (tmp_path / "bank").mkdir()
-    # A folder of that name is here, so that the rest is mistyped.
-    with pytest.raises(ValueError, match="is no folder"):
-        load("bank/letters")
+    for mistyped in ("bank/letters", "models/leters", "letters"):
+        with pytest.raises(ValueError, match="is no folder; name the folder"):
+            load(mistyped)
+        assert main(["verify", mistyped]) == 2
+        assert main(["predict", mistyped, "new.csv"]) == 2
+    with pytest.raises(ValueError, match="reads hf://OWNER/NAME"):
+        load("hf://letters")
     assert not asked
 
-    def refused(name, allow_patterns):
-        raise OSError("no network\nPASS")
-
-    hub.snapshot_download = refused
-    with pytest.raises(ValueError, match="cannot be downloaded: OSError: no network") as caught:
-        load("post/letters")
+    hub.HfApi.return_value.model_info.side_effect = ConnectionError("no network\nPASS")
+    # What is in the cache is taken without the hub, and not silently.
+    with pytest.warns(UserWarning, match="did not answer .*the copy in its cache is taken"):
+        assert not verify(named).failed
+    hub.snapshot_download = MagicMock(side_effect=FileNotFoundError("no cache"))
+    with pytest.raises(ValueError, match="no download: ConnectionError") as caught:
+        load("hf://post/letters")
     assert "\n" not in str(caught.value)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ValueError, match="is no folder"):
-        load("post/letters")
+    with pytest.raises(ValueError, match="needs huggingface_hub"):
+        load("hf://post/letters")
 
 
 def test_links_lead_no_further_than_the_cache(cache, tmp_path):
