@@ -116,7 +116,9 @@ def garbage(head):
 
 def other_counts(head):
     counts = (head.class_counts_[::-1] + np.array([2, 0, -2])).tolist()
-    object.__setattr__(head.release_.problem, "class_counts", tuple(counts))
+    weights = {"sums_weights": None, "loss_weights": None}
+    problem = dataclasses.replace(head.release_.problem, class_counts=tuple(counts), **weights)
+    changed(head, release=dataclasses.replace(head.release_, problem=problem))
 
 
 def other_labels(head):
