@@ -186,8 +186,9 @@ def passes_of(X, codes, query, problem):
 
 def placed(passes):
     """Rows as gradients see them: stored, and scaled where they are multiplied."""
+    table = passes._table
     rows = passes._kept.astype(np.float64)
-    for part in passes._table.each(lambda part: part):
+    for part in table.each(lambda part: part):
         last = part.column("last")
         if last is not None:
             rows[part.start :][: len(part)] *= last[:, None]
