@@ -269,7 +269,7 @@ def test_rounding_with_weights_by_hand():
     for dtype, eps in ((np.float64, 2.0**-52), (np.float32, 2.0**-23)):
         plain, weighted = (
             rounding_of_mean("softmax", theta, n, 30, dtype=dtype, weights=own)
-            for own in (None, heavy)
+            for own in (uniform_weights(n, None), heavy)
         )
         mass = 1.0 if dtype == np.float64 else heavy.effective_size
         scale = 1.0 if dtype == np.float64 else n / heavy.effective_size
