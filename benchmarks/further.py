@@ -98,15 +98,16 @@ def measured(rows, name, unit, kind, start, radius, epsilon):
 
 
 def table(cells):
-    """Medians and worst cases, by group of sets, start, steps and epsilon."""
+    """Medians and worst cases, by group of sets, what is replaced, the start, and epsilon."""
     lines = []
-    keys = ["sets", "start", "steps", "epsilon"]
+    keys = ["sets", "units", "begins at", "epsilon"]
+    # From sums there are 1 or 20 steps, after the mean 60, as from zero.
+    sums = cells["steps"].map({1: "sums, one step", 20: "sums"}).fillna("the mean")
     cells = cells.assign(
         sets=np.where(cells["data"].isin(JUDGED), "judging", "choosing"),
+        units=cells["unit"],
         change=100.0 * (cells["promised, accuracy"] - cells["alone, accuracy"]),
-        start=cells["start"].where(
-            cells["unit"] == "records", cells["start"] + ", " + cells["unit"]
-        ),
+        **{"begins at": sums.where(cells["start"] == "auto", "zero")},
     )
     for key, group in cells.groupby(keys):
         both = [f"{group[c].median():.3g} / {group[c].max():.3g}" for c in ("alone", "promised")]
@@ -117,7 +118,7 @@ def table(cells):
                 "alone (median / worst)": both[0],
                 "promised": both[1],
                 "realised": f"{group['promised, realised'].median():.3g}",
-                "accuracy, points (mean / worst)": "{:+.2f} / {:+.2f}".format(
+                "points (mean / worst)": "{:+.2f} / {:+.2f}".format(
                     group["change"].mean(), group["change"].min()
                 ),
             }
@@ -149,8 +150,8 @@ def main(arguments=None):
                 warnings.simplefilter("ignore")
                 found.append(measured(rows, name, *cell))
         pd.DataFrame(found).round(5).to_csv(options.out / "further.csv", index=False)
-    text = markdown(table(pd.DataFrame(found)))
-    (options.out / "further.md").write_text(text)
+    text = markdown(table(pd.DataFrame(found).round(5)))
+    (options.out / "further.md").write_text(text + "\n")
     print(text)
 
 

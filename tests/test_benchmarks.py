@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
 from benchmarks import hinge as hinge_benchmark
-from benchmarks import noiseless, promises, softmax_gap
+from benchmarks import further, noiseless, promises, softmax_gap
 from benchmarks.anchors import __main__ as anchors_benchmark
 from benchmarks.anchors import mechanisms
 from benchmarks.classes import __main__ as classes_benchmark
@@ -734,6 +734,18 @@ def test_what_a_sharper_gap_could_win_is_measured(folder, tmp_path, monkeypatch)
     assert len(ratios) == 2
     # Weights of few records are small; there the bound is looser.
     assert min(map(float, ratios)) > 0.4
+
+
+def test_promises_at_further_radii_are_measured(tmp_path, monkeypatch):
+    measured = pd.read_csv(report.RESULTS / "further.csv")
+    assert (measured["promised"] <= measured["alone"] * (1.0 + 1e-6)).all()
+    assert (measured["promised, realised"] <= measured["promised"] * (1.0 + 1e-6)).all()
+    shown = tables.markdown(further.table(measured)) + "\n"
+    assert (report.RESULTS / "further.md").read_text() == shown
+    for name, value in (("RADII", (0.3,)), ("EPSILONS", (8.0,)), ("RELEASES", 1)):
+        monkeypatch.setattr(further, name, value)
+    further.main(["--data", str(tmp_path), "--only", "digits", "--out", str(tmp_path)])
+    assert list(pd.read_csv(tmp_path / "further.csv").columns) == list(measured.columns)
 
 
 def test_the_weaker_promise_is_measured_and_is_not_behind(tmp_path, monkeypatch):
