@@ -18,8 +18,8 @@ from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
-from benchmarks import hinge as hinge_benchmark
 from benchmarks import further, noiseless, promises, softmax_gap
+from benchmarks import hinge as hinge_benchmark
 from benchmarks.anchors import __main__ as anchors_benchmark
 from benchmarks.anchors import mechanisms
 from benchmarks.classes import __main__ as classes_benchmark
