@@ -98,8 +98,8 @@ MUTANTS = (
     Mutant(
         "gradient gap / 1.05",
         "privacy/gaps.py",
-        "return gap_over_minimisers(kind, domain, float(alpha)",
-        "return (1.0 / 1.05) * gap_over_minimisers(kind, domain, float(alpha)",
+        "return gap_over_minimisers(kind, geometry, float(alpha)",
+        "return (1.0 / 1.05) * gap_over_minimisers(kind, geometry, float(alpha)",
         ("privacy/test_gaps.py",),
     ),
     Mutant(
@@ -112,8 +112,8 @@ MUTANTS = (
     Mutant(
         "label change of steps dropped",
         "mechanisms/queries.py",
-        "gap = gap_at(problem.kind, parameters, domain, clip=clip, labels=labels)",
-        'gap = gap_at(problem.kind, parameters, domain, clip=clip, labels="public")',
+        "gap = gap_at(problem.kind, parameters, geometry, clip=clip, labels=labels)",
+        'gap = gap_at(problem.kind, parameters, geometry, clip=clip, labels="public")',
         STEPS,
     ),
     Mutant(

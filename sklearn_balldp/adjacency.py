@@ -77,7 +77,7 @@ def euclidean_radius(
 
 
 @dataclass(frozen=True)
-class Domain:
+class RowGeometry:
     """Where rows lie, and how far apart two adjacent ones of one label may be."""
 
     norm_bound: float  # B
@@ -96,12 +96,14 @@ class Domain:
         object.__setattr__(self, "radius", min(radius, 2.0 * norm_bound))
 
     @classmethod
-    def of_rounded_rows(cls, norm_bound: float, radius: float, constant: float = 0.0) -> "Domain":
+    def of_rounded_rows(
+        cls, norm_bound: float, radius: float, constant: float = 0.0
+    ) -> "RowGeometry":
         """The declared domain, enlarged for rounding; no other code adds this allowance."""
         up = 1.0 + _ROUNDING
         return cls(norm_bound * up, radius * up, constant)
 
-    def at(self, radius: float) -> "Domain":
+    def at(self, radius: float) -> "RowGeometry":
         """The same domain at another radius."""
         return replace(self, radius=radius)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from sklearn_balldp.adjacency import METRICS, Domain, euclidean_radius, full_radius
+from sklearn_balldp.adjacency import METRICS, RowGeometry, euclidean_radius, full_radius
 
 CDIST = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 
@@ -48,20 +48,20 @@ def test_bad_radius(radius, metric, name):
 
 def test_domain():
     """Its geometry by hand, and the allowance for rounding, once and for all."""
-    domain = Domain(2.0, 0.5, 1.5)
+    domain = RowGeometry(2.0, 0.5, 1.5)
     assert domain.augmented == pytest.approx(2.5)
     assert domain.squared_norm_drop == pytest.approx(4 - 1.5**2)
-    assert Domain(2.0, 3.0).squared_norm_drop == 4.0
-    assert Domain(2.0, 9.0).radius == 4.0
-    assert domain.at(1.0) == Domain(2.0, 1.0, 1.5)
-    rounded = Domain.of_rounded_rows(2.0, 0.5, 1.5)
+    assert RowGeometry(2.0, 3.0).squared_norm_drop == 4.0
+    assert RowGeometry(2.0, 9.0).radius == 4.0
+    assert domain.at(1.0) == RowGeometry(2.0, 1.0, 1.5)
+    rounded = RowGeometry.of_rounded_rows(2.0, 0.5, 1.5)
     assert rounded.norm_bound == 2.0 * (1 + 1e-6)
     assert rounded.radius == 0.5 * (1 + 1e-6)
     assert rounded.constant == 1.5
     # A small radius is not lost in B^2.
-    assert Domain(1.0, 1e-20).squared_norm_drop == pytest.approx(2e-20)
+    assert RowGeometry(1.0, 1e-20).squared_norm_drop == pytest.approx(2e-20)
     # Nor do squares of tiny radii vanish; and what is no radius does not become zero.
-    assert Domain(1.0, 1e-200).radius == 1e-140
-    assert Domain(1.0, 0.0).radius == 0.0
-    assert math.isnan(Domain(1.0, math.nan).radius)
-    assert Domain(np.float16(1.0), np.float32(0.3)).norm_bound.__class__ is float
+    assert RowGeometry(1.0, 1e-200).radius == 1e-140
+    assert RowGeometry(1.0, 0.0).radius == 0.0
+    assert math.isnan(RowGeometry(1.0, math.nan).radius)
+    assert RowGeometry(np.float16(1.0), np.float32(0.3)).norm_bound.__class__ is float

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._parameters import check_flag, check_option, check_positive, check_whole, is_auto
-from ..adjacency import Domain
+from ..adjacency import RowGeometry
 from ..privacy.bounds import Bound, Promise, Promised, chain_of
 from ..privacy.gaps import GapLimits, limits_over_iterates
 from ..privacy.noise import grid_slack
@@ -195,9 +195,11 @@ class DescentBound(Promised):
 
     def limits(self, problem: Problem, radius: float, labels: str, reach: float = 1.0) -> GapLimits:
         """Least and largest gap over all iterates, of rows of norm ``reach * B``."""
-        domain = Domain.of_rounded_rows(problem.norm_bound * reach, radius, self.constant * reach)
+        geometry = RowGeometry.of_rounded_rows(
+            problem.norm_bound * reach, radius, self.constant * reach
+        )
         return limits_over_iterates(
-            problem.kind, problem.n_features, domain, clip=self.clip, labels=labels
+            problem.kind, problem.n_features, geometry, clip=self.clip, labels=labels
         )
 
     def growth(self, problem: Problem, near: float, far: float, labels: str) -> float:

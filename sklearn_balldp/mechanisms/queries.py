@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from ..adjacency import Domain
+from ..adjacency import RowGeometry
 from ..privacy.bounds import Blocks, as_float_or_tuple
 from ..privacy.gaps import METHODS, gap_at, gap_over_minimisers, minimizer_norm_bound
 from ..privacy.problem import Problem
@@ -167,16 +167,16 @@ class Sums(Query):
         if self.pooled and change:
             # The pooled sum ignores labels: a label change is a substitution at any distance.
             radius, change = problem.diameter, False
-        domain = Domain.of_rounded_rows(problem.norm_bound, radius)
-        sums, moment = domain.radius, 0.0
+        geometry = RowGeometry.of_rounded_rows(problem.norm_bound, radius)
+        sums, moment = geometry.radius, 0.0
         if change:
             # One class loses a row with its constant, and another class gains one.
-            most = math.sqrt(2.0) * math.hypot(domain.norm_bound, self.constant)
+            most = math.sqrt(2.0) * math.hypot(geometry.norm_bound, self.constant)
             sums = max(sums, most)
         if self.moment is not None:
             moment = moment_sensitivity(
-                domain.radius,
-                norm_bound=domain.norm_bound,
+                geometry.radius,
+                norm_bound=geometry.norm_bound,
                 domain=problem.domain,
                 label_change=change,
             )
@@ -190,9 +190,9 @@ class Sums(Query):
         the outer products is 2 s - s^2 / 2 (over B^4), and the total is concave in s. In the ball,
         the outer products of collinear rows are further apart up to s = 4/9, increasingly with s.
         """
-        domain = Domain.of_rounded_rows(problem.norm_bound, radius)
-        b, noise = domain.norm_bound, self.moment or math.nan
-        t = domain.radius / b
+        geometry = RowGeometry.of_rounded_rows(problem.norm_bound, radius)
+        b, noise = geometry.norm_bound, self.moment or math.nan
+        t = geometry.radius / b
         sums, moment = (sigma / b) ** 2, (noise / b**2) ** 2
         s = min(t**2, 4.0, 2.0 + moment / sums)
         largest = s / sums + (2.0 * s - 0.5 * s**2) / moment
@@ -212,7 +212,7 @@ class Sums(Query):
         in whatever order: the terms of n rows err by the additions that they pass through, and the
         factor of a row with the squares in its norm. Products and weights add a few roundoffs.
         """
-        b = Domain.of_rounded_rows(problem.norm_bound, 0.0).norm_bound
+        b = RowGeometry.of_rounded_rows(problem.norm_bound, 0.0).norm_bound
         n, d = problem.n_samples, problem.n_features
         record = problem.sums_weights.record
         error = 2.0 * record * 1.01 * (additions(n, d) + d + 64.0) * n * UNIT_ROUNDOFF
@@ -558,8 +558,8 @@ def _moved(
     ``norm`` and ``reach`` are those of the rows, and of the rows before they are shortened.
     """
     parameters = np.frombuffer(theta).reshape(shape)
-    domain = Domain.of_rounded_rows(norm, radius, constant)
-    gap = gap_at(problem.kind, parameters, domain, clip=clip, labels=labels)
+    geometry = RowGeometry.of_rounded_rows(norm, radius, constant)
+    gap = gap_at(problem.kind, parameters, geometry, clip=clip, labels=labels)
     rounding = mean_rounding(
         problem.kind,
         parameters,
@@ -616,7 +616,7 @@ class Minimiser(Query):
         known = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS
         return known and 0.0 <= self.tol < math.inf
 
-    def domain(self, problem: Problem, radius: float) -> Domain:
+    def domain(self, problem: Problem, radius: float) -> RowGeometry:
         """Rows and radius, with the allowance for rounding.
 
         Parameters
@@ -628,10 +628,10 @@ class Minimiser(Query):
 
         Returns
         -------
-        Domain
+        RowGeometry
             Of augmented rows.
         """
-        return Domain.of_rounded_rows(problem.norm_bound, radius, float(problem.fit_intercept))
+        return RowGeometry.of_rounded_rows(problem.norm_bound, radius, float(problem.fit_intercept))
 
     def gap(self, problem: Problem, radius: float, labels: str) -> float:
         """Gradient gap at a Euclidean radius, with the allowance for rounded rows.

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from .._parameters import check_option
-from ..adjacency import Domain
+from ..adjacency import RowGeometry
 from ..losses import Logistic, Loss, Softmax, SquaredHinge, make_loss
 from .maximum import certified_maximum
 
@@ -76,14 +76,14 @@ def minimizer_norm_bound(
     the inner product of the optimality condition with the minimiser; W is the Lambert function.
     """
     kind = _loss(loss, n_classes, method)
-    domain = Domain(norm_bound, 0.0, float(fit_intercept))
-    return _norm_bound(kind, float(alpha), domain, method) * _UP_OF_NORM
+    geometry = RowGeometry(norm_bound, 0.0, float(fit_intercept))
+    return _norm_bound(kind, float(alpha), geometry, method) * _UP_OF_NORM
 
 
-def _norm_bound(loss: Loss, alpha: float, domain: Domain, method: str) -> float:
+def _norm_bound(loss: Loss, alpha: float, geometry: RowGeometry, method: str) -> float:
     if method == "paper":
-        return loss.paper_minimizer_norm(alpha, domain.augmented)
-    crude = loss.crude_minimizer_norm(alpha, domain.augmented)
+        return loss.paper_minimizer_norm(alpha, geometry.augmented)
+    crude = loss.crude_minimizer_norm(alpha, geometry.augmented)
     return min(math.sqrt(loss.norm_constant / alpha), crude)
 
 
@@ -135,45 +135,45 @@ def gradient_gap(
     kind = _loss(loss, n_classes, method)
     if not radius >= 0.0:
         raise ValueError(f"radius must be non-negative, got {radius!r}.")
-    domain = Domain(norm_bound, radius, float(fit_intercept))
+    geometry = RowGeometry(norm_bound, radius, float(fit_intercept))
     labels = "protected" if label_change else "public"
-    return gap_over_minimisers(kind, domain, float(alpha), method=method, labels=labels)
+    return gap_over_minimisers(kind, geometry, float(alpha), method=method, labels=labels)
 
 
 def gap_over_minimisers(
-    loss: Loss, domain: Domain, alpha: float, *, method: str, labels: str
+    loss: Loss, geometry: RowGeometry, alpha: float, *, method: str, labels: str
 ) -> float:
     """As :func:`gradient_gap`, for a domain with or without its allowance for rounding."""
-    bound = _norm_bound(loss, alpha, domain, method)
-    reach = bound * domain.augmented
-    gap = _gap_of_one(loss, domain, bound, method)
+    bound = _norm_bound(loss, alpha, geometry, method)
+    reach = bound * geometry.augmented
+    gap = _gap_of_one(loss, geometry, bound, method)
     same_label = math.sqrt(loss.n_stacked) * gap
     if labels == "public":
         return same_label * _UP
-    change = 2.0 * domain.augmented * loss.residual_peak(reach)
+    change = 2.0 * geometry.augmented * loss.residual_peak(reach)
     if loss.name != Softmax.name and method == "tight":
         with np.errstate(all="ignore"):
-            flipped = _flipped_gap(loss.name, domain.augmented, bound)
+            flipped = _flipped_gap(loss.name, geometry.augmented, bound)
         change = min(change, flipped) if flipped >= 0.0 else change
     if loss.n_stacked > 1:
         # Two heads see the label flip, the others a move of at most the diameter.
-        other = _gap_of_one(loss, domain.at(2.0 * domain.norm_bound), bound, "tight")
+        other = _gap_of_one(loss, geometry.at(2.0 * geometry.norm_bound), bound, "tight")
         change = math.sqrt(2.0 * change**2 + (loss.n_stacked - 2) * other**2)
     return max(same_label, change) * _UP
 
 
-def _gap_of_one(loss: Loss, domain: Domain, bound: float, method: str) -> float:
+def _gap_of_one(loss: Loss, geometry: RowGeometry, bound: float, method: str) -> float:
     """The gap of one problem of a loss, within a label."""
-    reach = bound * domain.augmented
+    reach = bound * geometry.augmented
     # The radius times a Lipschitz constant of the gradient: the paper's form.
-    gap = (loss.residual_limit(reach) + loss.curvature * reach) * domain.radius
+    gap = (loss.residual_limit(reach) + loss.curvature * reach) * geometry.radius
     if method == "tight":
         # Extreme parameters overflow to infinity, which bounds anything.
         with np.errstate(all="ignore"):
             if loss.name == Softmax.name:
-                sharper = _softmax_gap(domain, bound, loss.n_classes)
+                sharper = _softmax_gap(geometry, bound, loss.n_classes)
             else:
-                sharper = _gap_of_any(loss.name, domain, bound)
+                sharper = _gap_of_any(loss.name, geometry, bound)
         gap = min(gap, sharper) if sharper >= 0.0 else gap
     return gap
 
@@ -236,8 +236,8 @@ def iterate_gap(
     theta = np.asarray(parameters, dtype=np.float64)
     kind = _loss_of(loss, len(theta))
     labels = "protected" if label_change else "public"
-    domain = Domain(norm_bound, radius, constant)
-    return gap_at(kind, theta, domain, clip=clip, labels=labels)
+    geometry = RowGeometry(norm_bound, radius, constant)
+    return gap_at(kind, theta, geometry, clip=clip, labels=labels)
 
 
 def _loss_of(name: str, n_scores: int) -> Loss:
@@ -248,7 +248,9 @@ def _loss_of(name: str, n_scores: int) -> Loss:
     return loss
 
 
-def gap_at(loss: Loss, theta: Array, domain: Domain, *, clip: float | None, labels: str) -> float:
+def gap_at(
+    loss: Loss, theta: Array, geometry: RowGeometry, *, clip: float | None, labels: str
+) -> float:
     """As :func:`iterate_gap`, for a domain with or without its allowance for rounding."""
     if not (np.abs(theta) < _MOST_PARAMETER).all():
         raise ValueError(f"parameters must be below {_MOST_PARAMETER:g} in size.")
@@ -260,11 +262,11 @@ def gap_at(loss: Loss, theta: Array, domain: Domain, *, clip: float | None, labe
         kind = _OneColumn if loss.n_scores == 1 else _OneVersusRest
     # Exponentials of extreme margins are zero or infinite, as they should be.
     with np.errstate(all="ignore"):
-        known = kind(loss, theta, domain)
+        known = kind(loss, theta, geometry)
         gap = known.same_label(most)
         if labels == "protected":
             # With clipping, take the limit over all parameters, which is known beforehand.
-            limit = 2.0 * min(most, loss.residual_limit()) * domain.augmented
+            limit = 2.0 * min(most, loss.residual_limit()) * geometry.augmented
             gap = max(gap, known.label_change() if clip is None else limit)
     return gap * _UP
 
@@ -277,7 +279,7 @@ class GapLimits(NamedTuple):
 
 
 def limits_over_iterates(
-    loss: Loss, n_features: int, domain: Domain, *, clip: float | None, labels: str
+    loss: Loss, n_features: int, geometry: RowGeometry, *, clip: float | None, labels: str
 ) -> GapLimits:
     r"""Public limits of :func:`gap_at` over all parameters.
 
@@ -286,7 +288,7 @@ def limits_over_iterates(
     :math:`\sqrt{1 - 1/K}` (softmax), 2 (squared hinge), given a feature more than the weights
     span.
     """
-    r, augmented = domain.radius, domain.augmented
+    r, augmented = geometry.radius, geometry.augmented
     largest = loss.residual_limit()
     if clip is not None:
         largest = min(largest, float(clip))
@@ -295,7 +297,7 @@ def limits_over_iterates(
         most = math.inf
     elif loss.n_scores > 1:
         # Without clipping residuals peak at corners of the simplex: the same angle.
-        most = clipped_gap(largest, domain, versine=loss.versine)
+        most = clipped_gap(largest, geometry, versine=loss.versine)
     else:
         most = largest * max(augmented, r)
     if labels == "protected":
@@ -389,7 +391,7 @@ class _OneScore:
     """
 
     size: _ResidualSize
-    domain: Domain
+    geometry: RowGeometry
     slope: float
     offset: float
     turning: bool = False
@@ -397,24 +399,24 @@ class _OneScore:
     @property
     def error(self) -> float:
         """How far a computed score may be off."""
-        return _SCORE_ERROR * (1.0 + self.slope * self.domain.norm_bound + abs(self.offset))
+        return _SCORE_ERROR * (1.0 + self.slope * self.geometry.norm_bound + abs(self.offset))
 
     @property
     def largest(self) -> float:
         """Largest residual."""
-        reach = self.slope * self.domain.norm_bound
+        reach = self.slope * self.geometry.norm_bound
         reach = math.hypot(reach, self.offset) if self.turning else reach + self.offset
         return float(self.size.value(np.asarray(reach + self.error)))
 
     def cap(self, curvature: float) -> float:
         """The gap without a search: corners of [0, largest]^2, and a Lipschitz constant."""
-        domain, largest = self.domain, self.largest
-        lipschitz = largest + curvature * self.slope * domain.augmented
-        return min(largest * max(domain.augmented, domain.radius), lipschitz * domain.radius)
+        geometry, largest = self.geometry, self.largest
+        lipschitz = largest + curvature * self.slope * geometry.augmented
+        return min(largest * max(geometry.augmented, geometry.radius), lipschitz * geometry.radius)
 
     def gap(self, cap: float, *, excess: float, most_cells: int, reached: float = 0.0) -> float:
         """Largest gap, between ``reached`` and ``cap``."""
-        bound, radius = self.domain.norm_bound, self.domain.radius
+        bound, radius = self.geometry.norm_bound, self.geometry.radius
         if radius == 0.0 or not 0.0 < cap < math.inf:
             return 0.0 if radius == 0.0 else cap
         low, high, n_cells = [-bound, 0.0], [bound, radius], [16, 16]
@@ -442,7 +444,11 @@ class _OneScore:
 
         At points that is the value, but for rounding.
         """
-        bound, radius, constant = self.domain.norm_bound, self.domain.radius, self.domain.constant
+        bound, radius, constant = (
+            self.geometry.norm_bound,
+            self.geometry.radius,
+            self.geometry.constant,
+        )
         slopes, (t0, t1), (p0, p1), (s0, s1) = self._ranges(low, high)
         z0, z1 = p0 + s0, np.minimum(p1 + s1, bound)
         less, more = self.size.rises(t0, t1, slopes[0] * s0, slopes[1] * s1)
@@ -462,9 +468,9 @@ class _OneScore:
         # How much longer x can be than x', in squares; and how far apart they are.
         longer = np.where(across > rest, rest * (2.0 * across - rest), across**2)
         longer = longer + (z1 + p1) * np.where(z1 + p1 > 0.0, s1, s0)
-        longer = np.clip(longer, 0.0, self.domain.squared_norm_drop)
+        longer = np.clip(longer, 0.0, self.geometry.squared_norm_drop)
         apart = np.minimum(radius**2, s1**2 + (across + across_other) ** 2)
-        identity = (more * self.domain.augmented) ** 2
+        identity = (more * self.geometry.augmented) ** 2
         identity = identity + more * large * longer + large * (large + more) * apart
         empty = (p0 > p1) | (p0 + s0 > bound)
         return np.where(empty, 0.0, np.minimum(attained, identity))
@@ -491,18 +497,18 @@ class _OneScore:
         above = score - self.error - self.offset * np.sin(angles)
         cosine = np.cos(angles) + np.where(above > 0.0, _COSINE_ERROR, -_COSINE_ERROR)
         parts = above / (self.slope * np.maximum(cosine, 0.0))
-        least: Array = np.fmax(parts, -self.domain.norm_bound).min(axis=0)
+        least: Array = np.fmax(parts, -self.geometry.norm_bound).min(axis=0)
         return least
 
     def _across(self, low: Array, high: Array) -> Array:
         """Largest part across the weights of a row whose part along them is between these."""
-        bound = self.domain.norm_bound
+        bound = self.geometry.norm_bound
         nearest = np.maximum(np.abs(np.clip(0.0, low, high)) - 2.0**-52 * bound, 0.0)
         return np.sqrt(np.maximum((bound - nearest) * (bound + nearest), 0.0))
 
     def _middles(self, low: Array, high: Array) -> Array:
         """A point of each cell, moved to where pairs are."""
-        bound = self.domain.norm_bound
+        bound = self.geometry.norm_bound
         middle = 0.5 * (low + high)
         if not self.turning:
             step = np.minimum(middle[1], bound - low[0])
@@ -514,16 +520,16 @@ class _OneScore:
 
 
 @lru_cache(maxsize=256)
-def _gap_of_any(loss: str, domain: Domain, bound: float) -> float:
+def _gap_of_any(loss: str, geometry: RowGeometry, bound: float) -> float:
     """The gap of rows of one label under one score, at parameters of norm ``bound`` or less."""
-    turning = domain.constant > 0.0
+    turning = geometry.constant > 0.0
     rows = _OneScore(
-        _RESIDUAL_SIZES[loss](math.inf), domain, bound, bound * domain.constant, turning
+        _RESIDUAL_SIZES[loss](math.inf), geometry, bound, bound * geometry.constant, turning
     )
     cap = rows.cap(make_loss(loss, 2).curvature)
-    if domain.radius > domain.norm_bound:
+    if geometry.radius > geometry.norm_bound:
         # Any two rows, however far apart.
-        cap = min(cap, _flipped_gap(loss, domain.augmented, bound))
+        cap = min(cap, _flipped_gap(loss, geometry.augmented, bound))
     excess = _EXCESS_TURNING if turning else _EXCESS_PLANE[loss]
     return rows.gap(cap, excess=excess, most_cells=_MOST_CELLS_ANY)
 
@@ -531,20 +537,20 @@ def _gap_of_any(loss: str, domain: Domain, bound: float) -> float:
 class _OneColumn:
     """One column of scores at known parameters: logistic, or the squared hinge of two classes."""
 
-    def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
-        weights, offsets = _split(theta, domain.constant)
-        self.loss, self.domain = loss, domain
+    def __init__(self, loss: Loss, theta: Array, geometry: RowGeometry) -> None:
+        weights, offsets = _split(theta, geometry.constant)
+        self.loss, self.geometry = loss, geometry
         self.slope, self.offset = float(_norms(weights)[0]), abs(float(offsets[0]))
 
     def _rows(self, clip: float, offset: float) -> _OneScore:
-        return _OneScore(_RESIDUAL_SIZES[self.loss.name](clip), self.domain, self.slope, offset)
+        return _OneScore(_RESIDUAL_SIZES[self.loss.name](clip), self.geometry, self.slope, offset)
 
     def same_label(self, clip: float) -> float:
         """Largest gap of two rows of one label, over both labels."""
         rows = self._rows(clip, self.offset)
         cap = rows.cap(self.loss.curvature)
         # Two rows across the weights have equal residuals.
-        gap = min(float(rows.size.value(np.asarray(self.offset))) * self.domain.radius, cap)
+        gap = min(float(rows.size.value(np.asarray(self.offset))) * self.geometry.radius, cap)
         if gap * (1.0 + _EXCESS_KNOWN) >= cap:
             return cap
         for offset in (self.offset, -self.offset):
@@ -557,7 +563,7 @@ class _OneColumn:
     def label_change(self) -> float:
         """Largest gradients of the two labels, added up."""
         sizes = [self._rows(math.inf, offset).largest for offset in (self.offset, -self.offset)]
-        return self.domain.augmented * sum(sizes)
+        return self.geometry.augmented * sum(sizes)
 
 
 @lru_cache(maxsize=256)
@@ -600,7 +606,7 @@ def _flipped_gap(loss: str, norm: float, bound: float) -> float:
 # -- several scores --------------------------------------------------------------------------------
 
 
-def clipped_gap(clip: float, domain: Domain, *, versine: float, least: float = 0.0) -> float:
+def clipped_gap(clip: float, geometry: RowGeometry, *, versine: float, least: float = 0.0) -> float:
     r"""Gap of two rows of one label with clipped residuals, from the angle of the residuals.
 
     With norms s, s' of the residuals and cosine k of their angle, the square of the gap is
@@ -608,14 +614,14 @@ def clipped_gap(clip: float, domain: Domain, *, versine: float, least: float = 0
     convex in (s, s') and linear in k, so largest at corners of [least, clip]^2 and at k = 1 or
     its least.
     """
-    square, shorter = domain.augmented**2, domain.augmented**2 - domain.squared_norm_drop
+    square, shorter = geometry.augmented**2, geometry.augmented**2 - geometry.squared_norm_drop
     least = min(least, clip)
 
     def corner(small: float, turn: float) -> float:
         drop = clip - small
         other = small * (clip * turn - drop)
         row = shorter if other < 0.0 else square
-        along = clip * small * (1.0 - turn) * domain.radius**2
+        along = clip * small * (1.0 - turn) * geometry.radius**2
         return clip * (drop + small * turn) * square + other * row + along
 
     return math.sqrt(max(corner(small, turn) for small in (least, clip) for turn in (versine, 0.0)))
@@ -625,7 +631,7 @@ class _Residuals:
     """Residual vectors of two scores or more: bounds on their norms, distance and angle."""
 
     loss: Loss
-    domain: Domain
+    geometry: RowGeometry
     #: Largest and least norm, and largest distance between scores of adjacent records.
     largest: float
     least: float
@@ -637,41 +643,41 @@ class _Residuals:
 
     def same_label(self, clip: float) -> float:
         """Least of three bounds: by the triangle inequality, the identity, and the angle."""
-        domain, size, move = self.domain, min(self.largest, clip), self._residual_distance(clip)
-        triangle = size * domain.radius + move * domain.augmented
+        geometry, size, move = self.geometry, min(self.largest, clip), self._residual_distance(clip)
+        triangle = size * geometry.radius + move * geometry.augmented
         identity = (
-            move * (domain.augmented**2 * move + size * domain.squared_norm_drop)
-            + (size * domain.radius) ** 2
+            move * (geometry.augmented**2 * move + size * geometry.squared_norm_drop)
+            + (size * geometry.radius) ** 2
         )
         bounds = [triangle, math.sqrt(identity)]
         versine = min(self.loss.versine, _versine(self._residual_distance(), self.least))
         if size < math.inf:
-            bounds.append(clipped_gap(size, domain, versine=versine, least=self.least))
+            bounds.append(clipped_gap(size, geometry, versine=versine, least=self.least))
         return min(bounds)
 
 
 class _OneVersusRest(_Residuals):
     """Squared hinges of one score per class, stacked."""
 
-    def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
-        self.loss, self.domain = loss, domain
-        weights, offsets = _split(theta, domain.constant)
+    def __init__(self, loss: Loss, theta: Array, geometry: RowGeometry) -> None:
+        self.loss, self.geometry = loss, geometry
+        weights, offsets = _split(theta, geometry.constant)
         self.slopes = _norms(weights)
         # Rows: a record of the head's own class, a record of the rest.
         signed = np.stack([-offsets, offsets])
-        reach = self.slopes * domain.norm_bound
+        reach = self.slopes * geometry.norm_bound
         self.heights = np.maximum(1.0 + signed + reach, 0.0)
         lowest = np.maximum(1.0 + signed - reach, 0.0) ** 2
         own, rest = self.heights**2
         self.largest = 2.0 * math.sqrt(rest.sum() + max(float((own - rest).max()), 0.0))
         own, rest = lowest
         self.least = 2.0 * math.sqrt(max(rest.sum() + float((own - rest).min()), 0.0))
-        self.apart = float(np.linalg.norm(self.slopes)) * domain.radius
+        self.apart = float(np.linalg.norm(self.slopes)) * geometry.radius
 
     def _squared_gaps(self, radius: float) -> Array:
         """Squared gap of each head, for both labels: ends of a convex function."""
-        domain = self.domain.at(radius)
-        square, drop = domain.augmented**2, domain.squared_norm_drop
+        geometry = self.geometry.at(radius)
+        square, drop = geometry.augmented**2, geometry.squared_norm_drop
         difference = np.minimum(self.slopes * radius, self.heights)
         lower = self.heights - difference
         apart = difference * (difference * square + lower * drop)
@@ -683,13 +689,13 @@ class _OneVersusRest(_Residuals):
         bound = super().same_label(clip)
         if clip < self.largest:
             return bound
-        own, rest = self._squared_gaps(self.domain.radius)
+        own, rest = self._squared_gaps(self.geometry.radius)
         return min(bound, math.sqrt(rest.sum() + max(float((own - rest).max()), 0.0)))
 
     def label_change(self) -> float:
         """Two heads see their label change, the others a move of at most the diameter."""
-        other = self._squared_gaps(2.0 * self.domain.norm_bound).max(axis=0)
-        flip = (2.0 * self.heights.sum(axis=0) * self.domain.augmented) ** 2
+        other = self._squared_gaps(2.0 * self.geometry.norm_bound).max(axis=0)
+        flip = (2.0 * self.heights.sum(axis=0) * self.geometry.augmented) ** 2
         extra = np.sort(np.maximum(flip - other, 0.0))
         return math.sqrt(other.sum() + extra[-2:].sum())
 
@@ -697,17 +703,22 @@ class _OneVersusRest(_Residuals):
 class _Softmax(_Residuals):
     """Cross-entropy of two scores or more."""
 
-    def __init__(self, loss: Loss, theta: Array, domain: Domain) -> None:
-        self.loss, self.domain = loss, domain
-        own = theta.astype(np.float64).tobytes(), theta.shape, domain.norm_bound, domain.constant
+    def __init__(self, loss: Loss, theta: Array, geometry: RowGeometry) -> None:
+        self.loss, self.geometry = loss, geometry
+        own = (
+            theta.astype(np.float64).tobytes(),
+            theta.shape,
+            geometry.norm_bound,
+            geometry.constant,
+        )
         self.sizes, least, spectral = _softmax_sizes(*own)
         self.largest = float(self.sizes.max())
         self.least = least * math.sqrt(len(theta) / (len(theta) - 1.0))
-        self.apart = math.sqrt(spectral) * domain.radius
+        self.apart = math.sqrt(spectral) * geometry.radius
 
     def label_change(self) -> float:
         """Sum of the largest gradients of the two worst labels."""
-        return float(np.sort(self.sizes)[-2:].sum()) * self.domain.augmented
+        return float(np.sort(self.sizes)[-2:].sum()) * self.geometry.augmented
 
 
 @lru_cache(maxsize=1)
@@ -777,25 +788,27 @@ def share_move(distance: float) -> float:
     return math.sqrt(2.0) * math.tanh(distance / math.sqrt(8.0))
 
 
-def _softmax_gap(domain: Domain, bound: float, n_classes: int) -> float:
+def _softmax_gap(geometry: RowGeometry, bound: float, n_classes: int) -> float:
     """The smallest of three: over vertices of the simplex, by one identity, and over log-odds."""
-    square, radius = domain.augmented**2, domain.radius
+    square, radius = geometry.augmented**2, geometry.radius
     vertices = max(
         math.sqrt(2.0) * radius, math.sqrt(2.0 * square), math.sqrt(2.0 * square + radius**2)
     )
     move = share_move(bound * radius)
-    along = square * move + math.sqrt(2.0) * domain.squared_norm_drop
+    along = square * move + math.sqrt(2.0) * geometry.squared_norm_drop
     gap = min(vertices, math.sqrt(move * along + 2.0 * radius**2))
     # Cells over more log-odds would be coarse, and vertices of the simplex are reached.
-    if radius > 0.0 and bound * domain.augmented < 1e3:
+    if radius > 0.0 and bound * geometry.augmented < 1e3:
         # A larger radius bounds the radii whose differences of shares would be lost.
-        wider = domain.at(max(radius, _LEAST_OF_ODDS * domain.augmented))
+        wider = geometry.at(max(radius, _LEAST_OF_ODDS * geometry.augmented))
         gap = min(gap, math.sqrt(_softmax_gap_by_odds(wider, bound, n_classes, gap**2)))
     return gap
 
 
 @lru_cache(maxsize=256)
-def _softmax_gap_by_odds(domain: Domain, bound: float, n_classes: int, enough: float) -> float:
+def _softmax_gap_by_odds(
+    geometry: RowGeometry, bound: float, n_classes: int, enough: float
+) -> float:
     r"""Search over the log-odds v = m + s, v' = m - s against the label, with s >= 0.
 
     The residuals are q (-1, w) and q' (-1, w'), with q = expit(v), and w the shares of the others.
@@ -803,10 +816,10 @@ def _softmax_gap_by_odds(domain: Domain, bound: float, n_classes: int, enough: f
     in the squared norms of the rows, so that both are B, or one is as short as it can be. It is a
     quadratic form in |w| and |w'|, so that its maximum is at a corner of their hexagon.
     """
-    rest, reach, move = n_classes - 1.0, bound * domain.augmented, bound * domain.radius
-    square, radius = domain.augmented**2, domain.radius
+    rest, reach, move = n_classes - 1.0, bound * geometry.augmented, bound * geometry.radius
+    square, radius = geometry.augmented**2, geometry.radius
     # Rows at this distance have norms that differ by this much, in squares.
-    drop = radius * (2.0 * domain.norm_bound - radius)
+    drop = radius * (2.0 * geometry.norm_bound - radius)
     centre, least = math.log(rest), 1.0 / math.sqrt(rest)
 
     def room(distance: float, spent: Array) -> Array:

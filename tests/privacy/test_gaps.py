@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
 import sklearn_balldp.privacy.gaps as gaps_module
-from sklearn_balldp.adjacency import Domain
+from sklearn_balldp.adjacency import RowGeometry
 from sklearn_balldp.losses import Softmax, make_loss
 from sklearn_balldp.mechanisms import Minimiser
 from sklearn_balldp.privacy import Problem
@@ -747,7 +747,7 @@ def test_no_search_exceeds_it(loss, n_scores, clip, label_change):
             limits = limits_over_iterates(
                 make_loss(loss, max(2, n_scores)),
                 d,
-                Domain(bound, r, constant),
+                RowGeometry(bound, r, constant),
                 clip=clip,
                 labels="protected" if label_change else "public",
             )
@@ -852,7 +852,7 @@ def test_weights_with_a_large_common_part():
         small = rng.standard_normal((3, 6)) * 1e-6 * common
         small -= small.mean(axis=0)
         theta = small + common * np.array([1.0, -2.0, 3.0])[:, None] * np.eye(6)[0]
-        known = gaps_module._Softmax(Softmax(3), theta, Domain(1.0, 1e-9 / common))
+        known = gaps_module._Softmax(Softmax(3), theta, RowGeometry(1.0, 1e-9 / common))
         centred = (theta - theta.mean(axis=0)).astype(np.longdouble).astype(float)
         exact = 0.5 * np.linalg.svd(centred, compute_uv=False)[0] * 1e-9 / common
         assert known._residual_distance() >= exact * (1 - 1e-15)
@@ -885,7 +885,7 @@ def test_angle_bound_is_never_exceeded_and_attained(cosine, constant):
     rng = np.random.default_rng(0)
     n = 200_000
     for r, least in ((0.3, 0.0), (0.9, 0.5), (1.4, 0.0), (2.0, 0.9), (1.4, 1.0)):
-        bound = clipped_gap(1.0, Domain(1.0, r, constant), versine=1 - cosine, least=least)
+        bound = clipped_gap(1.0, RowGeometry(1.0, r, constant), versine=1 - cosine, least=least)
         x, other = pairs(rng, n, 3, np.zeros((1, 3)), r, 1.0, constant)
         if constant:
             x, other = (np.hstack([v, np.full((n, 1), constant)]) for v in (x, other))
@@ -992,7 +992,7 @@ def test_margins_lost_in_rounding():
         inside = 1 + Fraction(weight) - Fraction(intercept)
         if weight - intercept == -1.0 and inside > Fraction(clip):
             hidden += 1
-            rows = _OneScore(_hinge_size(clip), Domain(1.0, 0.5, 1.0), weight, -intercept)
+            rows = _OneScore(_hinge_size(clip), RowGeometry(1.0, 0.5, 1.0), weight, -intercept)
             assert rows.largest == clip
     assert hidden > 5
 
@@ -1036,7 +1036,7 @@ def exact_square(loss, clip, rows, slope, offset, part, step):
         residual = 1 / (1 + mpmath.exp(-t)) if loss == "logistic" else 2 * max(1 + t, mpmath.mpf(0))
         return min(residual, mpmath.mpf(clip))
 
-    bound, radius = mpmath.mpf(rows.domain.norm_bound), mpmath.mpf(rows.domain.radius)
+    bound, radius = mpmath.mpf(rows.geometry.norm_bound), mpmath.mpf(rows.geometry.radius)
     t, z = slope * part + offset, part + step
     other = size(t)
     rise = size(t + slope * step) - other
@@ -1044,7 +1044,7 @@ def exact_square(loss, clip, rows, slope, offset, part, step):
     rest = mpmath.sqrt(max(radius**2 - step**2, 0))
     n = min(across, across_other + rest)
     along, sideways = rise * z + other * step, rise * n + other * min(rest, n + across_other)
-    return (mpmath.mpf(rows.domain.constant) * rise) ** 2 + along**2 + sideways**2
+    return (mpmath.mpf(rows.geometry.constant) * rise) ** 2 + along**2 + sideways**2
 
 
 def around(rng, value, low, high):
@@ -1069,7 +1069,7 @@ def test_no_point_of_a_cell_exceeds_its_bound(loss, turning):
             offset = norm * constant
             if not turning:
                 offset *= rng.choice([-1.0, 1.0]) * rng.choice([1e-3, 0.9, 1.0, 1.1, 1e3])
-            domain = Domain(bound, radius, constant)
+            domain = RowGeometry(bound, radius, constant)
             rows = _OneScore(_RESIDUAL_SIZES[loss](clip), domain, norm, offset, turning)
             angle = rng.choice([0.5, rng.random(), 10.0 ** rng.uniform(-16, -1)])
             angle = rng.choice([-1.0, 1.0]) * (1.0 - 2.0 * angle) * math.pi / 2
@@ -1119,7 +1119,7 @@ def test_no_point_of_a_cell_exceeds_its_bound(loss, turning):
 @pytest.mark.parametrize("score", [-4.0, -2.0, 0.0, 2.0, 3.5, 4.1])
 def test_least_part_along_turning_weights(score):
     """At an end of the angles, or at a trough between them: compared with a fine grid."""
-    rows = _OneScore(_hinge_size(math.inf), Domain(1.0, 0.5, 1.0), 3.0, 3.0, turning=True)
+    rows = _OneScore(_hinge_size(math.inf), RowGeometry(1.0, 0.5, 1.0), 3.0, 3.0, turning=True)
     for low, high in itertools.combinations(np.linspace(-1.5, 1.5, 7), 2):
         angles = np.linspace(low, high, 20_001)
         parts = (score - 3.0 * np.sin(angles)) / (3.0 * np.cos(angles))
