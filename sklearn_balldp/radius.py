@@ -336,7 +336,6 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         accountant: PrivacyAccountant | None,
     ) -> ChosenRadius:
         """The radius of validated rows, in the metric and ball of the caller."""
-        rows = project_onto_ball(rows, norm_bound)
         if self.source == "private":
             seeded, epsilon = self.random_state is not None, float(self.epsilon)
             draw = uuid.uuid4().hex
@@ -350,7 +349,7 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
             with charged(accountant, spent):
                 value = private_quantile(
-                    rows,
+                    project_onto_ball(rows, norm_bound),
                     labels,
                     self.quantile,
                     epsilon=epsilon,
@@ -361,6 +360,7 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return ChosenRadius(
                 value, metric, self.source, epsilon, seeded, draw, norm_bound=float(norm_bound)
             )
+        rows = project_onto_ball(rows, norm_bound)
         if self.source == "reference":
             _warn_of_small_classes(labels)
         value = same_label_quantile(

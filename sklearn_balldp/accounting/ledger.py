@@ -34,7 +34,7 @@ SELECT TOTAL(mu * mu) + (
 _TABLES = """
 CREATE TABLE terms (body TEXT);
 CREATE TABLE charge (
-    id INTEGER PRIMARY KEY, mu REAL, pure REAL, draw TEXT, kind TEXT, mu_of_pure REAL
+    id INTEGER PRIMARY KEY AUTOINCREMENT, mu REAL, pure REAL, draw TEXT, kind TEXT, mu_of_pure REAL
 );
 CREATE TABLE record (id INTEGER PRIMARY KEY, body TEXT);
 """
@@ -336,11 +336,12 @@ def charged(
     if accountant is None:
         yield
         return
-    number = accountant.ledger.add(record)
+    process, number = os.getpid(), accountant.ledger.add(record)
     try:
         yield
     except BaseException:
-        if not begun():
+        # A child that was forked in the fit does not know what its parent releases.
+        if not begun() and os.getpid() == process:
             # A charge that cannot be taken back stays: it counts too much.
             with contextlib.suppress(LedgerError):
                 accountant.ledger.remove(number)

@@ -225,7 +225,7 @@ def _run_together(
     problem, mechanism, bound = released.problem, released.mechanism, released.bound
     logs, squares = np.zeros((2, len(truths), len(candidates)))
     drawn: list[list[Array]] = [[] for _ in truths]
-    promises = bound.promises(problem)
+    promises = bound.kept(problem)
     kernels = [
         Kernel(
             problem,
@@ -509,7 +509,7 @@ def answer_again(released: Released, records: Records, noise: Noise) -> Released
     kernel = Kernel(
         released.problem,
         records,
-        released.bound.promises(released.problem),
+        released.bound.kept(released.problem),
         noise,
         released.mechanism.accepts,
         released.mechanism.most_queries,

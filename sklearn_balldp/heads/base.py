@@ -563,7 +563,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             groups=groups,
             class_weight=class_weight,
         )
-        if weighed.loss != problem.loss_weights:
+        if (weighed.sums, weighed.loss) != (problem.sums_weights, problem.loss_weights):
             raise ValueError(
                 "groups: they are not those of the fit, or not of all of its records; pass what "
                 "it was given, in the order of the rows."

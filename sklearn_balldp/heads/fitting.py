@@ -105,7 +105,7 @@ def release(
     kernel = Kernel(
         problem,
         records,
-        bound.promises(problem),
+        bound.kept(problem),
         noise,
         mechanism.accepts,
         mechanism.most_queries,

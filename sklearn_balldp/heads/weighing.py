@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._parameters import LEAST, MOST, is_real
 from .._validation import check_complete
 from ..mechanisms.settings import MOST_BALANCED
-from ..privacy.weights import Weights, uniform_weights
+from ..privacy.weights import Weights, uniform_weights, weights_of_classes
 from ..text import spelling
 
 Array = NDArray[np.float64]
@@ -68,25 +68,9 @@ def fit_weights(
     by_class = tuple(factors.tolist())
     # Equal terms in a long sum would drift: these totals are products.
     if owners is None:
-        return FitWeights(rows, sums, _weights_of_classes(factors, counts, totals))
+        return FitWeights(rows, sums, weights_of_classes(by_class, tuple(counts)))
     own = factors[codes] if rows is None else rows * factors[codes]
     return FitWeights(rows, sums, weights_of(own, codes, k, owners, by_class, totals))
-
-
-def _weights_of_classes(factors: Array, counts: Sequence[int], totals: Array) -> Weights:
-    """Public numbers of weights that are those of the classes, from the counts alone."""
-    largest = np.where(np.array(counts) > 0, factors, 0.0)
-    return Weights(
-        unit="record",
-        n_units=sum(counts),
-        most_records=1,
-        total=float(totals.sum()),
-        largest=float(largest.max()),
-        record=float(largest.max()),
-        class_totals=tuple(totals.tolist()),
-        class_largest=tuple(largest.tolist()),
-        by_class=tuple(factors.tolist()),
-    )
 
 
 def owners_of(groups: ArrayLike, n_samples: int) -> Codes:

@@ -213,7 +213,7 @@ class DescentBound(Promised):
         if far <= near:
             return 1.0
         # The gaps of the steps hold for all pairs in the ball.
-        chain = chain_of(problem, far, near, in_the_ball=True)
+        chain = chain_of(problem, far, near, in_the_ball=True, hidden=problem.labels)
         norms = np.geomspace(self.least_reach, 1.0, _REACHES if self.whitened else 1).tolist()
         # Where a radius spans the ball of the rows, the limits change their form.
         norms += [r / problem.diameter for r in (near, far) if self.whitened]

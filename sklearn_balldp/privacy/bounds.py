@@ -114,6 +114,23 @@ class Bound(ABC):
         """
         return [(problem.euclidean_radius, problem.labels, self.mu(problem))]
 
+    def kept(self, problem: Problem) -> list[Promise]:
+        """What the filter keeps: the promises, and what is stated at the radius in any case.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+
+        Returns
+        -------
+        list of (float, str, float)
+            As :meth:`promises`.
+        """
+        stated = problem.euclidean_radius, problem.labels, self.mu(problem)
+        promises = self.promises(problem)
+        return promises if stated in promises else [stated, *promises]
+
     def theorem(self, problem: Problem) -> str:
         """The statement that the guarantee rests on, in one line.
 
@@ -172,14 +189,21 @@ class Promised(Bound):
         return [(problem.euclidean_radius, problem.labels, self.budget)]
 
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
-        return min(
-            mu * chain_of(problem, radius, promised, in_the_ball=self.of_the_ball)
-            for promised, _, mu in self.promises(problem)
-        )
+        chains = [
+            mu * chain_of(problem, radius, promised, in_the_ball=self.of_the_ball, hidden=hidden)
+            for promised, hidden, mu in self.promises(problem)
+            # A promise for pairs of one label says nothing of others.
+            if hidden == "protected" or labels == "public"
+        ]
+        return min(chains, default=math.inf)
 
 
-def chain_of(problem: Problem, radius: float, promised: float, *, in_the_ball: bool) -> int:
+def chain_of(
+    problem: Problem, radius: float, promised: float, *, in_the_ball: bool, hidden: str
+) -> int:
     """Substitutions within a promised radius that lead to any within another radius.
+
+    ``hidden`` says whether the promise is one for label changes too ("protected").
 
     In the ball the records in between lie on a segment. On the sphere they lie on an arc, unless
     the promise holds of all pairs in the ball.
@@ -191,7 +215,7 @@ def chain_of(problem: Problem, radius: float, promised: float, *, in_the_ball: b
         ratio = min(radius, problem.diameter) / promised
     chain = max(1, math.ceil(ratio * _CHAIN_SLACK))
     # By way of a record of another label, any two are two changes apart.
-    return min(chain, 2) if problem.labels == "protected" else chain
+    return min(chain, 2) if hidden == "protected" else chain
 
 
 def as_float_or_tuple(values: Any) -> Blocks:

@@ -7,7 +7,9 @@ from typing import Any
 from ..text import one_line
 from .bounds import tag_of
 from .gaussian import epsilon_from_mu, mu_from_budget
+from .problem import Problem
 from .record import contradictions
+from .weights import Weights, weights_of_classes
 
 #: Largest relative difference between two machines' values of one formula.
 ROUNDING = 1e-9
@@ -109,11 +111,46 @@ def _check_weights(release: Any) -> None:
                 f"record: problem.{name}.class_totals={totals!r} do not go with "
                 f"problem.class_counts={counts!r}: the classes with records have a weight."
             )
+        if not _possible(weights, problem):
+            raise ValueError(f"record: problem.{name} are no weights of these records.")
     same = ("unit", "n_units", "most_records")
     if any(getattr(sums, name) != getattr(loss, name) for name in same):
         raise ValueError(
             "record: problem.sums_weights and problem.loss_weights are not of the same units."
         )
+
+
+def _possible(weights: Weights, problem: Problem) -> bool:
+    """Whether some records have these weights; of records alone, which weights they have."""
+    if problem.sums_weights.by_class is not None:
+        return False
+    if weights.unit == "record":
+        if weights.by_class is None or problem.class_counts is None:
+            return weights == problem.uniform_weights
+        return weights == weights_of_classes(weights.by_class, problem.class_counts)
+    if problem.loss_weights.by_class is None and problem.loss_weights != problem.sums_weights:
+        return False
+    up, most, largest = 1.0 + ROUNDING, weights.most_records, weights.largest
+    root = math.sqrt(min(most, problem.n_classes))
+    # A unit has at least the mean of all, and no more than all of its records.
+    sound = (
+        weights.record <= largest * up
+        and largest <= min(most * weights.record, weights.total) * up
+        and weights.total <= weights.n_units * largest * up
+        and problem.n_samples <= weights.n_units * most
+        and weights.block_factor <= root * up
+    )
+    counts, totals, most_of = problem.class_counts, weights.class_totals, weights.class_largest
+    if not sound or counts is None or totals is None or most_of is None:
+        return sound
+    classes = zip(counts, totals, most_of, strict=True)
+    return (
+        all(t <= min(n, weights.n_units) * s * up for n, t, s in classes)
+        and weights.record <= max(most_of) * up
+        and max(most_of) <= largest * up
+        and largest <= weights.block_factor * root * max(most_of) * up
+        and abs(sum(totals) - weights.total) <= (up - 1.0) * weights.total
+    )
 
 
 def _check_radius(release: Any) -> None:

@@ -128,7 +128,7 @@ class Problem:
     @property
     def weighted(self) -> bool:
         """Whether records have owners or weights, so that each of them is needed to tell these."""
-        return self.loss_weights != self.uniform_weights
+        return not self.sums_weights == self.loss_weights == self.uniform_weights
 
     @property
     def effective_size(self) -> float:

@@ -92,3 +92,22 @@ def uniform_weights(n_samples: int, class_counts: tuple[int, ...] | None) -> Wei
         class_totals=totals,
         class_largest=largest,
     )
+
+
+def weights_of_classes(by_class: tuple[float, ...], class_counts: tuple[int, ...]) -> Weights:
+    """Weights of records that have those of their classes, from the counts alone."""
+    pairs = list(zip(by_class, class_counts, strict=True))
+    largest = tuple(factor if count > 0 else 0.0 for factor, count in pairs)
+    # Equal terms in a long sum would drift: these totals are products.
+    totals = tuple(factor * count for factor, count in pairs)
+    return Weights(
+        unit="record",
+        n_units=sum(class_counts),
+        most_records=1,
+        total=math.fsum(totals),
+        largest=max(largest),
+        record=max(largest),
+        class_totals=totals,
+        class_largest=largest,
+        by_class=by_class,
+    )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from ..mechanisms import (
     Sums,
     drive,
 )
+from ..mechanisms.descent import further_promises
 from ..mechanisms.settings import RULE
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
@@ -246,7 +247,7 @@ class _Refused(Exception):
 def _replay(released: Released) -> None:
     """Drive the conversation with the answers that were released; a _Refused if they do not fit."""
     problem, bound, mechanism = released.problem, released.bound, released.mechanism
-    privacy = PrivacyFilter(problem, bound.promises(problem), mechanism.most_queries)
+    privacy = PrivacyFilter(problem, bound.kept(problem), mechanism.most_queries)
     left = list(released.answers)
 
     def answer(query: Query) -> Array:
@@ -400,6 +401,14 @@ def _promise_checks(record: Release) -> list[Check]:
     )
     basis = "what is stated is computed again from the bound"
     checks = [Check("record", PASS, found, basis)]
+    bound, problem = record.bound, record.problem
+    if isinstance(bound, DescentBound) and record.mechanism == "gradient" and record.rule == RULE:
+        # Promises that were made once the run was known would be no promises.
+        by_rule = further_promises(problem, replace(bound, further=()))
+        rule = replace(bound, further=by_rule)
+        if any(mu < rule.mu(problem, far) * (1.0 - 1e-6) for far, mu in bound.further):
+            found = f"bound.further={bound.further!r} is less than its rule promises there"
+            checks = [Check("record", FAIL, found, "public numbers decide what is promised")]
     advantage = record.guarantee().advantage
     if advantage > NOTHING_HIDDEN:
         found = "an attacker who knows all else may tell two records apart, advantage "

@@ -344,7 +344,7 @@ def test_a_promise_at_other_radii_is_a_chain(domain):
             # Along an arc: the chord of k steps of the angle.
             chain = math.ceil(math.asin(radius / 2.0) / math.asin(0.25) - 1e-9)
         assert bound.mu(problem, radius) == chain * MU
-        assert chain_of(problem, radius, 0.5, in_the_ball=False) == chain
+        assert chain_of(problem, radius, 0.5, in_the_ball=False, hidden="public") == chain
     protected = replace(problem, labels="protected", class_counts=None)
     assert bound.mu(protected, 2.0) == 2.0 * MU
     assert bound.mu(problem, 0.5, "protected") == math.inf

@@ -315,17 +315,19 @@ def test_no_limit_without_features_to_spare():
 def test_chains_of_substitutions():
     ball = problem_of(r=0.5)
     for t, length in ((0.1, 1), (0.5, 1), (0.5 * (1 + 1e-12), 1), (0.51, 2), (2.0, 4), (9.0, 4)):
-        assert chain_of(ball, t, 0.5, in_the_ball=False) == length
+        assert chain_of(ball, t, 0.5, in_the_ball=False, hidden="public") == length
     # On the sphere the records in between lie on an arc, which is longer.
     sphere = dataclasses.replace(ball, domain="sphere")
     for t in (0.7, 1.3, 1.99, 2.0):
         angle = 2 * math.asin(t / 2)
-        length = chain_of(sphere, t, 0.5, in_the_ball=False)
+        length = chain_of(sphere, t, 0.5, in_the_ball=False, hidden="public")
         assert 2 * math.sin(angle / length / 2) <= 0.5 < 2 * math.sin(angle / (length - 1) / 2)
-    assert chain_of(sphere, 2.0, 0.5, in_the_ball=False) == 7
-    assert chain_of(sphere, 2.0, 0.5, in_the_ball=True) == 4
+    assert chain_of(sphere, 2.0, 0.5, in_the_ball=False, hidden="public") == 7
+    assert chain_of(sphere, 2.0, 0.5, in_the_ball=True, hidden="public") == 4
     # By way of another label.
-    assert chain_of(problem_of(r=0.5, labels="protected"), 2.0, 0.5, in_the_ball=True) == 2
+    hidden = problem_of(r=0.5, labels="protected")
+    assert chain_of(hidden, 2.0, 0.5, in_the_ball=True, hidden="protected") == 2
+    assert chain_of(hidden, 2.0, 0.5, in_the_ball=True, hidden="public") == 4
 
 
 def test_promises_that_the_filter_keeps():
@@ -395,3 +397,39 @@ def test_kinds_are_registered_by_name():
     assert KINDS[name] is Mine
     with pytest.raises(TypeError, match="abstract"):
         Mine()
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoPromises(Promised):
+    """One for label changes at the radius, one for records of equal labels at any distance."""
+
+    def promises(self, problem):
+        alike = problem.diameter, "public", 0.1 * self.budget
+        return [(problem.euclidean_radius, "protected", self.budget), alike]
+
+
+def test_a_promise_for_equal_labels_says_nothing_of_others():
+    problem, bound = problem_of(r=0.5, labels="protected"), TwoPromises(1.0)
+    assert bound.mu(problem, 0.5, "protected") == 1.0
+    assert bound.mu(problem, 2.0, "protected") == 2.0
+    assert bound.mu(problem, 0.5, "public") == bound.mu(problem, 2.0, "public") == 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Elsewhere(Bound):
+    """It states one thing, and promises another."""
+
+    budget: float
+
+    def mu_at(self, problem, radius, labels):
+        return self.budget
+
+    def promises(self, problem):
+        return [(problem.diameter, problem.labels, 1e3)]
+
+
+def test_what_is_stated_is_kept_whatever_else_is_promised():
+    problem = problem_of(r=0.5)
+    stated = (0.5, "public", 0.3)
+    assert Elsewhere(0.3).kept(problem) == [stated, (2.0, "public", 1e3)]
+    assert Promised(0.3).kept(problem) == [stated]

@@ -17,6 +17,7 @@ from sklearn_balldp.heads import (
 )
 from sklearn_balldp.heads.weighing import fit_weights, weights_of
 from sklearn_balldp.privacy import Release
+from sklearn_balldp.privacy.gaussian import epsilon_from_mu
 from sklearn_balldp.privacy.weights import Weights
 
 
@@ -96,6 +97,48 @@ def test_impossible_weights_are_refused():
             Weights(**{**VALID, **change})
 
 
+@pytest.mark.parametrize("owned", [False, True])
+@pytest.mark.parametrize(
+    "head",
+    [
+        BallDPRidgePrototype(50.0, 1e-3, 0.5),
+        BallDPLinearDiscriminant(50.0, 1e-3, 0.5),
+        BallDPLogisticRegression(50.0, 1e-3, 0.5),
+        BallDPLogisticRegression(50.0, 1e-3, 0.5, class_weight="balanced", alpha=0.1),
+        BallDPSquaredHingeSVC(50.0, 1e-3, 0.5, mechanism="output"),
+    ],
+    ids=lambda head: type(head).__name__ if isinstance(head, sklearn.base.BaseEstimator) else None,
+)
+def test_weights_of_no_records_are_refused(head, owned):
+    """A record whose units weigh less than they can would state a fraction of its epsilon."""
+    X, y, groups = people()
+    release = head.fit(X, y, **({"groups": groups} if owned else {})).release_
+    refused = 0
+    for name in ("sums_weights", "loss_weights"):
+        own = getattr(release.problem, name)
+        less = {"largest": 0.02 * own.largest, "record": 0.02 * own.record}
+        less["class_largest"] = tuple(0.02 * largest for largest in own.class_largest)
+        more = {"total": 50.0 * own.total}
+        more["class_totals"] = tuple(50.0 * total for total in own.class_totals)
+        for changes in (less, more, {"n_units": own.n_units - 1}, {"largest": 0.3 * own.largest}):
+            try:
+                forged = dataclasses.replace(own, **changes)
+            except ValueError:
+                continue
+            problem = dataclasses.replace(release.problem, **{name: forged})
+            bound, mu = release.bound, math.nan
+            try:
+                mu = bound.mu(problem)
+            except ValueError:
+                continue
+            epsilon = epsilon_from_mu(mu, release.delta) * (1.0 + 1e-9) if mu > 0 else 1.0
+            lie = dataclasses.replace(release, problem=problem, epsilon=max(epsilon, 1e-3))
+            with pytest.raises(ValueError, match=r"weights|units|owners|n_units"):
+                Release.from_dict(lie.to_dict())
+            refused += 1
+    assert refused >= 4
+
+
 def test_records_that_count_once_have_weights_too():
     """A record does not repeat what follows from its counts."""
     X, y, _ = people()
@@ -167,7 +210,7 @@ def test_the_loss_and_the_sums_speak_of_the_same_units():
     for change in ({"most_records": 3}, {"n_units": 61}):
         other = dataclasses.replace(release.problem.sums_weights, **change)
         problem = dataclasses.replace(release.problem, sums_weights=other)
-        with pytest.raises(ValueError, match="same units"):
+        with pytest.raises(ValueError, match="same units|no weights"):
             dataclasses.replace(release, problem=problem).checked()
 
 
