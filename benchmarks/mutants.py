@@ -682,6 +682,13 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "large scores and steps that cancel",
+        "privacy/gaps.py",
+        "top = t + step + error * (np.abs(t) + step)",
+        "top = t + step",
+        ("privacy/test_gaps.py",),
+    ),
+    Mutant(
         "limits of the gap, of longer rows",
         "mechanisms/descent.py",
         "self.limits(problem, far, labels, norm).most",

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from .._parameters import check_option
+from .._parameters import check_option, check_positive
 from ..adjacency import RowGeometry
 from ..losses import Logistic, Loss, Softmax, SquaredHinge, make_loss
 from .maximum import certified_maximum
@@ -130,9 +130,10 @@ def gradient_gap(
     Raises
     ------
     ValueError
-        If the loss or method is unknown, or the radius negative.
+        If the loss or method is unknown, ``norm_bound`` out of range, or the radius negative.
     """
     kind = _loss(loss, n_classes, method)
+    check_positive("norm_bound", norm_bound)
     if not radius >= 0.0:
         raise ValueError(f"radius must be non-negative, got {radius!r}.")
     geometry = RowGeometry(norm_bound, radius, float(fit_intercept))
@@ -223,7 +224,8 @@ def iterate_gap(
     Raises
     ------
     ValueError
-        If the loss is unknown, the radius negative, or a parameter too large.
+        If the loss is unknown, ``norm_bound`` out of range, the radius negative, or a parameter too
+        large.
 
     Notes
     -----
@@ -231,6 +233,7 @@ def iterate_gap(
     and the identity :math:`\|a x^T - a' x'^T\|^2 = \langle a - a', a \rangle \|x\|^2
     - \langle a - a', a' \rangle \|x'\|^2 + \langle a, a' \rangle \|x - x'\|^2`.
     """
+    check_positive("norm_bound", norm_bound)
     if not radius >= 0.0:
         raise ValueError(f"radius must be non-negative, got {radius!r}.")
     theta = np.asarray(parameters, dtype=np.float64)
@@ -333,7 +336,9 @@ def _logistic_size(clip: float) -> _ResidualSize:
         # sigmoid(t + s) - sigmoid(t) without cancellation, up to the edge.
         if clip < 1.0:
             step = np.clip(edge - t + error * (1.0 + abs(edge) + np.abs(t)), 0.0, step)
-        return np.minimum(expit(t + step) * expit(-t) * -np.expm1(-step), clip)
+        # The sum of a large score and a large step cancels.
+        top = t + step + error * (np.abs(t) + step)
+        return np.minimum(expit(top) * expit(-t) * -np.expm1(-step), clip)
 
     def rises(low: Array, high: Array, least: Array, most: Array) -> Range:
         # A rise grows with the step, and with t up to its peak; then it falls.

@@ -1131,3 +1131,26 @@ def test_least_part_along_turning_weights(score):
         assert least - 1e-6 <= found <= least
         assert steepest[1][0] >= 3.0 * np.cos(angles).max()
         assert steepest[0][0] <= 3.0 * np.cos(angles).min() <= steepest[0][0] + 1e-6
+
+
+@pytest.mark.parametrize("clip", [0.51, 0.9, 0.99999])
+@pytest.mark.parametrize(("slope", "radius"), [(1e12, 1e-3), (1e27, 1e-5), (1e60, 1e-30)])
+def test_steps_that_cancel_large_scores(clip, slope, radius):
+    """Residuals may rise from 0 to the clip within any radius: two rows across the edge."""
+    theta = slope * np.array([[1.0, 0.0, 0.0, -0.37]])
+    given = {"norm_bound": 1.0, "constant": 1.0, "clip": clip}
+    found = iterate_gap("logistic", theta, radius, **given)
+    # A row on the side of the clip, and one without a residual.
+    assert found >= clip * math.sqrt(2.0) * (1.0 - 1e-9)
+    size = gaps_module._RESIDUAL_SIZES["logistic"](clip)
+    ends = (np.array([-2.0 * slope]), np.array([-1e3]), np.array([0.0]), np.array([slope]))
+    assert size.rises(*ends)[1] >= clip * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize("norm_bound", [0.0, 1e-165, math.inf, math.nan])
+def test_norms_out_of_range_are_refused(norm_bound):
+    """Their squares would underflow."""
+    with pytest.raises(ValueError, match="norm_bound must be"):
+        gradient_gap("logistic", 1.0, alpha=1.0, norm_bound=norm_bound, fit_intercept=False)
+    with pytest.raises(ValueError, match="norm_bound must be"):
+        iterate_gap("logistic", np.ones((1, 2)), 1.0, norm_bound=norm_bound, constant=0.0)
