@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from ._validation import caller_level
 from .encoder_name import public_name
@@ -111,7 +112,7 @@ def from_hub(
         from huggingface_hub import HfApi, snapshot_download
     except ImportError:
         raise ValueError(f"hf://{name} needs huggingface_hub; pip install it") from None
-    given = {"allow_patterns": list(files), "ignore_patterns": list(_OTHER_FORMATS)}
+    given: dict[str, Any] = {"allow_patterns": list(files), "ignore_patterns": list(_OTHER_FORMATS)}
     reason = "none was tried"
     try:
         if download:
