@@ -66,8 +66,30 @@ def minimizer_norm_bound(
     n_classes: int = 2,
     method: str = "tight",
 ) -> float:
-    r"""Upper bound R on a minimiser's norm over all datasets; arguments as :func:`gradient_gap`.
+    r"""Upper bound R on a minimiser's norm over all datasets.
 
+    Parameters
+    ----------
+    loss : {"logistic", "softmax", "squared_hinge"}
+        Loss of one record.
+    alpha : float
+        Regularisation strength lambda of the mean loss.
+    norm_bound : float
+        Radius B of the admissible ball of rows.
+    fit_intercept : bool
+        Whether rows are augmented by a constant 1.
+    n_classes : int, default=2
+        Number of classes K.
+    method : {"tight", "paper"}, default="tight"
+        "paper": the paper's bound.
+
+    Returns
+    -------
+    float
+        R.
+
+    Notes
+    -----
     R is in the norm of one weight vector (logistic, squared hinge: per one-versus-rest head) or the
     Frobenius norm (softmax). With :math:`\tilde B^2 = B^2 + 1` under an intercept, which is then
     regularised, it is :math:`\min(\sqrt{W(1/e)/\lambda}, \tilde B/\lambda)` for logistic,
