@@ -564,6 +564,28 @@ def test_an_interrupt_after_the_last_line_leaves_the_charge(counts, late):
     assert len(counts.records) == int(late)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_forked_in_a_fit_takes_nothing_back(counts, monkeypatch):
+    """It fails before any noise is drawn, and its parent releases."""
+    real, parent = Sums.values, os.getpid()
+
+    def forking(*given):
+        child = os.fork()
+        if child == 0:
+            raise OSError("no memory in the child")
+        os.waitpid(child, 0)
+        return real(*given)
+
+    monkeypatch.setattr(Sums, "values", forking)
+    try:
+        head_of(counts).fit(X, Y)
+    finally:
+        if os.getpid() != parent:
+            os._exit(0)
+    assert counts.total().n_releases == 1
+
+
 def test_a_charge_that_cannot_be_taken_back_stays(counts, monkeypatch):
     """The ledger's error does not hide that of the fit."""
 
