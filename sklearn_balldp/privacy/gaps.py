@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from .._parameters import check_option, check_positive
+from .._parameters import check_option
 from ..adjacency import RowGeometry
 from ..losses import Logistic, Loss, Softmax, SquaredHinge, make_loss
 from .maximum import certified_maximum
@@ -43,6 +43,7 @@ _EXCESS_KNOWN, _EXCESS_TURNING, _EXCESS_ODDS, _EXCESS_FLIPPED = 1e-2, 1e-3, 5e-5
 _EXCESS_PLANE = {Logistic.name: 3e-4, SquaredHinge.name: 1e-10}
 # Cells that a search of losses with one score may split at once: at known parameters, at any.
 _MOST_CELLS_KNOWN, _MOST_CELLS_ANY = 50_000, 16_000
+_LARGEST_NORM = 1e120
 _MOST_PARAMETER = 1e100
 # Rounds a computed bound up: its evaluation errs by far less.
 _UP = 1.0 + 1e-11
@@ -155,9 +156,7 @@ def gradient_gap(
         If the loss or method is unknown, ``norm_bound`` out of range, or the radius negative.
     """
     kind = _loss(loss, n_classes, method)
-    check_positive("norm_bound", norm_bound)
-    if not radius >= 0.0:
-        raise ValueError(f"radius must be non-negative, got {radius!r}.")
+    _check_sizes(norm_bound, radius)
     geometry = RowGeometry(norm_bound, radius, float(fit_intercept))
     labels = "protected" if label_change else "public"
     return gap_over_minimisers(kind, geometry, float(alpha), method=method, labels=labels)
@@ -255,14 +254,23 @@ def iterate_gap(
     and the identity :math:`\|a x^T - a' x'^T\|^2 = \langle a - a', a \rangle \|x\|^2
     - \langle a - a', a' \rangle \|x'\|^2 + \langle a, a' \rangle \|x - x'\|^2`.
     """
-    check_positive("norm_bound", norm_bound)
-    if not radius >= 0.0:
-        raise ValueError(f"radius must be non-negative, got {radius!r}.")
+    _check_sizes(norm_bound, radius)
     theta = np.asarray(parameters, dtype=np.float64)
     kind = _loss_of(loss, len(theta))
     labels = "protected" if label_change else "public"
     geometry = RowGeometry(norm_bound, radius, constant)
     return gap_at(kind, theta, geometry, clip=clip, labels=labels)
+
+
+def _check_sizes(norm_bound: float, radius: float) -> None:
+    """Raise a ValueError for sizes whose squares underflow or overflow, or a negative radius."""
+    if not 1.0 / _LARGEST_NORM <= norm_bound <= _LARGEST_NORM:
+        raise ValueError(
+            f"norm_bound must be between {1.0 / _LARGEST_NORM:g} and {_LARGEST_NORM:g}, got "
+            f"{norm_bound!r}."
+        )
+    if not radius >= 0.0:
+        raise ValueError(f"radius must be non-negative, got {radius!r}.")
 
 
 def _loss_of(name: str, n_scores: int) -> Loss:
