@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklearn_balldp.mechanisms import Query, drive
+from sklearn_balldp.mechanisms import PrivacyError, Query, drive
 
 from .plain import check, values
 from .replay import Records, Replay, Violation, distance, distance_of, fit, no_deviate
@@ -185,7 +185,8 @@ def attack(setting: Setting, rng: Rng, tries: int) -> Found:
             best, genome = value, found
             if best > 1.0 + ROUNDING:
                 break
-    except Violation as violation:
+    except (Violation, PrivacyError) as violation:
+        # A filter that refuses an honest fit was told less than it asks for.
         return Found(setting.mechanism, math.inf, count, str(violation), setting.to_json())
     where = described(setting)
     own = setting.to_json(), tuple(genome.tolist())

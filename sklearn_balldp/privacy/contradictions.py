@@ -111,13 +111,14 @@ def _check_weights(release: Any) -> None:
                 f"record: problem.{name}.class_totals={totals!r} do not go with "
                 f"problem.class_counts={counts!r}: the classes with records have a weight."
             )
-        if not _possible(weights, problem):
-            raise ValueError(f"record: problem.{name} are no weights of these records.")
     same = ("unit", "n_units", "most_records")
     if any(getattr(sums, name) != getattr(loss, name) for name in same):
         raise ValueError(
             "record: problem.sums_weights and problem.loss_weights are not of the same units."
         )
+    for name, weights in (("sums_weights", sums), ("loss_weights", loss)):
+        if not _possible(weights, problem):
+            raise ValueError(f"record: problem.{name} are no weights of these records.")
 
 
 def _possible(weights: Weights, problem: Problem) -> bool:

@@ -210,7 +210,7 @@ def test_the_loss_and_the_sums_speak_of_the_same_units():
     for change in ({"most_records": 3}, {"n_units": 61}):
         other = dataclasses.replace(release.problem.sums_weights, **change)
         problem = dataclasses.replace(release.problem, sums_weights=other)
-        with pytest.raises(ValueError, match=r"same units|no weights"):
+        with pytest.raises(ValueError, match="same units"):
             dataclasses.replace(release, problem=problem).checked()
 
 
