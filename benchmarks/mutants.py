@@ -689,6 +689,13 @@ MUTANTS = (
         ("privacy/test_gaps.py",),
     ),
     Mutant(
+        "what a bound promises elsewhere kept alone",
+        "heads/fitting.py",
+        "bound.kept(problem),",
+        "bound.promises(problem),",
+        ("mechanisms/test_own.py",),
+    ),
+    Mutant(
         "limits of the gap, of longer rows",
         "mechanisms/descent.py",
         "self.limits(problem, far, labels, norm).most",

@@ -229,9 +229,8 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         ----------
         X : array-like or Rows of shape (n_samples, n_features)
             The private embeddings, one record per row. They may be an array, a memory map, a file
-            (:func:`.from_parquet`), a dask array or a tensor on a GPU. Rows outside the ball of
-            radius ``norm_bound`` are projected onto it; with ``domain="sphere"`` all rows are
-            scaled to its surface.
+            (:func:`.from_parquet`) or a dask array. Rows outside the ball of radius ``norm_bound``
+            are projected onto it; with ``domain="sphere"`` all rows are scaled to its surface.
         y : array-like of shape (n_samples,)
             Class labels.
         X_public : array-like of shape (n_public, n_features), optional

@@ -401,20 +401,29 @@ def _promise_checks(record: Release) -> list[Check]:
     )
     basis = "what is stated is computed again from the bound"
     checks = [Check("record", PASS, found, basis)]
-    bound, problem = record.bound, record.problem
-    if isinstance(bound, DescentBound) and record.mechanism == "gradient" and record.rule == RULE:
-        # Promises that were made once the run was known would be no promises.
-        by_rule = further_promises(problem, replace(bound, further=()))
-        rule = replace(bound, further=by_rule)
-        if any(mu < rule.mu(problem, far) * (1.0 - 1e-6) for far, mu in bound.further):
-            found = f"bound.further={bound.further!r} is less than its rule promises there"
-            checks = [Check("record", FAIL, found, "public numbers decide what is promised")]
+    checks += _further_checks(record)
     advantage = record.guarantee().advantage
     if advantage > NOTHING_HIDDEN:
         found = "an attacker who knows all else may tell two records apart, advantage "
         found += f"{advantage:.4f}"
         checks.append(Check("promise", WEAK, found, "epsilon and delta of the record"))
     return checks
+
+
+def _further_checks(record: Release) -> Iterator[Check]:
+    """Whether promises beyond the radius can have been made before the fit."""
+    bound, problem = record.bound, record.problem
+    if not isinstance(bound, DescentBound) or not bound.further:
+        return
+    basis = "promises that are made once the run is known are none"
+    if record.mechanism != "gradient" or record.rule != RULE:
+        found = "only the publisher knows whether they were fixed before the fit: ask for the rule"
+        yield Check("promises further away", CANNOT_CHECK, found, basis)
+        return
+    rule = replace(bound, further=further_promises(problem, replace(bound, further=())))
+    if any(mu < rule.mu(problem, far) * (1.0 - 1e-6) for far, mu in bound.further):
+        found = f"bound.further={bound.further!r} is less than the record's rule promises there"
+        yield Check("promises further away", FAIL, found, basis)
 
 
 def _statement_checks(record: Release) -> list[Check]:

@@ -18,12 +18,14 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.accounting import BudgetExceededError
 from sklearn_balldp.audit import FailedGuaranteeWarning
+from sklearn_balldp.audit.attacks import answer_again
 from sklearn_balldp.mechanisms import (
     PROVED,
     MeanGradient,
     Mechanism,
     PrivacyError,
     Query,
+    Records,
     Sums,
     drive,
 )
@@ -391,6 +393,34 @@ def test_a_bound_of_ones_own_is_kept_at_every_radius():
     assert head_of(Two(scale=3.34)).fit(X, y).release_.guarantee(2.0).mu == pytest.approx(3.34 * MU)
     with pytest.raises(PrivacyError, match="at radius 2"):
         head_of(Two(scale=3.3)).fit(X, y)
+
+
+def test_what_is_stated_at_the_radius_is_kept_whatever_else_is_promised():
+    @dataclass(frozen=True)
+    class Elsewhere(Bound):
+        near: float
+
+        def mu_at(self, problem, radius, labels):
+            return self.near
+
+        def promises(self, problem):
+            return [(2.0, "public", 1e3)]
+
+    class Loud(ClassMeans):
+        def bound(self, problem, mu):
+            return Elsewhere(mu)
+
+        def conversation(self, problem, bound):
+            return (yield Means().calibrated(problem, self.scale * bound.near))
+
+    X, y = data()
+    released = head_of(Loud(scale=1.0)).fit(X, y).released_
+    with pytest.raises(PrivacyError, match=r"at radius 0\.6"):
+        head_of(Loud(scale=1.01)).fit(X, y)
+    # An audit runs the same filter.
+    louder = replace(released, mechanism=Loud(scale=1.01))
+    with pytest.raises(PrivacyError, match=r"at radius 0\.6"):
+        answer_again(louder, Records(X, y), Noise())
 
 
 def test_seeds_and_samplers():

@@ -530,18 +530,21 @@ def test_shares_of_more_than_the_whole(name):
 def test_a_further_promise_that_was_not_kept_shows_in_the_noise():
     """A record may state more there; less needs more noise than the steps had."""
     head = fitted("descent from the mean")
-    problem, bound = head.release_.problem, head.release_.bound
+    release = head.release_
+    problem, bound = release.problem, release.bound
     far = problem.diameter
     begun, steps = bound.start.mu(problem, far), bound.left(problem, 0.5, bound.budget)
 
     def forged(times, **changes):
         further = ((far, math.hypot(begun, times * steps)),)
         promised = dataclasses.replace(bound, further=further)
-        return changed(head, release=dataclasses.replace(head.release_, bound=promised, **changes))
+        return changed(head, release=dataclasses.replace(release, bound=promised, **changes))
 
     assert failed(verify(forged(6.0), private=data())) == []
     # Public numbers decide what is promised: once the run is known, less would be no promise.
-    assert failed(verify(forged(1.5))) == ["record"]
+    assert failed(verify(forged(1.5))) == ["promises further away"]
+    for changes in ({"mechanism": "Greedy"}, {"rule": "0" * 16}):
+        assert lines(verify(forged(1.5, **changes)))["promises further away"] == "CANNOT CHECK"
     other = forged(1.01, mechanism="Greedy")
     assert "scale of the noise" in failed(verify(other, private=data()))
 
