@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from mean_gradients import Mean
 from scipy.special import expit, softmax
 
 import sklearn_balldp.mechanisms.gradients as gradients_module
@@ -11,7 +12,6 @@ from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.privacy import rounding
 from sklearn_balldp.privacy.weights import uniform_weights
-from tests.mechanisms.means import Mean
 
 CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 3)]
 

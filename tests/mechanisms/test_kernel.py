@@ -1,6 +1,5 @@
 """The kernel and its privacy filter: what is refused before noise is drawn, and what is kept."""
 
-import importlib.util
 import io
 import json
 import math
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+import isolated_conversation
 import numpy as np
 import pytest
 
@@ -378,14 +378,6 @@ ALLOWED = {
     ("numpy.core.numeric", "_frombuffer"),
     *((kind.__module__, kind.__name__) for kind in (*PROVED, PublicMap)),
 }
-SCRIPT = Path(__file__).with_name("isolated.py")
-
-
-def _helper():
-    spec = importlib.util.spec_from_file_location("isolated", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Plain(pickle.Unpickler):
@@ -399,21 +391,20 @@ class Plain(pickle.Unpickler):
 @pytest.fixture(scope="module")
 def isolated():
     """Conversations of records, run by a process that knows their JSON alone."""
-    helper = _helper()
     process = subprocess.Popen(
-        [sys.executable, str(SCRIPT)],
+        [sys.executable, isolated_conversation.__file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(Path(sklearn_balldp.__file__).parents[1])},
     )
 
     def conversation(release):
-        helper.send(process.stdin, json.dumps(release.to_dict()))
-        while (told := helper.received(process.stdout)) is not None:
+        isolated_conversation.send(process.stdin, json.dumps(release.to_dict()))
+        while (told := isolated_conversation.received(process.stdout)) is not None:
             value = Plain(io.BytesIO(told)).load()
             if not isinstance(value, Query):
                 return value
-            helper.send(process.stdin, (yield value))
+            isolated_conversation.send(process.stdin, (yield value))
         raise AssertionError("the algorithm failed where there are no records.")
 
     with process:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from mean_gradients import Mean
 
 from sklearn_balldp import BallDPLogisticRegression, GradientPerturbation, mechanisms
 from sklearn_balldp.heads.weighing import weights_of
@@ -19,7 +20,6 @@ from sklearn_balldp.privacy.rounding import additions, block_additions, mean_rou
 from sklearn_balldp.privacy.weights import uniform_weights
 from sklearn_balldp.rows import block_rows, passes, shards_of
 from sklearn_balldp.rows.table import Sums, sum_of
-from tests.mechanisms.means import Mean
 
 SHAPES = [(100, 3), (8192, 16), (30_000, 1), (10**6, 384), (10**7, 64), (10**5, 4096)]
 SHAPES += [(10**9, 8), (10**6, 300_000)]

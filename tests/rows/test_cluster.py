@@ -15,6 +15,16 @@ import pandas as pd
 import pytest
 import zarr
 from distributed import Client, LocalCluster
+from row_cases import (
+    HEADS,
+    KINDS,
+    D,
+    assert_refused,
+    assert_same,
+    fitted,
+    records,
+    refused_rows,
+)
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_score
 
@@ -26,16 +36,6 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.rows import Rows, cluster, from_zarr, on_cluster, shards_of
-from tests.rows.conftest import (
-    HEADS,
-    KINDS,
-    D,
-    assert_refused,
-    assert_same,
-    fitted,
-    records,
-    refused_rows,
-)
 
 N = 6000
 # Nothing is written to disks.

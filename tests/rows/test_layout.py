@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from mean_gradients import Mean
 from sklearn.pipeline import make_pipeline
 
 from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
 from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.rows import passes, project_onto_ball
 from sklearn_balldp.rows.passes import row_blocks
-from tests.mechanisms.means import Mean
 
 D = 24
 LAYOUTS = {

@@ -21,7 +21,18 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import zarr
+from mean_gradients import Mean
 from pyarrow import parquet
+from row_cases import (
+    HEADS,
+    KINDS,
+    D,
+    assert_refused,
+    assert_same,
+    fitted,
+    records,
+    refused_rows,
+)
 from sklearn.base import clone
 
 import sklearn_balldp.radius as radius_module
@@ -50,17 +61,6 @@ from sklearn_balldp.rows import (
     shards_of,
 )
 from sklearn_balldp.rows.sources import is_mapped
-from tests.mechanisms.means import Mean
-from tests.rows.conftest import (
-    HEADS,
-    KINDS,
-    D,
-    assert_refused,
-    assert_same,
-    fitted,
-    records,
-    refused_rows,
-)
 
 N = 3000
 needs_torch = pytest.mark.needs("torch")
