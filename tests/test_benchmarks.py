@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import json
-import math
 import re
 import shutil
 import warnings
@@ -18,8 +17,7 @@ from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
-from benchmarks import further, noiseless, promises, softmax_gap
-from benchmarks import hinge as hinge_benchmark
+from benchmarks import further, noiseless, promises
 from benchmarks.anchors import __main__ as anchors_benchmark
 from benchmarks.anchors import mechanisms
 from benchmarks.classes import __main__ as classes_benchmark
@@ -669,39 +667,6 @@ def test_objective_perturbation_keeps_its_promise():
     assert mechanisms.objective_noise(epsilon, delta, 10, ridge) > needed
 
 
-@pytest.mark.parametrize("temperature", hinge_benchmark.TEMPERATURES)
-def test_a_margin_for_all_classes_has_the_gap_and_the_norm_that_are_proved(temperature):
-    rng, worst = np.random.default_rng(0), 0.0
-    for trial in range(3000):
-        k, alpha = int(rng.choice([3, 6, 20])), 10.0 ** rng.uniform(-3, 0)
-        radius = 10.0 ** rng.uniform(-2, 0.3)
-        x = rng.standard_normal(3)
-        x *= min(1.0, rng.uniform(0.5, 1.5)) / np.linalg.norm(x)
-        other = x + radius * (step := rng.standard_normal(3)) / np.linalg.norm(step)
-        rows = np.c_[[x, other / max(1.0, np.linalg.norm(other))], np.ones(2)]
-        push = np.full(k, 1.0 / (k - 1)) if rng.random() < 0.5 else np.eye(k)[1]
-        push[0] = -1.0
-        theta = np.outer(push, rows[0]) + rng.choice([0.0, 0.3]) * rng.standard_normal((k, 4))
-        theta /= np.linalg.norm(theta) * math.sqrt(2.0 * alpha)
-        residuals = hinge_benchmark.loss(rows @ theta.T, np.zeros(2, dtype=int), temperature)[1]
-        gap = np.linalg.norm(np.outer(residuals[0], rows[0]) - np.outer(residuals[1], rows[1]))
-        radius = np.linalg.norm(rows[0] - rows[1])
-        worst = max(worst, gap / hinge_benchmark.proved_gap(alpha, radius, temperature))
-        if trial % 10 == 0:
-            attained = hinge_benchmark.attained_gap(alpha, min(radius, 1.0), temperature, k)
-            assert attained <= hinge_benchmark.proved_gap(alpha, min(radius, 1.0), temperature)
-    # Random records reach this much of it, so that a third of the bound would be caught.
-    assert 0.4 < worst <= 1.0
-    X, codes = np.c_[rng.uniform(-0.5, 0.5, (60, 3)), np.ones(60)], rng.integers(4, size=60)
-    scores, small = rng.standard_normal((60, 4)), 1e-6 * rng.standard_normal((60, 4))
-    before, slopes = hinge_benchmark.loss(scores, codes, temperature)
-    moved = hinge_benchmark.loss(scores + small, codes, temperature)[0] - before
-    np.testing.assert_allclose(moved, np.vecdot(slopes, small), atol=1e-10)
-    for alpha in (1e-3, 0.1):
-        theta = hinge_benchmark.minimiser(X, codes, 4, alpha, temperature)
-        assert np.linalg.norm(theta) <= 1.0 / math.sqrt(2.0 * alpha)
-
-
 def test_anchors_are_measured_and_not_measured_again(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(anchors_benchmark, "EPSILONS", (2.0,))
     options = ["--data", str(folder), "--out", str(tmp_path), "--quick", "--jobs", "1"]
@@ -715,25 +680,6 @@ def test_anchors_are_measured_and_not_measured_again(folder, tmp_path, monkeypat
     anchors_benchmark.main(options)
     assert (tmp_path / "anchors_cells.csv").read_text() == before
     assert (tmp_path / "anchors.md").read_text().startswith("| data | epsilon | logistic ")
-
-
-def test_the_hinge_of_one_margin_is_measured(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(hinge_benchmark, "NAMES", ("trec6",))
-    for name, values in {"EPSILONS": (8.0,), "ALPHAS": (0.1,), "TEMPERATURES": (1.0,)}.items():
-        monkeypatch.setattr(hinge_benchmark, name, values)
-    hinge_benchmark.main(["--data", str(folder), "--out", str(tmp_path)])
-    assert "one margin, attained gap" in (tmp_path / "hinge.md").read_text()
-
-
-def test_what_a_sharper_gap_could_win_is_measured(folder, tmp_path, monkeypatch):
-    small = {"RADII": (0.1, "any"), "EPSILONS": (8.0,), "RELEASES": 2, "CLIMBS": 40, "SEEN": 1.0}
-    for name, value in {"NAMES": ("trec6",), **small}.items():
-        monkeypatch.setattr(softmax_gap, name, value)
-    softmax_gap.main(["--data", str(folder), "--out", str(tmp_path)])
-    ratios = re.findall(r"0\.\d{3}|1\.000", (tmp_path / "softmax_gap.md").read_text())
-    assert len(ratios) == 2
-    # Weights of few records are small; there the bound is looser.
-    assert min(map(float, ratios)) > 0.4
 
 
 def test_promises_at_further_radii_are_measured(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import odd_inputs
 import pandas as pd
 import pytest
 import sklearn
@@ -22,7 +23,6 @@ from sklearn.utils.estimator_checks import (
     check_parameters_default_constructible,
 )
 
-from benchmarks import odd_inputs
 from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
@@ -417,7 +417,7 @@ def test_rows_are_those_of_the_model_itself(make, tmp_path):
         np.testing.assert_allclose(rows, model.encode(X, normalize_embeddings=True), atol=2e-6)
 
 
-#: What a case of ``benchmarks.odd_inputs`` needs, by the function that makes its rows.
+#: What a case needs, by the function that makes its rows.
 NEEDED = {"texts": needs_text, "images": needs_vision, "torch_of": pytest.mark.needs("torch")}
 
 
@@ -428,7 +428,6 @@ def odd(name):
 
 @pytest.mark.parametrize("name", [odd(name) for name in odd_inputs.CASES])
 def test_odd_input_is_taken_or_refused_in_one_sentence(name):
-    """Each case of ``benchmarks.odd_inputs``."""
     text, answered = odd_inputs.outcome(name)
     assert answered, text
     assert not text.startswith(("ImportError", "ModuleNotFoundError"))

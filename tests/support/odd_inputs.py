@@ -1,10 +1,5 @@
-"""``python -m benchmarks.odd_inputs``: what people pass by mistake, and what each of it gives.
+"""What people pass by mistake: every case is accepted, or refused in one sentence."""
 
-Every row is accepted, or refused in one sentence. The command fails if one gives anything else.
-"""
-
-import argparse
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -205,24 +200,3 @@ def outcome(name: str) -> tuple[str, bool]:
             return f"FAULT {type(error).__name__}", False
         shape = getattr(found, "shape", None)
         return ("fitted" if shape is None else f"rows {tuple(shape)}"), True
-
-
-def main() -> int:
-    """Print a table of all cases; the exit status counts those without an answer."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.odd_inputs", description=__doc__)
-    parser.add_argument("--out", type=Path, help="Markdown to write")
-    options = parser.parse_args()
-    lines, faults = ["| passed | gives |", "|---|---|"], 0
-    for name in CASES:
-        text, answered = outcome(name)
-        faults += not answered
-        lines.append(f"| {name} | {text.replace('|', '/')} |")
-    table = "\n".join(lines) + "\n"
-    print(table)
-    if options.out is not None:
-        options.out.write_text(table)
-    return int(faults > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
