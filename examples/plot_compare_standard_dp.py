@@ -11,7 +11,6 @@ standard DP.
 # %%
 # Accuracy by cross-validation on scikit-learn's digits, beside a noiseless logistic regression.
 import matplotlib.pyplot as plt
-import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
@@ -35,18 +34,13 @@ heads = {
     "logistic, ball of 0.6": BallDPLogisticRegression(radius=0.6),
     "logistic, standard DP": BallDPLogisticRegression(**standard),
 }
-epsilons = [0.5, 1.0, 2.0, 4.0, 8.0]
+epsilons = [0.5, 1.0, 2.0, 8.0]
 folds = KFold(3, shuffle=True, random_state=0)
 scores = {
     name: [
-        np.mean(
-            [
-                cross_val_score(
-                    make_pipeline(Normalizer(), head.set_params(epsilon=epsilon)), X, y, cv=folds
-                )
-                for _ in range(3)
-            ]
-        )
+        cross_val_score(
+            make_pipeline(Normalizer(), head.set_params(epsilon=epsilon)), X, y, cv=folds
+        ).mean()
         for epsilon in epsilons
     ]
     for name, head in heads.items()
@@ -83,7 +77,7 @@ plt.show()
 auditor = ReconstructionAuditor(BallDPRidgePrototype(), radius=0.6, n_supports=2, random_state=0)
 search = GridSearchCV(
     auditor,
-    {"estimator__radius": [0.6, 2.0], "estimator__epsilon": [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]},
+    {"estimator__radius": [0.6, 2.0], "estimator__epsilon": [0.5, 1.0, 2.0, 4.0, 16.0]},
     scoring={"certificate": neg_certificate_scorer, "accuracy": "accuracy"},
     refit=False,
     cv=folds,
