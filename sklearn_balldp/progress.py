@@ -29,12 +29,6 @@ def bar(steps: Iterable[Any] | None, what: str, unit: str, total: int | None = N
     return tqdm(steps, total=total, desc=what, unit=unit, delay=DELAY, disable=disable, leave=False)
 
 
-def say(line: str) -> None:
-    """A line beside the bars, where they were asked for."""
-    if _requested.get() and not getattr(sys.stderr, "closed", True):
-        tqdm.write(line, file=sys.stderr)
-
-
 @contextmanager
 def shown(verbose: Any) -> Iterator[None]:
     """Inside this context, ``verbose`` shows bars even if the output is not a terminal."""

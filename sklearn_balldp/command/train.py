@@ -29,7 +29,6 @@ from ..heads import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
 )
-from ..heads.cost import in_words, seconds
 from ..heads.plan import AT_RISK, LOST, Plan
 from ..mechanisms import GradientPerturbation
 from ..progress import shown
@@ -472,12 +471,8 @@ def describe(job: Job) -> str:
         f"probability {percent(certificate)} at most"
     )
     lines += _at_risk(job, plan)
-    times = [f"{in_words(seconds(release))} to fit"]
     if job.seconds is not None:
-        times.insert(0, f"{in_words(job.seconds)} to embed the records")
-    elif isinstance(job.step, BaseEncoder):
-        times.append("after the records were embedded")
-    lines.append(f"Time      {', '.join(times)}")
+        lines.append(f"Time      {math.ceil(job.seconds / 60.0)} min or less to embed the records")
     if release.guarantee().advantage > NOTHING_HIDDEN:
         lines.append(f"Warning   epsilon {release.epsilon:.4g} hides next to nothing: lower it")
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import math
 import numbers
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence, Set
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,7 +42,6 @@ from ..privacy.release import Release
 from ..progress import shown
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
 from ..rows import Rows, check_sizes, computed, rows_in_domain, table_of, working_precision
-from .cost import foretell
 from .fitting import promise, release, warn_of_large_delta
 from .plan import Plan, plan_of
 from .released import Released, Settings
@@ -51,22 +50,102 @@ from .serving import plain_model
 from .weighing import FitWeights, fit_weights
 
 
+@dataclass(eq=False, repr=False)
 class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
-    """Fit template and linear decision rule shared by the heads."""
+    """A head: its parameters, the fit, and the linear rule by which it predicts.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        How strongly a substitution is hidden: a smaller value hides more, and takes more noise.
+        Positive.
+    delta : float, default=1e-6
+        A small allowance beside ``epsilon``: a smaller value promises more, and takes a little more
+        noise. Strictly between 0 and 1. Choose it far below ``1 / n_samples``; ``fit`` warns if it
+        is not below.
+    radius : float, RadiusPolicy or None, default=None
+        Which substitutions are hidden: a larger radius hides larger changes, and takes more noise.
+        It is a distance in units of ``metric`` between rows as this head sees them; a
+        :class:`.RadiusPolicy` chooses it. None is the full radius ``2 * norm_bound``: every change
+        of a row is hidden, and labels and class counts stay public (with ``protect_labels=True``
+        this is standard bounded DP).
+    metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
+        How the distance between two rows of one label is measured. "euclidean" wastes no noise. For
+        the others the noise is that of the smallest Euclidean ball that holds theirs; with
+        "chebyshev" its radius is up to ``sqrt(n_features)`` times as large.
+    domain : {"ball", "sphere"}, default="ball"
+        Choose "sphere" for rows of unit norm and a small radius: the second moment of the rows,
+        which a descent starts from too, then takes up to 29 % less noise. It scales every row to
+        norm ``norm_bound`` by itself, and radii are distances between scaled rows; zero rows stay
+        zero. "ball" projects rows outside the ball of radius ``norm_bound`` onto it.
+    norm_bound : float, default=1.0
+        The radius B of the ball that rows are projected onto: longer rows are shortened to it (on
+        the sphere all rows have this norm). A large B can cost noise, a small one changes the rows.
+        1 suits embeddings of unit norm. Declare it; never read it off the rows.
+    priors : array-like of shape (n_classes,), "uniform" or None, default=None
+        Keeps rare classes in view without any noise: the class probabilities that predictions
+        assume. "uniform" takes all classes to be equally common; None takes the shares that the
+        classes have in the fit. They need public labels; :meth:`with_rule` changes them after a
+        fit, at no cost.
+    class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
+        Helps where classes are many and the noise is large, at no cost in privacy: a public vector
+        for each class, such as the embedding of its name. Noisy class means are shrunk towards a
+        fitted multiple of it.
+    protect_labels : bool, default=False
+        Hides a change of one record's label too, at any distance. Needs ``classes``. The noise is
+        at least that of such a change, so that a small radius saves little.
+    classes : array-like or None, default=None
+        Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
+        that are absent from ``y``; noise may then have some rows predicted as these. None takes the
+        labels seen in ``y`` (public labels only).
+    encoder : str or None, default=None
+        Keeps apart what must not be added up: a name for where the rows come from (encoder, scale),
+        which goes into the record. Releases that name different ones are not added up.
+    accountant : PrivacyAccountant or None, default=None
+        Counts each fit in its ledger before the rows are touched, and refuses the fit that would
+        pass its limit. Clones and pickles count there too; what is published does not name it.
+    random_state : None, int, Generator or RandomState, default=None
+        Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
+        seed makes the release reproducible and therefore not private, which ``release_.private``
+        states.
+    verbose : bool, default=False
+        Long passes and descents of a fit show a bar on a terminal. True shows it in notebooks and
+        logs too.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+    class_counts_ : ndarray of shape (n_classes,)
+        Public class counts; absent with ``protect_labels=True``.
+    release_ : Release
+        Public record of the release: guarantee, sensitivity, noise, assumptions.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Feature names, when ``X`` has string column names.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    radius: Any = None
+    metric: str = "euclidean"
+    _: KW_ONLY
+    norm_bound: float = 1.0
+    protect_labels: bool = False
+    classes: Any = None
+    encoder: Any = None
+    accountant: Any = None
+    random_state: Any = None
+    verbose: Any = False
 
     #: Where rows are brought: heads that can scale them take it as a parameter.
-    domain: str = "ball"
-    #: Who counts its fits; accountants look for such parts of a model.
-    accountant: Any = None
+    domain = "ball"
     _takes_accountant: ClassVar[bool] = True
-
     #: Parameters that a new rule may have without a new fit.
     _of_the_rule: ClassVar[tuple[str, ...]] = ("priors",)
-    #: Where rows and labels were read, and what was released.
-    classes_: NDArray[Any]
-    released_: Released
     #: Whether a fit keeps every noisy answer: an audit of its own fit tests their noise.
-    _keep_answers: bool = False
+    _keep_answers = False
 
     # What a head is made of.
 
@@ -263,7 +342,6 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             settings = self._settings()
             settings.check(classes, problem)
             pledge = promise(self, problem, radius, self._noise())
-            foretell(pledge.release, records.X)
             released = release(
                 pledge,
                 records,

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,13 +53,62 @@ def mechanism_of(given: Any) -> Mechanism:
     )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BaseLinearClassifier(BaseBallDPClassifier):
-    """Linear head that minimises a regularised mean loss; subclasses name the loss."""
+    """Linear head that minimises a regularised mean loss; subclasses name the loss.
+
+    Parameters
+    ----------
+    mechanism : {"auto", "output", "gradient"} or Mechanism, default="auto"
+        Where the noise is added, which decides how accurate the head is. "gradient"
+        (:class:`.GradientPerturbation`) adds it to class sums, and then to the gradients of a
+        descent that starts from them. "output" (:class:`.OutputPerturbation`) adds it to the
+        certified minimiser, as the paper does. "auto" takes "output" only if its noise would be
+        small at ``alpha``, or at ``0.3 / n_samples`` if that is None: in practice at an epsilon of
+        several hundred at least. Elsewhere it takes "gradient", which is more accurate by far. The
+        record names the choice. Pass an object to set a mechanism's parameters, or a mechanism of
+        your own.
+    alpha : float or None, default=None
+        Strength of the regularisation, which pulls the weights towards zero. Leave it at None with
+        noise on gradients, which needs none (None is 0): alpha saves no noise there, and the model
+        fits worse. With noise on the minimiser a larger alpha takes less noise. None then picks the
+        smallest that keeps the noise small, by public numbers; it is at least ``0.3 / n_samples``.
+        A number also enters the choice of "auto", and can turn it to "output". Alpha is the paper's
+        lambda; scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
+    fit_intercept : bool, default=True
+        Gives each score an offset of its own. That costs noise where noise is added to the
+        minimiser; where it is added to gradients, it lets rows be centred, which saves noise. Rows
+        are augmented by a constant (1; on gradients 0.15 times ``norm_bound``), whose weight, the
+        intercept, is regularised.
+    class_weight : "balanced", dict or None, default=None
+        Makes rare classes count more in the loss, and takes more noise: the noise grows with the
+        largest weight over the mean weight. For public labels. "balanced" is
+        ``n_samples / (n_classes * n_c)``, capped at 4, with ``n_classes`` those that have records;
+        a dict maps labels to positive weights. ``priors`` help rare classes without noise.
+    class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
+        Helps where classes are many and the noise is large, at no cost in privacy: a public vector
+        for each class, such as the embedding of its name. Noisy class means are shrunk towards a
+        fitted multiple of it, and a descent starts from these means. With ``start="zero"`` or
+        "mean", and with noise on the minimiser, it raises a ValueError.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Noisy weights; softmax weights are centred over classes, which costs no privacy.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Noisy intercepts, as released: without ``priors``; zeros without ``fit_intercept``.
+    transcript_ : Transcript
+        Noisy gradients, iterates and noise scales, where the mechanism keeps them.
+    """
+
+    domain: str = "ball"
+    mechanism: Any = "auto"
+    alpha: Any = None
+    fit_intercept: bool = True
+    class_weight: Any = None
+    class_embeddings: Any = None
 
     _loss: ClassVar[str]
-    mechanism: Any
-    class_embeddings: Any
-    class_weight: Any
 
     def _mechanism(self) -> Mechanism:
         return GradientPerturbation() if is_auto(self.mechanism) else mechanism_of(self.mechanism)

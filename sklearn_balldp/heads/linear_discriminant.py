@@ -1,18 +1,22 @@
 """The linear discriminant: a closed-form head of noisy sufficient statistics."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from .._parameters import LEAST, is_auto, is_real
 from ..mechanisms import Mechanism, StatisticsPerturbation
 from ..mechanisms.discriminant_rule import discriminant_rule
-from .descriptions import described
+from .documentation import documented
 from .released import Released
 from .scoring import ProbabilitiesMixin
 from .sums import BaseSumsClassifier
 
 
-@described
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
     r"""Ball-DP linear discriminant analysis on noisy sufficient statistics.
 
@@ -29,11 +33,6 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
 
     Parameters
     ----------
-    $epsilon
-    $delta
-    $radius
-    $metric
-    $domain
     share : float or "auto", default="auto"
         How the budget is divided: what takes the larger share gets less noise. It is the share of
         mu squared that the class sums take, above 0 and at most 1; the second moment takes the
@@ -44,19 +43,6 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         can be tried: see :meth:`with_rule`. "auto" uses the known distribution of the noise.
         A number between 0 and 1 mixes the covariance with a multiple of the identity, as
         scikit-learn's ``LinearDiscriminantAnalysis`` does.
-    $priors
-    $class_embeddings
-        Without it they are shrunk to their common mean.
-    norm_bound : float, default=1.0
-        The norm B of the rows, which the noise in the second moment grows with. Declare it; never
-        read it off the rows.
-    $protect_labels
-        The noise is then at least that of such a change, so that a small radius saves little.
-    $classes
-    $encoder
-    $accountant
-    $random_state
-    $verbose
 
     Attributes
     ----------
@@ -66,11 +52,6 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         Offsets; infinite for a class without records, which is never predicted.
     statistics_ : Statistics
         What was released: noisy sums, and the scales of their noise.
-    $classes_
-    $class_counts_
-    $release_
-    $n_features_in_
-    $feature_names_in_
 
     See Also
     --------
@@ -96,44 +77,13 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
     True
     """
 
-    _of_the_rule = ("priors", "shrinkage", "class_embeddings")
+    domain: str = "ball"
+    share: Any = "auto"
+    shrinkage: Any = "auto"
+    priors: Any = None
+    class_embeddings: Any = None
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-6,
-        radius=None,
-        metric="euclidean",
-        *,
-        domain="ball",
-        share="auto",
-        shrinkage="auto",
-        priors=None,
-        class_embeddings=None,
-        norm_bound=1.0,
-        protect_labels=False,
-        classes=None,
-        encoder=None,
-        accountant=None,
-        random_state=None,
-        verbose=False,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.radius = radius
-        self.metric = metric
-        self.domain = domain
-        self.share = share
-        self.shrinkage = shrinkage
-        self.priors = priors
-        self.class_embeddings = class_embeddings
-        self.norm_bound = norm_bound
-        self.protect_labels = protect_labels
-        self.classes = classes
-        self.encoder = encoder
-        self.accountant = accountant
-        self.random_state = random_state
-        self.verbose = verbose
+    _of_the_rule = ("priors", "shrinkage", "class_embeddings")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

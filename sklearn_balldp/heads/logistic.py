@@ -1,16 +1,20 @@
 """Logistic regression, binary and softmax."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms.prototype_rule import shift_of_priors
-from .descriptions import described
+from .documentation import documented
 from .linear import BaseLinearClassifier
 from .released import Released, shares_of
 from .scoring import ProbabilitiesMixin
 
 
-@described
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     r"""Ball-DP logistic regression: binary, or softmax for three classes and more.
 
@@ -23,46 +27,9 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     another of the same label within ``radius``, at (epsilon, delta). ``mechanism`` says where the
     noise is added: by default to class sums and to the gradients of a descent.
 
-    Parameters
-    ----------
-    $epsilon
-    $delta
-    $radius
-    $metric
-    $domain
-    $mechanism
-    $alpha
-    $norm_bound
-    $fit_intercept
-    $class_weight
-        ``priors`` help rare classes without noise.
-    $priors
-        For public labels. :meth:`with_rule` changes them after a fit, at no cost in privacy.
-    $class_embeddings
-        A descent starts from these means. With ``start="zero"`` or "mean", and with noise on the
-        minimiser, it raises a ValueError.
-    $protect_labels
-        On seven datasets that cost, against ``radius=None``, up to 1 point of accuracy at epsilon 2
-        and 1.5 at 0.5; against a ball of the median distance up to 4 and 21 (77 classes), else up
-        to 2 and 5.
-    $classes
-    $encoder
-    $accountant
-    $random_state
-    $verbose
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Noisy weights; softmax weights are centred over classes, which costs no privacy.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-        Noisy intercepts, as released: without ``priors``; zeros without ``fit_intercept``.
-    $classes_
-    $class_counts_
-    $transcript_
-    $release_
-    $n_features_in_
-    $feature_names_in_
+    On seven datasets ``protect_labels`` cost, against ``radius=None``, up to 1 point of accuracy at
+    epsilon 2 and 1.5 at 0.5; against a ball of the median distance up to 4 and 21 (77 classes),
+    else up to 2 and 5.
 
     References
     ----------
@@ -83,46 +50,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     (3, 2)
     """
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-6,
-        radius=None,
-        metric="euclidean",
-        *,
-        domain="ball",
-        mechanism="auto",
-        alpha=None,
-        norm_bound=1.0,
-        fit_intercept=True,
-        class_weight=None,
-        priors=None,
-        class_embeddings=None,
-        protect_labels=False,
-        classes=None,
-        encoder=None,
-        accountant=None,
-        random_state=None,
-        verbose=False,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.radius = radius
-        self.metric = metric
-        self.domain = domain
-        self.mechanism = mechanism
-        self.alpha = alpha
-        self.norm_bound = norm_bound
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.priors = priors
-        self.class_embeddings = class_embeddings
-        self.protect_labels = protect_labels
-        self.classes = classes
-        self.encoder = encoder
-        self.accountant = accountant
-        self.random_state = random_state
-        self.verbose = verbose
+    priors: Any = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
