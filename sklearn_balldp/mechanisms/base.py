@@ -18,6 +18,9 @@ class Mechanism(BaseEstimator, ABC):
     estimator, stored as they are (a dataclass does that too). If it asks only proved queries
     (:data:`.PROVED`), and its bound is :class:`.Promised`, there is nothing to prove: the kernel
     keeps the promise.
+
+    Methods take the public numbers of the fit (``problem``), and the Gaussian differential privacy
+    ``mu`` to spend at its radius; a conversation, the ``bound`` that was made of both.
     """
 
     #: What the record calls it; the class's name by default.
@@ -48,52 +51,13 @@ class Mechanism(BaseEstimator, ABC):
         """Raise a ValueError if a parameter is invalid."""
 
     def alpha_for(self, problem: Problem, mu: float) -> float:
-        """Regularisation strength where ``alpha`` is None.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit; its ``alpha`` means nothing yet.
-        mu : float
-            What may be spent at the problem's radius.
-
-        Returns
-        -------
-        float
-            :attr:`default_alpha`, unless public numbers tell more.
-        """
+        """Regularisation strength of a head whose ``alpha`` is None; the problem has none yet."""
         return self.default_alpha
 
     @abstractmethod
     def bound(self, problem: Problem, mu: float) -> Bound:
-        """What it will guarantee, and chose for that, from public numbers alone.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        mu : float
-            Gaussian differential privacy to spend at the problem's radius.
-
-        Returns
-        -------
-        Bound
-            Its ``mu(problem)`` is at most ``mu``.
-        """
+        """What it will guarantee, at most ``mu``, and chose for that, from public numbers alone."""
 
     @abstractmethod
     def conversation(self, problem: Problem, bound: Any) -> Conversation:
-        """The algorithm: yields queries, is sent noisy answers, returns what is released.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        bound : Bound
-            What :meth:`bound` chose.
-
-        Returns
-        -------
-        generator
-            Of queries.
-        """
+        """The algorithm: yields queries, is sent noisy answers, returns what is released."""

@@ -96,18 +96,7 @@ class Transcript:
         return cls(np.array(answers[1:]), np.array(answers[0]))
 
     def answers(self, bound: "DescentBound") -> list[Array]:
-        """The answers to all queries of a descent, in order.
-
-        Parameters
-        ----------
-        bound : DescentBound
-            Of its record.
-
-        Returns
-        -------
-        list of ndarray
-            The sums of the start, if there is one, then the gradients.
-        """
+        """The sums of the start, if ``bound`` has one, and the gradients, in order."""
         begun = [] if bound.start is None else [np.asarray(self.start, dtype=np.float64)]
         return [*begun, *np.asarray(self.gradients, dtype=np.float64)]
 
@@ -291,6 +280,7 @@ class DescentBound(Promised):
             raise ValueError(f"budget={self.budget!r} leaves nothing for a step on the grid.")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GradientPerturbation(Mechanism):
     """Noise on class sums, and on the gradients of a full-batch descent that starts from them.
 
@@ -348,20 +338,11 @@ class GradientPerturbation(Mechanism):
 
     name = "gradient"
 
-    def __init__(
-        self,
-        *,
-        n_steps: int | str = "auto",
-        learning_rate: float | None = None,
-        clip: float | str | None = "auto",
-        start: str = "auto",
-        keep_transcript: bool = False,
-    ) -> None:
-        self.n_steps = n_steps
-        self.learning_rate = learning_rate
-        self.clip = clip
-        self.start = start
-        self.keep_transcript = keep_transcript
+    n_steps: int | str = "auto"
+    learning_rate: float | None = None
+    clip: Any = "auto"
+    start: str = "auto"
+    keep_transcript: bool = False
 
     def check(self) -> None:
         if not is_auto(self.n_steps):

@@ -44,6 +44,9 @@ class PrivacyError(RuntimeError):
 class Records:
     """The private records: rows, the positions of their labels, and their weights.
 
+    Methods take the public numbers of the fit (``problem``), ``positions`` (an array or a slice),
+    or ``other`` records, which come after these.
+
     Attributes
     ----------
     X : array or Rows of shape (n_records, n_features)
@@ -66,67 +69,23 @@ class Records:
         raise TypeError("records are private, and are not pickled.")
 
     def loss_weights(self, problem: Problem) -> Array | None:
-        """Weight of each record in the loss; None where all are 1.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_records,) or None
-            Weights, those of classes included.
-        """
+        """Weight of each record in the loss, that of its class included; None where all are 1."""
         if problem.class_weights is None:
             return self.weights
         by_class: Array = np.array(problem.class_weights)[self.codes]
         return by_class if self.weights is None else by_class * self.weights
 
     def at(self, positions: Any) -> "Records":
-        """Some of the records.
-
-        Parameters
-        ----------
-        positions : ndarray or slice
-            Which.
-
-        Returns
-        -------
-        Records
-            In this order.
-        """
+        """The records at these positions, in their order."""
         weights = None if self.weights is None else self.weights[positions]
         return Records(self.X[positions], self.codes[positions], weights)
 
     def without(self, positions: Any) -> "Records":
-        """All records but those at these positions.
-
-        Parameters
-        ----------
-        positions : array-like of int
-            Which to leave out.
-
-        Returns
-        -------
-        Records
-            The others, in order.
-        """
+        """All records but those at these positions."""
         return self.at(np.delete(np.arange(len(self)), positions))
 
     def joined(self, other: "Records") -> "Records":
-        """These records and others, in the precision of these.
-
-        Parameters
-        ----------
-        other : Records
-            What comes after.
-
-        Returns
-        -------
-        Records
-            All of them.
-        """
+        """These records and others, in the precision of these."""
         weights = None
         if self.weights is not None and other.weights is not None:
             weights = np.concatenate([self.weights, other.weights])
@@ -134,20 +93,7 @@ class Records:
         return Records(X, np.concatenate([self.codes, other.codes]), weights)
 
     def view(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What was computed of the records under this key last time, or ``make()``.
-
-        Parameters
-        ----------
-        key : hashable
-            What it depends on, beside the records.
-        make : callable
-            Computes it.
-
-        Returns
-        -------
-        object
-            It is kept until another key is asked for.
-        """
+        """What was computed under ``key`` last time, or ``make()``; another key forgets it."""
         if key not in self._views:
             self._views.clear()
             self._views[key] = make()
@@ -161,6 +107,10 @@ class Query(Bound):
     mathematical mistake would cost privacy. A query is itself the bound of a release that asks
     nothing else. To write one of your own, derive a frozen dataclass with a field ``sigma``, and
     list it in ``accepts`` of a mechanism: that claims a proof, which nobody else has checked.
+
+    Methods take the public numbers of the fit (``problem``), and the private ``records``; a
+    Euclidean ``radius``, by default the problem's; and ``labels``, which are "protected" where a
+    change of the label counts, else "public". ``mu`` is Gaussian differential privacy.
     """
 
     #: Whether the values are a sum over records (over a public number).
@@ -170,101 +120,30 @@ class Query(Bound):
 
     @abstractmethod
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
-        """L2 sensitivity in units of the noise scale; infinite where no proof speaks of the state.
+        """Largest L2 distance of the values of two adjacent data sets, over the noise scale.
 
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        radius : float
-            Euclidean radius of the substitution.
-        labels : {"public", "protected"}
-            Whether a change of the label counts.
-
-        Returns
-        -------
-        float
-            Largest distance of the values of two adjacent data sets, over the noise scale.
+        Infinite where no proof speaks of the state.
         """
 
     @abstractmethod
     def shape(self, problem: Problem) -> tuple[int, ...]:
-        """Shape of the values.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        tuple of int
-            From public numbers alone.
-        """
+        """Shape of the values, from public numbers alone."""
 
     @abstractmethod
     def values(self, problem: Problem, records: Records) -> Array:
-        """The values without noise.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        records : Records
-            The private records.
-
-        Returns
-        -------
-        ndarray
-            Of that shape; no error on any dataset of the domain.
-        """
+        """The values without noise; no data set of the domain raises an error."""
 
     def terms(self, problem: Problem, records: Records) -> Array:
-        """Of an additive query: what each record adds to the values, for few records.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        records : Records
-            The private records.
-
-        Returns
-        -------
-        ndarray
-            Of shape (n_records, ...).
-        """
+        """Of an additive query: what each of few records adds, of shape (n_records, ...)."""
         raise TypeError(f"{type(self).__name__} is no sum over records.")
 
     def scales(self, problem: Problem) -> Array | float:
-        """Noise scale of every value.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        float or ndarray
-            Broadcast against the values; 0 where they do not depend on records.
-        """
+        """Noise scale of every value, or of all; 0 where it does not depend on records."""
         scale: float = self.sigma
         return scale
 
     def scaled(self, factor: float) -> Self:
-        """The same question with so many times the noise.
-
-        Parameters
-        ----------
-        factor : float
-            Positive.
-
-        Returns
-        -------
-        Query
-            With other noise scales.
-        """
+        """The same question with ``factor`` times the noise."""
         return replace(self, sigma=self.sigma * factor)  # type: ignore[type-var]
 
     @classmethod
@@ -282,18 +161,7 @@ class Query(Bound):
         return [query.terms(problem, records) for query in queries]
 
     def slack(self, problem: Problem) -> float:
-        """What rounding to the sampler's grid adds to the ratio.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        float
-            In units of the noise.
-        """
+        """What rounding to the sampler's grid adds to the ratio, in units of the noise."""
         return grid_slack(math.prod(self.shape(problem)))
 
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
@@ -306,20 +174,6 @@ class Query(Bound):
 
     def calibrated(self, problem: Problem, mu: float, radius: float | None = None) -> Self:
         """The same question with the noise that makes it mu-GDP, by default at the radius.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        mu : float
-            Target for the sensitivity over the noise scale, with the sampler's slack.
-        radius : float, optional
-            Euclidean radius; the problem's by default.
-
-        Returns
-        -------
-        Query
-            With noise scales.
 
         Raises
         ------
@@ -362,12 +216,7 @@ class PrivacyFilter:
         self._spent, self._left = [0] * len(self._promises), most_queries
 
     def charge(self, query: Query) -> None:
-        """Count a query that is about to be answered.
-
-        Parameters
-        ----------
-        query : Query
-            At its public state.
+        """Count a ``query`` that is about to be answered.
 
         Raises
         ------
@@ -428,20 +277,7 @@ class Kernel:
         return self.release(query, lambda: query.values(self._problem, self._records))
 
     def release(self, query: Query, values: Callable[[], Array]) -> Array:
-        """Charge a query, compute its values, and add the noise.
-
-        Parameters
-        ----------
-        query : Query
-            At its public state.
-        values : callable
-            Computes them, once the query was charged.
-
-        Returns
-        -------
-        ndarray
-            The noisy answer, which cannot be written to.
-        """
+        """Charge a ``query``, compute its ``values()``, add noise, and lock the answer."""
         if type(query) not in self._accepts:
             raise PrivacyError(
                 f"no proof of a sensitivity is known for {type(query).__name__}; a mechanism lists "

@@ -1,7 +1,7 @@
 """Output perturbation: noise on the certified minimiser (the paper's mechanism)."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from scipy.optimize import brentq
 
@@ -17,6 +17,7 @@ from .settings import LEAST_ALPHA, PRECISE
 _TOLERANCE = 5e-4
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class OutputPerturbation(Mechanism):
     r"""Noise on the certified minimiser of the regularised mean loss.
 
@@ -49,9 +50,8 @@ class OutputPerturbation(Mechanism):
     name = "output"
     needs_alpha = True
 
-    def __init__(self, *, tol: float | None = None, sensitivity: str = "tight") -> None:
-        self.tol = tol
-        self.sensitivity = sensitivity
+    tol: float | None = None
+    sensitivity: str = "tight"
 
     def check(self) -> None:
         check_option("sensitivity", self.sensitivity, METHODS)
@@ -64,18 +64,6 @@ class OutputPerturbation(Mechanism):
         For the squared hinge, whose margins are smaller, it is 0.05 / B. Noise falls as alpha
         grows, and so does the fit. Alpha is ``0.3 / n_samples`` (or W / s) at least, which
         is ``C=3.3`` of scikit-learn's ``LogisticRegression``, and 1 at most.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        mu : float
-            What may be spent.
-
-        Returns
-        -------
-        float
-            Regularisation strength.
         """
 
         def excess(log_alpha: float) -> float:
@@ -90,20 +78,7 @@ class OutputPerturbation(Mechanism):
         return math.exp(brentq(excess, least, most, xtol=1e-3))
 
     def has_small_noise(self, problem: Problem, mu: float) -> bool:
-        """Whether noise on the minimiser is small at the given alpha, or at the least one.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit; ``alpha`` is NaN where it is open.
-        mu : float
-            What may be spent.
-
-        Returns
-        -------
-        bool
-            Whether a parameter gets no more noise than :meth:`alpha_for` allows.
-        """
+        """Whether noise is as small as :meth:`alpha_for` asks, at alpha or at the smallest one."""
         alpha = LEAST_ALPHA / problem.effective_size if math.isnan(problem.alpha) else problem.alpha
         return alpha > 0.0 and self._noise(replace(problem, alpha=alpha), mu) <= 1.0
 

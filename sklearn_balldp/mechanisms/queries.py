@@ -219,18 +219,7 @@ class Sums(Query):
         return error * math.hypot(b, self.constant), error * b**2
 
     def sensitivity(self, problem: Problem) -> tuple[float, float]:
-        """Furthest move of the sums, and of the second moment, at the problem's radius.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        tuple of float
-            L2 norms, rounding included; the second is 0 where no second moment is asked for.
-        """
+        """Furthest moves (L2) of the sums and of the second moment (0 without), with rounding."""
         sums, moment = self._moves(problem, problem.euclidean_radius, problem.labels)
         rounding = self._roundings(problem)
         return sums + rounding[0], 0.0 if self.moment is None else moment + rounding[1]
@@ -271,18 +260,7 @@ class Sums(Query):
     # The values.
 
     def n_sums(self, problem: Problem) -> int:
-        """Sums of rows that are released: one for each class, or one of all.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        int
-            Their number.
-        """
+        """How many sums of rows are released: one for each class, or one of all."""
         return 1 if self.pooled else problem.n_classes
 
     def shape(self, problem: Problem) -> tuple[int, ...]:
@@ -324,20 +302,7 @@ class Sums(Query):
         return np.concatenate(parts, axis=-1)
 
     def statistics(self, problem: Problem, released: Array) -> Statistics:
-        """Released values by name, and their noise scales.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        released : ndarray
-            The noisy answer.
-
-        Returns
-        -------
-        Statistics
-            Arrays of their own.
-        """
+        """The ``released`` values, copied, by name, and their noise scales."""
         k, d = self.n_sums(problem), problem.n_features
         size = 0 if self.moment is None else _triangle(d)
         sums, flat, noisy = np.split(released, [k * d, k * d + size])
@@ -512,18 +477,7 @@ class MeanGradient(Query):
         return answers
 
     def precision(self, problem: Problem) -> Any:
-        """Precision that gradients are computed in.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        type
-            Single for such rows, where each record is in one block alone; else double.
-        """
+        """Single for such rows, where each record is in one block alone; else double."""
         weights = problem.loss_weights
         if problem.precision == "float64" or weights.most_records > 1:
             return np.float64
@@ -617,57 +571,18 @@ class Minimiser(Query):
         return known and 0.0 <= self.tol < math.inf
 
     def domain(self, problem: Problem, radius: float) -> RowGeometry:
-        """Rows and radius, with the allowance for rounding.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        radius : float
-            Euclidean.
-
-        Returns
-        -------
-        RowGeometry
-            Of augmented rows.
-        """
+        """Augmented rows and a radius, with the allowance for rounding."""
         return RowGeometry.of_rounded_rows(problem.norm_bound, radius, float(problem.fit_intercept))
 
     def gap(self, problem: Problem, radius: float, labels: str) -> float:
-        """Gradient gap at a Euclidean radius, with the allowance for rounded rows.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        radius : float
-            Euclidean.
-        labels : {"public", "protected"}
-            Whether label changes count.
-
-        Returns
-        -------
-        float
-            Upper bound.
-        """
+        """Upper bound of the gradient gap, with the allowance for rounded rows."""
         domain = self.domain(problem, radius)
         return gap_over_minimisers(
             problem.kind, domain, problem.alpha, method=self.method, labels=labels
         )
 
     def norm(self, problem: Problem) -> float:
-        """Largest norm of one problem's weights before noise.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        float
-            Upper bound.
-        """
+        """Upper bound of the norm of one problem's weights before noise."""
         return minimizer_norm_bound(
             problem.loss,
             alpha=problem.alpha,
@@ -677,18 +592,7 @@ class Minimiser(Query):
         )
 
     def rounding(self, problem: Problem) -> tuple[float, float]:
-        """Least gradient norm within reach of float64, and a bound on a computed one's error.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        tuple of float
-            Both.
-        """
+        """Least gradient norm within reach of float64, and a bound on a computed one's error."""
         row_norm, loss = self.domain(problem, 0.0).augmented, problem.kind
         # The gradient is computed near the minimiser, at a distance of up to tol / alpha.
         norm = self.norm(problem) + self.tol / problem.alpha
@@ -705,32 +609,11 @@ class Minimiser(Query):
         return reachable, rounding
 
     def accepted(self, problem: Problem) -> float:
-        """Computed gradient norm that, with its rounding, stays within the certified one.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        float
-            What the solver stops at.
-        """
+        """Gradient norm that the solver stops at: with rounding it is the certified one."""
         return min(_ACCEPTED * self.tol, self.tol - self.rounding(problem)[1])
 
     def certifiable(self, problem: Problem) -> "Minimiser":
-        """The same with a tolerance that the solver reaches on every dataset of the domain.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        Minimiser
-            With this tolerance, or the least one that is within reach.
+        """The same with the least larger tolerance that is reached on every data set of the domain.
 
         Raises
         ------

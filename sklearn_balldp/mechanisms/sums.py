@@ -1,7 +1,7 @@
 """Mechanisms that ask one question: noisy class sums, with a second moment or private counts."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from .queries import Sums
 from .settings import share_of_sums
 
 
+@dataclass(eq=False, repr=False)
 class StatisticsPerturbation(Mechanism):
     """Noise on class sums and on the second moment of the rows.
 
@@ -27,8 +28,7 @@ class StatisticsPerturbation(Mechanism):
 
     name = "statistics"
 
-    def __init__(self, share: float | None = None) -> None:
-        self.share = share
+    share: float | None = None
 
     def bound(self, problem: Problem, mu: float) -> Sums:
         share = share_of_sums(problem, mu) if self.share is None else float(self.share)
@@ -38,6 +38,7 @@ class StatisticsPerturbation(Mechanism):
         return (yield bound)
 
 
+@dataclass(eq=False, repr=False)
 class PrototypePerturbation(Mechanism):
     """Noise on class sums, of which ridge prototypes are made.
 
@@ -51,8 +52,7 @@ class PrototypePerturbation(Mechanism):
 
     name = "prototypes"
 
-    def __init__(self, counts: str = "per_class") -> None:
-        self.counts = counts
+    counts: str = "per_class"
 
     def bound(self, problem: Problem, mu: float) -> Sums:
         sizes, weights = problem.class_sizes, problem.sums_weights
