@@ -1,4 +1,4 @@
-"""What the comparison page says of other accountants, held against dp-accounting itself."""
+"""What docs/worth.md says of other accountants, held against dp-accounting itself."""
 
 import math
 

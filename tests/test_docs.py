@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -184,9 +185,32 @@ def test_the_site(tmp_path):
     assert not has_pictures(site)
 
 
-def test_the_readme_shows_the_measured_table():
-    table = (ROOT / "benchmarks" / "results" / "summary_short.md").read_text().rstrip()
+@pytest.mark.parametrize("name", ["summary_short", "edits"])
+def test_the_readme_shows_the_measured_tables(name):
+    table = (ROOT / "benchmarks" / "results" / f"{name}.md").read_text().rstrip()
     assert table in (ROOT / "README.md").read_text()
+
+
+def test_a_path_of_five_short_pages():
+    """Each leads to the next, and none is longer than a reader finishes."""
+    pages = ["install", "choose", "publish", "received", "protection", "guide"]
+    for page, following in pairwise(pages):
+        text = (DOCS / f"{page}.md").read_text()
+        assert len(text.split()) <= 700, page
+        assert f"({following}.md)" in text.rstrip().rpartition("\n\n")[2]
+
+
+def test_the_architecture_names_what_there_is():
+    text = (DOCS / "architecture.md").read_text()
+    assert len(text.split()) <= 520
+    package = ROOT / "sklearn_balldp"
+    for path in re.findall(r"`([a-z_/]+(?:\.py|/))`", text):
+        assert (package / path).exists(), path
+    code = "".join(path.read_text() for path in package.rglob("*.py"))
+    for name in re.findall(
+        r"`(?:\w+\.)*(\w+)(?:\([a-z, ]*\))?`", re.sub(r"`[\w/]+\.(py|md)`", "", text)
+    ):
+        assert re.search(rf"(?:class|def) {name}\b|\b{name}: .*=", code), name
 
 
 def test_the_schema_of_records_is_that_of_this_version():
