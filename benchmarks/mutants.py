@@ -245,8 +245,8 @@ MUTANTS = (
     Mutant(
         "sphere without scaling",
         "rows/projection.py",
-        'if domain == "ball":\n        return ball_factors(rows, norm_bound)\n',
-        'if domain in ("ball", "sphere"):\n        return ball_factors(rows, norm_bound)\n',
+        'squares == 0.0 if domain == "sphere" else squares <=',
+        "squares <=",
         ("heads/test_sphere.py",),
     ),
     Mutant(

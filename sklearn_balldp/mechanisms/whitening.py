@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..rows import ball_factors, blas_threads_for, project_onto_ball
+from ..rows import blas_threads_for, domain_factors, project_onto_ball
 from .settings import LEAST_KEPT, MOST_DIRECTIONS, WHITENING
 
 Array = NDArray[np.float64]
@@ -83,8 +83,8 @@ class WhiteningMap:
         Raises FloatingPointError if a row holds NaN or infinity.
         """
         if not self.shortens:
-            return ball_factors(moved, self.norm)
-        found = ball_factors(moved, self.reach)
+            return domain_factors(moved, self.norm)
+        found = domain_factors(moved, self.reach)
         squares = self.squares(moved)
         if found is not None:
             squares = squares * found * found

@@ -7,7 +7,6 @@ from .passes import (
     SINGLE_BLAS_THREAD,
     blas_threads_for,
     block_rows,
-    n_threads,
     place_rows,
     row_blocks,
     shards_of,
@@ -15,7 +14,6 @@ from .passes import (
 )
 from .projection import (
     REFUSED,
-    ball_factors,
     check_sizes,
     check_unchanged,
     domain_factors,
@@ -34,7 +32,6 @@ __all__ = [
     "RowsError",
     "Shard",
     "as_rows",
-    "ball_factors",
     "blas_threads_for",
     "block_rows",
     "check_sizes",
@@ -45,7 +42,6 @@ __all__ = [
     "from_parquet",
     "from_zarr",
     "have_plain_sizes",
-    "n_threads",
     "on_cluster",
     "place_rows",
     "project_onto_ball",

@@ -9,7 +9,7 @@ A pass is one task for each thread of the cluster. Tasks also load the rows, so 
 can reload the shards of a worker that dies. The order of additions follows from the positions of
 the shards, so it does not matter which worker computed a sum, or when.
 
-No task raises an error, because Dask would write the task's arguments into a log.
+No task raises an error, because Dask would write the task's arguments into a log: it returns one.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ import math
 import uuid
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -34,7 +34,7 @@ from .sources import PRECISIONS, Rows, RowsError, in_memory, pieces
 from .table import Result, Shard, Sums, cut
 
 # Threads get shards in units of about an eighth of a thread's share, so that few nodes are sent.
-_EIGHTHS = 8
+_NODES_PER_THREAD = 8
 # Seconds after which a pass without workers is given up.
 _PATIENCE = 60.0
 
@@ -99,16 +99,15 @@ def on_cluster(X: Any, client: Any = None) -> Rows:
             "X: a task of a cluster cannot wait for others; call fit in the process that has the "
             "client."
         )
-    if client is None:
-        try:
-            client = get_client()
-        except ValueError as error:
-            raise ValueError(
-                f"X is a {type(X).__module__.split('.')[0]} {type(X).__name__}, and no cluster is "
-                "connected: fit inside of `with distributed.Client(ADDRESS):` (no address starts "
-                "workers on this machine). Without a cluster read the rows from a file "
-                "(sklearn_balldp.rows), or pass X.compute() where they fit into memory."
-            ) from error
+    try:
+        client = get_client() if client is None else client
+    except ValueError as error:
+        raise ValueError(
+            f"X is a {type(X).__module__.split('.')[0]} {type(X).__name__}, and no cluster is "
+            "connected: fit inside of `with distributed.Client(ADDRESS):` (no address starts "
+            "workers on this machine). Without a cluster read the rows from a file "
+            "(sklearn_balldp.rows), or pass X.compute() where they fit into memory."
+        ) from error
     if client.asynchronous:
         raise ValueError("client: passes wait for their results; use Client(asynchronous=False).")
     return ClusterRows(X, client)
@@ -134,8 +133,8 @@ class ClusterRows(Rows):
                 f"X: rows are of type {X.dtype}; convert them to float16, float32 or float64 "
                 "(X.astype)."
             )
-        X = X._for_one_fit() if isinstance(X, Rows) else X
-        self._rows, self._client = X, client
+        self._in_files = isinstance(X, Rows)
+        self._rows, self._client = X._for_one_fit() if self._in_files else X, client
         self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), np.dtype(X.dtype)
         self._portions: list[tuple[Any, tuple[int, int]]] = []
         # What the rows of each portion add up to, as they were first loaded.
@@ -145,16 +144,16 @@ class ClusterRows(Rows):
         return ClusterRows(self._rows, self._client)
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        if isinstance(self._rows, Rows):
+        if self._in_files:
             return self._rows._part(start, stop)
         return self._fetched(self._rows[start:stop])
 
-    def _rows_at(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
-        if isinstance(self._rows, Rows):
-            return super()._rows_at(places)
+    def _rows_at(self, positions: NDArray[np.intp]) -> NDArray[np.floating]:
+        if self._in_files:
+            return super()._rows_at(positions)
         # Workers select the rows, so that no other row reaches this process.
         _check_workers(self._client)
-        return self._fetched(self._rows[places])
+        return self._fetched(self._rows[positions])
 
     def _fetched(self, rows: Any) -> NDArray[np.floating]:
         """Rows of a dask array as an array of this process."""
@@ -167,67 +166,54 @@ class ClusterRows(Rows):
         if not self._portions:
             self._portions = self._load_portions()
         tasks = [_Task(_add_columns, cut(columns, *rows)) for _, rows in self._portions]
-        futures = [future for future, _ in self._portions]
-        portions = _submitted(self._client, tasks, futures)
+        portions = _submitted(self._client, tasks, [future for future, _ in self._portions])
         return ClusterTable(self._client, self.shape, portions, self._check_sums)
 
     def _load_portions(self) -> list[tuple[Any, tuple[int, int]]]:
         """Future and range of rows of some neighbouring shards for each thread of the cluster."""
         client, shards = self._client, shards_of(*self.shape)
         _check_workers(client)
-        if not isinstance(self._rows, Rows):
+        if not self._in_files:
             _warn_of_spilling(client)
         n, slots = len(shards), sum(client.nthreads().values())
         share = n / slots
-        unit = 2 ** max(0, int(math.log2(max(1.0, share / _EIGHTHS))))
+        unit = 2 ** max(0, int(math.log2(max(1.0, share / _NODES_PER_THREAD))))
         edges = sorted({min(n, unit * round(share * slot / unit)) for slot in range(slots)} | {n})
         portions = []
-        for first, last in pairwise(edges):
-            own = shards[first:last]
-            rows = own[0][0], own[-1][1]
-            part, sizes = self._part_of(*rows)
-            load = _Task(_load, first, own, sizes, self.dtype, self.shape[1])
-            portions.append((_submitted(client, [load], [part], "load")[0], rows))
+        for first, end in pairwise(edges):
+            rows = shards[first][0], shards[end - 1][1]
+            chunks, lengths = (self._rows, []) if self._in_files else self._chunks_of(*rows)
+            load = _Task(_load, first, shards[first:end], lengths, self.dtype, self.shape[1])
+            portions.append((_submitted(client, [load], [chunks], "load")[0], rows))
         return portions
 
-    def _part_of(self, start: int, stop: int) -> tuple[Any, list[int]]:
-        """What a worker loads a range of rows from, and how many each of its chunks holds."""
+    def _chunks_of(self, start: int, stop: int) -> tuple[Any, list[int]]:
+        """Chunks of whole rows that a worker loads a range from, and how many each must hold."""
         import dask
         from distributed import futures_of
 
-        if isinstance(self._rows, Rows):
-            return self._rows, []
         sizes = self._rows.chunks[0]
         cuts = list(pieces(np.cumsum([0, *sizes]).tolist(), start, stop))
         first, last = cuts[0][0], cuts[-1][0]
         # Dask's other method, "p2p", would write rows to disk.
         whole = self._rows.blocks[first : last + 1].rechunk({1: self.shape[1]}, method="tasks")
         chunks = whole.to_delayed().ravel().tolist()
-        stated = list(sizes[first : last + 1])
-        for place, own in cuts:
-            if own != slice(0, sizes[place]):
+        for number, rows in cuts:
+            if rows != slice(0, sizes[number]):
                 # A slice of Dask's would hide that a chunk is longer than it states.
-                cut_rows = dask.delayed(_Task(_cut_rows, own, sizes[place]), pure=False)
-                chunks[place - first] = cut_rows(
-                    chunks[place - first], dask_key_name=_random_key("cut")
-                )
-                stated[place - first] = own.stop - own.start
+                task = dask.delayed(_Task(_cut_rows, rows, sizes[number]), pure=False)
+                key = {"dask_key_name": _random_key("cut")}
+                chunks[number - first] = task(chunks[number - first], **key)
+        lengths = [rows.stop - rows.start for _, rows in cuts]
         if futures_of(self._rows):
             # Workers hold what the rows are made of: Dask takes the task there.
-            return _result("X", lambda: self._client.compute(chunks)), stated
-        # Nothing is held yet: one task makes all chunks of the portion, where it keeps them.
-        return _Lazy(dask.optimize(*chunks)), stated
-
-
-class _Lazy:
-    """Chunks that the task which is given them computes; Dask does not look inside."""
-
-    def __init__(self, chunks: Sequence[Any]) -> None:
-        self.chunks = chunks
+            return _result("X", lambda: self._client.compute(chunks)), lengths
+        # Nothing is held yet: one task, into which Dask does not look, makes all of them.
+        return partial(dask.compute, *dask.optimize(*chunks), scheduler="synchronous"), lengths
 
 
 def _submitted(
-    client: Any, tasks: Sequence["_Task"], given: Sequence[Any], what: str = "pass"
+    client: Any, tasks: Sequence["_Task"], inputs: Sequence[Any], what: str = "pass"
 ) -> list[Any]:
     """Futures of tasks, each on one input; Dask runs them where the inputs are."""
     import dask
@@ -236,28 +222,24 @@ def _submitted(
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
         return [
             client.submit(task, one, key=_random_key(what), pure=False)
-            for task, one in zip(tasks, given, strict=True)
+            for task, one in zip(tasks, inputs, strict=True)
         ]
 
 
+@dataclass(repr=False)
 class ClusterTable:
     """Passes over rows that workers have or read, as those of :class:`.Table`."""
 
-    def __init__(
-        self,
-        client: Any,
-        shape: tuple[int, int],
-        portions: Sequence[Any],
-        check_sums: dict[int, int],
-    ) -> None:
-        self._client, self.shape, self._portions = client, shape, portions
-        self._check_sums = check_sums
+    _client: Any
+    shape: tuple[int, int]
+    _portions: Sequence[Any]
+    _check_sums: dict[int, int]
 
     def precision(self, dtype: DTypeLike) -> DTypeLike:
         """Double, as the bits of sums may differ between machines."""
         return np.float64
 
-    def can_keep(self, n_bytes: int, most: int) -> bool:
+    def can_keep(self, n_bytes: int, limit: int) -> bool:
         """Nothing: passes are made in other processes."""
         return False
 
@@ -266,8 +248,8 @@ class ClusterTable:
 
     def each(self, function: Callable[..., Any], *numbers: Any) -> Iterator:
         """As :meth:`.Table.each`."""
-        for found in self._results(_Task(_results_of, function, *numbers)):
-            yield from found
+        for results in self._results(_Task(_results_of, function, *numbers)):
+            yield from results
 
     def total(self, function: Callable[..., Result], *numbers: Any) -> Result:
         """As :meth:`.Table.total`: workers add up what they have, and this process the rest."""
@@ -282,20 +264,19 @@ class ClusterTable:
     ) -> "ClusterTable":
         """As :meth:`.Table.with_columns`; columns stay on the workers."""
         tasks = [_Task(_compute_columns, function, *numbers)] * len(self._portions)
-        portions = _submitted(self._client, tasks, self._portions)
-        return ClusterTable(self._client, self.shape, portions, self._check_sums)
+        return replace(self, _portions=_submitted(self._client, tasks, self._portions))
 
     def _results(self, task: "_Task") -> Iterator[Any]:
         """What a task gives for each portion, in order."""
         futures = _submitted(self._client, [task] * len(self._portions), self._portions)
         try:
             for place, future in enumerate(bar(futures, "pass", "thread")):
-                found = _result("X", partial(_waited, self._client, future))
+                outcome = _result("X", partial(_waited, self._client, future))
                 # Drop the future, so that the worker can free this result.
                 futures[place] = None
-                if isinstance(found, _Failure):
-                    raise found.error()
-                check_sum, results = found
+                if isinstance(outcome, Exception):
+                    raise outcome
+                check_sum, results = outcome
                 if self._check_sums.setdefault(place, check_sum) != check_sum:
                     raise RowsError(
                         "X: rows changed when a worker loaded them again; nothing was released. "
@@ -304,75 +285,68 @@ class ClusterTable:
                     )
                 yield results
         finally:
-            left = [future for future in futures if future is not None]
-            if left:
+            waiting = [future for future in futures if future is not None]
+            if waiting:
                 # Cancelling fails if the cluster is gone; then nothing is left to cancel.
                 with contextlib.suppress(Exception):
-                    self._client.cancel(left)
+                    self._client.cancel(waiting)
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """An error of a task, in words that quote no value of a row."""
-
-    kind: str
-    text: str
-
-    @classmethod
-    def of(cls, error: BaseException) -> "_Failure":
-        text = str(error)
-        if isinstance(error, OSError):
-            # Only errors of the operating system are known to quote no row.
-            text = f"{error.strerror}: {error.filename}" if error.errno else ""
-        elif isinstance(error, ImportError):
-            text = f"no module {error.name}"
-        elif not isinstance(error, RowsError):
-            text = ""
-        return cls(type(error).__name__, text)
-
-    def error(self) -> Exception:
-        """The error for the process that fits."""
-        if self.kind == "FloatingPointError":
-            return FloatingPointError(f"rows hold {REFUSED}.")
-        if self.kind == "RowsError":
-            return RowsError(self.text)
-        return RuntimeError(
-            f"X: a worker could not read or compute with its rows ({self.kind}"
-            f"{': ' if self.text else ''}{self.text}); nothing was released. Every worker needs "
-            "the files at the same path, and the packages that read them."
-        )
+def _quoting_no_row(error: BaseException) -> Exception:
+    """An error of a task for the process that fits, in words that quote no value of a row."""
+    if isinstance(error, FloatingPointError):
+        return FloatingPointError(f"rows hold {REFUSED}.")
+    if isinstance(error, RowsError):
+        return RowsError(str(error))
+    words = ""
+    if isinstance(error, OSError) and error.errno:
+        # Only errors of the operating system are sure to quote no row.
+        words = f": {error.strerror}: {error.filename}"
+    elif isinstance(error, ImportError):
+        words = f": no module {error.name}"
+    return RuntimeError(
+        f"X: a worker could not read or compute with its rows ({type(error).__name__}{words}); "
+        "nothing was released. Every worker needs the files at the same path, and the packages "
+        "that read them."
+    )
 
 
 class _Task:
-    """A function of one input for a worker. It raises no error, and shows no argument."""
+    """A function of one input for a worker. It returns errors, and shows no argument."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self._function, self._arguments = function, arguments
 
-    def __call__(self, given: Any) -> Any:
-        for one in given if isinstance(given, list) else [given]:
-            if isinstance(one, _Failure):
-                return one
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, Exception):
+            return value
         try:
             # As for the fit: no warning of arithmetic may depend on the rows.
             with np.errstate(all="ignore"):
-                return self._function(given, *self._arguments)
+                return self._function(value, *self._arguments)
         except (KeyboardInterrupt, SystemExit):
             # A request to stop the worker.
             raise
         except BaseException as error:
-            return _Failure.of(error)
+            return _quoting_no_row(error)
 
 
+@dataclass(repr=False)
 class _Portion:
     """Neighbouring shards on one worker; the check sum is that of rows which are held there."""
 
-    def __init__(self, place: int, parts: list[Shard], check_sum: int = 0) -> None:
-        self.place, self.parts, self.check_sum = place, parts, check_sum
+    place: int
+    shards: list[Shard]
+    check_sum: int = 0
 
     def __sizeof__(self) -> int:
         # Dask uses this size when it decides how much fits into memory.
-        return sum(part.nbytes for part in self.parts)
+        return sum(shard.nbytes for shard in self.shards)
+
+    def with_columns(self, columns: Iterable[Mapping[str, NDArray[Any]]]) -> "_Portion":
+        """The portion with more columns of each shard."""
+        pairs = zip(self.shards, columns, strict=True)
+        return replace(self, shards=[shard.with_columns(more) for shard, more in pairs])
 
 
 def _cut_rows(chunk: Any, rows: slice, n_rows: int) -> NDArray[Any]:
@@ -393,53 +367,43 @@ def _load(
     sizes: Sequence[int],
     dtype: np.dtype,
     n_features: int,
-) -> "_Portion | _Failure":
-    """Rows of some shards, of a source or of chunks for which an array states these lengths."""
+) -> _Portion | Exception:
+    """Rows of some shards: of a source, of chunks of these lengths, or of what computes them."""
     if isinstance(rows, Rows):
         return _Portion(place, [Shard(rows, a, b, a, {}, True) for a, b in shards])
-    if isinstance(rows, _Lazy):
-        import dask
-
-        rows = dask.compute(*rows.chunks, scheduler="synchronous")
-    if failed := [chunk for chunk in rows if isinstance(chunk, _Failure)]:
-        return failed[0]
+    rows = rows() if callable(rows) else rows
+    if errors := [chunk for chunk in rows if isinstance(chunk, Exception)]:
+        return errors[0]
     chunks = [_unmasked(chunk) for chunk in rows]
-    shapes = {(chunk.shape[1:], chunk.dtype) for chunk in chunks}
-    lengths = [len(chunk) for chunk in chunks]
-    if lengths != list(sizes) or shapes != {((n_features,), dtype)}:
-        both = list(zip(lengths, sizes, strict=True))
-        held, stated = next((pair for pair in both if pair[0] != pair[1]), both[0])
-        raise RowsError(
-            f"rows: chunks of the array hold {held} rows of (shape, type) {shapes}, where it "
-            f"states {stated} of {n_features} features and type {dtype}; give dask.array the right "
-            "chunks and meta."
-        )
+    for chunk, size in zip(chunks, sizes, strict=True):
+        if (chunk.shape, chunk.dtype) != ((size, n_features), dtype):
+            raise RowsError(
+                f"rows: chunks of the array hold {chunk.shape} values of type {chunk.dtype}, where "
+                f"it states {(size, n_features)} of {dtype}; give dask.array the right chunks and "
+                "meta."
+            )
     edges = np.cumsum([shards[0][0], *sizes]).tolist()
-    parts, check_sum = [], 0
+    portion = _Portion(place, [])
     for start, stop in shards:
-        own = [chunks[number][some] for number, some in pieces(edges, start, stop)]
         # Copied: somebody else may hold the memory of a chunk.
-        block = _aligned(np.concatenate(own))
-        check_sum = zlib.crc32(block.view(np.uint8), check_sum)
-        parts.append(Shard(block, 0, stop - start, start, {}, False))
-    return _Portion(place, parts, check_sum)
+        block = np.concatenate([chunks[i][some] for i, some in pieces(edges, start, stop)])
+        block = _aligned(block)
+        portion.check_sum = zlib.crc32(block.view(np.uint8), portion.check_sum)
+        portion.shards.append(Shard(block, 0, stop - start, start, {}, False))
+    return portion
 
 
 def _add_columns(portion: _Portion, columns: Mapping[str, NDArray[Any]]) -> _Portion:
-    first = portion.parts[0].start
-    parts = [
-        part.with_columns(cut(columns, part.start - first, part.start - first + len(part)))
-        for part in portion.parts
-    ]
-    return _Portion(portion.place, parts, portion.check_sum)
+    edges = np.cumsum([0, *map(len, portion.shards)]).tolist()
+    return portion.with_columns(cut(columns, *rows) for rows in pairwise(edges))
 
 
 def _compute(portion: _Portion, function: Callable[..., Any], *numbers: Any) -> Iterator[Any]:
     """Results of a function for every shard of a portion."""
     numbers = tuple(map(_aligned, numbers))
     with SINGLE_BLAS_THREAD:
-        for part in portion.parts:
-            yield function(part, *numbers)
+        for shard in portion.shards:
+            yield function(shard, *numbers)
 
 
 def _results_of(portion: _Portion, *work: Any) -> tuple[int, list[Any]]:
@@ -456,9 +420,7 @@ def _nodes_of(portion: _Portion, *work: Any) -> tuple[int, list[Any]]:
 
 
 def _compute_columns(portion: _Portion, *work: Any) -> _Portion:
-    found = zip(portion.parts, _compute(portion, *work), strict=True)
-    parts = [part.with_columns(columns) for part, columns in found]
-    return _Portion(portion.place, parts, portion.check_sum)
+    return portion.with_columns(_compute(portion, *work))
 
 
 def _unmasked(chunk: Any) -> NDArray[Any]:
@@ -475,7 +437,7 @@ def _aligned(number: Any) -> Any:
 
 
 def _random_key(what: str) -> str:
-    """Random key of a task: Dask's own, a digest of the arguments, would depend on the rows."""
+    """Random key of a task: Dask's default, a digest of the arguments, would depend on the rows."""
     return f"balldp-{what}-{uuid.uuid4().hex}"
 
 
@@ -497,18 +459,16 @@ def _waited(client: Any, future: Any) -> Any:
 
 def _result(name: str, get: Callable[[], Any]) -> Any:
     """Result from the cluster; errors of Dask and of the array's tasks are replaced."""
-    kind = words = ""
     try:
         return get()
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
         kind = type(error).__name__
-        if kind == "KilledWorker":
-            words = f": {error}"
+        words = f"{kind}: {error}" if kind == "KilledWorker" else kind
     # Raise outside of the handler: the original error would be the context, and quote rows.
     raise RuntimeError(
-        f"{name}: the cluster did not finish a pass ({kind}{words}); nothing was released. See the "
+        f"{name}: the cluster did not finish a pass ({words}); nothing was released. See the "
         "workers' logs; rows come from where they can be read again (files), not from "
         "client.scatter."
     )
@@ -521,12 +481,13 @@ def _check_workers(client: Any) -> None:
             "client: the cluster has no workers; wait for one (client.wait_for_workers(1)), or let "
             "it keep one (cluster.adapt(minimum=1))."
         )
-    found = client.get_versions(packages=["sklearn_balldp"])["workers"]
-    versions = {address: own["packages"].get("sklearn_balldp") for address, own in found.items()}
+    package = "sklearn_balldp"
+    workers = client.get_versions(packages=[package])["workers"]
+    versions = {address: worker["packages"].get(package) for address, worker in workers.items()}
     other = {address: version for address, version in versions.items() if version != __version__}
     if other:
         raise ValueError(
-            f"client: workers need sklearn_balldp {__version__}, whose rounding is accounted for; "
+            f"client: workers need {package} {__version__}, whose rounding is accounted for; "
             f"these have another or none: {other}. Install it where they run."
         )
 

@@ -1,8 +1,8 @@
 """Rows in files: Zarr, HDF5 and Parquet, as the libraries of these formats read them.
 
 A source keeps a path, and each process opens the file for itself, so that a source can be sent to
-another process. Rows are never made up: where a file lacks some, these libraries give fill values,
-and here they are refused, at opening and at each reading.
+another process. Where a file lacks rows, these libraries make up fill values: such files are
+refused, when they are opened and at each reading.
 """
 
 import contextlib
@@ -34,14 +34,14 @@ _LIMITS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 class FileRows(Locked, Rows):
-    """Rows of an array in a file, which each process opens for itself by ``open_array(*named)``."""
+    """Rows of an array in a file, which each process opens for itself by ``open_array(*names)``."""
 
-    _steady = True
+    _is_fixed = True
 
-    def __init__(self, open_array: Callable[..., Any], *named: Any) -> None:
+    def __init__(self, open_array: Callable[..., Any], *names: Any) -> None:
         super().__init__()
-        self._open, self._named, self._opened = open_array, named, (0, None)
-        self.path = named[0] if isinstance(named[0], str) else ", ".join(named[0])
+        self._open, self._names, self._opened = open_array, names, (0, None)
+        self.path = names[0] if isinstance(names[0], str) else ", ".join(names[0])
         array = self._array
         if len(array.shape) != 2 or str(np.dtype(array.dtype)) not in PRECISIONS:
             raise RowsError(
@@ -56,11 +56,11 @@ class FileRows(Locked, Rows):
         process = os.getpid()
         with self._lock:
             if self._opened[0] != process:
-                array = _told(self.path, "it", lambda: self._open(*self._named))
-                held = tuple(array.shape), np.dtype(array.dtype)
-                if hasattr(self, "shape") and held != (self.shape, self.dtype):
+                array = _read_by(self.path, "it", lambda: self._open(*self._names))
+                shape, dtype = tuple(array.shape), np.dtype(array.dtype)
+                if hasattr(self, "shape") and (shape, dtype) != (self.shape, self.dtype):
                     raise RowsError(
-                        f"path={self.path!r} holds an array of shape {held[0]} and type {held[1]}, "
+                        f"path={self.path!r} holds an array of shape {shape} and type {dtype}, "
                         f"where it held {self.shape} and {self.dtype}: the file has changed; keep "
                         "it as it is during a fit."
                     )
@@ -69,7 +69,7 @@ class FileRows(Locked, Rows):
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         what, array = f"rows {start} to {stop}", self._array
-        return _told(self.path, what, lambda: np.asarray(array[start:stop]))
+        return _read_by(self.path, what, lambda: np.asarray(array[start:stop]))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_lock": None, "_opened": (0, None)}
@@ -79,25 +79,25 @@ class FileRows(Locked, Rows):
         Locked.__init__(self)
 
 
-def _told(path: str, part: str, read: Callable[[], T]) -> T:
-    """What a library reads; its errors may quote rows, and are told by the file and the remedy."""
+def _read_by(path: str, part: str, read: Callable[[], T]) -> T:
+    """What a library reads; its errors may quote rows, so others name the file and the remedy."""
     try:
         return read()
     except (ImportError, RowsError):
         raise
-    except MemoryError:
-        told: Exception = MemoryError(f"path={path!r}: {part} did not fit into memory.")
     except Exception as error:
         number = error.errno if isinstance(error, OSError) else None
-        if number in _LIMITS:
-            told = OSError(number, f"path={path!r}: {part} cannot be read: {os.strerror(number)}.")
-        else:
-            told = RowsError(
-                f"path={path!r}: {part} cannot be read ({type(error).__name__}); the file is "
-                "missing, damaged or being written: restore it, or name another."
-            )
+        replaced: Exception = RowsError(
+            f"path={path!r}: {part} cannot be read ({type(error).__name__}); the file is missing, "
+            "damaged or being written: restore it, or name another."
+        )
+        if isinstance(error, MemoryError):
+            replaced = MemoryError(f"path={path!r}: {part} did not fit into memory.")
+        elif number in _LIMITS:
+            reason = os.strerror(number)
+            replaced = OSError(number, f"path={path!r}: {part} cannot be read: {reason}.")
     # Raise outside of the handler: the original error would be the context.
-    raise told
+    raise replaced
 
 
 def _absolute(path: str | Path) -> str:
@@ -146,9 +146,9 @@ class _ZarrArray:
         if not hasattr(array, "dtype"):
             raise RowsError(f"path={path!r} is a Zarr group; name the path of its array.")
         self._path, self.shape, self.dtype = path, array.shape, np.dtype(array.dtype)
-        lacking = array.nchunks - array.nchunks_initialized
-        if lacking > 0:
-            self._refuse(f"{lacking} of {array.nchunks} chunks")
+        n_missing = array.nchunks - array.nchunks_initialized
+        if n_missing > 0:
+            self._refuse(f"{n_missing} of {array.nchunks} chunks")
         if str(self.dtype) not in PRECISIONS or len(self.shape) != 2:
             return
         # A number that no computation gives.
@@ -162,14 +162,14 @@ class _ZarrArray:
                 self[start : start + array.shards[0]]
 
     def __getitem__(self, rows: slice) -> NDArray[np.floating]:
-        found = np.ascontiguousarray(self._array[rows])
-        if (found.view(self._bits) == self._mark).any():
+        values = np.ascontiguousarray(self._array[rows])
+        if (values.view(self._bits) == self._mark).any():
             self._refuse(f"chunks among the rows {rows.start} to {rows.stop}")
-        return found
+        return values
 
-    def _refuse(self, lacking: str) -> None:
+    def _refuse(self, missing: str) -> None:
         raise RowsError(
-            f"path={self._path!r} lacks {lacking}, in whose place Zarr reads a fill value; restore "
+            f"path={self._path!r} lacks {missing}, in whose place Zarr reads a fill value; restore "
             "them (rows of zeros are kept by write_empty_chunks=True)."
         )
 
@@ -215,72 +215,70 @@ class _HDF5Dataset:
         self._check()
 
     def __getitem__(self, rows: slice) -> NDArray[np.floating]:
-        found = self._dataset[rows]
+        values = self._dataset[rows]
         # Files that it is spread over may vanish: if they are there now, they were before.
         self._check()
-        return found
+        return values
 
     def _check(self) -> None:
-        lacking = _lacking(self._dataset)
-        if lacking:
+        missing = _missing_from(self._dataset)
+        if missing:
             raise RowsError(
-                f"path={self._path!r} lacks {lacking}, in whose place HDF5 reads a fill value; "
+                f"path={self._path!r} lacks {missing}, in whose place HDF5 reads a fill value; "
                 "restore what is missing, or write the rows again."
             )
 
 
-def _lacking(dataset: Any) -> str:
+def _missing_from(dataset: Any) -> str:
     """What a dataset of HDF5 lacks, in words; nothing if all of its values are stored."""
     if dataset.is_virtual:
-        return _lacking_sources(dataset)
+        return _missing_from_sources(dataset)
     file = dataset.file
     # HDF5 reads zeros behind the end of a file. One that this process writes to may end later.
-    known = file.driver == "sec2" and file.mode == "r"
-    if known and os.fstat(file.id.get_vfd_handle()).st_size < file.id.get_filesize():
+    has_ended = file.driver == "sec2" and file.mode == "r"
+    if has_ended and os.fstat(file.id.get_vfd_handle()).st_size < file.id.get_filesize():
         return f"the end of the file {file.filename!r}"
     settings = dataset.id.get_create_plist()
-    for place in range(settings.get_external_count()):
-        name, offset, size = settings.get_external(place)
-        beside = dataset.id.get_access_plist().get_efile_prefix().decode()
-        raw = _beside(dataset, os.fsdecode(name), "HDF5_EXTFILE_PREFIX", beside)
+    for number in range(settings.get_external_count()):
+        name, offset, size = settings.get_external(number)
+        prefix = dataset.id.get_access_plist().get_efile_prefix().decode()
+        raw = _beside(dataset, os.fsdecode(name), "HDF5_EXTFILE_PREFIX", prefix)
         if not os.path.exists(raw) or os.path.getsize(raw) < offset + min(size, dataset.nbytes):
             return f"the file {raw!r}, or the end of it"
     if dataset.chunks is not None:
         sides = zip(dataset.shape, dataset.chunks, strict=True)
         n_chunks = math.prod(-(-length // side) for length, side in sides)
-        lacking = n_chunks - dataset.id.get_num_chunks()
-        return f"{lacking} of {n_chunks} chunks" if lacking > 0 else ""
+        n_missing = n_chunks - dataset.id.get_num_chunks()
+        return f"{n_missing} of {n_chunks} chunks" if n_missing > 0 else ""
     n_bytes = dataset.size * dataset.id.get_type().get_size()
     return "storage for its rows" if dataset.id.get_storage_size() < n_bytes else ""
 
 
-def _lacking_sources(dataset: Any) -> str:
+def _missing_from_sources(dataset: Any) -> str:
     """What the sources of a virtual dataset lack; each must give whole rows."""
-    h5py, there = _needed("h5py"), np.zeros(dataset.shape[0], dtype=bool)
+    h5py, covered = _needed("h5py"), np.zeros(dataset.shape[0], dtype=bool)
     for source in dataset.virtual_sources():
         (first, *_), (last, *_) = source.vspace.get_select_bounds()
         if source.vspace.get_select_npoints() != (last + 1 - first) * math.prod(dataset.shape[1:]):
             return "whole rows in the parts that it is made of"
-        file = dataset.file.filename
-        if source.file_name != ".":
-            file = _beside(dataset, source.file_name, "HDF5_VDS_PREFIX", os.path.dirname(file))
-        if not os.path.exists(file):
-            return f"the file {file!r}"
-        with contextlib.ExitStack() as held:
-            opened = dataset.file
+        with contextlib.ExitStack() as files:
+            file, path = dataset.file, dataset.file.filename
             if source.file_name != ".":
-                opened = held.enter_context(h5py.File(file, mode="r"))
-            found = opened.get(source.dset_name)
-            if found is None or not _holds(found, source):
-                return f"rows of the dataset {source.dset_name!r} in {file!r}"
-            lacking = _lacking(found)
-        if lacking:
-            return lacking
-        there[first : last + 1] = True
-    return "" if there.all() else "sources of some rows"
+                path = _beside(dataset, source.file_name, "HDF5_VDS_PREFIX", os.path.dirname(path))
+                if not os.path.exists(path):
+                    return f"the file {path!r}"
+                file = files.enter_context(h5py.File(path, mode="r"))
+            part = file.get(source.dset_name)
+            if part is None or not _is_long_enough(part, source):
+                return f"rows of the dataset {source.dset_name!r} in {path!r}"
+            missing = _missing_from(part)
+        if missing:
+            return missing
+        covered[first : last + 1] = True
+    return "" if covered.all() else "sources of some rows"
 
 
-def _holds(dataset: Any, source: Any) -> bool:
+def _is_long_enough(dataset: Any, source: Any) -> bool:
     """Whether a dataset is as long as what a virtual one takes from it."""
     if source.src_space.get_select_type() == _needed("h5py").h5s.SEL_ALL:
         return dataset.size == source.vspace.get_select_npoints()
@@ -289,11 +287,11 @@ def _holds(dataset: Any, source: Any) -> bool:
 
 
 def _beside(dataset: Any, name: str, variable: str, folder: str) -> str:
-    """Where HDF5 finds a file that a dataset names."""
+    """Where HDF5 looks for a file that a dataset names."""
     folder = os.environ.get(variable) or folder
     folder = folder.replace("${ORIGIN}", os.path.dirname(os.path.abspath(dataset.file.filename)))
-    found = os.path.join(folder, name)
-    return found if os.path.exists(found) else os.path.abspath(name)
+    path = os.path.join(folder, name)
+    return path if os.path.exists(path) else os.path.abspath(name)
 
 
 def from_parquet(
@@ -326,7 +324,7 @@ def from_parquet(
         If pyarrow is missing: ``pip install pyarrow``.
     """
     check_flag("verify_checksums", verify_checksums)
-    paths = _parts(path) if isinstance(path, (str, Path)) else list(path)
+    paths = _files_of(path) if isinstance(path, (str, Path)) else list(path)
     if not paths:
         shown = repr(str(path)) if isinstance(path, (str, Path)) else "[]"
         raise RowsError(f"path={shown} names no file; pass the files that hold the rows.")
@@ -336,15 +334,15 @@ def from_parquet(
     return rows
 
 
-def _parts(path: str | Path) -> Sequence[str | Path]:
+def _files_of(path: str | Path) -> Sequence[str | Path]:
     """The files of a folder or a pattern, in the order of their names; or the one file."""
     if "://" in str(path):
         raise RowsError(f"path={str(path)!r}: rows are read from files; download it first.")
     if Path(path).is_dir():
-        inside = (own.relative_to(path) for own in Path(path).rglob("*.parquet"))
+        inside = (file.relative_to(path) for file in Path(path).rglob("*.parquet"))
         # What writers of folders leave beside the parts begins so.
-        kept = [str(own) for own in inside if not any(name[0] in "_." for name in own.parts)]
-        names = [os.path.join(path, own) for own in sorted(kept)]
+        kept = [str(file) for file in inside if not any(name[0] in "_." for name in file.parts)]
+        names = [os.path.join(path, name) for name in sorted(kept)]
     elif not Path(path).exists() and any(mark in str(path) for mark in "*?["):
         names = sorted(glob.glob(str(path)))
     else:
@@ -359,13 +357,7 @@ def _parts(path: str | Path) -> Sequence[str | Path]:
 
 def _by_numbers(name: str) -> list[str | int]:
     parts = re.split(r"(\d+)", name)
-    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
-
-
-def _opened(form: Any, path: str) -> tuple[Any, list[str]]:
-    """A Parquet file, and the names of its columns."""
-    file = form.make_fragment(path, filesystem=_needed("pyarrow.fs").LocalFileSystem())
-    return file, file.physical_schema.names
+    return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 class _ParquetColumn:
@@ -373,19 +365,23 @@ class _ParquetColumn:
 
     def __init__(self, paths: Sequence[str], column: str, checksums: bool) -> None:
         self._lock = threading.Lock()
-        data = _needed("pyarrow.dataset")
+        data, system = _needed("pyarrow.dataset"), _needed("pyarrow.fs").LocalFileSystem()
         options = data.ParquetFragmentScanOptions(page_checksum_verification=checksums)
         form = data.ParquetFileFormat(default_fragment_scan_options=options)
         self._column, self._groups, types = column, [], set()
+
+        def opened(path: str) -> tuple[Any, list[Any]]:
+            file = form.make_fragment(path, filesystem=system)
+            return file.physical_schema, file.split_by_row_group()
+
         for path in paths:
             # One by one, so that an error names its file.
-            file, names = _told(path, "it", partial(_opened, form, path))
-            if names.count(column) != 1:
-                many = "is none" if column not in names else "is more than one"
-                raise RowsError(f"column={column!r} {many} of {path!r}: {', '.join(names)}.")
-            types.add(file.physical_schema.field(column).type)
-            groups = _told(path, "it", file.split_by_row_group)
-            self._groups += [own for own in groups if own.row_groups[0].num_rows]
+            schema, groups = _read_by(path, "it", partial(opened, path))
+            if schema.names.count(column) != 1:
+                many = "is none" if column not in schema.names else "is more than one"
+                raise RowsError(f"column={column!r} {many} of {path!r}: {', '.join(schema.names)}.")
+            types.add(schema.field(column).type)
+            self._groups += [group for group in groups if group.row_groups[0].num_rows]
         if len(types) > 1:
             raise RowsError(
                 f"column={column!r} is of several types ({', '.join(sorted(map(str, types)))}); "
@@ -399,19 +395,19 @@ class _ParquetColumn:
             )
         if not self._groups:
             raise RowsError(f"path={', '.join(paths)!r} holds no rows; name files that do.")
-        sizes = [own.row_groups[0].num_rows for own in self._groups]
+        sizes = [group.row_groups[0].num_rows for group in self._groups]
         self._starts = np.cumsum([0, *sizes]).tolist()
         self._decoded = lru_cache(_KEPT_GROUPS)(self._decode)
         first = self._groups[0].head(1, columns=[column]).column(0)[0].as_py()
         self.dtype = np.dtype(self._type.value_type.to_pandas_dtype())
         self.shape = self._starts[-1], len(first or [])
 
-    def _decode(self, place: int) -> NDArray[np.floating]:
+    def _decode(self, number: int) -> NDArray[np.floating]:
         import pyarrow as pa
 
-        group, n_rows = self._groups[place], self._starts[place + 1] - self._starts[place]
+        group, n_rows = self._groups[number], self._starts[number + 1] - self._starts[number]
         what = f"row group {group.row_groups[0].id}"
-        table = _told(group.path, what, lambda: group.to_table(columns=[self._column]))
+        table = _read_by(group.path, what, lambda: group.to_table(columns=[self._column]))
         column = table.column(0).combine_chunks()
         with contextlib.suppress(pa.ArrowInvalid):
             # It refuses lists of another length.
@@ -421,14 +417,14 @@ class _ParquetColumn:
                 numbers = np.asarray(values.to_numpy(zero_copy_only=False))
                 return numbers.reshape(n_rows, self.shape[1])
         raise RowsError(
-            f"path={group.path!r}: row group {group.row_groups[0].id} of column={self._column!r} "
-            f"does not hold {n_rows} lists of {self.shape[1]} numbers; its lists differ in length "
-            "or have gaps, or the file has changed."
+            f"path={group.path!r}: {what} of column={self._column!r} does not hold {n_rows} lists "
+            f"of {self.shape[1]} numbers; its lists differ in length or have gaps, or the file has "
+            "changed."
         )
 
     def __getitem__(self, rows: slice) -> NDArray[np.floating]:
         with self._lock:
             ranges = pieces(self._starts, rows.start, rows.stop)
-            parts = [self._decoded(place)[own] for place, own in ranges]
+            parts = [self._decoded(number)[some] for number, some in ranges]
         # There is no part where the range is empty.
         return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts])

@@ -9,7 +9,7 @@ import contextlib
 import contextvars
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from itertools import pairwise
@@ -24,6 +24,7 @@ from ..privacy.rounding import SUMMED
 from .sources import Locked, Rows, is_mapped
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 # Half-precision bits, read as single precision, give a number too small by this factor.
 _HALF_TO_SINGLE = np.float32(2.0**112)
@@ -36,10 +37,9 @@ _TINY = 2.0**-100
 BLOCK_VALUES = 2**18
 #: Rows are cut into several shards if they are at least so many, or hold more values than this.
 SEVERAL_ROWS, SMALL = 2048, 4_000_000
-#: Most rows of a shard, but for rounding; a shard of short rows may hold :data:`SMALL` values.
-SHARD_ROWS = 8192
-#: Fewest shards of rows that are cut, so that threads share them evenly.
-LEAST_SHARDS = 8
+#: Limits of a shard, but for rounding: rows (short ones may hold :data:`SMALL` values), and the
+#: number of shards of rows that are cut, so that threads share them evenly.
+SHARD_ROWS, MIN_SHARDS = 8192, 8
 
 
 def working_precision(dtype: np.dtype, *numbers: float) -> type[np.float32] | type[np.float64]:
@@ -66,8 +66,7 @@ def row_blocks(
     """Iterate over blocks of rows in the given precision, without a copy of the whole array.
 
     Blocks are in C order whatever the layout of ``X``, so that sums along a row round alike in
-    every layout. Otherwise other rows could change, through the layout, what is computed from this
-    one.
+    every layout: other rows could otherwise change, through it, what is computed from this one.
 
     A block is a view of ``X`` if that is in C order and of this precision (do not write to it);
     otherwise it is a buffer that the next step overwrites. Several blocks of a file are read at
@@ -77,9 +76,9 @@ def row_blocks(
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size
     if isinstance(X, Rows):
-        held = max(1, X._read_values // (size * X.shape[1])) * size
-        for first in range(start, stop, held):
-            part = X._part(first, min(first + held, stop))
+        n_read = max(1, X._read_values // (size * X.shape[1])) * size
+        for first in range(start, stop, n_read):
+            part = X._part(first, min(first + n_read, stop))
             for rows, block in row_blocks(part, size=size, dtype=dtype, once=once):
                 yield slice(first + rows.start, first + rows.stop), block
         return
@@ -139,8 +138,8 @@ def copy_rows(
             # One product is enough: multiplying the factors by a power of two is exact.
             out *= factors[:, None] * _HALF_TO_SINGLE
         # Infinity and NaN have an exponent above the largest, so they come out as 2^16 or more.
-        seen = finite or factors is not None
-        if not seen and max(out.max(initial=0.0), -out.min(initial=0.0)) >= 2.0**16:
+        checked = finite or factors is not None
+        if not checked and max(out.max(initial=0.0), -out.min(initial=0.0)) >= 2.0**16:
             np.copyto(out, rows)
 
 
@@ -153,8 +152,8 @@ def place_rows(
 ) -> None:
     """Copy rows, times factors if there are any, in the precision of the array they are copied to.
 
-    If there are factors, every row is multiplied by its own, which may be one: whether one row is
-    scaled must not change how others are computed.
+    If there are factors, every row is multiplied by one: whether a row is scaled must not change
+    how others are computed.
     """
     if factors is None:
         copy_rows(out, rows, finite=finite)
@@ -178,8 +177,8 @@ def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:
     """
     if n_rows < SEVERAL_ROWS and n_rows * n_features <= SMALL:
         return [(0, n_rows)]
-    n_shards = max(LEAST_SHARDS, math.ceil(n_rows / max(SHARD_ROWS, SMALL // n_features)))
-    edges = (round(place * n_rows / n_shards / SUMMED) * SUMMED for place in range(n_shards))
+    n_shards = max(MIN_SHARDS, math.ceil(n_rows / max(SHARD_ROWS, SMALL // n_features)))
+    edges = (round(shard * n_rows / n_shards / SUMMED) * SUMMED for shard in range(n_shards))
     return list(pairwise(sorted({n_rows, *(edge for edge in edges if edge < n_rows)})))
 
 
@@ -193,36 +192,27 @@ def n_threads(n_rows: int, n_features: int) -> int:
 
 
 def map_shards(
-    function: Callable[[int, int], T],
-    n_rows: int,
-    n_features: int,
-    pool: Executor | None = None,
-) -> Iterator[T]:
-    """Results of ``function(start, stop)`` for each shard, in order, on threads if that helps.
-
-    Few results are held at a time.
-    """
-    shards, threads = shards_of(n_rows, n_features), n_threads(n_rows, n_features)
+    function: Callable[[T], R], shards: Sequence[T], threads: int, pool: Executor | None = None
+) -> Iterator[R]:
+    """Results of a function for each shard, in order, on threads; few are held at a time."""
     # BLAS would split long rows over all cores, and their number would change the sums.
-    with SINGLE_BLAS_THREAD, contextlib.ExitStack() as own:
+    with SINGLE_BLAS_THREAD, contextlib.ExitStack() as pools:
         if threads == 1:
-            yield from (function(*shard) for shard in shards)
+            yield from map(function, shards)
             return
         if pool is None:
-            pool = own.enter_context(ThreadPoolExecutor(threads))
-        ahead = 2 * threads
+            pool = pools.enter_context(ThreadPoolExecutor(threads))
 
-        def submit(shard: tuple[int, int]) -> Future[T]:
+        def submit(shard: T) -> Future[R]:
             # A thread of a pool does not know what its caller set, such as NumPy's errstate.
-            context = contextvars.copy_context()
-            return pool.submit(lambda: context.run(function, *shard))
+            return pool.submit(contextvars.copy_context().run, function, shard)
 
+        ahead = 2 * threads
         waiting = deque(map(submit, shards[:ahead]))
         try:
-            for place in range(len(shards)):
+            for later in range(ahead, ahead + len(shards)):
                 yield waiting.popleft().result()
-                if place + ahead < len(shards):
-                    waiting.append(submit(shards[place + ahead]))
+                waiting.extend(map(submit, shards[later : later + 1]))
         finally:
             # After an error in one shard, the results of the others are not needed.
             for future in waiting:

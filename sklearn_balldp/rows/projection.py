@@ -22,10 +22,10 @@ def have_plain_sizes(squares: NDArray[np.floating], n_features: int, domain: str
     """Whether squared norms alone show that no row is refused, nor zero on the sphere."""
     limits = np.finfo(squares.dtype)
     # The factors of two cover the rounding of squares.
-    most = min(0.5 * LARGEST_ENTRY**2, float(limits.max))
-    least = max(2.0 * n_features * SMALLEST_ENTRY**2, float(limits.tiny))
-    large = bool(squares.max(initial=0.0) <= most)
-    return large and (domain == "ball" or bool(squares.min(initial=np.inf) >= least))
+    largest = min(0.5 * LARGEST_ENTRY**2, float(limits.max))
+    smallest = max(2.0 * n_features * SMALLEST_ENTRY**2, float(limits.tiny))
+    fits = bool(squares.max(initial=0.0) <= largest)
+    return fits and (domain == "ball" or bool(squares.min(initial=np.inf) >= smallest))
 
 
 def check_sizes(rows: NDArray[np.floating], domain: str) -> None:
@@ -41,23 +41,6 @@ def check_sizes(rows: NDArray[np.floating], domain: str) -> None:
         raise FloatingPointError(f"rows hold {REFUSED}.")
 
 
-def ball_factors(rows: NDArray[np.float64], norm_bound: float) -> NDArray[np.float64] | None:
-    """Factors that project float64 rows onto the ball: min(1, B / norm), None where all are one.
-
-    Raises FloatingPointError if a row is refused (:data:`REFUSED`).
-    """
-    # A low-precision NumPy scalar would round or overflow when squared.
-    norm_bound = float(norm_bound)
-    with np.errstate(all="ignore"):
-        squares = np.vecdot(rows, rows)
-        inside = squares <= norm_bound * norm_bound
-    if inside.all():
-        return None
-    if not have_plain_sizes(squares, rows.shape[1], "ball"):
-        check_sizes(rows, "ball")
-    return np.where(inside, 1.0, norm_bound / np.sqrt(np.where(inside, 1.0, squares)))
-
-
 def check_unchanged(
     rows: NDArray[np.floating],
     norm_bound: float,
@@ -65,7 +48,7 @@ def check_unchanged(
     *,
     squares: NDArray[np.floating] | None = None,
 ) -> None:
-    """Raise an error if a row, times its known factor, lies outside of the ball.
+    """Raise an error if a row, times its factor, lies outside of the ball.
 
     The file was then written to after the factor was computed. ``squares`` are the squared norms of
     rows that are in other coordinates.
@@ -85,30 +68,30 @@ def check_unchanged(
 def rows_in_domain(
     rows: NDArray[np.float64], norm_bound: float, domain: str
 ) -> NDArray[np.float64]:
-    """float64 rows as a head takes them: projected onto the ball, or each scaled to norm B.
-
-    Gives ``rows`` itself where nothing has to change. A zero row stays zero on the sphere. Raises
-    FloatingPointError if a row is refused (:data:`REFUSED`).
-    """
+    """float64 rows as a head takes them, by :func:`domain_factors`; ``rows`` if none changes."""
     factors = domain_factors(rows, norm_bound, domain)
     return rows if factors is None else rows * factors[:, None]
 
 
 def domain_factors(
-    rows: NDArray[np.float64], norm_bound: float, domain: str
+    rows: NDArray[np.float64], norm_bound: float, domain: str = "ball"
 ) -> NDArray[np.float64] | None:
     """Factors that bring float64 rows into the domain; None if nothing has to change.
 
-    Raises FloatingPointError if a row is refused (:data:`REFUSED`).
+    They are min(1, B / norm) for the ball, and B / norm for the sphere, where a zero row stays
+    zero. Raises FloatingPointError if a row is refused (:data:`REFUSED`).
     """
-    if domain == "ball":
-        return ball_factors(rows, norm_bound)
+    # A low-precision NumPy scalar would round or overflow when squared.
+    norm_bound = float(norm_bound)
     with np.errstate(all="ignore"):
         squares = np.vecdot(rows, rows)
+        unchanged = squares == 0.0 if domain == "sphere" else squares <= norm_bound * norm_bound
+    if domain == "ball" and unchanged.all():
+        return None
     if not have_plain_sizes(squares, rows.shape[1], domain):
         check_sizes(rows, domain)
-    # Of the rows that are left, only a zero row has a squared norm of zero.
-    return float(norm_bound) / np.sqrt(np.where(squares > 0.0, squares, 1.0))
+    scaled = norm_bound / np.sqrt(np.where(unchanged, 1.0, squares))
+    return np.where(unchanged, 1.0, scaled) if domain == "ball" else scaled
 
 
 def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
@@ -119,26 +102,25 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     coordinates, or cast to float64 before. Raises ValueError if a row holds NaN, infinity or an
     entry above 1e140, or ``X`` is not two-dimensional.
     """
-    given: Any = np.asarray(X)
-    if given.ndim != 2:
+    rows: Any = np.asarray(X)
+    if rows.ndim != 2:
         raise ValueError(
-            f"X has the shape {given.shape}, which must be (n_samples, n_features); use "
+            f"X has the shape {rows.shape}, which must be (n_samples, n_features); use "
             "X.reshape(1, -1) for one row."
         )
-    wide = given.dtype.kind != "f" or given.dtype.itemsize > 8
-    kind = np.dtype(np.float64) if wide else given.dtype.newbyteorder("=")
+    is_other = rows.dtype.kind != "f" or rows.dtype.itemsize > 8
+    kind = np.dtype(np.float64) if is_other else rows.dtype.newbyteorder("=")
     # What a wide number is too large for becomes infinity, which is refused.
     with np.errstate(over="ignore"):
-        given = np.ascontiguousarray(given, dtype=np.promote_types(kind, np.float32))
-    projected = given
+        rows = np.ascontiguousarray(rows, dtype=np.promote_types(kind, np.float32))
+    projected = rows
     try:
-        for rows, block in row_blocks(given):
-            factors = ball_factors(block, norm_bound)
+        for place, block in row_blocks(rows):
+            factors = domain_factors(block, norm_bound)
             if factors is not None:
-                if projected is given:
-                    projected = given.copy()
+                projected = rows.copy() if projected is rows else projected
                 outside = factors < 1.0
-                projected[rows][outside] = block[outside] * factors[outside, None]
+                projected[place][outside] = block[outside] * factors[outside, None]
     except FloatingPointError:
         raise ValueError(f"X: rows hold {REFUSED}; drop those rows, or repair them.") from None
     return projected

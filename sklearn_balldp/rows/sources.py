@@ -25,7 +25,7 @@ class RowsError(ValueError):
 
 
 class Locked:
-    """What holds a lock, which a fork renews: another thread may hold it, which a child lacks."""
+    """An object with a lock, renewed by a fork: the child lacks the thread that may hold it."""
 
     _all: ClassVar["weakref.WeakSet[Locked]"] = weakref.WeakSet()
 
@@ -62,9 +62,8 @@ class Rows(ABC):
     ndim = 2
     # Number of values read at once.
     _read_values = 2**21
-
-    # Whether shape and type are fixed, and nobody changes what was read.
-    _steady = False
+    # Whether shape and type are fixed, and nobody changes the arrays that were read.
+    _is_fixed = False
 
     def _part(self, start: int, stop: int) -> NDArray[np.floating]:
         """As :meth:`read`, with a check of kind, shape and type."""
@@ -97,7 +96,7 @@ class Rows(ABC):
 
     def _for_one_fit(self) -> "Rows":
         """The same rows for one fit: what was checked of them is what is used."""
-        return self if self._steady else _SteadyRows(self)
+        return self if self._is_fixed else _FixedRows(self)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -116,28 +115,24 @@ class Rows(ABC):
             if step == 1:
                 return self._part(start, max(start, stop))
             return self._rows_at(np.arange(start, stop, step))
-        places = np.asarray(rows)
-        if places.dtype == bool:
-            if places.shape != (len(self),):
+        positions = np.asarray(rows)
+        if positions.dtype == bool:
+            if positions.shape != (len(self),):
                 raise IndexError(f"rows: a mask must have {len(self)} entries.")
-            places = np.flatnonzero(places)
-        if places.ndim == 0:
-            return self._rows_at(places[None])[0]
-        return self._rows_at(places)
+            positions = np.flatnonzero(positions)
+        return self._rows_at(np.atleast_1d(positions))[slice(None) if positions.ndim else 0]
 
-    def _rows_at(self, places: NDArray[np.intp]) -> NDArray[np.floating]:
-        """Rows at these positions, by one pass over the parts of the source that hold them."""
-        places = np.where(places < 0, places + len(self), places)
-        if len(places) and not (places.min() >= 0 and places.max() < len(self)):
+    def _rows_at(self, positions: NDArray[np.intp]) -> NDArray[np.floating]:
+        """Rows at these positions, by one pass over the ranges of the source that hold them."""
+        positions = np.where(positions < 0, positions + len(self), positions)
+        if len(positions) and not (positions.min() >= 0 and positions.max() < len(self)):
             raise IndexError(f"rows: positions must lie below {len(self)}.")
-        taken = np.empty((len(places), self.shape[1]), dtype=self.dtype)
-        size = max(1, 2**20 // self.shape[1])
-        order = np.argsort(places, kind="stable")
-        parts = np.searchsorted(places[order], np.arange(0, len(self) + size, size))
-        for part in np.flatnonzero(np.diff(parts)).tolist():
-            own = order[parts[part] : parts[part + 1]]
-            first, last = int(places[own].min()), int(places[own].max())
-            taken[own] = self._part(first, last + 1)[places[own] - first]
+        taken = np.empty((len(positions), self.shape[1]), dtype=self.dtype)
+        order = np.argsort(positions, kind="stable")
+        ranges = positions[order] // max(1, 2**20 // self.shape[1])
+        for chosen in np.split(order, np.flatnonzero(np.diff(ranges)) + 1) if len(order) else []:
+            first, last = int(positions[chosen[0]]), int(positions[chosen[-1]])
+            taken[chosen] = self._part(first, last + 1)[positions[chosen] - first]
         return taken
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
@@ -170,10 +165,10 @@ def in_memory(name: str, values: Any) -> Any:
     return values
 
 
-class _SteadyRows(Rows):
-    """Rows of somebody's own source: shape and type are asked once, and every part is copied."""
+class _FixedRows(Rows):
+    """Rows of a source of others: shape and type are asked once, and all that is read is copied."""
 
-    _steady = True
+    _is_fixed = True
 
     def __init__(self, source: Rows) -> None:
         self.source, shape = source, source.shape
@@ -192,10 +187,10 @@ class _SteadyRows(Rows):
 
 
 def pieces(edges: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, slice]]:
-    """Which parts hold a range of rows, and which rows of each; ``edges`` are where parts begin."""
-    for place in range(bisect_right(edges, start) - 1, bisect_left(edges, stop)):
-        edge, end = edges[place : place + 2]
-        yield place, slice(max(start - edge, 0), min(stop, end) - edge)
+    """Which parts hold a range of rows, and which rows of each; parts begin at ``edges``."""
+    for part in range(bisect_right(edges, start) - 1, bisect_left(edges, stop)):
+        edge, end = edges[part : part + 2]
+        yield part, slice(max(start - edge, 0), min(stop, end) - edge)
 
 
 def is_mapped(X: Any) -> bool:
@@ -206,5 +201,4 @@ def is_mapped(X: Any) -> bool:
     base: Any = X
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base
-    own = base.flags.owndata if isinstance(base, np.ndarray) else isinstance(base, bytes)
-    return not own
+    return not (base.flags.owndata if isinstance(base, np.ndarray) else isinstance(base, bytes))

@@ -5,8 +5,10 @@ block, and the columns beside them. Rows on a cluster have a table of their own.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,29 +24,28 @@ Array = NDArray[np.float64]
 Result = tuple[Any, ...]
 
 
+@dataclass(repr=False, eq=False)
 class Shard:
-    """One shard of a table: the rows of ``X`` from ``first`` to ``stop``.
+    """One shard of a table: the rows of an array or source from one position to another.
 
-    The first of them is at position ``start`` of the table, and ``columns`` hold values for each.
+    The first of them is at position ``start`` of the table, and columns hold values for each.
     ``may_change`` says whether they are read again in each pass, and may have changed.
     """
 
-    def __init__(
-        self,
-        X: Any,
-        first: int,
-        stop: int,
-        start: int,
-        columns: Mapping[str, NDArray[Any]],
-        may_change: bool,
-    ) -> None:
-        self._X, self._first, self._stop = X, first, stop
-        self._columns = columns
-        self.start, self.may_change = start, may_change
-        self.shape: tuple[int, int] = (stop - first, X.shape[1])
+    _X: Any
+    _first: int
+    _stop: int
+    start: int
+    _columns: Mapping[str, NDArray[Any]]
+    may_change: bool
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of features."""
+        return self._stop - self._first, self._X.shape[1]
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return self._stop - self._first
 
     @property
     def dtype(self) -> np.dtype:
@@ -62,9 +63,8 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """Memory that the rows and columns of the shard take."""
-        on_disk = isinstance(self._X, Rows)
-        own = 0 if on_disk else len(self) * self.shape[1] * self.dtype.itemsize
-        return own + sum(column.nbytes for column in self._columns.values())
+        rows = 0 if isinstance(self._X, Rows) else math.prod(self.shape) * self.dtype.itemsize
+        return rows + sum(column.nbytes for column in self._columns.values())
 
     @property
     def rows(self) -> NDArray[np.floating]:
@@ -92,13 +92,11 @@ class Shard:
 
     def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> "Shard":
         """The shard with more columns."""
-        more = copy.copy(self)
-        more._columns = {**self._columns, **columns}
-        return more
+        return replace(self, _columns={**self._columns, **columns})
 
     def on(self, X: NDArray[np.floating]) -> "Shard":
         """The shard with other rows, in memory, and the same columns."""
-        return Shard(X, self._first, self._stop, self.start, self._columns, False)
+        return replace(self, _X=X, may_change=False)
 
 
 class _ClassSums:
@@ -131,58 +129,59 @@ class Table:
     def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
         self.shape: tuple[int, int] = X.shape
         self._pool: Executor | None = None
-        self._alone = False
+        self._is_single = False
         may_change = isinstance(X, Rows) or is_mapped(X)
-        self._parts = {
-            start: Shard(X, start, stop, start, cut(columns, start, stop), may_change)
+        self._shards = [
+            Shard(X, start, stop, start, cut(columns, start, stop), may_change)
             for start, stop in shards_of(*X.shape)
-        }
+        ]
 
     def precision(self, dtype: DTypeLike) -> DTypeLike:
         """Precision of sums where ``dtype`` is enough: here they always have the same bits."""
         return dtype
 
-    def can_keep(self, n_bytes: int, most: int) -> bool:
+    def can_keep(self, n_bytes: int, limit: int) -> bool:
         """Whether passes may write so many bytes of results to this process's memory."""
-        return n_bytes <= most
+        return n_bytes <= limit
 
     def use_threads(self) -> None:
         """Run all later passes on the same threads; without it each pass starts its own."""
         threads = n_threads(*self.shape)
-        self._alone = threads == 1
-        self._pool = None if self._alone else ThreadPoolExecutor(threads)
+        self._is_single = threads == 1
+        self._pool = None if self._is_single else ThreadPoolExecutor(threads)
 
     def each(self, function: Callable[..., Any], *numbers: Any) -> Iterator:
-        """Results of ``function(part, *numbers)`` for each shard, in order."""
-        if self._alone:
-            yield from (function(part, *numbers) for part in self._parts.values())
+        """Results of ``function(shard, *numbers)`` for each shard, in order."""
+
+        def of_shard(shard: Shard) -> Any:
+            return function(shard, *numbers)
+
+        if self._is_single:
+            yield from map(of_shard, self._shards)
             return
-
-        def shard(start: int, _: int) -> Any:
-            return function(self._parts[start], *numbers)
-
-        results = map_shards(shard, *self.shape, self._pool)
-        n_shards = len(self._parts)
+        results = map_shards(of_shard, self._shards, n_threads(*self.shape), self._pool)
+        n_shards = len(self._shards)
         yield from results if n_shards == 1 else bar(results, "pass", "shard", n_shards)
 
     def total(self, function: Callable[..., Result], *numbers: Any) -> Result:
         """Sum of a function's results over all shards, added up as :class:`Sums` does."""
-        return sum_of(self.each(function, *numbers))
+        sums = Sums()
+        for place, result in enumerate(self.each(function, *numbers)):
+            sums.add(place, 1, result)
+        return sums.total()
 
     def with_columns(self, function: Callable[..., Mapping[str, Any]], *numbers: Any) -> "Table":
         """The table with columns that a function gives for each shard; a shard may have none."""
-        found = list(self.each(function, *numbers))
-        table = copy.copy(self)
-        table._parts = {
-            start: part.with_columns(columns)
-            for (start, part), columns in zip(self._parts.items(), found, strict=True)
-        }
-        return table
+        columns = zip(self._shards, list(self.each(function, *numbers)), strict=True)
+        return self._with_shards([shard.with_columns(more) for shard, more in columns])
 
     def on(self, X: NDArray[np.floating]) -> "Table":
         """The table with other rows, in memory, and the same columns."""
+        return self._with_shards([shard.on(X) for shard in self._shards])
+
+    def _with_shards(self, shards: list[Shard]) -> "Table":
         table = copy.copy(self)
-        table._parts = {start: part.on(X) for start, part in self._parts.items()}
+        table._shards = shards
         return table
 
 
@@ -224,15 +223,6 @@ def _added(one: list[Any], other: list[Any]) -> list[Any]:
     return one
 
 
-def sum_of(results: Iterator[Result]) -> Result:
-    """Sums of the results of all shards."""
-    sums = Sums()
-    for place, result in enumerate(results):
-        sums.add(place, 1, result)
-    return sums.total()
-
-
 def table_of(X: Any, **columns: NDArray[Any] | None) -> Any:
     """The table of rows and columns, of the kind that suits the rows."""
-    own = getattr(X, "_as_table", None)
-    return Table(X, columns) if own is None else own(columns)
+    return X._as_table(columns) if hasattr(X, "_as_table") else Table(X, columns)

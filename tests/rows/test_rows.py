@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from sklearn_balldp.rows import ball_factors, project_onto_ball, row_blocks
+from sklearn_balldp.rows import domain_factors, project_onto_ball, row_blocks
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -58,8 +58,8 @@ def test_non_finite_rows_are_refused(bad):
 
 
 def test_factor_is_exact_at_the_boundary():
-    assert ball_factors(np.array([[0.6, 0.8], [0.0, 1.0]]), 1.0) is None
-    factors = ball_factors(np.array([[0.6, 0.8], [0.0, 2.0]]), 1.0)
+    assert domain_factors(np.array([[0.6, 0.8], [0.0, 1.0]]), 1.0) is None
+    factors = domain_factors(np.array([[0.6, 0.8], [0.0, 2.0]]), 1.0)
     np.testing.assert_array_equal(factors, [1.0, 0.5])
 
 
