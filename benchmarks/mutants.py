@@ -315,8 +315,8 @@ MUTANTS = (
     Mutant(
         "a private radius counted after it was drawn",
         "radius.py",
-        "return policy._choose(*given, metric, norm_bound, accountant)",
-        "return policy._choose(*given, metric, norm_bound, None)",
+        "norm_bound=norm_bound, accountant=accountant)",
+        "norm_bound=norm_bound, accountant=None)",
         ("accounting/test_accountant.py",),
     ),
     Mutant(

@@ -25,45 +25,27 @@ GRID_SIZE = 4096
 DIAMETER_BLOCK = 2**22
 
 
-def _paired_distances(
-    rows: NDArray[np.floating], first: NDArray[np.intp], second: NDArray[np.intp], metric: str
-) -> NDArray[np.float64]:
-    """Distances of given pairs, in blocks."""
-    distances = np.empty(len(first))
-    for start in range(0, len(first), 4096):
-        part = slice(start, start + 4096)
-        difference = rows[first[part]].astype(np.float64) - rows[second[part]]
-        distances[part] = np.linalg.norm(difference, ord=METRICS[metric].order, axis=1)
-    return distances
-
-
 def row_distances(
     before: NDArray[np.floating], after: NDArray[np.floating], metric: str
 ) -> NDArray[np.float64]:
-    """Distance of every row from its partner."""
-    pairs = np.arange(len(before))
-    rows = np.concatenate([before, after])
-    return _paired_distances(rows, pairs, pairs + len(before), metric)
+    """Distance of every row from its partner, computed in blocks in double precision."""
+    distances = np.empty(len(before))
+    for start in range(0, len(before), 4096):
+        rows = slice(start, start + 4096)
+        difference = before[rows].astype(np.float64) - after[rows]
+        distances[rows] = np.linalg.norm(difference, ord=METRICS[metric].order, axis=1)
+    return distances
 
 
 def nearest_of_label(X: NDArray[np.floating], y: NDArray[Any], metric: str) -> NDArray[np.float64]:
     """Distance of every row from the nearest other row of its label; single rows are left out."""
-    found = []
+    nearest = [np.empty(0)]
     for label in np.unique(y):
         members = X[y == label]
         if len(members) > 1:
             search = NearestNeighbors(n_neighbors=1, metric=METRICS[metric].scipy_name).fit(members)
-            found.append(search.kneighbors()[0][:, 0])
-    return np.concatenate(found) if found else np.empty(0)
-
-
-def _sampled_distances(
-    rows: NDArray[np.floating], metric: str, n_pairs: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    first = rng.integers(len(rows), size=n_pairs)
-    # An offset of at least one keeps the two rows of a pair distinct.
-    second = (first + rng.integers(1, len(rows), size=n_pairs)) % len(rows)
-    return _paired_distances(rows, first, second, metric)
+            nearest.append(search.kneighbors()[0][:, 0])
+    return np.concatenate(nearest)
 
 
 def _class_distances(
@@ -72,7 +54,11 @@ def _class_distances(
     """Distances of all pairs of a small class, of sampled pairs of a large one."""
     if math.comb(len(rows), 2) <= ALL_PAIRS:
         return pdist(rows.astype(np.float64), METRICS[metric].scipy_name)
-    return _sampled_distances(rows, metric, DRAWN_PAIRS, rng)
+    first = rng.integers(len(rows), size=DRAWN_PAIRS)
+    # An offset of at least one keeps the two rows of a pair distinct.
+    second = (first + rng.integers(1, len(rows), size=DRAWN_PAIRS)) % len(rows)
+    some = [slice(start, start + 4096) for start in range(0, DRAWN_PAIRS, 4096)]
+    return np.concatenate([row_distances(rows[first[s]], rows[second[s]], metric) for s in some])
 
 
 def _diameter(rows: NDArray[np.floating], metric: str) -> float:
@@ -145,12 +131,13 @@ def same_label_quantile(
         raise ValueError(
             f"y: no class has two reference rows (n_samples={len(y)}); pass more reference records."
         )
-    if quantile == 1.0:
-        return max(_diameter(X[members], metric) for members in classes)
-    return max(
-        float(np.quantile(_class_distances(X[members], metric, rng), quantile))
+    radii = (
+        _diameter(X[members], metric)
+        if quantile == 1.0
+        else float(np.quantile(_class_distances(X[members], metric, rng), quantile))
         for members in classes
     )
+    return max(radii)
 
 
 def edit_quantile(
@@ -162,13 +149,13 @@ def edit_quantile(
     coverage: str = "pairs",
     record: ArrayLike | None = None,
 ) -> tuple[float, float, float | None]:
-    """Least distance of a pair within which lies a share of the edits, and what it covers.
+    """Smallest distance of a pair within which lies a share of the edits, and what it covers.
 
     Row i of ``X_before`` and of ``X_after`` is a public record before and after an edit, and
-    ``record`` its number. The share is at least ``quantile``: of all pairs, or of the records all
-    of whose pairs lie within. Returned are the distance, and both shares; the second is None
-    without numbers: equal rows do not tell records apart, since encoders round the same text in
-    another batch in another way.
+    ``record`` its number: equal rows do not tell records apart, since encoders round the same text
+    in another batch in another way. The share is at least ``quantile``: of all pairs, or of the
+    records all of whose pairs lie within. Returns the distance, and both shares; the second is None
+    without numbers.
     """
     before = np.asarray(X_before)
     covered = distances = row_distances(before, np.asarray(X_after), metric)
@@ -227,7 +214,7 @@ def private_quantile(
     X, y = np.asarray(X), np.asarray(y)
     generator = check_random_state(random_state)
     # The pairing need not be secret: the random choice of the candidate gives the privacy.
-    order = _shuffler(generator).permutation(len(y))
+    order = _shuffled(len(y), generator)
     largest = full_radius_in(metric, norm_bound, X.shape[1])
     grid = largest * np.arange(1, GRID_SIZE + 1) / GRID_SIZE
     radii = []
@@ -237,7 +224,7 @@ def private_quantile(
         if n_pairs == 0:
             continue
         first, second = members[:n_pairs], members[n_pairs : 2 * n_pairs]
-        distances = np.sort(_paired_distances(X, first, second, metric))
+        distances = np.sort(row_distances(X[first], X[second], metric))
         below = np.searchsorted(distances, grid, side="left")
         # Integer scores have no rounding error: a substitution changes each by at most one.
         scores = -np.abs(below - round(quantile * n_pairs))
@@ -249,10 +236,10 @@ def private_quantile(
     return float(max(radii))
 
 
-def _shuffler(
-    generator: np.random.Generator | np.random.RandomState | None,
-) -> np.random.Generator | np.random.RandomState:
-    return np.random.default_rng() if generator is None else generator
+def _shuffled(
+    n: int, generator: np.random.Generator | np.random.RandomState | None
+) -> NDArray[np.intp]:
+    return (np.random.default_rng() if generator is None else generator).permutation(n)
 
 
 def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomState = None) -> int:
@@ -282,15 +269,15 @@ def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomStat
     gaps = [int(gap) for gap in int(whole.max()) - whole.astype(object)]
     rates = {gap: divmod(half * gap, 1) for gap in set(gaps)}
     # exp(-rate) is the product of floor(rate) factors exp(-1) and of exp(-rest).
-    left = np.array([min(rates[gap][0], 2**62) for gap in gaps], dtype=np.int64)
+    factors = np.array([min(rates[gap][0], 2**62) for gap in gaps], dtype=np.int64)
     alive = np.arange(len(gaps))
-    while (waiting := left[alive] > 0).any():
-        accepted = np.ones(len(alive), dtype=bool)
-        accepted[waiting] = _coins_of_inverse_e(int(waiting.sum()), bits)
-        left[alive] -= 1
-        alive = alive[accepted]
-    kept = [i for i in alive.tolist() if _coin_of_exponential(rates[gaps[i]][1], bits)]
-    return kept[_below(len(kept), bits)]
+    while (waiting := factors[alive] > 0).any():
+        passed = np.ones(len(alive), dtype=bool)
+        passed[waiting] = _coins_of_inverse_e(int(waiting.sum()), bits)
+        factors[alive] -= 1
+        alive = alive[passed]
+    accepted = [i for i in alive.tolist() if _coin_of_exponential(rates[gaps[i]][1], bits)]
+    return accepted[_below(len(accepted), bits)]
 
 
 def _coin_of_exponential(rate: Fraction, bits: Entropy) -> bool:
@@ -315,21 +302,21 @@ def _coins_of_inverse_e(size: int, bits: Entropy) -> NDArray[np.bool_]:
     return odd
 
 
-def _below(most: int, bits: Entropy) -> int:
-    """A uniform whole number below ``most``, by rejection."""
-    n_bits = (most - 1).bit_length()
+def _below(end: int, bits: Entropy) -> int:
+    """A uniform whole number below ``end``, by rejection."""
+    n_bits = (end - 1).bit_length()
     n_bytes = (n_bits + 7) // 8
     while True:
-        drawn = int.from_bytes(bits(n_bytes), "little") >> (8 * n_bytes - n_bits)
-        if drawn < most:
-            return drawn
+        number = int.from_bytes(bits(n_bytes), "little") >> (8 * n_bytes - n_bits)
+        if number < end:
+            return number
 
 
-def _many_below(most: int, size: int, bits: Entropy) -> NDArray[np.uint64]:
-    """Uniform whole numbers below a small ``most``, by rejection."""
-    drawn = np.frombuffer(bits(8 * size), dtype="<u8").copy()
-    # Words from here on would make small remainders more likely.
-    end = 2**64 // most * most
-    while (again := np.flatnonzero(drawn > np.uint64(end - 1))).size:
-        drawn[again] = np.frombuffer(bits(8 * len(again)), dtype="<u8")
-    return drawn % np.uint64(most)
+def _many_below(end: int, size: int, bits: Entropy) -> NDArray[np.uint64]:
+    """Uniform whole numbers below a small ``end``, by rejection."""
+    words = np.frombuffer(bits(8 * size), dtype="<u8").copy()
+    # Words from this limit on would make small remainders more likely.
+    limit = 2**64 // end * end
+    while (again := np.flatnonzero(words > np.uint64(limit - 1))).size:
+        words[again] = np.frombuffer(bits(8 * len(again)), dtype="<u8")
+    return words % np.uint64(end)

@@ -1,16 +1,16 @@
 """Edits of texts, to give a radius a meaning: "another name, number or date in the text".
 
 A radius is a distance between embeddings, which is hard to justify as such. A list of changes that
-a model must hide is easier to justify. :func:`edit_pairs` makes such changes in public texts of the
-user, an encoder maps both versions to rows, and
-``RadiusPolicy(source="edits")`` takes the distance that covers a share of them.
+a model must hide is easier to justify. :func:`edit_pairs` makes such changes in public texts, an
+encoder maps both versions to rows, and ``RadiusPolicy(source="edits")`` takes the distance that
+covers a share of them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,6 +45,7 @@ _DATE = re.compile(
 _NUMBER = re.compile(r"(?<![\w.,-])\d+(?:[.,]\d+)*(?![\w-])")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 Span = tuple[int, int]
+Places = Callable[[str], list[Span]]
 Replace = Callable[[str, np.random.Generator], str]
 
 
@@ -136,73 +137,70 @@ def edit_pairs(
     check_whole("n_per_text", n_per_text)
     rng = np.random.default_rng(random_state)
     editors = _editors(texts, kinds, dict(lists or {}))
-    if nlp is not None:
-        entities = _entities(texts, nlp)
-        if both := sorted(editors.keys() & entities):
-            raise ValueError(
-                f"nlp: its label {both[0]!r} is the name of a kind that is edited already; leave "
-                "it out of kinds and lists, or give the entities another label."
-            )
-        editors |= entities
-    before, after, kind, record = [], [], [], []
+    entities = {} if nlp is None else _entities(texts, nlp)
+    if both := sorted(editors.keys() & entities):
+        raise ValueError(
+            f"nlp: its label {both[0]!r} is the name of a kind that is edited already; leave it "
+            "out of kinds and lists, or give the entities another label."
+        )
+    editors |= entities
+    pairs = EditPairs([], [], [], [])
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     for text in texts:
-        for name, editor in editors.items():
-            places = editor.places(text)
+        for kind, (places_in, other) in editors.items():
+            places = places_in(text)
             # With fewer places than edits, a place is edited several times, with a new draw each.
             for i in rng.permutation(len(places) * n_per_text)[:n_per_text] if places else []:
                 old = text[slice(*places[int(i) % len(places)])]
-                new = editor.other(old, rng)
+                new = other(old, rng)
                 if new != old:
-                    before.append(text)
-                    after.append(_replaced(text, old, new, places))
-                    kind.append(name)
-                    record.append(numbers[text])
-    if not kind:
+                    pairs.before.append(text)
+                    pairs.after.append(_replaced(text, old, new, places))
+                    pairs.kind.append(kind)
+                    pairs.record.append(numbers[text])
+    if not pairs:
         raise ValueError(
             f"texts hold nothing to edit (kinds={tuple(editors)!r}); add kinds, or lists of values."
         )
-    return EditPairs(before, after, kind, record)
+    return pairs
 
 
 def _replaced(text: str, old: str, new: str, places: Sequence[Span]) -> str:
     """A text with another value in all places that hold the old one, in capitals or not."""
     for start, stop in sorted(places, reverse=True):
-        here = text[start:stop]
-        if here.casefold() == old.casefold():
-            value = new.capitalize() if here[:1].isupper() and new.islower() else new
-            text = text[:start] + value + text[stop:]
+        value = text[start:stop]
+        if value.casefold() == old.casefold():
+            text = text[:start] + _as_capital(new, value) + text[stop:]
     return text
 
 
-@dataclass(frozen=True)
-class _Editor:
-    """An editor of one kind: the spans of a text that it can replace, and their replacements."""
-
-    places: Callable[[str], list[Span]]
-    other: Replace
+def _as_capital(new: str, old: str) -> str:
+    """A value, with a capital if the one in whose place it stands has one."""
+    return new.capitalize() if old[:1].isupper() and new.islower() else new
 
 
 def _editors(
     texts: Sequence[str], kinds: Sequence[str], lists: dict[str, Sequence[str]]
-) -> dict[str, _Editor]:
-    own = {"name": NAMES, "city": CITIES, **lists}
+) -> dict[str, tuple[Places, Replace]]:
+    """For each kind, the spans of a text that can be replaced, and their replacements."""
+    built_in: dict[str, Callable[[], tuple[Places, Replace]]] = {
+        "number": lambda: (_number_spans, _other_number),
+        "date": lambda: (_spans(_DATE), _other_date),
+        "word": lambda: (
+            _spans(_WORD),
+            _one_of(sorted({word.lower() for text in texts for word in _WORD.findall(text)})),
+        ),
+    }
+    values = {"name": NAMES, "city": CITIES, **lists}
     editors = {}
     for kind in dict.fromkeys([*kinds, *lists]):
-        if kind == "number":
-            editors[kind] = _Editor(_number_spans, _other_number)
-        elif kind == "date":
-            editors[kind] = _Editor(_spans(_DATE), _other_date)
-        elif kind == "word":
-            words = sorted({w.lower() for text in texts for w in _WORD.findall(text)})
-            editors[kind] = _Editor(_spans(_WORD), _one_of(words))
-        elif kind in own:
-            values = [str(value) for value in own[kind]]
-            if isinstance(own[kind], str) or len(set(values)) < 2:
+        if kind in built_in:
+            editors[kind] = built_in[kind]()
+        elif kind in values:
+            options = [str(value) for value in values[kind]]
+            if isinstance(values[kind], str) or len(set(options)) < 2:
                 raise ValueError(f"lists[{kind!r}] must hold at least two values, each a string.")
-            longest_first = sorted(map(re.escape, values), key=len, reverse=True)
-            pattern = re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)")
-            editors[kind] = _Editor(_spans(pattern), _one_of(values))
+            editors[kind] = _spans_of(options), _one_of(options)
         else:
             raise ValueError(
                 f"kinds: {kind!r} is none of {', '.join(KINDS)}; give its values in lists."
@@ -210,34 +208,34 @@ def _editors(
     return editors
 
 
-def _entities(texts: Sequence[str], nlp: Any) -> dict[str, _Editor]:
+def _entities(texts: Sequence[str], nlp: Any) -> dict[str, tuple[Places, Replace]]:
     """Editors that replace an entity by another one of the same label."""
-    spans: dict[str, dict[str, list[Span]]] = {}
-    values: dict[str, list[str]] = {}
+    entities: dict[str, dict[str, list[str]]] = {}
     for text in texts:
         for entity in nlp(text).ents:
-            kind = str(entity.label_)
-            span = int(entity.start_char), int(entity.end_char)
-            spans.setdefault(kind, {}).setdefault(text, []).append(span)
-            values.setdefault(kind, []).append(text[slice(*span)])
-    return {
-        kind: _Editor(partial(_spans_in, places), _one_of(values[kind]))
-        for kind, places in spans.items()
-        if len(set(values[kind])) > 1
-    }
+            value = text[int(entity.start_char) : int(entity.end_char)]
+            entities.setdefault(str(entity.label_), {}).setdefault(text, []).append(value)
+
+    def places_in(of_kind: dict[str, list[str]], text: str) -> list[Span]:
+        # The same words elsewhere in the text are entities too.
+        return _spans_of(of_kind[text])(text) if text in of_kind else []
+
+    editors: dict[str, tuple[Places, Replace]] = {}
+    for kind, of_kind in entities.items():
+        values = [value for found in of_kind.values() for value in found]
+        if len(set(values)) > 1:
+            editors[kind] = partial(places_in, of_kind), _one_of(values)
+    return editors
 
 
-def _spans_in(places: dict[str, list[Span]], text: str) -> list[Span]:
-    """Entities that were found in a text, and the same words elsewhere in it."""
-    found = {text[slice(*span)] for span in places.get(text, [])}
-    if not found:
-        return []
-    longest_first = sorted(map(re.escape, found), key=len, reverse=True)
-    return _spans(re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)"))(text)
-
-
-def _spans(pattern: re.Pattern[str]) -> Callable[[str], list[Span]]:
+def _spans(pattern: re.Pattern[str]) -> Places:
     return lambda text: [match.span() for match in pattern.finditer(text)]
+
+
+def _spans_of(values: Iterable[str]) -> Places:
+    """Where whole values stand in a text, the longest first."""
+    longest_first = sorted(map(re.escape, values), key=len, reverse=True)
+    return _spans(re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)"))
 
 
 def _number_spans(text: str) -> list[Span]:
@@ -248,34 +246,34 @@ def _number_spans(text: str) -> list[Span]:
 
 def _one_of(values: Sequence[str]) -> Replace:
     """Replace a value by another one of the list; it gets a capital if the old one had one."""
-    known = list(dict.fromkeys(values))
-    lower = [value.lower() for value in known]
+    options = list(dict.fromkeys(values))
+    lower = [value.lower() for value in options]
     only = lower[0] if len(set(lower)) == 1 else None
 
     def other(old: str, rng: np.random.Generator) -> str:
         if only == old.lower():
             return old
         # Draw again until it is another one: a list of the others would be as long as all of them.
-        while lower[drawn := int(rng.integers(len(known)))] == old.lower():
+        while lower[drawn := int(rng.integers(len(options)))] == old.lower():
             pass
-        new = known[drawn]
-        return new.capitalize() if old[:1].isupper() and new.islower() else new
+        return _as_capital(options[drawn], old)
 
     return other
+
+
+def _until_other(draw: Callable[[], str], old: str) -> str:
+    while (new := draw()) == old:
+        pass
+    return new
 
 
 def _other_number(old: str, rng: np.random.Generator) -> str:
     """Draw other digits in the same places; the first digit becomes zero only if it was zero."""
 
-    def digits() -> Iterator[str]:
-        for place, character in enumerate(old):
-            least = 1 if place == 0 and character != "0" else 0
-            yield str(rng.integers(least, 10)) if character.isdigit() else character
+    def digit(match: re.Match[str]) -> str:
+        return str(rng.integers(match.start() == 0 and match.group() != "0", 10))
 
-    new = old
-    while new == old:
-        new = "".join(digits())
-    return new
+    return _until_other(lambda: re.sub(r"\d", digit, old), old)
 
 
 def _other_date(old: str, rng: np.random.Generator) -> str:
@@ -291,10 +289,7 @@ def _other_date(old: str, rng: np.random.Generator) -> str:
         # A number below 13 may be a month, so it stays below 13; 03 keeps two digits.
         return f"{rng.integers(1, 13 if int(part) < 13 else 29):0{len(part)}d}"
 
-    new = old
-    while new == old:
-        new = re.sub(r"\d+|[A-Z][a-z]+", drawn, old)
-    return new
+    return _until_other(lambda: re.sub(r"\d+|[A-Z][a-z]+", drawn, old), old)
 
 
 class EditDistanceDisplay(Display):
@@ -387,20 +382,16 @@ class EditDistanceDisplay(Display):
         check_positive("norm_bound", norm_bound)
         check_option("domain", domain, DOMAINS)
 
-        def brought(rows: ArrayLike) -> Any:
+        def scaled(rows: ArrayLike) -> Any:
             with all_finite():
                 return rows_in_domain(np.asarray(rows, dtype=np.float64), float(norm_bound), domain)
 
-        table = pd.DataFrame(
-            {
-                "kind": np.asarray(kind, dtype=object),
-                "distance": row_distances(brought(before), brought(after), metric),
-            }
-        )
+        distances = row_distances(scaled(before), scaled(after), metric)
+        table = pd.DataFrame({"kind": np.asarray(kind, dtype=object), "distance": distances})
         if record is not None:
             table["record"] = checked_records(record, len(before))
         if X is not None and y is not None:
-            near = nearest_of_label(brought(X), np.asarray(y), metric)
+            near = nearest_of_label(scaled(X), np.asarray(y), metric)
             table = pd.concat([table, pd.DataFrame({"kind": cls.neighbours, "distance": near})])
         return cls(table.reset_index(drop=True), radius)
 
@@ -437,9 +428,9 @@ class EditDistanceDisplay(Display):
         edits = self.distances["kind"] != self.neighbours
         pairs = self.distances[edits].assign(within=self._within[edits])
         by_kind = pairs.groupby(["kind", "record"], sort=False)["within"].all()
-        found = by_kind.groupby("kind", sort=False).mean()
-        found["all kinds"] = pairs.groupby("record")["within"].all().mean()
-        return found
+        shares = by_kind.groupby("kind", sort=False).mean()
+        shares["all kinds"] = pairs.groupby("record")["within"].all().mean()
+        return shares
 
     @property
     def _within(self) -> pd.Series:

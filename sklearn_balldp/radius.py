@@ -26,10 +26,11 @@ from .accounting import OtherRelease, PrivacyAccountant, charged
 from .accounting.accountant import check_accountant
 from .adjacency import METRICS
 from .distances import edit_quantile, private_quantile, same_label_quantile
-from .privacy.noise import RandomState, check_random_state
+from .privacy.noise import check_random_state
 from .rows import Rows, project_onto_ball
 
 SOURCES = ("reference", "edits", "declared", "private")
+_PUBLIC_SOURCES = SOURCES[:2]
 COVERAGES = ("pairs", "records")
 #: Public classes with fewer rows are named.
 FEW_ROWS = 5
@@ -37,39 +38,6 @@ FEW_ROWS = 5
 _SPHERE_TOLERANCE = 1e-6
 #: Most private rows that a policy reads (but it reads at least two of each class).
 MAX_ROWS_READ = 2**16
-
-
-def rows_to_read(
-    X: NDArray[np.floating] | Rows, y: NDArray[Any]
-) -> tuple[NDArray[np.floating], NDArray[Any]]:
-    """The private rows that a policy reads, and their labels.
-
-    Of a large class it reads evenly spaced rows, so that files and clusters need not fit into
-    memory. Their positions depend on labels alone, so a substitution still changes one row.
-    """
-    read = np.arange(len(y))
-    if len(y) > MAX_ROWS_READ:
-        codes = np.unique(y, return_inverse=True)[1]
-        counts = np.bincount(codes)
-        # The largest number of rows per class whose total is at most MAX_ROWS_READ.
-        most = bisect_right(
-            range(counts.max()), MAX_ROWS_READ, key=lambda n: int(np.minimum(counts, n).sum())
-        )
-        most = max(2, most - 1)
-        classes = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
-        kept = [
-            members[np.linspace(0, len(members) - 1, min(len(members), most), dtype=int)]
-            for members in classes
-        ]
-        read = np.sort(np.concatenate(kept))
-    return (X[read], y[read]) if isinstance(X, Rows) or len(read) < len(y) else (X, y)
-
-
-def _pair_stream(random_state: RandomState) -> np.random.Generator | int:
-    """Random stream that samples pairs; pairs are no secret, so None always gives the same."""
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
-    return 0 if random_state is None else random_state
 
 
 @dataclass(frozen=True)
@@ -91,8 +59,7 @@ class ChosenRadius:
     n_edits: int = 0
     #: Share of these pairs that lie within the radius.
     hidden: float = 0.0
-    #: Share of the records before the edits all of whose pairs lie within the radius; None where
-    #: the pairs came without numbers of their records.
+    #: Share of the records before the edits all of whose pairs do; None without their numbers.
     hidden_records: float | None = None
     #: Radius of the ball that a policy projected rows onto.
     norm_bound: float = 0.0
@@ -116,23 +83,22 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Of same-label pairs it is the largest class's quantile of their distances; 1 is the
         same-label diameter.
     source : {"reference", "edits", "declared", "private"}, default="reference"
-        Which rows the distances come from, and so what the choice costs. "reference" and "edits"
-        read public rows, and cost no privacy. "reference" needs public rows of the same kind, as
-        ``X_public`` and ``y_public``. "edits" needs public records before and after an edit that is
-        to be hidden, such as another name or number in a text (:func:`.edit_pairs` makes such
-        pairs): pass ``fit(X_before, X_after)``, or to a head ``X_public`` and ``y_public``.
+        Which rows the distances come from, and so what the choice costs. "reference" reads public
+        rows of the same kind (``X_public`` and ``y_public``), and costs no privacy; so does
+        "edits", of public records before and after an edit that is to be hidden, such as another
+        name or number in a text (:func:`.edit_pairs` makes such pairs): ``fit(X_before,
+        X_after)``, or to a head ``X_public`` and ``y_public``.
         "private" reads the private rows by permute-and-flip; ``epsilon`` joins the release's total.
         "declared" reads them too and declares their quantile public, as the paper does; the release
         is then private on that condition only. Both read at most 65536 rows (two of each class at
         least), also in files and on clusters; "declared" then refuses ``quantile=1``. Heads with
-        ``protect_labels=True`` refuse "private" and "declared"; fits with ``groups`` refuse
-        "private".
+        ``protect_labels=True`` refuse both; fits with ``groups`` refuse "private".
     coverage : {"pairs", "records"}, default="pairs"
         What ``quantile`` is a share of, for ``source="edits"``. "pairs" counts every edit by
         itself. "records" counts a record only if all of its edits lie within the radius: else an
-        attacker tells it from the others that do not. It takes a larger radius, and needs the
-        numbers of the records: ``fit(X_before, X_after, record=pairs.record)``, and the policy in a
-        ``FrozenEstimator`` for a head.
+        attacker tells it from the others that do not. It takes a larger radius, and needs
+        ``fit(X_before, X_after, record=pairs.record)``, and the policy in a ``FrozenEstimator``
+        for a head.
     epsilon : float or None, default=None
         What the "private" quantile costs, from 1e-6 to 1000: a larger value gives a more precise
         radius, and adds more to the release's total. None for other sources.
@@ -204,23 +170,18 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_share("quantile", self.quantile)
-        for name, options in (
-            ("source", SOURCES),
-            ("coverage", COVERAGES),
-            ("metric", METRICS),
-        ):
-            check_option(name, getattr(self, name), options)
+        check_option("source", self.source, SOURCES)
+        check_option("coverage", self.coverage, COVERAGES)
+        check_option("metric", self.metric, METRICS)
         check_positive("norm_bound", self.norm_bound)
         check_random_state(self.random_state)
         check_accountant(self.accountant)
-        if self.source != "private":
-            if self.epsilon is not None:
-                raise ValueError(
-                    f"epsilon={self.epsilon!r} is for source='private'; source={self.source!r} "
-                    "costs none: leave epsilon=None."
-                )
-            return
-        if not (is_real(self.epsilon) and 1e-6 <= self.epsilon <= 1e3):
+        if self.source != "private" and self.epsilon is not None:
+            raise ValueError(
+                f"epsilon={self.epsilon!r} is for source='private'; source={self.source!r} costs "
+                "none: leave epsilon=None."
+            )
+        if self.source == "private" and not (is_real(self.epsilon) and 1e-6 <= self.epsilon <= 1e3):
             raise ValueError(
                 f"epsilon must be a positive number from 1e-6 to 1000 with source='private', got "
                 f"{self.epsilon!r}."
@@ -269,153 +230,90 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _chosen(self, X: Any, y: Any, X_public: Any, y_public: Any, record: Any) -> ChosenRadius:
         self._check_parameters()
+        in_ball = {"metric": self.metric, "norm_bound": self.norm_bound}
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
-            edits = checked_edits(self, *pair)
-            return self._read_edits(*edits, self.metric, self.norm_bound, record)
+            return self._choose(*checked_edits(self, *pair), **in_ball, record=record)
         if record is not None:
             raise ValueError(
                 f"record is for source='edits'; source={self.source!r} has no use for it: leave it "
                 "out."
             )
-        public = self.source == "reference"
-        rows, labels = (X_public, y_public) if public else (X, y)
-        if rows is None or labels is None:
-            if public:
+        if self.source == "reference":
+            if X_public is None or y_public is None:
                 raise ValueError(
                     "source='reference' needs X_public and y_public, public rows given by name: "
                     "fit(X_public=rows, y_public=labels); or choose source='declared' or 'private'."
                 )
-            if rows is not None:
+            return self._choose(*validated_public(self, X_public, y_public), **in_ball)
+        if X is None or y is None:
+            if X is not None:
                 raise ValueError("requires y to be passed, but the target y is None.")
             raise ValueError(f"source={self.source!r} needs X and y: pass them to fit.")
-        if public:
-            rows, labels = validated_public(self, rows, labels)
-        else:
-            rows, labels = self.read(*validated(self, rows, labels))
+        rows = rows_to_read(self, *validated(self, X, y))
         declared = OtherRelease("radius", private="conditional", labels="public", unit="record")
         with charged(self.accountant if self.source == "declared" else None, declared):
-            return self._choose(rows, labels, self.metric, self.norm_bound, self.accountant)
-
-    def read(
-        self, X: NDArray[np.floating] | Rows, y: NDArray[Any]
-    ) -> tuple[NDArray[np.floating], NDArray[Any]]:
-        """Private rows that this policy reads, and their labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Validated rows.
-        y : array-like of shape (n_samples,)
-            Their labels.
-
-        Returns
-        -------
-        tuple
-            Some of the rows, and their labels.
-
-        Raises
-        ------
-        ValueError
-            If the largest distance of all rows is asked for, and there are too many to read.
-        """
-        rows, labels = rows_to_read(X, y)
-        if self.source == "declared" and self.quantile == 1.0 and len(labels) < len(y):
-            raise ValueError(
-                f"quantile=1.0 is the largest distance of all pairs, and of {len(y)} rows at most "
-                f"{MAX_ROWS_READ} are read; lower quantile, or pass a radius."
-            )
-        return rows, labels
+            return self._choose(*rows, **in_ball, accountant=self.accountant)
 
     def _choose(
         self,
         rows: NDArray[np.floating],
-        labels: NDArray[Any],
+        others: NDArray[Any],
+        *,
         metric: str,
         norm_bound: float,
-        accountant: PrivacyAccountant | None,
+        accountant: PrivacyAccountant | None = None,
+        record: Any = None,
     ) -> ChosenRadius:
-        """The radius of validated rows, in the metric and ball of the caller."""
+        """The radius of validated rows and their labels, or of rows before and after an edit."""
+        more: dict[str, Any] = {"source": self.source, "norm_bound": float(norm_bound)}
         if self.source == "private":
-            seeded, epsilon = self.random_state is not None, float(self.epsilon)
-            draw = uuid.uuid4().hex
-            spent = OtherRelease(
-                "radius",
-                epsilon=epsilon,
-                private=not seeded,
-                labels="public",
-                draw=draw,
-                unit="record",
-            )
-            with charged(accountant, spent):
+            more["seeded"], more["epsilon"] = self.random_state is not None, float(self.epsilon)
+            more["draw"] = uuid.uuid4().hex
+            spent = {"epsilon": more["epsilon"], "private": not more["seeded"]}
+            spent |= {"draw": more["draw"], "labels": "public", "unit": "record"}
+            with charged(accountant, OtherRelease("radius", **spent)):
                 value = private_quantile(
                     project_onto_ball(rows, norm_bound),
-                    labels,
+                    others,
                     self.quantile,
-                    epsilon=epsilon,
+                    epsilon=more["epsilon"],
                     norm_bound=norm_bound,
                     metric=metric,
                     random_state=self.random_state,
                 )
-            return ChosenRadius(
-                value, metric, self.source, epsilon, seeded, draw, norm_bound=float(norm_bound)
+            return ChosenRadius(value, metric, **more)
+        quantile = float(self.quantile)
+        if self.source == "edits":
+            # In double precision: the record states the exact share of pairs within the radius.
+            rows, others = (
+                project_onto_ball(side.astype(np.float64), norm_bound) for side in (rows, others)
             )
-        rows = project_onto_ball(rows, norm_bound)
-        if self.source == "reference":
-            _warn_of_small_classes(labels)
-        value = same_label_quantile(
-            rows,
-            labels,
-            float(self.quantile),
-            metric=metric,
-            random_state=_pair_stream(self.random_state),
-        )
+            how = {"metric": metric, "coverage": self.coverage, "record": record}
+            value, more["hidden"], more["hidden_records"] = edit_quantile(
+                rows, others, quantile, **how
+            )
+            more["n_edits"], rows = len(rows), np.concatenate([rows, others])
+            what = "edits' distances is zero: too many edits leave their row as it was"
+            remedy = "raise quantile, or pass other edits"
+        else:
+            rows = project_onto_ball(rows, norm_bound)
+            if self.source == "reference":
+                _warn_of_small_classes(others)
+            # Pairs are no secret, so that None always draws the same ones.
+            stream = 0 if self.random_state is None else self.random_state
+            if isinstance(stream, np.random.RandomState):
+                stream = int(stream.randint(2**31))
+            value = same_label_quantile(rows, others, quantile, metric=metric, random_state=stream)
+            what, remedy = "same-label distances is zero: too many rows repeat", "raise quantile"
         if not value > 0.0:
-            raise ValueError(
-                f"quantile={self.quantile!r} of the same-label distances is zero: too many rows "
-                "repeat; raise quantile."
-            )
-        # Whether private rows do is private.
-        on_sphere = self.source == "reference" and _on_sphere(rows, norm_bound)
-        return ChosenRadius(
-            value, metric, self.source, norm_bound=float(norm_bound), on_sphere=on_sphere
-        )
-
-    def _read_edits(
-        self,
-        before: NDArray[np.floating],
-        after: NDArray[np.floating],
-        metric: str,
-        norm_bound: float,
-        record: Any = None,
-    ) -> ChosenRadius:
-        """The radius of validated pairs, in the metric and ball of the caller."""
-        # Double precision, because the record states the exact share of pairs within the radius.
-        first = project_onto_ball(before.astype(np.float64), norm_bound)
-        second = project_onto_ball(after.astype(np.float64), norm_bound)
-        value, hidden, records = edit_quantile(
-            first,
-            second,
-            float(self.quantile),
-            metric=metric,
-            coverage=self.coverage,
-            record=record,
-        )
-        if not value > 0.0:
-            raise ValueError(
-                f"quantile={self.quantile!r} of the edits' distances is zero: too many edits leave "
-                "their row as it was; raise quantile, or pass other edits."
-            )
-        return ChosenRadius(
-            value,
-            metric,
-            self.source,
-            n_edits=len(before),
-            hidden=hidden,
-            hidden_records=records,
-            norm_bound=float(norm_bound),
-            on_sphere=_on_sphere(np.concatenate([first, second]), norm_bound),
-        )
+            raise ValueError(f"quantile={self.quantile!r} of the {what}; {remedy}.")
+        if self.source != "declared":
+            # Whether private rows do is private.
+            norms = np.linalg.norm(rows.astype(np.float64), axis=1)
+            on_sphere = np.abs(norms - norm_bound) <= _SPHERE_TOLERANCE * norm_bound
+            more["on_sphere"] = bool(on_sphere.all())
+        return ChosenRadius(value, metric, **more)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Project rows onto the admissible ball, each on its own.
@@ -440,16 +338,45 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _on_sphere(rows: NDArray[np.floating], norm_bound: float) -> bool:
-    """Whether all rows have this norm, up to the rounding of float32."""
-    norms = np.linalg.norm(rows.astype(np.float64), axis=1)
-    return bool((np.abs(norms - norm_bound) <= _SPHERE_TOLERANCE * norm_bound).all())
+def rows_to_read(
+    policy: RadiusPolicy, X: NDArray[np.floating] | Rows, y: NDArray[Any]
+) -> tuple[NDArray[np.floating], NDArray[Any]]:
+    """The private rows that a policy reads, and their labels.
+
+    Of a large class it reads evenly spaced rows, so that files and clusters need not fit into
+    memory. Their positions depend on labels alone, so a substitution still changes one row.
+
+    Raises
+    ------
+    ValueError
+        If the largest distance of all rows is asked for, and there are too many to read.
+    """
+    if len(y) <= MAX_ROWS_READ:
+        return (X[:] if isinstance(X, Rows) else X), y
+    codes = np.unique(y, return_inverse=True)[1]
+    counts = np.bincount(codes)
+    # The largest number of rows per class whose total is at most MAX_ROWS_READ.
+    limit = bisect_right(
+        range(counts.max()), MAX_ROWS_READ, key=lambda n: int(np.minimum(counts, n).sum())
+    )
+    classes = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+    chosen = [
+        members[np.linspace(0, len(members) - 1, min(len(members), max(2, limit - 1)), dtype=int)]
+        for members in classes
+    ]
+    read = np.sort(np.concatenate(chosen))
+    if policy.source == "declared" and policy.quantile == 1.0 and len(read) < len(y):
+        raise ValueError(
+            f"quantile=1.0 is the largest distance of all pairs, and of {len(y)} rows at most "
+            f"{MAX_ROWS_READ} are read; lower quantile, or pass a radius."
+        )
+    return X[read], y[read]
 
 
 def _warn_of_small_classes(labels: NDArray[Any]) -> None:
     """Warn of classes whose few public rows count as much as the many of others."""
-    found, counts = np.unique(labels, return_counts=True)
-    small = found[(counts > 1) & (counts < FEW_ROWS)]
+    classes, counts = np.unique(labels, return_counts=True)
+    small = classes[(counts > 1) & (counts < FEW_ROWS)]
     if len(small):
         named = ", ".join(repr(label) for label in small[:5].tolist())
         warnings.warn(
@@ -470,15 +397,13 @@ def checked_edits(
             "source='edits' needs public rows before and after an edit: pass fit(X_before, "
             "X_after), or to a head X_public=X_before and y_public=X_after."
         )
-    rows = (
-        validated_public(estimator, before, reset=reset),
-        validated_public(estimator, after, reset=False),
-    )
-    if rows[0].shape != rows[1].shape or len(rows[0]) == 0:
+    first = validated_public(estimator, before, reset=reset)
+    second = validated_public(estimator, after, reset=False)
+    if first.shape != second.shape or len(first) == 0:
         raise ValueError(
-            f"source='edits' needs pairs: {len(rows[0])} rows before an edit, {len(rows[1])} after."
+            f"source='edits' needs pairs: {len(first)} rows before an edit, {len(second)} after."
         )
-    return rows
+    return first, second
 
 
 def choose_radius(
@@ -499,31 +424,25 @@ def choose_radius(
         return ChosenRadius(radius if radius is None else float(radius), metric)
     if frozen:
         check_is_fitted(policy)
-        # The fitted choice counts, even if the parameters were changed after the fit.
-        source = policy.choice_.source
     else:
         policy._check_parameters()
-        source = policy.source
+    # The fitted choice counts, even if the parameters were changed after the fit.
+    source = policy.choice_.source if frozen else policy.source
     # If labels are private, the pairing of records and the set of classes are private too.
-    if source not in ("reference", "edits") and labels == "protected":
+    if source not in _PUBLIC_SOURCES and labels == "protected":
         raise ValueError(
             f"radius: source={source!r} reads public labels, which protect_labels=True keeps "
             "private; use source='reference' or 'edits', or a number."
         )
     if frozen:
-        if policy.choice_.metric != metric:
-            raise ValueError(
-                f"radius: the frozen policy was fitted with metric={policy.choice_.metric!r}, the "
-                f"head has metric={metric!r}; fit it with the head's."
-            )
         choice = policy.choice_
-        if choice.norm_bound != norm_bound:
-            raise ValueError(
-                f"radius: the frozen policy was fitted with norm_bound={choice.norm_bound!r}, "
-                f"the head has norm_bound={norm_bound!r}; fit it with the head's."
-            )
-        public_rows = source in ("reference", "edits")
-        if public_rows and domain == "sphere" and not choice.on_sphere:
+        for name, value in (("metric", metric), ("norm_bound", norm_bound)):
+            if getattr(choice, name) != value:
+                raise ValueError(
+                    f"radius: the frozen policy was fitted with {name}={getattr(choice, name)!r}, "
+                    f"the head has {name}={value!r}; fit it with the head's."
+                )
+        if source in _PUBLIC_SOURCES and domain == "sphere" and not choice.on_sphere:
             raise ValueError(
                 "radius: the frozen policy measured public rows that domain='sphere' would scale; "
                 "normalise the rows before its fit, or pass the policy itself, with X_public and "
@@ -536,13 +455,11 @@ def choose_radius(
             "all; pass one to both (accountant.attach(head)), or leave out the policy's."
         )
     edits = source == "edits"
-    given = public(edits) if edits or source == "reference" else rows(policy)
-    if given is None:
+    pair = public(edits) if source in _PUBLIC_SOURCES else rows(policy)
+    if pair is None:
         after = " (records before and after an edit)" if edits else ""
         raise ValueError(
             f"radius: RadiusPolicy(source={source!r}) needs public rows{after}: pass X_public and "
             "y_public to fit, or choose source='declared' or 'private'."
         )
-    if edits:
-        return policy._read_edits(*given, metric, norm_bound)
-    return policy._choose(*given, metric, norm_bound, accountant)
+    return policy._choose(*pair, metric=metric, norm_bound=norm_bound, accountant=accountant)

@@ -9,8 +9,8 @@ UP, DOWN = ROUND_CEILING, ROUND_FLOOR
 
 # Printable for Python, yet drawn as nothing, as a gap, or over their neighbours.
 _BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
-_UNSEEN = ("Mn", "Me", "Cf")
-# Blanks, control codes and marks without width: nobody sees them at the ends of a name.
+_INVISIBLE = ("Mn", "Me", "Cf")
+# Blanks, control codes and marks without width: invisible at the ends of a name.
 _EMPTY = "".join(
     map(
         chr,
@@ -25,22 +25,22 @@ _EMPTY = "".join(
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]\d{1,3})?", re.IGNORECASE)
 
 
-def one_line(text: object, most: int = 400) -> str:
+def one_line(text: object, limit: int = 400) -> str:
     """One printable line of a text: the rest is escaped, or cut off.
 
     Line feeds, terminal codes, gaps and marks without width could forge a line of a report.
     """
-    start = re.sub("  +", " ", str(text))[: most + 1]
-    safe = "".join(c if _is_seen(c) else ascii(c)[1:-1] for c in start)
-    return safe if len(safe) <= most else f"{safe[: most - 3]}..."
+    start = re.sub("  +", " ", str(text))[: limit + 1]
+    safe = "".join(c if _is_visible(c) else ascii(c)[1:-1] for c in start)
+    return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."
 
 
-def _is_seen(c: str) -> bool:
-    return c.isprintable() and c not in _BLANKS and unicodedata.category(c) not in _UNSEEN
+def _is_visible(c: str) -> bool:
+    return c.isprintable() and c not in _BLANKS and unicodedata.category(c) not in _INVISIBLE
 
 
 def trimmed(text: str) -> str:
-    """A text in Unicode's composed form, without what nobody sees at its ends."""
+    """A text in Unicode's composed form, without invisible marks at its ends."""
     return unicodedata.normalize("NFC", text).strip(_EMPTY)
 
 
@@ -69,8 +69,8 @@ def appearance(text: str) -> str:
 
 def rounded(value: float, digits: int, way: str) -> str:
     """A number in few significant digits; one that has no more of them stays as it is."""
-    found = Context(prec=digits, rounding=way).create_decimal(repr(float(value)))
-    return f"{float(found):.{digits}g}"
+    shortened = Context(prec=digits, rounding=way).create_decimal(repr(float(value)))
+    return f"{float(shortened):.{digits}g}"
 
 
 def percent(share: float, way: str = UP, places: int | None = None) -> str:

@@ -115,13 +115,6 @@ def permute_and_flip_law(scores, epsilon):
     return (p * (0.5 * WEIGHTS @ others))[where]
 
 
-class Identity:
-    """A stream that pairs records in the order given."""
-
-    def permutation(self, n):
-        return np.arange(n)
-
-
 def exact_law(X, y, quantile, epsilon, metric, monkeypatch):
     """Log-probabilities of every candidate, class by class, from the scores that are drawn."""
     laws = []
@@ -132,7 +125,7 @@ def exact_law(X, y, quantile, epsilon, metric, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(distances, "permute_and_flip", record)
-        patch.setattr(distances, "_shuffler", lambda generator: Identity())
+        patch.setattr(distances, "_shuffled", lambda n, _: np.arange(n))
         private_quantile(X, y, quantile, epsilon=epsilon, metric=metric)
     return laws
 
@@ -160,7 +153,7 @@ def test_private_quantile_law_end_to_end(ball_rows, monkeypatch):
     X, y = X[y == 0], y[y == 0]
     monkeypatch.setattr(distances, "GRID_SIZE", 64)
     [law] = exact_law(X, y, 0.5, 2.0, "euclidean", monkeypatch)
-    monkeypatch.setattr(distances, "_shuffler", lambda generator: Identity())
+    monkeypatch.setattr(distances, "_shuffled", lambda n, _: np.arange(n))
     n = 4000
     draws = np.array([private_quantile(X, y, 0.5, epsilon=2.0) for _ in range(n)])
     grid = 2.0 * np.arange(1, 65) / 64
@@ -200,7 +193,7 @@ def test_private_quantile_likelihood_ratio_in_draws(monkeypatch):
     changed = X.copy()
     changed[2] = -X[2]
     y, n, epsilon = np.zeros(4, int), 2000, 1.0
-    monkeypatch.setattr(distances, "_shuffler", lambda generator: Identity())
+    monkeypatch.setattr(distances, "_shuffled", lambda n, _: np.arange(n))
     hits = [
         sum(private_quantile(rows, y, 1.0, epsilon=epsilon) < 0.5 for _ in range(n))
         for rows in (X, changed)

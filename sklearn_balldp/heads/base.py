@@ -40,7 +40,7 @@ from ..privacy.noise import Noise, check_random_state
 from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..progress import shown
-from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius
+from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius, rows_to_read
 from ..rows import Rows, check_sizes, computed, rows_in_domain, table_of, working_precision
 from .fitting import promise, release, warn_of_large_delta
 from .plan import Plan, plan_of
@@ -664,7 +664,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self, policy: RadiusPolicy, X: Any, y: NDArray[Any]
     ) -> tuple[NDArray[np.floating], NDArray[Any]]:
         """Private rows that a radius policy reads, and their labels."""
-        rows, labels = policy.read(X, y)
+        rows, labels = rows_to_read(policy, X, y)
         return self._where_declared(rows), labels
 
     def _public_rows(

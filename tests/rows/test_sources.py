@@ -441,9 +441,9 @@ def test_a_policy_reads_few_rows_of_each_class(monkeypatch):
     """Which ones depends on labels alone, so that a substitution moves one of them."""
     X, y = records(np.float32)
     y[y == 2] = np.where(np.arange((y == 2).sum()) < 10, 2, 1)
-    assert rows_to_read(X, y)[0] is X
+    assert rows_to_read(RadiusPolicy(), X, y)[0] is X
     monkeypatch.setattr(radius_module, "MAX_ROWS_READ", 61)
-    rows, labels = rows_to_read(X, y)
+    rows, labels = rows_to_read(RadiusPolicy(), X, y)
     assert np.unique(labels, return_counts=True)[1].tolist() == [25, 25, 10]
     places = np.flatnonzero((X[:, None] == rows).all(axis=-1).any(axis=1))
     np.testing.assert_array_equal(X[places], rows)
@@ -451,7 +451,7 @@ def test_a_policy_reads_few_rows_of_each_class(monkeypatch):
     assert places[0] < len(X) // 20
     assert places[-1] > len(X) - len(X) // 20
     other = np.random.default_rng(1).standard_normal(X.shape)
-    np.testing.assert_array_equal(rows_to_read(other, y)[0], other[places])
+    np.testing.assert_array_equal(rows_to_read(RadiusPolicy(), other, y)[0], other[places])
 
 
 def test_files_that_hold_no_rows(tmp_path):
