@@ -200,7 +200,7 @@ def measure_forgeries():
             changes |= {"values": values, "answers": (values,)}
         model.released_ = replace(model.released_, **changes)
         if sealed:
-            model.released_ = model.released_.with_digest(model._named(model.released_))
+            model.released_ = model.released_.with_digest()
         return model
 
     def edited(record, path, value, *, sealed=True):

@@ -49,6 +49,10 @@ from .scoring import projected_scores
 from .serving import plain_model
 from .weighing import FitWeights, fit_weights
 
+#: Classes in order, positions of the records' labels among them, and public counts, where each is
+#: known.
+Labels = tuple[NDArray[Any], Any, tuple[int, ...] | None]
+
 
 @dataclass(eq=False, repr=False)
 class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
@@ -162,11 +166,6 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
 
-    @classmethod
-    def _named(cls, released: Released) -> dict[str, NDArray[Any]]:
-        """Released arrays by name, as the record's digest takes them."""
-        raise NotImplementedError
-
     def _check_released(self, values: NDArray[np.float64], problem: Problem) -> None:
         """Raise a ValueError unless what a mechanism returned are this head's parameters."""
 
@@ -183,14 +182,6 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _noise(self) -> Noise:
         """Noise of one release: of a fit, or of an audit's trial."""
         return Noise(self.random_state)
-
-    def _given_alpha(self) -> float:
-        """Regularisation strength; NaN where the mechanism is to choose it."""
-        return float(self.alpha)
-
-    def _class_weight(self) -> Any:
-        """Weights of classes in the loss, where the head has one."""
-        return None
 
     # Parameters.
 
@@ -213,15 +204,14 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             The head.
         """
         nested = {name.partition("__")[0] for name in params if "__" in name}
-        known = self.get_params(deep=False)
-        own = {
-            name: self._with_parameters(name, params.get(name, known[name]))
-            for name in nested & set(known)
+        present = self.get_params(deep=False)
+        copies = {
+            name: self._with_parameters(name, params.get(name, present[name]))
+            for name in nested & set(present)
         }
-        trial = type(self)(**known)
-        super(BaseBallDPClassifier, trial).set_params(**{**params, **own})
-        names = {name.partition("__")[0] for name in params}
-        for name in names:
+        trial = type(self)(**present)
+        super(BaseBallDPClassifier, trial).set_params(**{**params, **copies})
+        for name in {name.partition("__")[0] for name in params}:
             setattr(self, name, getattr(trial, name))
         return self
 
@@ -245,34 +235,23 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             check_flag("verbose", self.verbose)
         check_random_state(self.random_state)
         check_accountant(self.accountant)
-        if not (self.encoder is None or isinstance(self.encoder, str)):
-            raise ValueError(f"encoder must be a string or None, got {self.encoder!r}.")
-        name = self.encoder or ""
-        if not (name.isprintable() and len(name) <= 200):
+        name = "" if self.encoder is None else self.encoder
+        if not (isinstance(name, str) and name.isprintable() and len(name) <= 200):
             raise ValueError(
-                f"encoder={name[:40]!r}... must be one line of 200 characters at most; shorten it."
+                f"encoder must be None or one line of 200 characters at most, got {name!r:.60}."
             )
         if self.protect_labels and self.classes is None:
             raise ValueError(
                 "classes=None with protect_labels=True: the label set must be declared, not read "
                 "from private labels; pass classes=[...]."
             )
-        mechanism = self._mechanism()
-        mechanism.check()
-        self._check_alpha(mechanism)
-
-    def _check_alpha(self, mechanism: Mechanism) -> None:
-        check_positive("alpha", self.alpha)
+        self._mechanism().check()
 
     @property
     def _policy(self) -> Any:
         """What ``radius`` holds, out of a FrozenEstimator."""
         frozen = isinstance(self.radius, FrozenEstimator)
         return self.radius.estimator if frozen else self.radius
-
-    @property
-    def _labels(self) -> str:
-        return "protected" if self.protect_labels else "public"
 
     def _declared_classes(self) -> Any:
         """Declared classes in order, each once; None where the labels tell them."""
@@ -338,45 +317,31 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             If a parameter or the data is invalid; nothing is released then.
         """
         with shown(self.verbose), all_or_nothing(self):
-            problem, radius, classes, records = self._read(X, y, X_public, y_public, groups)
-            settings = self._settings()
-            settings.check(classes, problem)
+            self._check_parameters()
+            rows, targets = validated(self, X, y)
+            labels = self._encode(targets)
+            problem, radius, weights = self._public_numbers(
+                rows.shape,
+                labels,
+                groups,
+                lambda policy: self._policy_rows(policy, rows, targets),
+                lambda edits: self._public_rows(X_public, y_public, edits, labels[0]),
+                precision=_precision_of(rows),
+            )
             pledge = promise(self, problem, radius, self._noise())
+            classes, codes, _ = labels
             released = release(
                 pledge,
-                records,
+                Records(rows, codes, weights.rows),
                 classes,
-                settings,
+                self._settings(),
                 self._check_released,
                 accountant=self.accountant,
                 keep=self._keep_answers,
             )
             self.classes_ = classes
-            self.released_ = released.with_digest(self._named(released))
+            self.released_ = released.with_digest()
         return self
-
-    def _read(
-        self,
-        X: Any,
-        y: Any,
-        X_public: ArrayLike | None,
-        y_public: ArrayLike | None,
-        groups: ArrayLike | None,
-    ) -> tuple[Problem, ChosenRadius, NDArray[Any], Records]:
-        """The input of a fit, checked: public numbers, the radius, labels, and the records."""
-        self._check_parameters()
-        X, y = validated(self, X, y)
-        classes, codes = self._encode(y)
-        counts = tuple(np.bincount(codes, minlength=len(classes)).tolist())
-        weighed = self._weighed(len(codes), classes, codes, counts, computed("groups", groups))
-        radius = self._chosen_radius(
-            lambda policy: self._policy_rows(policy, X, y),
-            lambda edits: self._public_rows(X_public, y_public, edits, classes),
-        )
-        problem = self._public_problem(
-            X.shape, classes, counts, radius, weighed, precision=_precision_of(X)
-        )
-        return problem, radius, classes, Records(X, codes, weighed.rows)
 
     def plan(
         self,
@@ -417,139 +382,117 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self._check_parameters()
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
             check_whole(name, value)
-        n_samples = int(n_samples)
-        classes, codes, counts = self._planned_labels(n_samples, class_counts, y, groups)
-        weighed = self._weighed(n_samples, classes, codes, counts, computed("groups", groups))
-        radius = self._chosen_radius(_no_rows, _no_rows)
-        shape = n_samples, int(n_features)
-        problem = self._public_problem(shape, classes, counts, radius, weighed)
-        self._settings().check(classes, problem)
-        pledge = promise(self, problem, radius, self._noise())
-        return plan_of(pledge.release, counts)
+        shape = int(n_samples), int(n_features)
+        labels = self._planned_labels(shape[0], class_counts, y, groups)
+        problem, radius, _ = self._public_numbers(shape, labels, groups, _no_rows, _no_rows)
+        return plan_of(promise(self, problem, radius, self._noise()).release, labels[2])
 
-    def _planned_labels(
-        self, n_samples: int, class_counts: Any, y: Any, groups: Any
-    ) -> tuple[NDArray[Any], NDArray[np.intp] | None, tuple[int, ...] | None]:
-        """Classes, codes if ``y`` tells them, and public counts (None where they are private)."""
-        declared = self._declared_classes()
+    def _planned_labels(self, n_samples: int, class_counts: Any, y: Any, groups: Any) -> Labels:
         if self.protect_labels:
-            return declared, None, None
+            return self._declared_classes(), None, None
+        array: NDArray[Any] = np.empty(())
         if y is not None:
-            y, labels = complete_labels(y), np.empty(0)
+            y = complete_labels(y)
             with contextlib.suppress(TypeError, ValueError):
-                labels = np.asarray(y)
-            if class_counts is not None or labels.shape != (n_samples,):
+                array = np.asarray(y)
+            if class_counts is not None or array.shape != (n_samples,):
                 raise ValueError(
                     f"y must hold one label for each of n_samples={n_samples!r} records, and takes "
                     "the place of class_counts."
                 )
-            classes, codes = self._encode(labels)
-            return classes, codes, tuple(np.bincount(codes, minlength=len(classes)).tolist())
+            return self._encode(array)
         if class_counts is None:
             raise ValueError(
                 "class_counts=None: with public labels the noise may follow the counts; pass the "
                 "records of each class."
-            )
-        check_no_mask("class_counts", class_counts)
-        given: NDArray[Any] = np.empty(())
-        with contextlib.suppress(TypeError, ValueError):
-            given = np.asarray(class_counts)
-        if given.ndim != 1:
-            raise ValueError(
-                f"class_counts must list the records of each class, in the order of classes, got "
-                f"{class_counts!r}."
-            )
-        counts = tuple(given.tolist())
-        for count in counts:
-            check_whole("class_counts", count, 0)
-        if sum(counts) != n_samples:
-            raise ValueError(
-                f"class_counts={counts!r} add up to {sum(counts)}, not to n_samples={n_samples!r}."
-            )
-        classes = np.arange(len(counts)) if declared is None else declared
-        if len(classes) < 2 or len(counts) != len(classes):
-            raise ValueError(
-                f"class_counts={counts!r} must hold one count for each of at least 2 classes "
-                f"({len(classes)} declared)."
             )
         if groups is not None:
             raise ValueError(
                 "y=None: with public labels the noise follows the classes of each owner; pass y "
                 "with groups."
             )
+        check_no_mask("class_counts", class_counts)
+        with contextlib.suppress(TypeError, ValueError):
+            array = np.asarray(class_counts)
+        classes = self._declared_classes()
+        classes = np.arange(array.size) if classes is None else classes
+        if array.shape != classes.shape or len(classes) < 2:
+            raise ValueError(
+                "class_counts must list the records of each class, in the order of classes, for at "
+                f"least 2 classes ({len(classes)} declared), got {class_counts!r}."
+            )
+        counts: tuple[Any, ...] = tuple(array.tolist())
+        for count in counts:
+            check_whole("class_counts", count, 0)
+        if sum(counts) != n_samples:
+            raise ValueError(
+                f"class_counts={counts!r} add up to {sum(counts)}, not to n_samples={n_samples!r}."
+            )
         # No record is looked at: a plan of many takes no memory.
         return classes, None, counts
 
-    def _public_problem(
+    def _public_numbers(
         self,
         shape: tuple[int, int],
-        classes: NDArray[Any],
-        class_counts: tuple[int, ...] | None,
-        radius: ChosenRadius,
-        weighed: FitWeights,
+        labels: Labels,
+        groups: ArrayLike | None,
+        private_rows: Callable[..., Any],
+        public_rows: Callable[..., Any],
         precision: str = "float64",
-    ) -> Problem:
-        """Public numbers of a fit; class counts are left out where labels are protected."""
-        problem = self._problem(
-            n_samples=shape[0],
-            n_features=shape[1],
-            n_classes=len(classes),
-            class_counts=None if self.protect_labels else class_counts,
-            alpha=self._given_alpha(),
-            norm_bound=float(self.norm_bound),
-            radius=math.nan if radius.value is None else float(radius.value),
-            metric=self.metric,
-            labels=self._labels,
-            domain=self.domain,
-            precision=precision,
-            sums_weights=weighed.sums,
-            loss_weights=weighed.loss,
+    ) -> tuple[Problem, ChosenRadius, FitWeights]:
+        """The problem, its radius (as a policy chooses it from rows) and weights of records."""
+        classes, codes, counts = labels
+        protection = "protected" if self.protect_labels else "public"
+        if self.protect_labels:
+            codes = counts = None
+        weights = fit_weights(
+            codes,
+            shape[0],
+            classes,
+            counts=counts,
+            groups=computed("groups", groups),
+            class_weight=getattr(self, "class_weight", None),
         )
-        return replace(problem, radius=problem.full_radius) if radius.value is None else problem
-
-    def _chosen_radius(
-        self, private_rows: Callable[..., Any], public_rows: Callable[..., Any]
-    ) -> ChosenRadius:
-        """The radius as declared, or as a policy chooses it from these rows."""
-        return choose_radius(
+        policy = self._policy
+        frozen = isinstance(self.radius, FrozenEstimator)
+        chosen = getattr(policy, "choice_", policy) if frozen else policy
+        private = isinstance(policy, RadiusPolicy) and chosen.source == "private"
+        if private and weights.sums.most_records > 1:
+            raise ValueError(
+                "radius: a private quantile hides one record, and groups= asks for all of one "
+                "person; use source='reference' or 'edits', or a number."
+            )
+        warn_of_large_delta(self.delta, weights.sums)
+        radius = choose_radius(
             self.radius,
             private_rows,
             public_rows,
             metric=self.metric,
             norm_bound=float(self.norm_bound),
-            labels=self._labels,
+            labels=protection,
             domain=self.domain,
             accountant=self.accountant,
         )
-
-    def _weighed(
-        self,
-        n_samples: int,
-        classes: NDArray[Any],
-        codes: NDArray[np.intp] | None,
-        counts: tuple[int, ...] | None,
-        groups: ArrayLike | None,
-    ) -> FitWeights:
-        """Weights of the records, from public things alone."""
-        weighed = fit_weights(
-            None if self.protect_labels else codes,
-            n_samples,
-            classes,
-            counts=None if self.protect_labels else counts,
-            groups=groups,
-            class_weight=self._class_weight(),
+        alpha = getattr(self, "alpha", 0.0)
+        problem = self._problem(
+            n_samples=shape[0],
+            n_features=shape[1],
+            n_classes=len(classes),
+            class_counts=counts,
+            alpha=math.nan if alpha is None else float(alpha),
+            norm_bound=float(self.norm_bound),
+            radius=math.nan if radius.value is None else float(radius.value),
+            metric=self.metric,
+            labels=protection,
+            domain=self.domain,
+            precision=precision,
+            sums_weights=weights.sums,
+            loss_weights=weights.loss,
         )
-        if weighed.sums.most_records > 1:
-            policy, frozen = self._policy, isinstance(self.radius, FrozenEstimator)
-            if isinstance(policy, RadiusPolicy):
-                source = policy.choice_.source if frozen else policy.source
-                if source == "private":
-                    raise ValueError(
-                        "radius: a private quantile hides one record, and groups= asks for all of "
-                        "one person; use source='reference' or 'edits', or a number."
-                    )
-        warn_of_large_delta(self.delta, weighed.sums)
-        return weighed
+        if radius.value is None:
+            problem = replace(problem, radius=problem.full_radius)
+        self._settings().check(classes, problem)
+        return problem, radius, weights
 
     # What was released.
 
@@ -586,7 +529,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             Parameters, labels and, where they are public, class counts.
         """
         check_is_fitted(self)
-        return self._named(self._fitted())
+        return self._fitted().arrays()
 
     def with_rule(self, **settings: Any) -> "BaseBallDPClassifier":
         """Another fitted head from the same release, at no cost in privacy.
@@ -696,34 +639,34 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         with all_finite():
             return rows_in_domain(X.astype(np.float64), float(self.norm_bound), self.domain)
 
-    def _encode(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    def _encode(self, y: NDArray[Any]) -> Labels:
         classes = self._declared_classes()
         if classes is None:
             if y.dtype.kind not in "biu":  # whole numbers are classes, and need no slow look
                 check_classification_targets(y)
-            found = None
+            pair = None
             with contextlib.suppress(TypeError):
-                found = np.unique(y, return_inverse=True)
+                pair = np.unique(y, return_inverse=True)
             # Outside of the handler: an error's context may quote a label.
-            if found is None:
+            if pair is None:
                 raise ValueError("y mixes labels of types that cannot be compared; use one type.")
-            classes, codes = found
+            classes, codes = pair
             if len(classes) < 2:
                 raise ValueError(
                     "y holds 1 class; a classifier needs at least 2 classes (pass classes=[...] "
                     "to declare labels that are absent from y)."
                 )
-            return classes, codes
-        known = False
-        with contextlib.suppress(TypeError, np.exceptions.DTypePromotionError):
-            codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-            known = bool(np.all(classes[codes] == y))
-        if not known:
-            raise ValueError(
-                "y holds labels outside the declared classes; add them to classes or drop those "
-                "records (a continuous target is for a regressor)."
-            )
-        return classes, codes
+        else:
+            declared = False
+            with contextlib.suppress(TypeError, np.exceptions.DTypePromotionError):
+                codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+                declared = bool(np.all(classes[codes] == y))
+            if not declared:
+                raise ValueError(
+                    "y holds labels outside the declared classes; add them to classes or drop "
+                    "those records (a continuous target is for a regressor)."
+                )
+        return classes, codes, tuple(np.bincount(codes, minlength=len(classes)).tolist())
 
     def _scores(self, X: Any, *, largest: bool = False) -> NDArray[Any]:
         check_is_fitted(self)

@@ -1,7 +1,6 @@
 """What the linear heads share: a loss, a mechanism, weights and intercepts."""
 
 import copy
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -108,7 +107,8 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     class_weight: Any = None
     class_embeddings: Any = None
 
-    _loss: ClassVar[str]
+    #: Loss of two classes, and of more.
+    _losses: ClassVar[tuple[str, str]]
 
     def _mechanism(self) -> Mechanism:
         return GradientPerturbation() if is_auto(self.mechanism) else mechanism_of(self.mechanism)
@@ -136,27 +136,20 @@ class BaseLinearClassifier(BaseBallDPClassifier):
             )
         super()._check_parameters()
 
-    def _check_alpha(self, mechanism: Mechanism) -> None:
-        free = is_real(self.alpha) and float(self.alpha) == 0.0 and not mechanism.needs_alpha
+        free = is_real(self.alpha) and float(self.alpha) == 0.0
+        free = free and not self._mechanism().needs_alpha
         if self.alpha is not None and not free:
             check_positive("alpha", self.alpha, " or None")
 
-    def _given_alpha(self) -> float:
-        return math.nan if self.alpha is None else float(self.alpha)
-
-    def _class_weight(self) -> Any:
-        return self.class_weight
-
-    def _loss_name(self, n_classes: int) -> str:
-        """Loss of this many classes."""
-        return self._loss
-
     def _problem(self, **public: Any) -> Problem:
-        loss = self._loss_name(public["n_classes"])
         shape = public["n_classes"], public["n_features"]
         vectors = checked_class_embeddings(self.class_embeddings, *shape)
-        own = {"loss": loss, "fit_intercept": bool(self.fit_intercept), "class_embeddings": vectors}
-        return super()._problem(**{**own, **public})
+        return super()._problem(
+            loss=self._losses[public["n_classes"] > 2],
+            fit_intercept=bool(self.fit_intercept),
+            class_embeddings=vectors,
+            **public,
+        )
 
     def _check_released(self, values: NDArray[np.float64], problem: Problem) -> None:
         shape = problem.kind.n_scores, problem.n_features + int(problem.fit_intercept)
@@ -169,44 +162,24 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     @property
     def coef_(self) -> NDArray[np.float64]:
         """Noisy weights, of shape (n_scores, n_features)."""
-        return _weights_of(self._fitted())[0]
+        return self._fitted().weights()[0]
 
     @property
     def intercept_(self) -> NDArray[np.float64]:
         """Noisy intercepts as released, of shape (n_scores,); zeros where none is fitted."""
-        return _weights_of(self._fitted())[1]
+        return self._fitted().weights()[1]
 
     @property
     def transcript_(self) -> Transcript:
         """The noisy answers of a descent, where its mechanism kept them."""
-        transcript = self._fitted().transcript() if self._descended() else None
+        released = self._fitted()
+        transcript = released.transcript() if isinstance(released.bound, DescentBound) else None
         if transcript is None:
             raise AttributeError(
                 "transcript_: this fit kept none; see GradientPerturbation(keep_transcript=True)."
             )
         return transcript
 
-    def _descended(self) -> bool:
-        return isinstance(self._fitted().bound, DescentBound)
-
-    @classmethod
-    def _named(cls, released: Released) -> dict[str, NDArray[Any]]:
-        coef, intercept = _weights_of(released)
-        named = {"classes_": released.classes, "coef_": coef, "intercept_": intercept}
-        if released.problem.class_embeddings is not None:
-            named["class_embeddings"] = released.problem.class_embeddings
-        if released.problem.class_counts is not None:
-            named["class_counts_"] = np.array(released.problem.class_counts)
-        return named
-
     @staticmethod
     def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return _weights_of(released)
-
-
-def _weights_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights and intercepts, as they were released."""
-    values = released.values
-    if not released.problem.fit_intercept:
-        return values, np.zeros(len(values))
-    return values[:, :-1], values[:, -1]
+        return released.weights()

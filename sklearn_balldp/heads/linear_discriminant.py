@@ -93,12 +93,6 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         if not (is_auto(share) or (is_real(share) and LEAST <= share <= 1.0)):
             raise ValueError(f"share must be 'auto' or a number in (0, 1]; got {share!r}.")
 
-    def _check_alpha(self, mechanism: Mechanism) -> None:
-        """This head has no regulariser."""
-
-    def _given_alpha(self) -> float:
-        return 0.0
-
     def _mechanism(self) -> Mechanism:
         return StatisticsPerturbation(None if is_auto(self.share) else self.share)
 

@@ -52,6 +52,8 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
 
     priors: Any = None
 
+    _losses = "logistic", "softmax"
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.priors is not None and self.protect_labels:
@@ -69,6 +71,3 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
         # Scores are log-odds of these shares (logit adjustment: Menon et al., 2021).
         moved = shift_of_priors(priors, shares)
         return coef, intercept + (moved if len(coef) > 1 else moved[1:] - moved[:1])
-
-    def _loss_name(self, n_classes: int) -> str:
-        return "logistic" if n_classes == 2 else "softmax"

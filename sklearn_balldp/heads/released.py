@@ -133,6 +133,28 @@ class Released:
         """The answers of a descent by name; None where they were not kept."""
         return Transcript.of(list(self.answers), self.bound) if self.answers else None
 
-    def with_digest(self, named: dict[str, NDArray[Any]]) -> "Released":
+    def weights(self) -> tuple[Array, Array]:
+        """Weights and intercepts of a linear head, as they were released."""
+        if not self.release.problem.fit_intercept:
+            return self.values, np.zeros(len(self.values))
+        return self.values[:, :-1], self.values[:, -1]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Released arrays by name, as the record's digest takes them."""
+        problem = self.problem
+        named: dict[str, Any] = {"classes_": self.classes}
+        counts = None if problem.class_counts is None else np.array(problem.class_counts)
+        if problem.loss:
+            coef, intercept = self.weights()
+            named |= {"coef_": coef, "intercept_": intercept}
+            named |= {"class_embeddings": problem.class_embeddings, "class_counts_": counts}
+        else:
+            sums = self.statistics()
+            named |= {"class_sums": sums.class_sums, "second_moment": sums.second_moment}
+            # Public counts are whole; noisy ones are released values.
+            named |= {"counts": sums.counts if counts is None else counts}
+        return {name: array for name, array in named.items() if array is not None}
+
+    def with_digest(self) -> "Released":
         """The same, with the digest of released arrays in the record."""
-        return replace(self, release=replace(self.release, digest=parameters_digest(named)))
+        return replace(self, release=replace(self.release, digest=parameters_digest(self.arrays())))

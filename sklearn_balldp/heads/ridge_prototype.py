@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import check_option
+from .._parameters import check_option, check_positive
 from ..mechanisms import Mechanism, PrototypePerturbation, prototypes_of
 from ..mechanisms.prototype_rule import gaussian_rule, shift_of_priors
 from ..privacy.problem import Problem
@@ -83,6 +83,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        check_positive("alpha", self.alpha)
         check_option("counts", self.counts, COUNT_MODES)
         check_option("decision", self.decision, ("auto", "nearest", "gaussian"))
         if self.protect_labels and self.decision == "gaussian":

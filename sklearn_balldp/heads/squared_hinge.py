@@ -39,5 +39,5 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
     (3,)
     """
 
-    _loss = "squared_hinge"
+    _losses = "squared_hinge", "squared_hinge"
     _of_the_rule = ()
