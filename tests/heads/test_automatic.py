@@ -2,10 +2,10 @@
 
 import dataclasses
 import math
-import pickle
 
 import numpy as np
 import pytest
+from head_cases import rows
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -30,13 +30,6 @@ from sklearn_balldp.privacy.problem import Problem
 HEADS = [BallDPLogisticRegression, BallDPSquaredHingeSVC]
 
 
-def data(n=600, k=3, d=6, seed=0):
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % k
-    X = rng.standard_normal((n, d)) + 1.5 * rng.standard_normal((k, d))[y]
-    return X / np.linalg.norm(X, axis=1, keepdims=True), y
-
-
 def problem(**given):
     public = {
         "n_samples": 5000,
@@ -56,7 +49,7 @@ def problem(**given):
 
 @pytest.mark.parametrize(("Head", "k"), [(HEADS[0], 3), (HEADS[1], 2)])
 def test_little_noise_ends_at_the_minimiser(Head, k):
-    X, y = data(k=k)
+    X, y = rows(600, k)
     chosen = [Head(epsilon, radius=0.1).fit(X, y).release_ for epsilon in (1.0, 1e8)]
     assert [release.mechanism for release in chosen] == ["gradient", "output"]
     assert [release.alpha for release in chosen] == [0.0, LEAST_ALPHA / len(X)]
@@ -77,7 +70,7 @@ def test_little_noise_ends_at_the_minimiser(Head, k):
 def test_default_alpha_keeps_the_noise_small(loss, labels):
     mechanism, alphas = OutputPerturbation(), []
     precise = PRECISE * make_loss(loss, 6).score_unit
-    for epsilon in (0.5, 2.0, 8.0, 32.0, 1e3, 1e6):
+    for epsilon in (0.5, 32.0, 1e6):
         given = problem(loss=loss, labels=labels)
         if labels == "protected":
             given = dataclasses.replace(given, class_counts=None)
@@ -92,7 +85,7 @@ def test_default_alpha_keeps_the_noise_small(loss, labels):
         assert mechanism.has_small_noise(given, budget) == (least and sigma <= 1.003 * precise)
         alphas.append(alpha)
     assert (np.diff(alphas) <= 0).all()
-    assert alphas[0] > 10 * alphas[3]
+    assert alphas[0] > 10 * alphas[1]
 
 
 def test_scale_of_the_rows_changes_nothing():
@@ -161,25 +154,21 @@ def test_a_weaker_promise_is_no_less_accurate():
 
 @pytest.mark.parametrize(("Head", "epsilon"), [(HEADS[0], 2.0), (HEADS[1], 1e8)])
 def test_what_was_chosen_is_recorded_planned_audited_and_verified(Head, epsilon):
-    X, y = data()
+    X, y = rows(600)
     head = Head(epsilon, radius=0.3)
     planned = head.plan(len(X), X.shape[1], np.bincount(y)).release
     head.fit(X, y)
     release = head.release_
     for name in ("mechanism", "alpha", "bound"):
         assert getattr(planned, name) == getattr(release, name)
-    assert Release.from_dict(release.to_dict()) == release
-    assert pickle.loads(pickle.dumps(head)).release_ == release
     assert head.mechanism == "auto"
     assert not verify(head).failed
-    public, labels = data(seed=0)
     auditor = ReconstructionAuditor(head, n_candidates=3, n_supports=2, random_state=0)
-    auditor.fit(X, y, 0.97 * public, labels)
-    assert auditor.guarantee_holds_
+    assert auditor.fit(X, y, 0.97 * X, y).guarantee_holds_
 
 
 def test_an_alpha_that_is_given_is_kept():
-    X, y = data()
+    X, y = rows(600)
     for epsilon, alpha, expected in ((1.0, 0.5, "output"), (1.0, 1e-3, "gradient")):
         head = BallDPLogisticRegression(epsilon, radius=0.1, alpha=alpha)
         head.set_params(epsilon=20.0 if expected == "output" else epsilon).fit(X, y)
@@ -208,7 +197,7 @@ def test_a_single_step_leaves_the_discriminant_as_it_is(Head, epsilon, radius):
 
 @pytest.mark.parametrize(("epsilon", "radius"), [(1e-3, 2.0), (1e4, 1e-30), (1e4, 2.0)])
 def test_extreme_budgets_and_radii(epsilon, radius):
-    X, y = data()
+    X, y = rows(600)
     for Head in HEADS:
         release = Head(epsilon, radius=radius, mechanism="gradient").fit(X, y).release_
         assert release.mu <= mu_from_budget(epsilon, 1e-6)

@@ -4,13 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
-from mean_gradients import Mean
+from mean_gradients import Mean, as_computed
 from scipy.special import expit, softmax
 
-import sklearn_balldp.mechanisms.gradients as gradients_module
 from sklearn_balldp.losses import make_loss
+from sklearn_balldp.mechanisms import gradients
 from sklearn_balldp.mechanisms.objective import LinearObjective
+from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy import rounding
+from sklearn_balldp.privacy.rounding import LEAST_KEPT, SUMMED, UNIT_ROUNDOFF
 from sklearn_balldp.privacy.weights import uniform_weights
 
 CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 3)]
@@ -30,13 +32,11 @@ def representable(mean, thetas):
     return thetas.astype(mean.dtype).astype(np.float64)
 
 
-def data(n, n_classes, d=6, seed=0, dtype=np.float64):
-    rng = np.random.default_rng(seed)
+def data(n, n_classes, d=6, dtype=np.float64):
+    rng = np.random.default_rng(0)
     y = rng.integers(n_classes, size=n)
     X = rng.standard_normal((n, d)) + rng.standard_normal((n_classes, d))[y]
-    return (X / np.linalg.norm(X, axis=1, keepdims=True) * rng.uniform(0.5, 1.5, (n, 1))).astype(
-        dtype
-    ), y
+    return (X / norms_of(X) * rng.uniform(0.5, 1.5, (n, 1))).astype(dtype), y
 
 
 def naive(loss, X, y, theta, clip, constant):
@@ -63,7 +63,6 @@ def naive(loss, X, y, theta, clip, constant):
 def test_record_by_record(loss, n_classes, clip, constant):
     X, y = data(300, n_classes)
     mean = Mean(loss, X, y, n_classes, clip, constant)
-    assert not np.shares_memory(mean.kept, X)
     rng = np.random.default_rng(1)
     thetas = rng.standard_normal((5, *mean.shape)) * np.array([0, 0.3, 1, 5, 30])[:, None, None]
     for theta, gradient in zip(thetas, mean(thetas), strict=True):
@@ -80,26 +79,26 @@ def test_record_by_record(loss, n_classes, clip, constant):
 )
 def test_moved_rows_record_by_record(case, dtype, whitened, kept, whitening, monkeypatch):
     """Projected, moved, projected, whitened, projected, weighted: as one would do it row by row."""
-    monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
+    monkeypatch.setattr(gradients, "KEPT_BYTES", kept)
     loss, n_classes = case
     X, y = data(300, n_classes, dtype=dtype)
     centre, weights = np.full(6, 0.3), np.random.default_rng(2).uniform(0.5, 1.0, 300)
     norm = 0.45 if whitened else 0.6
-    own, matrix = whitening(centre, 0.6, whitened, norm)
-    mean = Mean(loss, X, y, n_classes, 0.2, seen=own, weights=weights)
+    seen, matrix = whitening(centre, 0.6, whitened, norm)
+    mean = Mean(loss, X, y, n_classes, 0.2, seen=seen, weights=weights)
     rows = projected(X.astype(np.float64), 1.0) - centre
     assert (np.linalg.norm(rows, axis=1) > 0.6).mean() > 0.3
     rows = projected(rows, 0.6) @ matrix
     assert ((np.linalg.norm(rows, axis=1) > norm + 1e-9).mean() > 0.1) == whitened
     rows = projected(rows, norm)
     thetas = np.random.default_rng(1).standard_normal((2, *mean.shape))
-    for theta, found in zip(thetas, mean(thetas), strict=True):
+    for theta, gradient in zip(thetas, mean(thetas), strict=True):
         expected = sum(
             weight * naive(loss, rows[i : i + 1], y[i : i + 1], theta, 0.2, 0.5)
             for i, weight in enumerate(weights)
         )
-        atol = 1e-12 if dtype == np.float64 else 3e-7
-        np.testing.assert_allclose(found, expected / weights.sum(), atol=2.0 * atol)
+        atol = 2e-12 if dtype == np.float64 else 6e-7
+        np.testing.assert_allclose(gradient, expected / weights.sum(), atol=atol)
 
 
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
@@ -142,7 +141,7 @@ def test_one_row_moves_a_computed_mean_within_gap_and_rounding(case, clip, dtype
 def test_rounding_covers_the_error_of_a_block(case, dtype):
     """A single block: what is computed against float64 sums of the same records, times n."""
     loss, n_classes = case
-    X, y = data(gradients_module.SUMMED, n_classes, 200, dtype=dtype)
+    X, y = data(SUMMED, n_classes, 200, dtype=dtype)
     X = projected(X, 1.0).astype(dtype)
     mean = Mean(loss, X, y, n_classes, 0.3)
     theta = representable(mean, 2.0 * np.random.default_rng(0).standard_normal(mean.shape))
@@ -181,17 +180,17 @@ def test_rounding_of_whitened_rows_by_hand(dtype):
     theta = 5.0 * np.random.default_rng(0).standard_normal((4, d)) / np.sqrt(d)
     common = {"n_samples": n, "n_features": d, "norm_bound": 1.0, "constant": 0.0, "clip": 0.2}
     common |= {"dtype": dtype, "weights": uniform_weights(n, None)}
-    found = [
-        rounding.mean_rounding(make_loss("softmax", 4), theta, **common, whitened=own)
-        for own in (False, True)
-    ]
+    plain, mapped = (
+        rounding.mean_rounding(make_loss("softmax", 4), theta, **common, whitened=whitened)
+        for whitened in (False, True)
+    )
     k = min(d, 64)
     turned = 6 * (d + k + 4) * v
     # A third is the least factor along a direction.
     row = 4.5 * ((1 + 2 * np.sqrt(k)) * d + 2 * k + 16) * v + turned
     record = np.sqrt(2) * 0.2 * row * np.linalg.norm(theta) + 0.2 * row
     expected = record / (n if dtype == np.float32 else 1) + 0.2 * turned
-    assert found[1] - found[0] == pytest.approx(expected, rel=1e-3, abs=0.0)
+    assert mapped - plain == pytest.approx(expected, rel=1e-3, abs=0.0)
 
 
 def test_rounding_of_several_heads_by_hand():
@@ -200,58 +199,47 @@ def test_rounding_of_several_heads_by_hand():
     theta = np.zeros((n_classes, d))
     theta[:, 0] = 10.0
     common = {"n_samples": n, "n_features": d, "norm_bound": 1.0, "constant": 0.0, "clip": None}
-    loss = make_loss("squared_hinge", n_classes)
     common |= {"dtype": np.float32, "weights": uniform_weights(n, None)}
-    found = rounding.mean_rounding(loss, theta, **common)
+    stated = rounding.mean_rounding(make_loss("squared_hinge", n_classes), theta, **common)
     reach = 10.0 * np.sqrt(n_classes)
     largest = 2.0 * (1.0 + reach) * np.sqrt(n_classes)
     scores = np.expm1((d + 16) * v) * reach
     evaluation = 2 * 25 * 2 * v * largest
     expected = (2.0 * scores + evaluation + 128**2 * v * largest) / n
-    assert expected <= found * 1.0001
-    assert found <= 1.1 * expected
+    assert expected <= stated * 1.0001
+    assert stated <= 1.1 * expected
 
 
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+@pytest.mark.parametrize("moved", [None, False, True])
 @pytest.mark.parametrize(
-    ("dtype", "moved", "kept"),
-    [
-        *itertools.product((np.float16, np.float64), (None, True), (0,)),
-        (np.float32, True, 2**30),
-        (np.float32, False, 0),
-    ],
+    ("dtype", "kept"), [(np.float16, 0), (np.float32, 2**30), (np.float32, 0), (np.float64, 2**30)]
 )
-def test_other_blocks_do_not_move_by_a_bit(dtype, moved, kept, whitening, monkeypatch):
-    """A new row, inside the ball or far outside, changes its own block's sum alone."""
-    monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
-    n, d, size = 1024, 40, gradients_module.SUMMED
+def test_a_row_moves_no_other_by_a_bit(dtype, moved, kept, domain, whitening, monkeypatch):
+    """A record without weight: whatever row it has, inside or far outside, the sum is the same.
+
+    Single precision rests on this: one row changes neither how others are stored, nor the sums of
+    other blocks.
+    """
+    monkeypatch.setattr(gradients, "KEPT_BYTES", kept)
+    n, d = 4 * SUMMED, 40
     X, y = data(n, 3, d, dtype=dtype)
-    X = (0.99 * projected(X.astype(np.float64), 1.0)).astype(dtype)
-    if moved is not None:
-        # No other row leaves the smaller ball.
-        X = (0.1 + 0.3 * (X - 0.1)).astype(dtype)
-    own = None if moved is None else whitening(np.full(40, 0.1), 1.0, bool(moved))[0]
-    original, sums = gradients_module.block_sums, []
-
-    def recorded(residuals, rows=None):
-        for i in range(0, len(residuals), size):
-            block = None if rows is None else rows[i : i + size]
-            sums.append(original(residuals[i : i + size], block).ravel())
-        return original(residuals, rows)
-
-    monkeypatch.setattr(gradients_module, "block_sums", recorded)
+    # No other row leaves the ball, or the smaller one.
+    X = (0.1 + 0.3 * (0.99 * projected(X.astype(np.float64), 1.0) - 0.1)).astype(dtype)
+    seen = None if moved is None else whitening(np.full(d, 0.1), 1.0, moved)[0]
+    weights = np.ones(n)
+    weights[200] = 0.0
     theta = np.random.default_rng(0).standard_normal((1, 3, d + 1)).astype(np.float16)
-    seen = []
-    for row in (X[200], -X[200], 50 * X[200], np.zeros(d)):
+    sizes = {np.float16: (6e-8, 6e4), np.float32: (1e-45, 3e38), np.float64: (1e-99, 1e139)}[dtype]
+    rows = [X[200], -X[200], 50 * X[200], np.zeros(d), *(np.full(d, size) for size in sizes)]
+    sums = []
+    for row in rows:
         other = X.copy()
         other[200] = row
-        sums.clear()
-        Mean("softmax", other, y, 3, 0.2, seen=own)(theta.astype(np.float64))
-        seen.append(list(sums))
-    # Of the intercepts first, then of the rows.
-    where = np.tile(np.arange(n // size), 2) != 200 // size
-    for other in seen[1:]:
-        same = [np.array_equal(*pair) for pair in zip(other, seen[0], strict=True)]
-        np.testing.assert_array_equal(same, where)
+        mean = Mean("softmax", other, y, 3, 0.2, seen=seen, weights=weights, domain=domain)
+        sums.append(mean(theta.astype(np.float64)))
+    for other in sums[1:]:
+        np.testing.assert_array_equal(other, sums[0])
 
 
 @pytest.mark.parametrize(("norm_bound", "clip"), [(1e38, 0.2), (1e-38, 0.2), (1.0, 1e-46)])
@@ -259,7 +247,7 @@ def test_extreme_public_numbers_are_computed_in_float64(norm_bound, clip):
     X, y = data(300, 2, dtype=np.float32)
     X = X * np.float32(min(norm_bound, 1e30))
     mean = Mean("logistic", X, y, 2, clip, norm_bound=norm_bound)
-    assert mean.kept.dtype == np.float64
+    assert mean.dtype == np.float64
     assert np.isfinite(mean(np.zeros((1, *mean.shape)))).all()
 
 
@@ -273,12 +261,8 @@ def test_rows_of_any_size(dtype):
     for norm_bound in (1.0, 1e-9):
         mean = Mean("logistic", X, y, 2, 0.2, norm_bound=norm_bound)
         assert np.isfinite(mean(np.ones((1, *mean.shape)))).all()
-        (part,) = mean.table.each(lambda part: part)
-        # Longer rows wait for the products that their factors multiply.
-        norms = np.linalg.norm(mean.kept.astype(np.float64), axis=1) / norm_bound
-        norms *= part.column("last")
+        norms = np.linalg.norm(as_computed(X, norm_bound=norm_bound), axis=1) / norm_bound
         assert norms.max() <= 1 + 1e-6
-        assert part.column("last")[3] == 1.0
         # The factor of this row is too small for single precision.
         assert norms[3] == pytest.approx(1.0, rel=3e-7)
 
@@ -291,40 +275,62 @@ def test_rows_of_any_size(dtype):
         (np.float64, False, 0),
     ],
 )
-def test_stored_rows_err_as_little_as_is_proved(dtype, moved, kept, whitening, monkeypatch):
+def test_rows_err_as_little_as_is_proved(dtype, moved, kept, whitening, monkeypatch):
     """Projected, moved and projected in their own precision; the longest and the shortest too."""
-    monkeypatch.setattr(gradients_module, "KEPT_BYTES", kept)
-    norm_bound, rng = 0.3, np.random.default_rng(0)
-    centre = rng.standard_normal(40)
+    monkeypatch.setattr(gradients, "KEPT_BYTES", kept)
+    norm_bound, rng, d = 0.3, np.random.default_rng(0), 40
+    centre = rng.standard_normal(d)
     centre *= np.sqrt(1.0 - norm_bound**2) / np.linalg.norm(centre)
-    rows = centre + 0.1 * rng.standard_normal((2000, 40))
-    rows *= rng.uniform(0.5, 2.0, (2000, 1))
+    rows = centre + 0.1 * rng.standard_normal((600, d))
+    rows *= rng.uniform(0.5, 2.0, (600, 1))
     rows[0], rows[1], rows[2] = np.finfo(dtype).max / 10, np.finfo(dtype).tiny, 0.0
     rows = np.clip(rows, -1e140, 1e140).astype(dtype)
-    own, matrix = whitening(centre, norm_bound, bool(moved), 0.7 * norm_bound if moved else None)
-    used = {"norm_bound": own.norm} if moved is None else {"seen": own}
-    mean = Mean("logistic", rows, np.arange(len(rows)) % 2, 2, 0.1, **used)
-    (part,) = mean.table.each(lambda part: part)
-    stored = np.concatenate([block.copy() for _, block in mean.passes._pass._chunks(part)])
-    assert stored.dtype == mean.dtype
-    # Scores and gradients are scaled instead.
-    stored = stored * part.column("last").astype(stored.dtype)[:, None]
-    exact = rows.astype(np.longdouble)
+    precision = np.float64 if dtype == np.float64 else np.float32
+    seen, matrix = whitening(centre, norm_bound, bool(moved), 0.7 * norm_bound if moved else None)
+    used = {"norm_bound": norm_bound} if moved is None else {"seen": seen}
+    computed, exact = as_computed(rows, **used), rows.astype(np.longdouble)
     if moved is not None:
-        exact = projected(exact, 1.0) - centre.astype(mean.dtype)
+        exact = projected(exact, 1.0) - centre.astype(precision)
     exact = projected(exact, norm_bound)
     if moved:
-        lengths = norms_of(exact @ matrix)
-        assert (lengths > own.norm).mean() > 0.1
-        exact *= np.minimum(1, own.norm / np.maximum(lengths, 1e-300))
-    error = np.linalg.norm((stored - exact).astype(float), axis=1).max() / norm_bound
-    if mean.dtype == np.float64:
-        allowed = rounding._CENTRING_FACTOR * (40 + 12)
+        assert (norms_of(exact @ matrix) > seen.norm).mean() > 0.1
+        exact = projected(exact @ matrix, seen.norm)
+    error = np.linalg.norm((computed - exact).astype(float), axis=1).max() / norm_bound
+    if precision == np.float64:
+        allowed = 3.5 * (d + 12)
         if moved:
-            allowed += 0.5 * ((1 + 2 * np.sqrt(40)) * 40 + 96) / rounding.LEAST_KEPT**2
-        assert error <= allowed * rounding.UNIT_ROUNDOFF
+            allowed += 6 * (d + 6) + 0.5 * ((1 + 2 * np.sqrt(d)) * d + 96) / LEAST_KEPT**2
+        assert error <= allowed * UNIT_ROUNDOFF
     else:
-        assert (0.5 if moved is None else 1.9) * 2.0**-24 < error <= 5 * 2.0**-23
+        assert (0.5 if moved is None else 1.0) * 2.0**-24 < error <= 5 * 2.0**-23
+
+
+@pytest.mark.parametrize("n_directions", [0, 3, 12])
+@pytest.mark.parametrize(("dtype", "slack"), [(np.float64, 1e-12), (np.float32, 3e-7)])
+def test_rows_stay_in_the_smaller_ball_and_move_no_further_apart(n_directions, dtype, slack):
+    """What the gaps at tau rest on: rows of any norm, any map, in both precisions."""
+    rng, d = np.random.default_rng(0), 12
+    for _ in range(12):
+        X = (rng.standard_normal((40, d)) * rng.choice([0.01, 0.3, 3.0], (40, 1))).astype(dtype)
+        other = (X + rng.choice([1e-3, 0.5]) * rng.standard_normal(X.shape)).astype(dtype)
+        centre = rng.standard_normal(d)
+        centre *= rng.uniform(0.2, 1.0) / np.linalg.norm(centre)
+        reach = max(np.sqrt(1.0 - centre @ centre), 0.3)
+        directions = np.linalg.qr(rng.standard_normal((d, d)))[0][:, :n_directions]
+        factors = rng.uniform(LEAST_KEPT, 1.0, n_directions)
+        tau = reach * rng.uniform(0.5, 1.0)
+        seen = PublicMap(centre, directions, factors, reach, tau)
+        moved = [as_computed(rows, seen=seen) for rows in (X, other)]
+        assert (np.linalg.norm(moved[0], axis=1) <= tau * (1.0 + slack)).all()
+        apart = np.linalg.norm((X - other).astype(np.float64), axis=1)
+        assert (np.linalg.norm(moved[0] - moved[1], axis=1) <= apart + slack).all()
+        inside = np.linalg.norm(X, axis=1) <= 1.0
+        by_hand = projected(X.astype(np.float64) - centre, reach)
+        by_hand = by_hand @ (np.eye(d) + (directions * (factors - 1.0)) @ directions.T)
+        by_hand = projected(by_hand, tau)[inside]
+        np.testing.assert_allclose(moved[0][inside], by_hand, atol=1e-6)
+        # As an audit sees them.
+        np.testing.assert_allclose(seen.place(X[inside].astype(float)), by_hand, atol=1e-12)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -332,4 +338,4 @@ def test_bad_rows(bad):
     X, y = data(50, 2)
     X[7, 1] = bad
     with pytest.raises(FloatingPointError):
-        Mean("logistic", X, y, 2)
+        Mean("logistic", X, y, 2, 0.2)

@@ -70,3 +70,20 @@ class Mean:
     @property
     def kept(self):
         return self.passes._kept
+
+
+def as_computed(X, *, norm_bound=1.0, seen=None, domain="ball"):
+    """Rows as gradients are made of them: twice the gradient at zero of each, taken alone."""
+    problem = Problem(
+        n_samples=1,
+        n_features=X.shape[1],
+        n_classes=2,
+        class_counts=(0, 1),
+        radius=0.5 * norm_bound,
+        loss="logistic",
+        norm_bound=norm_bound,
+        domain=domain,
+        precision="float64" if X.dtype == np.float64 else "float32",
+    )
+    query, code = MeanGradient(np.zeros((1, X.shape[1])), seen=seen), np.array([1])
+    return np.array([-2.0 * query.values(problem, Records(row[None], code))[0] for row in X])
