@@ -65,7 +65,7 @@ STEPS = (
     "heads/test_start.py",
 )
 KERNEL = ("mechanisms/test_kernel.py", "mechanisms/test_own.py")
-PERSONS = ("heads/test_weighing.py", "privacy/test_weights.py")
+PERSONS = ("heads/test_weighing.py", "privacy/test_weights.py", "heads/test_every_head.py")
 MUTANTS = (
     Mutant(
         "sensitivity of sums / 1.05",
@@ -156,7 +156,7 @@ MUTANTS = (
         "mechanisms/queries.py",
         "[np.repeat(sums, d), moment, sums if",
         "[np.repeat(sums * (np.arange(k) > 0), d), moment, sums if",
-        ("mechanisms/test_kernel.py", "mechanisms/test_sums.py", "heads/test_ridge_prototype.py"),
+        ("mechanisms/test_kernel.py", "mechanisms/test_sums.py", "heads/test_every_head.py"),
     ),
     Mutant(
         "noise of counts dropped",

@@ -5,40 +5,15 @@ import pickle
 
 import numpy as np
 import pytest
+from head_cases import DESCENTS, HEADS, head_of, steps
 from sklearn.base import clone
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
-    GradientPerturbation,
-)
+from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.privacy import Noise
 
 COUNTS = [31, 17, 12]
-PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
-KEPT = GradientPerturbation(n_steps=8, start="zero", learning_rate=0.1, keep_transcript=True)
-HEADS = {
-    "prototypes": BallDPRidgePrototype(),
-    "protected prototypes": BallDPRidgePrototype(**PROTECTED),
-    "discriminant": BallDPLinearDiscriminant(share=0.5),
-    "protected discriminant": BallDPLinearDiscriminant(share=0.5, **PROTECTED),
-    "logistic, minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01),
-    "SVC, minimiser": BallDPSquaredHingeSVC(mechanism="output", alpha=0.01),
-    "protected minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.01, **PROTECTED),
-    "protected SVC": BallDPSquaredHingeSVC(mechanism="output", alpha=0.01, **PROTECTED),
-    "logistic, descent": BallDPLogisticRegression(mechanism=KEPT),
-    "SVC, descent": BallDPSquaredHingeSVC(
-        mechanism=clone(KEPT).set_params(keep_transcript=False), fit_intercept=False
-    ),
-    "descent from sums": BallDPLogisticRegression(
-        mechanism=GradientPerturbation(n_steps=5, start="statistics")
-    ),
-    "protected descent": BallDPSquaredHingeSVC(
-        mechanism=GradientPerturbation(n_steps=5, start="mean", keep_transcript=True), **PROTECTED
-    ),
-}
+#: A descent of one step, whose sensitivity is that at zero.
+ONE_STEP = {"mechanism": steps("zero", n_steps=1, keep_transcript=False)}
 
 
 def records():
@@ -62,8 +37,10 @@ def leaves(value, seen):
         yield from leaves(vars(value), seen)
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_nothing_noiseless_on_the_object(name, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "kept"), [*((name, True) for name in HEADS), *((name, False) for name in DESCENTS)]
+)
+def test_nothing_noiseless_on_the_object(name, kept, monkeypatch):
     """Neither rows, nor sums, counts, minimisers and gradients, nor what else they tell."""
     X, y = records()
     given, real = [], Noise.__call__
@@ -73,11 +50,14 @@ def test_nothing_noiseless_on_the_object(name, monkeypatch):
         return real(self, values, sigma)
 
     monkeypatch.setattr(Noise, "__call__", call)
-    head = clone(HEADS[name]).set_params(epsilon=0.3, radius=0.3).fit(X, y)
+    head = head_of(name, epsilon=0.3)
+    if name in DESCENTS:
+        head.set_params(mechanism__keep_transcript=kept, mechanism__learning_rate=0.1)
+    head.fit(X, y)
     monkeypatch.undo()
     assert given
     head.decision_function(X)
-    assert hasattr(head, "transcript_") == ("descent" in name and head.mechanism.keep_transcript)
+    assert hasattr(head, "transcript_") == (name in DESCENTS and kept)
     sums, distances = np.array([X[y == c].sum(0) for c in range(3)]), X[:, None] - X
     distances = np.linalg.norm(distances, axis=2)
     secrets = [*given, X, sums, sums / np.array(COUNTS)[:, None], X.sum(0), X.T @ X, np.cov(X.T)]
@@ -87,8 +67,7 @@ def test_nothing_noiseless_on_the_object(name, monkeypatch):
     secrets = secrets[secrets != 0.0]
     found = np.concatenate(list(leaves(vars(head), {})))
     assert len(found) > 20
-    private = [*secrets, *COUNTS] if "protected" in name else secrets
-    for number in private:
+    for number in [*secrets, *COUNTS] if "hidden" in name else secrets:
         assert not np.any(np.abs(found - number) < 1e-12 * abs(number))
     state = pickle.dumps(head)
     text = repr(head) + head._repr_html_() + repr(head.release_)
@@ -106,25 +85,13 @@ def test_the_leak_test_can_fail():
     assert np.isin(X.sum(0), np.concatenate(list(leaves(vars(head), {})))).all()
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        *HEADS.values(),
-        BallDPRidgePrototype(counts="min", radius=0.3),
-        BallDPRidgePrototype(counts="worst", radius=0.3),
-        BallDPRidgePrototype(metric="chebyshev", radius=0.1),
-    ],
-    ids=repr,
-)
-def test_only_the_released_parameters_depend_on_the_rows(head):
-    """Of a descent with one step, whose sensitivity is that at zero."""
+@pytest.mark.parametrize("metric", ["euclidean", "chebyshev"])
+@pytest.mark.parametrize("name", HEADS)
+def test_only_the_released_parameters_depend_on_the_rows(name, metric):
     X, y = records()
-    head = clone(head)
-    if hasattr(head, "mechanism") and head.mechanism != "output":
-        head.set_params(
-            mechanism__n_steps=1, mechanism__start="zero", mechanism__keep_transcript=False
-        )
-    states = []
+    head, states = head_of(name, metric=metric), []
+    if name in DESCENTS:
+        head.set_params(**ONE_STEP)
     for rows in (X, X[::-1] * np.where(np.arange(60) % 3, 1.0, 9.0)[:, None]):
         head = clone(head).fit(rows, y)
         head.predict(rows)
@@ -138,15 +105,12 @@ def test_only_the_released_parameters_depend_on_the_rows(head):
     assert states[0] == states[1]
 
 
-@pytest.mark.parametrize("name", [name for name in HEADS if "protected" in name])
+@pytest.mark.parametrize("name", [name for name in HEADS if "hidden" in name])
 def test_protected_labels_say_nothing_about_counts(name, recwarn):
     """Rare, absent and single classes fit in silence, with the same record."""
-    X, records_ = records()[0], []
-    head = clone(HEADS[name])
+    X, head, records_ = records()[0], head_of(name), []
     if "discriminant" in name:
         head.set_params(share="auto")
-    elif "descent" in name:
-        head.set_params(mechanism__n_steps=1, mechanism__start="zero")
     for y in (np.zeros(60, int), np.arange(60) % 3, np.r_[1, np.zeros(59, int)]):
         head.fit(X, y)
         assert not hasattr(head, "class_counts_")

@@ -1,57 +1,27 @@
 """What a fit would release, before it is made."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from head_cases import HEADS, head_of, rows, steps
 from sklearn.frozen import FrozenEstimator
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
-    GradientPerturbation,
-    PrivacyAccountant,
     RadiusPolicy,
 )
 from sklearn_balldp.mechanisms import MeanGradient, Records, Sums
 from sklearn_balldp.privacy import Noise
 
 N, D, COUNTS = 300, 6, (150, 100, 50)
+Y = np.repeat([0, 1, 2], COUNTS)
 
 
-def data(d=D):
-    X = np.random.default_rng(0).standard_normal((N, d))
-    return X / np.linalg.norm(X, axis=1, keepdims=True), np.repeat([0, 1, 2], COUNTS)
-
-
-HEADS = [
-    BallDPRidgePrototype(2.0, radius=0.5),
-    BallDPRidgePrototype(2.0, radius=0.5, counts="min"),
-    BallDPRidgePrototype(2.0, protect_labels=True, classes=[0, 1, 2]),
-    BallDPLogisticRegression(2.0, radius=0.3, metric="manhattan", mechanism="output"),
-    BallDPSquaredHingeSVC(
-        2.0, radius=0.3, mechanism=GradientPerturbation(n_steps=4), fit_intercept=False
-    ),
-    BallDPLogisticRegression(
-        2.0, radius=0.3, mechanism=GradientPerturbation(n_steps=4, start="statistics")
-    ),
-    BallDPLinearDiscriminant(2.0, radius=0.3, share=0.5),
-    BallDPLinearDiscriminant(2.0, protect_labels=True, classes=[0, 1, 2]),
-]
-
-
-@pytest.mark.parametrize("head", HEADS, ids=repr)
-def test_the_plan_is_what_a_fit_releases(head):
-    accountant = PrivacyAccountant()
-    plan = accountant.attach(clone(head)).plan(N, D, COUNTS)
-    assert not accountant.records
-    assert not [name for name in vars(head) if name.endswith("_")]
-    assert plan.release == replace(head.fit(*data()).release_, digest="")
-    assert f"epsilon={plan.release.epsilon:g}" in str(plan)
+def plan_of(name, n_features=D, **params):
+    return head_of(name, epsilon=2.0, **params).plan(N, n_features, COUNTS)
 
 
 def lengths(values, plan):
@@ -65,55 +35,57 @@ def lengths(values, plan):
     return np.array([np.linalg.norm(values[~moment]), np.linalg.norm(values[moment])])
 
 
-@pytest.mark.parametrize("head", [HEADS[i] for i in (0, 2, 3, 6, 7)], ids=repr)
-def test_expected_noise_is_that_of_fits(head, monkeypatch):
-    X, y = data(60)
-    plan, added, real = head.plan(*X.shape, COUNTS), [], Noise.__call__
+@pytest.mark.parametrize(
+    ("name", "metric"), [*((n, "euclidean") for n in HEADS), ("minimiser", "manhattan")]
+)
+def test_expected_noise_is_that_of_fits_and_no_signal_is_longer(name, metric, monkeypatch):
+    """Rows at the edge of the ball, all alike in a class: the longest that there is."""
+    added, real = [], Noise.__call__
+    plan = plan_of(name, metric=metric)
 
     def call(self, values, sigma):
         released = real(self, values, sigma)
         added.append(released - values)
         return released
 
-    monkeypatch.setattr(Noise, "__call__", call)
-    for _ in range(20):
-        head.fit(X, y)
-    found = np.sqrt(np.mean([lengths(noise, plan) ** 2 for noise in added], axis=0))
-    np.testing.assert_allclose(found, plan.noise, rtol=0.08)
-
-
-@pytest.mark.parametrize("head", HEADS, ids=repr)
-def test_no_signal_is_longer(head, noise_free):
-    """Rows at the edge of the ball, all alike in a class: the longest that there is."""
-    plan = head.plan(N, D, COUNTS)
-    problem, bound, y = plan.release.problem, plan.release.bound, data()[1]
+    problem, bound = plan.release.problem, plan.release.bound
     if "gradients of the steps" in plan.parts:
         # All of one label: the longest mean gradient at zero.
         alike = Records(np.tile(np.eye(D)[:1], (N, 1)), np.zeros(N, dtype=int))
         query = MeanGradient(np.zeros(bound.shape(problem)), 1.0, bound.clip, bound.constant)
         size = bound.n_steps * np.linalg.norm(query.values(problem, alike)) * (1.0 - 1e-6)
-        assert size > 0.5 * plan.signal[0]
+        assert size > 0.5 * plan.signal[-1]
         sizes = np.array([size])
     else:
-        sizes = lengths(bound.values(problem, Records(np.eye(D)[y], y)), plan)
-    assert (sizes <= np.array(plan.signal) * (1 + 1e-9) + 1e-12).all()
+        sizes = lengths(bound.values(problem, Records(np.eye(D)[Y], Y)), plan)
+        monkeypatch.setattr(Noise, "__call__", call)
+        wide, head = plan_of(name, 60), head_of(name, epsilon=2.0)
+        X = rows(N, d=60)[0]
+        for _ in range(20):
+            head.fit(X, Y)
+        found = np.sqrt(np.mean([lengths(noise, wide) ** 2 for noise in added], axis=0))
+        np.testing.assert_allclose(found, wide.noise, rtol=0.08)
+    assert (sizes <= np.array(plan.signal[-len(sizes) :]) * (1 + 1e-9) + 1e-12).all()
     assert len(plan.parts) == len(plan.noise) == len(plan.signal)
     assert all(ratio > 0 for ratio in plan.signal_to_noise)
-    shown = str(plan)
-    assert all(f"in the {part}" in shown for part in plan.parts)
+    # A line for each part, also where counts are private.
+    text = str(plan)
+    assert text.count("noise of length") == len(plan.parts)
+    for part, noise in zip(plan.parts, plan.noise, strict=True):
+        assert f"noise of length {noise:.3g} in the {part}" in text
 
 
 def test_class_signals_of_a_descent():
     """What one class adds to the noisy gradients at zero, over the noise: as it is computed."""
-    mechanism = GradientPerturbation(n_steps=4, start="prototypes", clip=None)
-    plan = BallDPLogisticRegression(2.0, radius=0.3, mechanism=mechanism).plan(N, D, COUNTS)
+    mechanism = steps("prototypes", n_steps=4, clip=None)
+    plan = plan_of("descent", mechanism=mechanism)
     bound, problem, counts = plan.release.bound, plan.release.problem, np.array(COUNTS)
     query = MeanGradient(np.zeros(bound.shape(problem)), constant=bound.constant)
     sigma = np.array([query.calibrated(problem, mu).sigma for mu in bound.step_mu(problem)])
     # A residual of softmax at zero is at most sqrt(1 - 1/K) long; the limit for any score is 1.
-    lengths = counts / N * math.sqrt(1.0 + bound.constant**2)
-    steps = lengths * np.linalg.norm(1.0 / sigma) / math.sqrt(D)
-    expected = np.hypot(steps, counts / (bound.start.sigma * math.sqrt(D)))
+    sizes = counts / N * math.sqrt(1.0 + bound.constant**2)
+    signal = sizes * np.linalg.norm(1.0 / sigma) / math.sqrt(D)
+    expected = np.hypot(signal, counts / (bound.start.sigma * math.sqrt(D)))
     found = np.array(plan.class_signal_to_noise)
     assert (found >= 0.8 * expected).all()
     assert (found <= 2.0 * expected).all()
@@ -123,26 +95,25 @@ def test_class_signals_of_two_classes_with_a_moment():
     """The second moment is no class."""
     plan = BallDPLinearDiscriminant(2.0, radius=0.3, share=0.5).plan(600, 8, [500, 100])
     assert list(plan.parts) == ["class sums", "second moment"]
-    sigma = plan.release.bound.sigma
-    expected = np.array([500, 100]) / (sigma * math.sqrt(8))
+    expected = np.array([500, 100]) / (plan.release.bound.sigma * math.sqrt(8))
     np.testing.assert_allclose(plan.class_signal_to_noise, expected)
-    lines = str(plan).splitlines()[-2:]
-    assert [line.split()[:2] for line in lines] == [["0", "500"], ["1", "100"]]
+    table = [line.split() for line in str(plan).splitlines()[-2:]]
+    ratios = [f"{ratio:.3g}" for ratio in plan.class_signal_to_noise]
+    assert table == [["0", "500", ratios[0]], ["1", "100", ratios[1]]]
 
 
 @pytest.mark.parametrize("n_steps", [1, 25])
 def test_no_class_tells_more_than_all_records(n_steps):
     """With gradients weighted by their noise, as the best reader of a transcript weighs them."""
-    mechanism = GradientPerturbation(n_steps=n_steps, start="zero")
-    head = BallDPLogisticRegression(2.0, radius=0.3, fit_intercept=False, mechanism=mechanism)
-    plan = head.plan(10_000, D, (0, 10_000))
+    head = head_of("descent", mechanism=steps("zero", n_steps=n_steps), fit_intercept=False)
+    plan = head.set_params(delta=1e-6).plan(10_000, D, (0, 10_000))
     assert plan.signal_to_noise[0] == pytest.approx(max(plan.class_signal_to_noise))
 
 
 def test_rare_classes_have_less_left():
-    ratios = HEADS[0].plan(N, D, COUNTS).class_signal_to_noise
+    ratios = plan_of("prototypes").class_signal_to_noise
     assert ratios[0] > ratios[1] > ratios[2]
-    text = str(HEADS[0].plan(N, D, (290, 10, 0)))
+    text = str(head_of("prototypes").plan(N, D, (290, 10, 0)))
     assert text.splitlines()[-1].split()[:4] == ["2", "0", "0", "lost"]
 
 
@@ -165,50 +136,33 @@ def test_rare_classes_have_less_left():
 )
 def test_numbers_that_are_no_plan(arguments, match):
     with pytest.raises(ValueError, match=match):
-        HEADS[0].plan(*arguments)
+        head_of("prototypes").plan(*arguments)
 
 
 @pytest.mark.parametrize("y", [["a", "b"], "abc", [["a"], ["b", "c"], []], np.zeros((3, 1))])
 def test_labels_that_are_no_plan(y):
     with pytest.raises(ValueError, match="y must hold one label for each of n_samples=3"):
-        HEADS[0].plan(3, D, y=y)
+        head_of("prototypes").plan(3, D, y=y)
 
 
 @pytest.mark.parametrize(
     ("head", "counts"),
     [
-        (HEADS[0], [10**11, 9 * 10**11]),
-        (HEADS[2], None),
+        (head_of("prototypes"), [10**11, 9 * 10**11]),
+        (head_of("hidden prototypes"), None),
         (BallDPLogisticRegression(2.0, class_weight="balanced"), [10**11, 9 * 10**11]),
     ],
     ids=repr,
 )
 def test_a_plan_of_more_records_than_memory_holds(head, counts):
-    plan = clone(head).set_params(delta=1e-18).plan(10**12, D, counts)
+    plan = head.set_params(delta=1e-18).plan(10**12, D, counts)
     assert plan.release.n_samples == 10**12
-
-
-def test_parts_are_told_apart_by_name():
-    """Two classes, and two parts that are none of classes."""
-    plan = BallDPLinearDiscriminant(2.0, radius=0.3, share=0.5).plan(N, D, (200, 100))
-    sums, moment = (f"{noise:.3g} in the" for noise in plan.noise)
-    assert list(plan.parts) == ["class sums", "second moment"]
-    assert f"noise of length {sums} class sums" in str(plan)
-    assert f"noise of length {moment} second moment" in str(plan)
-    rows = [line.split() for line in str(plan).splitlines()[-2:]]
-    assert rows == [
-        [str(code), str(count), f"{ratio:.3g}"]
-        for code, count, ratio in zip((0, 1), (200, 100), plan.class_signal_to_noise, strict=True)
-    ]
-    # Counts are private: one line for all class sums.
-    text = str(HEADS[2].plan(N, D))
-    assert text.count("noise of length") == text.count("in the class sums") == 1
 
 
 def test_radii_that_are_chosen():
     with pytest.raises(ValueError, match="this policy chooses from rows, and a plan has none"):
         BallDPRidgePrototype(radius=RadiusPolicy()).plan(N, D, COUNTS)
-    policy = RadiusPolicy().fit(X_public=data()[0], y_public=data()[1])
+    policy = RadiusPolicy().fit(X_public=rows(N)[0], y_public=Y)
     plan = BallDPRidgePrototype(radius=FrozenEstimator(policy)).plan(N, D, COUNTS)
     assert plan.release.radius == policy.radius_
     with pytest.warns(UserWarning, match="1/n_samples"):

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from head_cases import HIDDEN, refused
 from sklearn.base import clone
 
 from sklearn_balldp import (
@@ -18,117 +19,93 @@ from sklearn_balldp import (
 )
 
 RANGE = "must be a positive number between 1e-30 and"
-VECTORS = np.zeros((3, 6))
-PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
-BAD = {
-    BallDPRidgePrototype(): [
-        ({"epsilon": 0}, "epsilon"),
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"epsilon": np.nan}, "epsilon"),
-        ({"epsilon": "1"}, "epsilon"),
-        ({"epsilon": 1e16}, "epsilon"),
-        ({"delta": 0.0}, "delta"),
-        ({"delta": 1.0}, "delta"),
-        ({"radius": 0.0}, "radius"),
-        ({"radius": "auto"}, "radius"),
-        ({"radius": 1e-31}, f"radius {RANGE}"),
-        ({"alpha": 0.0}, "alpha"),
-        ({"alpha": 1e31}, f"alpha {RANGE}"),
-        ({"norm_bound": 1e160}, "norm_bound"),
-        ({"protect_labels": [True]}, "protect_labels"),
-        ({"protect_labels": True}, "classes=None.*pass classes"),
-        ({**PROTECTED, "decision": "gaussian"}, "decision='gaussian'"),
-        ({"metric": np.array(["euclidean"])}, "metric"),
-        ({"metric": "cosine"}, "metric .*euclidean"),
-        ({"classes": [[0, 1, 2]]}, "classes"),
-        ({"classes": [0, "a", None]}, "classes"),
-        ({"classes": [0]}, "classes"),
-        ({"classes": [0, 1]}, "outside the declared classes"),
-        ({"classes": ["a", "b"]}, "outside the declared classes"),
-        ({"counts": "mean"}, "counts .*per_class"),
-        ({"decision": "far"}, "decision .*nearest"),
-        ({"random_state": "x"}, "random_state"),
-        ({"random_state": True}, "random_state"),
-        ({"epsilon": 10**400}, "epsilon"),
-        ({"delta": Fraction(10**400, 3)}, "delta"),
-        ({"radius": 10**400}, "radius"),
-        ({"verbose": np.array([1, 0])}, "verbose must be True or False"),
-        ({"priors": np.ma.masked_array([0.2, 0.3, 0.5], [0, 1, 0])}, "priors has a mask"),
-        ({"priors": [1j, 0.5, 0.5]}, "priors"),
-        ({"priors": [0.5, 0.5]}, "priors"),
-        ({"priors": [1.0, 1.0, -1.0]}, "priors"),
-        ({"priors": "equal"}, "priors"),
-        ({"priors": "uniform", "decision": "nearest"}, "gaussian"),
-    ],
-    BallDPLinearDiscriminant(): [
-        ({"domain": "cube"}, "domain .*ball, sphere"),
-        ({"share": 0.0}, "share must be 'auto' or a number in"),
-        ({"share": "half"}, "share"),
-        ({"share": 5e-324}, "share"),
-        ({"shrinkage": -0.1}, "shrinkage"),
-        ({"shrinkage": "best"}, "shrinkage"),
-        ({"priors": [0.5, 0.6, -0.1]}, "priors must be None, 'uniform', or 3 probabilities"),
-        ({"priors": [0.5, 0.5]}, "priors"),
-        ({"priors": "flat"}, "priors"),
-        ({"class_embeddings": [[1.0, 2.0]]}, r"must be None or finite vectors of shape \(3, 6\)"),
-        ({"class_embeddings": np.full((3, 6), np.nan)}, "class_embeddings"),
-        ({"protect_labels": True}, "classes=None"),
-    ],
-    BallDPLogisticRegression(mechanism="output", alpha=0.01): [
-        ({"alpha": 1e-30}, "alpha=1e-30 is too small"),
-        ({"alpha": -1}, "alpha"),
-        ({"alpha": 0.0}, "alpha"),
-        ({"mechanism__sensitivity": "best"}, "sensitivity .*tight"),
-        ({"mechanism__tol": 0.0}, "tol"),
-        ({"mechanism__tol": -1e-3}, "tol"),
-        ({"fit_intercept": "yes"}, "fit_intercept"),
-        ({"domain": "cube"}, "domain must be one of ball, sphere; got 'cube'"),
-        ({"class_weight": "balance"}, "class_weight must be"),
-        ({"class_weight": {0: -1.0}}, "class_weight must be"),
-        ({"class_weight": {7: 1.0}}, "names the label 7"),
-        ({"class_weight": {0: 1j}}, "class_weight must be"),
-        ({"alpha": 10**400}, "alpha"),
-        ({"class_weight": {0: 0.0}}, r"positive numbers; got \{0: 0.0\}.*leave out its records"),
-        ({"class_weight": {0: 2.0}, **PROTECTED}, "would show"),
-        ({"priors": "uniform", **PROTECTED}, "priors"),
-    ],
-    BallDPLogisticRegression(mechanism="gradient"): [
-        ({"mechanism": "objective"}, "mechanism"),
-        ({"mechanism": GradientPerturbation}, "mechanism must be one of auto, output, gradient"),
-        ({"mechanism__n_steps": 0}, "n_steps"),
-        ({"mechanism__n_steps": 10**5 + 1}, "n_steps"),
-        ({"mechanism__n_steps": 2.5}, "n_steps"),
-        ({"mechanism__learning_rate": 0.0}, "learning_rate"),
-        ({"mechanism__clip": 0.0}, "clip"),
-        ({"mechanism__clip": 1e-85}, f"clip {RANGE}"),
-        ({"norm_bound": 1e-80, "mechanism__clip": 1e-85}, f"norm_bound {RANGE}"),
-        ({"mechanism__keep_transcript": "yes"}, "keep_transcript"),
-        ({"mechanism__start": "warm"}, "one of auto, statistics, prototypes, mean, zero"),
-        ({"mechanism__start": "mean", "fit_intercept": False}, "fit_intercept=False rules out"),
-        ({"mechanism__start": "mean", "class_embeddings": VECTORS}, "'mean' has no class means"),
-        ({"mechanism__start": "zero", "class_embeddings": VECTORS}, "a descent from start='zero'"),
-        ({"class_embeddings": VECTORS.T}, r"must be None or finite vectors of shape \(3, 6\)"),
-        ({"alpha": -1.0}, "alpha"),
-        ({"epsilon": 1e-14, "delta": 1e-14, "mechanism__n_steps": 1000}, "epsilon"),
-    ],
-    BallDPSquaredHingeSVC(fit_intercept=False): [
-        ({"domain": "cube"}, "domain must be one of ball, sphere; got 'cube'"),
-        ({"mechanism": "output", "class_embeddings": VECTORS}, "mechanism='gradient'"),
-        ({"norm_bound": 1e100, "mechanism": "gradient"}, f"norm_bound {RANGE}"),
-        (
-            {"norm_bound": 1e-100, "mechanism": GradientPerturbation(clip=None)},
-            f"norm_bound {RANGE}",
-        ),
-    ],
-}
+VECTORS, HUGE = np.zeros((3, 6)), 10**400
+PROTOTYPES, DISCRIMINANT = BallDPRidgePrototype(), BallDPLinearDiscriminant()
+MINIMISER = BallDPLogisticRegression(mechanism="output", alpha=0.01)
+DESCENT = BallDPLogisticRegression(mechanism="gradient")
+SVC = BallDPSquaredHingeSVC(fit_intercept=False)
+MASKED = np.ma.masked_array([0.2, 0.3, 0.5], [0, 1, 0])
+#: What is refused of one parameter, by its name and by what is said of it.
+VALUES = [
+    (PROTOTYPES, "epsilon", [0, -1.0, np.nan, "1", 1e16, HUGE], "epsilon"),
+    (PROTOTYPES, "delta", [0.0, 1.0, Fraction(HUGE, 3)], "delta"),
+    (PROTOTYPES, "radius", [0.0, "auto", HUGE], "radius"),
+    (PROTOTYPES, "radius", [1e-31], f"radius {RANGE}"),
+    (PROTOTYPES, "alpha", [0.0], "alpha"),
+    (PROTOTYPES, "alpha", [1e31], f"alpha {RANGE}"),
+    (PROTOTYPES, "norm_bound", [1e160], "norm_bound"),
+    (PROTOTYPES, "protect_labels", [[True]], "protect_labels"),
+    (PROTOTYPES, "protect_labels", [True], "classes=None.*pass classes"),
+    (PROTOTYPES, "metric", [np.array(["euclidean"])], "metric"),
+    (PROTOTYPES, "metric", ["cosine"], "metric .*euclidean"),
+    (PROTOTYPES, "classes", [[[0, 1, 2]], [0, "a", None], [0]], "classes"),
+    (PROTOTYPES, "classes", [[0, 1], ["a", "b"]], "outside the declared classes"),
+    (PROTOTYPES, "counts", ["mean"], "counts .*per_class"),
+    (PROTOTYPES, "decision", ["far"], "decision .*nearest"),
+    (PROTOTYPES, "random_state", ["x", True], "random_state"),
+    (PROTOTYPES, "verbose", [np.array([1, 0])], "verbose must be True or False"),
+    (PROTOTYPES, "priors", [MASKED], "priors has a mask"),
+    (PROTOTYPES, "priors", [[1j, 0.5, 0.5], [0.5, 0.5], [1.0, 1.0, -1.0], "equal"], "priors"),
+    (DISCRIMINANT, "domain", ["cube"], "domain .*ball, sphere"),
+    (DISCRIMINANT, "share", [0.0], "share must be 'auto' or a number in"),
+    (DISCRIMINANT, "share", ["half", 5e-324], "share"),
+    (DISCRIMINANT, "shrinkage", [-0.1, "best"], "shrinkage"),
+    (DISCRIMINANT, "priors", [[0.5, 0.6, -0.1]], "priors must be None, 'uniform', or 3 prob"),
+    (DISCRIMINANT, "priors", [[0.5, 0.5], "flat"], "priors"),
+    (DISCRIMINANT, "class_embeddings", [[[1.0, 2.0]]], r"finite vectors of shape \(3, 6\)"),
+    (DISCRIMINANT, "class_embeddings", [np.full((3, 6), np.nan)], "class_embeddings"),
+    (DISCRIMINANT, "protect_labels", [True], "classes=None"),
+    (MINIMISER, "alpha", [1e-30], "alpha=1e-30 is too small"),
+    (MINIMISER, "alpha", [-1, 0.0, HUGE], "alpha"),
+    (MINIMISER, "mechanism__sensitivity", ["best"], "sensitivity .*tight"),
+    (MINIMISER, "mechanism__tol", [0.0, -1e-3], "tol"),
+    (MINIMISER, "fit_intercept", ["yes"], "fit_intercept"),
+    (MINIMISER, "class_weight", ["balance", {0: -1.0}, {0: 1j}], "class_weight must be"),
+    (MINIMISER, "class_weight", [{7: 1.0}], "names the label 7"),
+    (MINIMISER, "class_weight", [{0: 0.0}], r"numbers; got \{0: 0.0\}.*leave out its records"),
+    (DESCENT, "mechanism", ["objective"], "mechanism"),
+    (DESCENT, "mechanism", [GradientPerturbation], "must be one of auto, output, gradient"),
+    (DESCENT, "mechanism__n_steps", [0, 10**5 + 1, 2.5], "n_steps"),
+    (DESCENT, "mechanism__learning_rate", [0.0], "learning_rate"),
+    (DESCENT, "mechanism__clip", [0.0], "clip"),
+    (DESCENT, "mechanism__clip", [1e-85], f"clip {RANGE}"),
+    (DESCENT, "mechanism__keep_transcript", ["yes"], "keep_transcript"),
+    (DESCENT, "mechanism__start", ["warm"], "one of auto, statistics, prototypes, mean, zero"),
+    (DESCENT, "class_embeddings", [VECTORS.T], r"must be None or finite vectors of shape \(3, 6\)"),
+    (DESCENT, "alpha", [-1.0], "alpha"),
+    (SVC, "domain", ["cube"], "domain must be one of ball, sphere; got 'cube'"),
+]
+#: And of several together.
+TOGETHER = [
+    (PROTOTYPES, {**HIDDEN, "decision": "gaussian"}, "decision='gaussian'"),
+    (PROTOTYPES, {"priors": "uniform", "decision": "nearest"}, "gaussian"),
+    (MINIMISER, {"class_weight": {0: 2.0}, **HIDDEN}, "would show"),
+    (MINIMISER, {"priors": "uniform", **HIDDEN}, "priors"),
+    (DESCENT, {"norm_bound": 1e-80, "mechanism__clip": 1e-85}, f"norm_bound {RANGE}"),
+    (
+        DESCENT,
+        {"mechanism__start": "mean", "fit_intercept": False},
+        "fit_intercept=False rules out",
+    ),
+    (DESCENT, {"mechanism__start": "mean", "class_embeddings": VECTORS}, "'mean' has no class me"),
+    (
+        DESCENT,
+        {"mechanism__start": "zero", "class_embeddings": VECTORS},
+        "a descent from start='ze",
+    ),
+    (DESCENT, {"epsilon": 1e-14, "delta": 1e-14, "mechanism__n_steps": 1000}, "epsilon"),
+    (SVC, {"mechanism": "output", "class_embeddings": VECTORS}, "mechanism='gradient'"),
+    (SVC, {"norm_bound": 1e100, "mechanism": "gradient"}, f"norm_bound {RANGE}"),
+    (SVC, {"norm_bound": 1e-100, "mechanism": GradientPerturbation(clip=None)}, RANGE),
+]
+BAD = [(head, {name: v}, match) for head, name, values, match in VALUES for v in values]
 
 
 @pytest.mark.parametrize(
-    ("head", "params", "match"),
-    [(head, *row) for head, rows in BAD.items() for row in rows],
-    ids=lambda value: str(value)[:60],
+    ("head", "params", "match"), BAD + TOGETHER, ids=lambda value: str(value)[:60]
 )
-def test_bad_parameters(ball_rows, refused, head, params, match):
+def test_bad_parameters(ball_rows, head, params, match):
+    """Refused by a head that was fitted, too: nothing of that fit stays."""
     refused(clone(head).fit(*ball_rows).set_params(**params), *ball_rows, match)
 
 
@@ -147,10 +124,7 @@ def test_bad_parameters(ball_rows, refused, head, params, match):
 )
 def test_odd_rows_labels_and_owners(ball_rows, change, match):
     X, y, groups = change(*ball_rows)
-    head = BallDPRidgePrototype(radius=0.5)
-    with pytest.raises(ValueError, match=match):
-        head.fit(X, y, groups=groups)
-    assert not hasattr(head, "release_")
+    refused(BallDPRidgePrototype(radius=0.5), X, y, match, groups=groups)
 
 
 POLICY, STEPS = RadiusPolicy(source="edits"), GradientPerturbation(n_steps=5)
@@ -180,10 +154,12 @@ POLICY, STEPS = RadiusPolicy(source="edits"), GradientPerturbation(n_steps=5)
     ids=lambda value: str(value)[:60],
 )
 def test_parameters_are_set_all_or_none(head, params, match):
-    before = head.get_params()
+    """A mechanism that was given by name stays what it is."""
+    before, text = head.get_params(), repr(head)
     with pytest.raises(ValueError, match=match):
         head.set_params(**params)
     assert head.get_params() == before
+    assert repr(head) == text
 
 
 def test_objects_that_heads_share_stay_as_they_are():
@@ -267,25 +243,21 @@ def made(kind):
 
 
 @pytest.mark.parametrize("kind", MISSING)
-def test_what_is_missing_is_no_class_and_no_owner(kind, refused):
+def test_what_is_missing_is_no_class_and_no_owner(kind):
     values = made(kind)
     # Three records, each of a class of its own; as owners, and as classes.
-    X, head, match = (
-        np.eye(3),
-        BallDPRidgePrototype(radius=0.5),
-        "(holds missing values|has a mask)",
-    )
+    X, head, match = np.eye(3), clone(PROTOTYPES), "(holds missing values|has a mask)"
     refused(head, X, values, f"^y {match}")
     refused(head, X, [0, 1, 1], f"^groups {match}", groups=values)
-    declared = BallDPRidgePrototype(radius=0.5, classes=values)
+    declared = BallDPRidgePrototype(classes=values)
     refused(declared, X, [0, 1, 1], f"^classes {match}")
-    for own, name, given in (
+    for planned, name, given in (
         (head, "y", {"y": values}),
         (head, "groups", {"y": [0, 1, 1], "groups": values}),
         (declared, "classes", {"class_counts": [1, 1, 1]}),
     ):
         with pytest.raises(ValueError, match=f"^{name} {match}"):
-            own.plan(3, 3, **given)
+            planned.plan(3, 3, **given)
 
 
 @pytest.mark.parametrize(

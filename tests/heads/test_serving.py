@@ -9,6 +9,8 @@ import onnxruntime
 import pandas as pd
 import pytest
 import skl2onnx
+from head_cases import rows
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -23,14 +25,6 @@ from sklearn_balldp import (
 )
 
 D = 5
-
-
-def data(n_classes, n=120, dtype=np.float64):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, D))
-    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype), np.arange(n) % n_classes
-
-
 HEADS = [
     BallDPRidgePrototype(8.0),
     BallDPRidgePrototype(8.0, decision="gaussian"),
@@ -47,6 +41,27 @@ HEADS = [
 ]
 
 
+def data(n_classes, n=120, dtype=np.float64):
+    return rows(n, n_classes, D, dtype=dtype)
+
+
+def fitted(head, n_classes, declared=0, **params):
+    """With classes that are declared where they must be, or without records."""
+    head = clone(head).set_params(**params)
+    if declared or head.protect_labels:
+        head.set_params(classes=range(n_classes + declared))
+    return head.fit(*data(n_classes))
+
+
+def onnx_outputs(plain, X):
+    """Labels and scores of a model in ONNX, of rows in single precision."""
+    options = {"zipmap": False} if hasattr(plain, "predict_proba") else None
+    X = X.astype(np.float32)
+    model = skl2onnx.to_onnx(plain, X[:1], options=options).SerializeToString()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return session.run(None, {"X": X})
+
+
 def wild(n_rows=80):
     """Rows in the ball, on it, far outside, and at its centre."""
     X = data(2, n_rows)[0]
@@ -60,9 +75,7 @@ def wild(n_rows=80):
     [*((head, 4, 1) for head in HEADS), *((HEADS[i], 2, 0) for i in (0, 1, 4, 8))],
 )
 def test_plain_models_predict_alike(head, n_classes, declared):
-    params = head.get_params()
-    classes = range(n_classes + declared) if declared or params["protect_labels"] else None
-    head = type(head)(**{**params, "classes": classes}).fit(*data(n_classes))
+    head = fitted(head, n_classes, declared)
     plain, X = head.to_sklearn(), wild()
     np.testing.assert_array_equal(plain.predict(X), head.predict(X))
     np.testing.assert_array_equal(plain.classes_, head.classes_)
@@ -131,20 +144,9 @@ def test_a_process_without_this_package(tmp_path):
     [*((HEADS[i], 4) for i in (1, 3, 4, 6, 8)), (HEADS[1], 2), (HEADS[6], 2)],
 )
 def test_onnx(head, n_classes):
-    params = head.get_params()
-    classes = range(n_classes) if params["protect_labels"] else None
-    head = type(head)(**{**params, "classes": classes, "norm_bound": 1.0}).fit(*data(n_classes))
-    X = data(n_classes, dtype=np.float32)[0]
-    plain = head.to_sklearn(project=False)
-    model = skl2onnx.to_onnx(
-        plain, X[:1], options={"zipmap": False} if hasattr(plain, "predict_proba") else None
-    )
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    labels, scores = session.run(None, {"X": X})
-    agree = labels == head.predict(X)
-    assert agree.mean() > 0.98  # single precision may turn a tie
+    head, X = fitted(head, n_classes, norm_bound=1.0), data(n_classes)[0]
+    labels, scores = onnx_outputs(head.to_sklearn(project=False), X)
+    assert (labels == head.predict(X)).mean() > 0.98  # single precision may turn a tie
     if hasattr(head, "predict_proba"):
         np.testing.assert_allclose(scores, head.predict_proba(X), atol=1e-5)
 
@@ -153,11 +155,7 @@ def test_onnx_of_a_pipeline():
     X, y = data(3)
     model = make_pipeline(Normalizer(), BallDPLogisticRegression(8.0, radius=0.5)).fit(X, y)
     plain = make_pipeline(*model[:-1], model[-1].to_sklearn(project=False))
-    onnx = skl2onnx.to_onnx(plain, X[:1].astype(np.float32), options={"zipmap": False})
-    session = onnxruntime.InferenceSession(
-        onnx.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    labels, shares = session.run(None, {"X": X.astype(np.float32)})
+    labels, shares = onnx_outputs(plain, X)
     assert (labels == model.predict(X)).mean() > 0.98
     np.testing.assert_allclose(shares, model.predict_proba(X), atol=1e-5)
 

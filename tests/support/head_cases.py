@@ -51,6 +51,7 @@ HEADS = {
 }
 #: Those that know rows on the sphere.
 SPHERE = [name for name, head in HEADS.items() if "domain" in head.get_params()]
+DESCENTS = [name for name in SPHERE if hasattr(getattr(HEADS[name], "mechanism", ""), "n_steps")]
 
 
 def head_of(name, **params):
