@@ -87,8 +87,8 @@ class Loss(ABC):
         return self.crude_minimizer_norm(alpha, augmented)
 
     @abstractmethod
-    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
-        """Losses, residuals and curvatures of the records; ``scores`` may be overwritten."""
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array]:
+        """Losses and residuals of the records; ``scores`` may be overwritten."""
 
     @abstractmethod
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
@@ -96,10 +96,6 @@ class Loss(ABC):
 
         In the precision of the scores, which may be overwritten.
         """
-
-    def apply_curvature(self, curvature: Array, direction: Array) -> Array:
-        """Second derivative applied to a ``direction`` of scores, record by record."""
-        return curvature * direction
 
 
 class Logistic(Loss):
@@ -123,13 +119,12 @@ class Logistic(Loss):
         # The sigmoid s has slope s (1 - s); residuals above the clip are constant.
         return clip * (1.0 - clip) if clip < 0.5 else self.curvature
 
-    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array]:
         sign = _signs(codes, 1, scores.dtype)
         margins = sign * scores
         # Both logaddexp and the sigmoid are exact to rounding for margins of any size.
         values = np.logaddexp(0.0, -margins)[:, 0]
-        wrong = expit(-margins)
-        return values, -sign * wrong, wrong * expit(margins)
+        return values, -sign * expit(-margins)
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
         # -sigmoid(-s) where y = 1, and sigmoid(s) elsewhere.
@@ -195,24 +190,20 @@ class Softmax(Loss):
         # The Jacobian's norm is at most sqrt(2) |p - e_y|, and clipping scales both alike.
         return min(self.curvature, math.sqrt(2.0) * clip)
 
-    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array]:
         scores -= _largest(scores)
         chosen = scores[np.arange(len(scores)), codes]
         probabilities = np.exp(scores, out=scores)
         total = probabilities.sum(axis=1, keepdims=True)
         probabilities /= total
         values = np.log(total[:, 0]) - chosen
-        return values, _less_one_at(probabilities.copy(), codes), probabilities
+        return values, _less_one_at(probabilities, codes)
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
         scores -= _largest(scores)
         scores = np.exp(scores, out=scores)
         scores /= scores.sum(axis=2, keepdims=True)
         return _less_one_at(scores, codes)
-
-    def apply_curvature(self, curvature: Array, direction: Array) -> Array:
-        weighted = curvature * direction
-        return weighted - curvature * weighted.sum(axis=1, keepdims=True)
 
 
 class SquaredHinge(Loss):
@@ -249,11 +240,10 @@ class SquaredHinge(Loss):
     def paper_minimizer_norm(self, alpha: float, augmented: float) -> float:
         return math.sqrt(2.0 / alpha)
 
-    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array, Array]:
+    def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array]:
         sign = _signs(codes, self.n_scores, scores.dtype)
         hinges = np.maximum(1.0 - sign * scores, 0.0)
-        curvatures = np.where(hinges > 0.0, 2.0, 0.0)
-        return np.vecdot(hinges, hinges), -2.0 * sign * hinges, curvatures
+        return np.vecdot(hinges, hinges), -2.0 * sign * hinges
 
     def residuals(self, scores: Scores, codes: Codes) -> Scores:
         sign = _signs(codes, self.n_scores, scores.dtype)[:, None, :]

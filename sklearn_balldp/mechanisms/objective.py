@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
 
 from ..losses import Array, Loss, make_loss
 from ..privacy.rounding import UNIT_ROUNDOFF, additions
@@ -25,10 +26,7 @@ from ..rows import (
     row_blocks,
     table_of,
 )
-from .products import PANEL, block_sums, scores_of
-
-# Second derivatives of at most this many scores are kept between passes; else they are recomputed.
-_KEPT = 2**23
+from .products import block_sums, scores_of
 
 
 class LinearObjective:
@@ -66,36 +64,19 @@ class LinearObjective:
         self._passes = _ShardSums(self.loss, self.norm_bound, fit_intercept, domain)
         table = table_of(X, codes=codes, weights=weights)
         self._table = table.with_columns(self._passes.factors)
-        # The parameters of the last second derivatives, and these themselves if there are few.
-        self._curvature: tuple[Array, Array | None] | None = None
 
-    def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
-        """Objective and gradient at ``theta`` (shape ``self.shape``), in one pass.
-
-        With ``curvature`` the second derivatives are kept for :meth:`curvature_product`.
-        """
-        few = curvature and self._table.can_keep(8 * len(self.X) * self.shape[0], 8 * _KEPT)
-        kept = np.empty((len(self.X), self.shape[0])) if few else None
-        value, gradient = self._table.total(self._passes.evaluate, theta, kept)
-        if curvature:
-            self._curvature = theta.copy(), kept
+    def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
+        """Objective and gradient at ``theta`` (shape ``self.shape``), in one pass."""
+        value, gradient = self._table.total(self._passes.evaluate, theta)
         value, gradient = value / self.total, gradient / self.total + self.alpha * theta
         return value + 0.5 * self.alpha * float(np.vdot(theta, theta)), gradient
-
-    def curvature_product(self, direction: Array) -> Array:
-        """Hessian at the last point evaluated with ``curvature=True``, times ``direction``."""
-        known = self._curvature
-        if known is None:
-            raise RuntimeError("evaluate with curvature=True first.")
-        (product,) = self._table.total(self._passes.product, direction, *known)
-        return product / self.total + self.alpha * direction
 
     def second_moment(self, n_rows: int) -> Array:
         """Second moment of about ``n_rows`` augmented rows, evenly spread: a preconditioner."""
         step = max(1, len(self.X) // n_rows)
         moment, sample = self._table.total(self._passes.moment, step)
-        found: Array = np.tril(moment) / sample
-        return found + np.tril(found, -1).T
+        upper: Array = np.triu(moment) / sample
+        return upper + np.triu(upper, 1).T
 
 
 @dataclass(frozen=True)
@@ -118,66 +99,38 @@ class _ShardSums:
                 found["factors"][rows] = factors
         return found
 
-    def evaluate(self, part: Shard, theta: Array, kept: Array | None) -> tuple[float, Array]:
-        """Sums of losses and of gradients; second derivatives go to ``kept`` if it is given."""
+    def evaluate(self, part: Shard, theta: Array) -> tuple[float, Array]:
+        """Sums of losses and of gradients."""
         codes, weights = part.column("codes"), part.column("weights")
         value, gradient = 0.0, np.zeros(theta.shape)
         for rows, block in part.blocks():
             scores = self._scores(part, rows, block, theta)
-            values, residuals, second = self.loss.evaluate(scores, codes[rows])
+            values, residuals = self.loss.evaluate(scores, codes[rows])
             if weights is not None:
                 values = values * weights[rows]
                 residuals *= weights[rows][:, None]
             value += float(values.sum())
             self._add_gradient(part, rows, block, residuals, gradient)
-            if kept is not None:
-                kept[part.start + rows.start : part.start + rows.stop] = second
         return value, gradient
-
-    def product(
-        self, part: Shard, direction: Array, theta: Array, kept: Array | None
-    ) -> tuple[Array]:
-        """Sum of Hessians at ``theta``, times ``direction``."""
-        weights, product = part.column("weights"), np.zeros(direction.shape)
-        for rows, block in part.blocks():
-            scores = self._scores(part, rows, block, direction)
-            if kept is None:
-                curvature = self._curvatures(part, rows, block, theta)
-            else:
-                curvature = kept[part.start + rows.start : part.start + rows.stop]
-            curved = self.loss.apply_curvature(curvature, scores)
-            if weights is not None:
-                curved = curved * weights[rows][:, None]
-            self._add_gradient(part, rows, block, curved, product)
-        return (product,)
 
     def moment(self, part: Shard, step: int) -> tuple[Array, int]:
         """Sum of outer products of every ``step``-th augmented row, and how many there are.
 
-        Only its lower half is computed. Several shards' results wait in memory to be added up, so
-        blocks and panels are small.
+        Only its upper half is computed. Several shards' results wait in memory to be added up, so
+        blocks are small.
         """
         factors, sample = part.column("factors"), part.every_nth(step)
-        n_features = sample.shape[1]
-        dimension = n_features + int(self.fit_intercept)
-        moment = np.zeros((dimension, dimension))
-        own = None if factors is None else factors[-part.start % step :: step]
-        size = max(1, block_rows(n_features) // 8)
-        for rows, block in row_blocks(sample, size=size):
-            block = block if own is None else block * own[rows][:, None]
-            for start in range(0, n_features, PANEL):
-                panel = slice(start, min(start + PANEL, n_features))
-                moment[start:n_features, panel] += block[:, start:].T @ block[:, panel]
+        width = sample.shape[1] + int(self.fit_intercept)
+        moment = np.zeros((width, width), order="F")
+        if factors is not None:
+            factors = factors[-part.start % step :: step]
+        for rows, block in row_blocks(sample, size=max(1, block_rows(width) // 8)):
+            if factors is not None:
+                block = block * factors[rows][:, None]
             if self.fit_intercept:
-                moment[-1, :-1] += block.sum(axis=0)
-        if self.fit_intercept:
-            moment[-1, -1] = float(sample.shape[0])
-        return moment, sample.shape[0]
-
-    def _curvatures(self, part: Shard, rows: slice, block: Array, theta: Array) -> Array:
-        """Second derivatives of a block's records at some parameters."""
-        scores = self._scores(part, rows, block, theta)
-        return self.loss.evaluate(scores, part.column("codes")[rows])[2]
+                block = np.pad(block, ((0, 0), (0, 1)), constant_values=1.0)
+            moment = dsyrk(1.0, block.T, beta=1.0, c=moment, overwrite_c=True)
+        return moment, len(sample)
 
     def _scores(self, part: Shard, rows: slice, block: Array, theta: Array) -> Any:
         n_features, factors = block.shape[1], part.column("factors")

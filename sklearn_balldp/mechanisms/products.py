@@ -13,8 +13,6 @@ from ..privacy.rounding import SUMMED
 
 Array = NDArray[np.floating]
 
-#: Columns of a second moment that are multiplied at a time: as it is symmetric, half are skipped.
-PANEL = 96
 # Most multiplications in a product that BLAS treats as a small one.
 _SMALL = 10**6
 

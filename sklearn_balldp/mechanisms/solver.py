@@ -23,6 +23,8 @@ _LBFGS_EVALUATIONS = 2000
 _NEWTON_STEPS = 100
 _CG_STEPS = 500
 _HALVINGS = 14
+# Distance of two points whose gradients tell the curvature, over the size of the parameters.
+_DIFFERENCE = 2.0**-26
 _LARGEST_PRECONDITIONER = 2048
 
 
@@ -43,10 +45,9 @@ class _StopAtTolerance:
 
     def __init__(self, objective: LinearObjective, tol: float) -> None:
         self.objective, self.tol = objective, tol
-        self.curvature_product = objective.curvature_product
 
-    def value_and_gradient(self, theta: Array, curvature: bool = False) -> tuple[float, Array]:
-        value, gradient = self.objective.value_and_gradient(theta, curvature)
+    def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
+        value, gradient = self.objective.value_and_gradient(theta)
         if np.linalg.norm(gradient) <= self.tol:
             raise _ToleranceReached(theta)
         return value, gradient
@@ -146,16 +147,21 @@ def _newton(watched: _StopAtTolerance, theta: Array, factor: Array | None) -> Ar
     def precondition(flat: Array) -> Array:
         return _unwhiten(factor, _whiten(factor, flat.reshape(shape))).ravel()
 
-    def curve(flat: Array) -> Array:
-        return watched.curvature_product(flat.reshape(shape)).ravel()
-
     preconditioner = LinearOperator((size, size), precondition, dtype=np.float64)
-    hessian = LinearOperator((size, size), curve, dtype=np.float64)
     for _ in range(_NEWTON_STEPS):
-        _, gradient = watched.value_and_gradient(theta, curvature=True)
+        _, gradient = watched.value_and_gradient(theta)
         norm = float(np.linalg.norm(gradient))
-        # Inexact first; a step that fails is solved to the end before Newton gives up.
-        for accuracy in (1e-3, 1e-12):
+
+        def curve(flat: Array, theta: Array = theta, gradient: Array = gradient) -> Array:
+            # A difference of gradients: exact to the root of the roundoff, which is enough.
+            length = float(np.linalg.norm(flat))
+            apart = _DIFFERENCE * (1.0 + float(np.linalg.norm(theta))) / max(length, 1e-300)
+            ahead = theta + apart * flat.reshape(shape)
+            return (watched.objective.value_and_gradient(ahead)[1] - gradient).ravel() / apart
+
+        hessian = LinearOperator((size, size), curve, dtype=np.float64)
+        # Inexact first; a step that fails is solved further before Newton gives up.
+        for accuracy in (1e-3, 1e-7):
             step, _ = cg(
                 hessian, -gradient.ravel(), rtol=accuracy, maxiter=_CG_STEPS, M=preconditioner
             )

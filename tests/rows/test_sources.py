@@ -46,7 +46,7 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.distances import same_label_quantile
-from sklearn_balldp.mechanisms import gradients, objective
+from sklearn_balldp.mechanisms import gradients
 from sklearn_balldp.privacy.rounding import MORE_ROWS, SUMMED
 from sklearn_balldp.radius import rows_to_read
 from sklearn_balldp.rows import (
@@ -76,9 +76,8 @@ def small_blocks(many_shards, monkeypatch):
 
 @pytest.fixture
 def nothing_kept(monkeypatch):
-    """Rows are moved and projected again in each pass, and second derivatives computed again."""
+    """Rows are moved and projected again in each pass."""
     monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
-    monkeypatch.setattr(objective, "_KEPT", 0)
 
 
 def lists(X):
@@ -222,21 +221,6 @@ def test_whether_rows_are_projected_decides_not_how_others_are_computed(
     np.testing.assert_array_equal(*lasts)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge"])
-def test_second_derivatives_that_are_not_kept_are_the_same(loss, monkeypatch):
-    X, y = records(np.float32)
-    y = y % 2 if loss == "logistic" else y
-    common = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True}
-    n_classes, found = int(y.max()) + 1, []
-    for kept in (2**30, 0):
-        monkeypatch.setattr(objective, "_KEPT", kept)
-        whole = objective.LinearObjective(loss, X, y, n_classes, **common)
-        theta, step = np.random.default_rng(2).standard_normal((2, *whole.shape))
-        whole.value_and_gradient(theta, curvature=True)
-        found.append(whole.curvature_product(step))
-    np.testing.assert_array_equal(*found)
-
-
 SHAPES = [(2048, 2), (2500, 384), (10_000, 384), (20_000, 768), (50_000, 384), (10**6, 384)]
 SHAPES += [(10**7, 64), (10**5, 4096), (70_001, 100), (1500, 30_000), (100, 10**6)]
 
@@ -272,7 +256,6 @@ def large_file(tmp_path_factory):
 def test_little_memory_above_the_file(name, large_file, monkeypatch):
     """A fit and a prediction take a fraction of the file."""
     monkeypatch.setattr(gradients, "KEPT_BYTES", 2**20)
-    monkeypatch.setattr(objective, "_KEPT", 2**10)
     monkeypatch.setattr(Rows, "_read_values", 2**18)
     source = np.load(large_file, mmap_mode="r")
     y, head = np.arange(len(source)) % 2, clone(HEADS[name])
