@@ -343,7 +343,7 @@ MUTANTS = (
     Mutant(
         "what a received model carries not named",
         "publish/model.py",
-        "for name in self.arrays.keys() - wanted.keys() - allowed.keys():",
+        "for name in sorted(arrays.keys() - wanted.keys() - allowed.keys()):",
         "for name in set():",
         ("publish/test_hostile.py",),
     ),
@@ -485,8 +485,8 @@ MUTANTS = (
     Mutant(
         "stretch of random features / 1.05",
         "publish/steps.py",
-        'found = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"]))',
-        'found = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"])) / 1.05',
+        'factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"]))',
+        'factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"])) / 1.05',
         ("privacy/test_card.py",),
     ),
     Mutant(
@@ -646,7 +646,7 @@ MUTANTS = (
     Mutant(
         "an answer that is never asked for",
         "publish/checks.py",
-        "    if left:\n        raise _Refused",
+        "    if unasked:\n        raise _Refused",
         "    if False:\n        raise _Refused",
         ("test_falsify.py::test_an_answer_that_is_never_asked_for_is_refused",),
     ),

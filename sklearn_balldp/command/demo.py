@@ -70,7 +70,7 @@ def demo(options: argparse.Namespace) -> None:
     ceiling = float(plain.score(data.X_test, data.y_test))
     print(_table(scores, ceiling))
     print(_promise(chosen), flush=True)
-    with written_as_a_whole(options.out) as folder:
+    with written_as_a_whole(options.out, FILES) as folder:
         (folder / README).write_text(_CONTENT, encoding="utf-8")
         _draw(scores, ceiling, folder / PICTURE)
         _write_messages(data, folder)

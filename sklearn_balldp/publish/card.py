@@ -17,7 +17,7 @@ from .._parameters import LEAST, MOST
 from ..pipelines import parts_of
 from ..privacy.release import Release
 from ..text import DOWN, UP, one_line, percent, rounded
-from .steps import Step, own_step
+from .steps import Step, any_step
 
 #: Numbers of candidates that certificates are stated for.
 CANDIDATES = (2, 10, 100)
@@ -104,7 +104,7 @@ def card_of(release: Release, model: Any = None, audit: Any = None) -> Card:
     """The card of a release; see :meth:`.Release.card`."""
     if model is None:
         return card_text(release, audit=audit)
-    steps = {name: own_step(name, step) for name, step in parts_of(model).steps}
+    steps = {name: any_step(name, step) for name, step in parts_of(model).steps}
     return card_text(release, steps, release.matches(model), audit)
 
 

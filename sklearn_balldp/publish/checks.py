@@ -41,16 +41,17 @@ Array = NDArray[np.float64]
 _LEVEL = FALSE_ALARM / 5.0
 # A longer label is a sentence, and somebody may have written it.
 _LONG_LABEL = 60
-_LARGEST = 1e100
+_HUGE = 1e100
 # Largest relative difference of a replay on another machine. Iterates that are rounded to single
 # precision differ in its last bit where one of them lies between two such numbers.
 _ROUNDING = {"float64": 1e-9, "float32": 1e-6}
 _ONE_SHOT = OutputPerturbation, PrototypePerturbation, StatisticsPerturbation
+_RECORD = "what is stated is computed again from the bound"
 
 
 def checks_without_rows(
     model: Published,
-    given: Release | Mapping[str, Any] | None = None,
+    record: Release | Mapping[str, Any] | None = None,
     transcript: Any = None,
     encoder: Any = None,
 ) -> tuple[list[Check], Published | None, bool]:
@@ -66,35 +67,31 @@ def checks_without_rows(
         Whether it is one that a head could have released, so that more can be checked.
     """
     try:
-        checked, faults = model.beside(given)
+        checked = model.beside(record)
     except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError) as error:
-        basis = "what is stated is computed again from the bound"
-        return [Check("record", FAIL, str(error), basis)], None, False
-    record = checked.record
-    checks = _promise_checks(record)
-    if given is not None:
-        checks.append(_same_record(record, model.record))
+        return [Check("record", FAIL, str(error), _RECORD)], None, False
+    checks = [*_promise_checks(checked.record)]
+    if record is not None:
+        checks.append(_same_record(checked.record, model.record))
     if transcript is not None:
-        if not isinstance(record.bound, DescentBound):
+        if not isinstance(checked.record.bound, DescentBound):
             raise ValueError("transcript: this model is of no descent; leave it out.")
         try:
             checked = checked.with_transcript(transcript)
-            faults = checked.faults()
         except ValueError as error:
             basis = "the noisy answers to all queries"
             return [*checks, Check("transcript", FAIL, str(error), basis)], checked, False
+    faults = checked.faults()
     if faults:
         basis = "what a head of such a record releases"
-        fault = Check("model", FAIL, f"it has {'; '.join(faults)}", basis)
-        return [*checks, fault], checked, False
-    own = [*_parameters_checks(checked), _encoder_check(checked, encoder)]
-    same = all(check.verdict != FAIL for check in own)
+        return [*checks, Check("model", FAIL, f"it has {'; '.join(faults)}", basis)], checked, False
+    compared = [*_parameters_checks(checked), _encoder_check(checked, encoder)]
+    same = all(check.verdict != FAIL for check in compared)
     checks += [
-        *own,
+        *compared,
         *_publishers_checks(checked),
-        *_preprocessing_checks(checked),
         *public_checks(checked.released),
-        *_statement_checks(record),
+        *_statement_checks(checked.record),
         *folder_checks(checked, same),
     ]
     return checks, checked, True
@@ -103,92 +100,84 @@ def checks_without_rows(
 # -- the model beside its record ------------------------------------------------------------------
 
 
-def _same_record(record: Release, own: Release) -> Check:
+def _same_record(record: Release, models: Release) -> Check:
     names = (field.name for field in fields(record))
-    odd = [name for name in names if getattr(record, name) != getattr(own, name)]
-    found = "equal" if record == own else f"they differ in {', '.join(odd)}"
-    same = PASS if record == own else FAIL
-    return Check("the model's own record", same, found, "the record handed over")
+    odd = [name for name in names if getattr(record, name) != getattr(models, name)]
+    same, basis = record == models, "the record handed over"
+    differs = f"they differ in {', '.join(odd)}"
+    return Check("the model's own record", *((PASS, "equal") if same else (FAIL, differs)), basis)
 
 
 def _parameters_checks(model: Published) -> Iterator[Check]:
     record, digest = model.record, model.digest
     same = digest == record.digest
-    found = f"SHA-256 {digest[:16]}" + ("" if same else f", the record says {record.digest[:16]}")
-    yield Check("parameters", PASS if same else FAIL, found, "the record's digest")
+    shown = f"SHA-256 {digest[:16]}" + ("" if same else f", the record says {record.digest[:16]}")
+    yield Check("parameters", PASS if same else FAIL, shown, "the record's digest")
     shown = f"{record.head}, {record.n_features} features, {record.n_classes} classes"
     yield Check("model", PASS, shown, "shape, labels and counts")
     follows = isinstance(record.bound, Sums) and model.head()._has_probabilities()
-    if follows and model.own is None and record.rule != RULE:
-        found = f"{_other_rule(record)}, and may predict otherwise than here"
-        why = "weights follow from the released sums by the rule that the record names"
-        yield Check("weights", CANNOT_CHECK, found, why)
+    if follows and model.foreign is None and record.rule != RULE:
+        shown = f"{_other_rule(record)}, and may predict otherwise than here"
+        basis = "weights follow from the released sums by the rule that the record names"
+        yield Check("weights", CANNOT_CHECK, shown, basis)
 
 
 def _encoder_check(model: Published, encoder: Any) -> Check:
-    basis, record = "the name and revision that each of them states", model.record
-    named = [step.settings["name"] for step in model.steps if step.kind == "encoder"]
-    named += [
-        step.live.identity
-        for step in model.steps
-        if step.kind == "own" and hasattr(step.live, "identity")
-    ]
-    own = named[0] if named else None
-    if encoder is not None:
-        own = getattr(encoder, "identity", None)
-    same = None if None in (own, record.encoder) else same_encoder(own, record.encoder)
-    if own is None and record.encoder is None:
-        found = "neither model nor record names one: ask the publisher what made the rows"
-    elif record.encoder is None:
-        found = f"only the model names {own}: ask the publisher"
-    elif own is None:
-        found = f"only the record names {record.encoder}: embed records with it"
+    basis, stated = "the name and revision that each of them states", model.record.encoder
+    names = [step.settings["name"] for step in model.steps if step.kind == "encoder"]
+    lives = [step.live for step in model.steps if step.kind == "foreign"]
+    names += [live.identity for live in lives if hasattr(live, "identity")]
+    name = (names or [None])[0] if encoder is None else getattr(encoder, "identity", None)
+    same = None if None in (name, stated) else same_encoder(name, stated)
+    if name is None and stated is None:
+        shown = "neither model nor record names one: ask the publisher what made the rows"
+    elif stated is None:
+        shown = f"only the model names {name}: ask the publisher"
+    elif name is None:
+        shown = f"only the record names {stated}: embed records with it"
     elif same is None:
-        found = f"the record names {record.encoder}: pass these weights (encoder=, --encoder), to "
-        found += "compare"
+        shown = f"the record names {stated}: pass these weights (encoder=, --encoder), to compare"
     else:
-        found = str(own) if own == record.encoder else f"{own}, the record says {record.encoder}"
-    return Check("encoder", {True: PASS, False: FAIL, None: CANNOT_CHECK}[same], found, basis)
+        shown = str(name) if name == stated else f"{name}, the record says {stated}"
+    return Check("encoder", {True: PASS, False: FAIL, None: CANNOT_CHECK}[same], shown, basis)
 
 
 def _publishers_checks(model: Published) -> Iterator[Check]:
     """What a publisher chose freely: it moves predictions or can be read, and proves nothing."""
-    basis, settings = "nothing proves them", model.settings
-    if model.own is not None:
-        vars_of = vars(model.own.released_.settings)
-        settings = {name: vars_of[name] for name in ("priors", "class_embeddings")}
-    priors = settings.get("priors")
+    settings = model.settings
+    if model.foreign is not None:
+        settings = vars(model.foreign.released_.settings)
+    priors, lengths = settings.get("priors"), [len(t) for t in model.labels if isinstance(t, str)]
+    notes = {}
     if not (priors is None or isinstance(priors, str)):
-        found = f"priors={priors!r} move its predictions; only the publisher knows whether they "
-        yield Check("priors", CANNOT_CHECK, f"{found}follow from private rows: ask", basis)
+        notes["priors"] = (
+            f"priors={priors!r} move its predictions; only the publisher knows whether they follow "
+            "from private rows: ask"
+        )
     if "class_embeddings" in model.arrays or settings.get("class_embeddings") is not None:
-        found = "vectors of the classes are part of the model; ask where they come from: means of "
-        found += "private rows would be published without noise"
-        yield Check("class_embeddings", CANNOT_CHECK, found, basis)
+        notes["class_embeddings"] = (
+            "vectors of the classes are part of the model; ask where they come from: means of "
+            "private rows would be published without noise"
+        )
     if model.columns:
-        found = f"{len(model.columns)} names of columns, from {model.columns[0]!r} on, are part of "
-        yield Check("names of columns", CANNOT_CHECK, f"{found}the model; read them", basis)
+        shown = f"{len(model.columns)} names of columns, from {model.columns[0]!r} on"
+        notes["names of columns"] = f"{shown}, are part of the model; read them"
     if model.column is not None:
-        found = f"the records' column {model.column!r} is named in the model; read it"
-        yield Check("name of the column", CANNOT_CHECK, found, basis)
-    long = max((len(label) for label in model.labels.tolist() if isinstance(label, str)), default=0)
-    if long > _LONG_LABEL:
-        found = f"labels of up to {long} characters are part of the model; read them"
-        yield Check("labels", CANNOT_CHECK, found, basis)
-
-
-def _preprocessing_checks(model: Published) -> Iterator[Check]:
-    if not model.steps:
-        return
+        shown = f"the records' column {model.column!r} is named in the model; read it"
+        notes["name of the column"] = shown
+    if max(lengths, default=0) > _LONG_LABEL:
+        shown = f"labels of up to {max(lengths)} characters are part of the model; read them"
+        notes["labels"] = shown
+    for name, shown in notes.items():
+        yield Check(name, CANNOT_CHECK, shown, "nothing proves them")
     # Numbers that a step holds may be of private rows.
     named = enumerate(model.named_steps.items(), 1)
-    learned = [f"{name} (step {i})" for i, (name, s) in named if s.arrays or s.kind == "own"]
-    found = "every step maps each row on its own"
-    if learned:
-        found = f"{', '.join(learned)}: only the publisher knows whether the rows of its fit were "
-        found += "public: ask"
-    why = "a step fitted on private rows is outside of the guarantee"
-    yield Check("preprocessing", CANNOT_CHECK if learned else PASS, found, why)
+    learned = [f"{name} (step {i})" for i, (name, s) in named if s.arrays or s.kind == "foreign"]
+    if model.steps:
+        basis = "a step fitted on private rows is outside of the guarantee"
+        why = "only the publisher knows whether the rows of its fit were public: ask"
+        shown = f"{', '.join(learned)}: {why}" if learned else "every step maps each row on its own"
+        yield Check("preprocessing", CANNOT_CHECK if learned else PASS, shown, basis)
 
 
 # -- what follows from the answers ----------------------------------------------------------------
@@ -208,17 +197,8 @@ def replay_check(released: Released) -> Check:
     """Whether the released values follow from the answers, and the promise covers every query.
 
     The public algorithm is driven again, with the answers that were released. Each of its queries
-    is charged to a new privacy filter, at the state that the answers before it lead to.
-
-    Parameters
-    ----------
-    released : Released
-        With the answers to all queries.
-
-    Returns
-    -------
-    Check
-        CANNOT CHECK where a mismatch may be due to the tuned rule of another version.
+    is charged to a new privacy filter, at the state that the answers before it lead to. A mismatch
+    that may be due to the tuned rule of another version is no FAIL.
     """
     record, bound = released.release, released.bound
     name, basis = "transcript", "queries and model follow from the noisy answers by public rules"
@@ -248,14 +228,14 @@ def _replay(released: Released) -> None:
     """Drive the conversation with the answers that were released; a _Refused if they do not fit."""
     problem, bound, mechanism = released.problem, released.bound, released.mechanism
     privacy = PrivacyFilter(problem, bound.kept(problem), mechanism.most_queries)
-    left = list(released.answers)
+    answers = iter(enumerate(released.answers, 1))
 
     def answer(query: Query) -> Array:
-        place = len(released.answers) - len(left) + 1
-        if not left:
-            raise _Refused(f"it ends after {place - 1} answers, where more are asked for", False)
-        value, shape = left.pop(0), query.shape(problem)
-        if value.shape != shape or not (np.abs(value) < _LARGEST).all():
+        place, value = next(answers, (len(released.answers), None))
+        if value is None:
+            raise _Refused(f"it ends after {place} answers, where more are asked for", False)
+        shape = query.shape(problem)
+        if value.shape != shape or not (np.abs(value) < _HUGE).all():
             fault = f"answer {place} is no array of shape {shape} of ordinary numbers"
             raise _Refused(fault, False)
         if type(query) not in mechanism.accepts:
@@ -274,8 +254,9 @@ def _replay(released: Released) -> None:
         return value
 
     values = drive(released.conversation(), answer)
-    if left:
-        raise _Refused(f"{len(left)} of its answers were never asked for", False)
+    unasked = len(list(answers))
+    if unasked:
+        raise _Refused(f"{unasked} of its answers were never asked for", False)
     if not _close(values, released.values, _ROUNDING[problem.precision]):
         raise _Refused("the released parameters do not follow from its answers", True)
 
@@ -296,64 +277,47 @@ def _other_rule(record: Release) -> str:
 
 # -- how long the parameters are ------------------------------------------------------------------
 
-_SIZE = "noise makes parameters no shorter; a noiseless solution is no longer than its proved bound"
-
 
 def size_check(released: Released) -> Check:
     """Whether the released parameters are as long as noise and public limits allow.
 
     With noise of scale sigma in k values, parameters are no shorter than that noise alone
     (Anderson's inequality), and no longer than it and the longest noiseless ones.
-
-    Parameters
-    ----------
-    released : Released
-        What a fit left.
-
-    Returns
-    -------
-    Check
-        CANNOT CHECK where noise is not on the released values themselves.
     """
     name, bound = "size of the weights", released.bound
+    basis = "noise makes parameters no shorter; a noiseless solution is no longer than its proved "
+    basis += "bound"
     if type(released.mechanism) not in _ONE_SHOT or not released.answers:
         why = "only noise on the parameters themselves tells how long they must be"
-        return Check(name, CANNOT_CHECK, why, _SIZE)
+        return Check(name, CANNOT_CHECK, why, basis)
     blocks, longest = (_of_sums if isinstance(bound, Sums) else _of_minimiser)(released, bound)
     level = _LEVEL / (2.0 * len(blocks))
     k = np.array([block.size for block in blocks])
     low, high = np.sqrt(chi2.ppf(level, k)), np.sqrt(chi2.isf(level, k)) + np.array(longest)
     with np.errstate(over="ignore"):
         sizes = np.array([np.linalg.norm(block) for block in blocks])
-    inside = (sizes >= low) & (sizes <= high)
     # Of several blocks, report the one whose length is closest to a limit.
-    worst = int(np.argmin(np.minimum(sizes / low, high / np.maximum(sizes, 1e-300))))
-    found = (
-        f"length over noise scale {sizes[worst]:.4g}, allowed {low[worst]:.4g} to {high[worst]:.4g}"
-    )
+    i = int(np.argmin(np.minimum(sizes / low, high / np.maximum(sizes, 1e-300))))
+    shown = f"length over noise scale {sizes[i]:.4g}, allowed {low[i]:.4g} to {high[i]:.4g}"
     if len(blocks) > 1:
-        found += f" (the tightest of {len(blocks)} blocks)"
-    return Check(name, PASS if inside.all() else FAIL, found, _SIZE)
+        shown += f" (the tightest of {len(blocks)} blocks)"
+    inside = ((sizes >= low) & (sizes <= high)).all()
+    return Check(name, PASS if inside else FAIL, shown, basis)
 
 
 def _of_sums(released: Released, bound: Sums) -> tuple[list[Array], list[float]]:
     """Sums in units of their noise, and the largest lengths of the noiseless ones."""
     problem = released.problem
     scales, values = bound.scales(problem), released.answers[0]
-    norm, total, k, d = (
-        problem.norm_bound * (1.0 + 1e-6),
-        problem.sums_weights.total,
-        problem.n_classes,
-        problem.n_features,
-    )
-    sizes = problem.class_sizes
+    norm, total = problem.norm_bound * (1.0 + 1e-6), problem.sums_weights.total
+    k, d, sizes = problem.n_classes, problem.n_features, problem.class_sizes
     masses = np.full(k, total) if sizes is None else sizes
     blocks, longest = [], []
     for c in range(k):
-        part = slice(c * d, (c + 1) * d)
-        if scales[c * d] > 0.0:
+        part, scale = slice(c * d, (c + 1) * d), float(scales[c * d])
+        if scale > 0.0:
             blocks.append(values[part] / scales[part])
-            longest.append(float(masses[c]) * norm / float(scales[c * d]))
+            longest.append(float(masses[c]) * norm / scale)
     rest, counts = values[k * d :] / scales[k * d :], k if bound.constant > 0.0 else 0
     if bound.moment is not None:
         blocks.append(rest[: len(rest) - counts])
@@ -392,22 +356,20 @@ _RADII = {
 }
 
 
-def _promise_checks(record: Release) -> list[Check]:
+def _promise_checks(record: Release) -> Iterator[Check]:
     """What the record promises, and whether it hides next to nothing."""
-    found = (
-        f"mu={record.mu:.4f}: epsilon={record.guarantee().epsilon:.4g}, delta={record.delta:g} "
+    guarantee = record.guarantee()
+    shown = (
+        f"mu={record.mu:.4f}: epsilon={guarantee.epsilon:.4g}, delta={record.delta:g} "
         f"within {record.radius:g} ({record.metric}); epsilon={record.epsilon_full_radius:.4g} at "
         "full radius"
     )
-    basis = "what is stated is computed again from the bound"
-    checks = [Check("record", PASS, found, basis)]
-    checks += _further_checks(record)
-    advantage = record.guarantee().advantage
-    if advantage > NOTHING_HIDDEN:
-        found = "an attacker who knows all else may tell two records apart, advantage "
-        found += f"{advantage:.4f}"
-        checks.append(Check("promise", WEAK, found, "epsilon and delta of the record"))
-    return checks
+    yield Check("record", PASS, shown, _RECORD)
+    yield from _further_checks(record)
+    if guarantee.advantage > NOTHING_HIDDEN:
+        shown = "an attacker who knows all else may tell two records apart, advantage "
+        shown += f"{guarantee.advantage:.4f}"
+        yield Check("promise", WEAK, shown, "epsilon and delta of the record")
 
 
 def _further_checks(record: Release) -> Iterator[Check]:
@@ -415,59 +377,44 @@ def _further_checks(record: Release) -> Iterator[Check]:
     bound, problem = record.bound, record.problem
     if not isinstance(bound, DescentBound) or not bound.further:
         return
-    basis = "promises that are made once the run is known are none"
+    name, basis = "promises further away", "promises that are made once the run is known are none"
     if record.mechanism != "gradient" or record.rule != RULE:
-        found = "only the publisher knows whether they were fixed before the fit: ask for the rule"
-        yield Check("promises further away", CANNOT_CHECK, found, basis)
+        shown = "only the publisher knows whether they were fixed before the fit: ask for the rule"
+        yield Check(name, CANNOT_CHECK, shown, basis)
         return
     rule = replace(bound, further=further_promises(problem, replace(bound, further=())))
     if any(mu < rule.mu(problem, far) * (1.0 - 1e-6) for far, mu in bound.further):
-        found = f"bound.further={bound.further!r} is less than the record's rule promises there"
-        yield Check("promises further away", FAIL, found, basis)
+        shown = f"bound.further={bound.further!r} is less than the record's rule promises there"
+        yield Check(name, FAIL, shown, basis)
 
 
-def _statement_checks(record: Release) -> list[Check]:
+def _statement_checks(record: Release) -> Iterator[Check]:
     """Delta, labels, unit, proofs, radius and sampler: what is stated, and what that is worth."""
-    small = record.delta * record.n_units < 1.0
     persons = " of persons" if record.unit == "person" else ""
-    hidden = record.labels == "protected"
-    checks = [
-        Check(
-            "delta",
-            PASS if small else FAIL,
-            f"{record.delta:g} against 1/n{persons} = {1.0 / record.n_units:.3g}",
-            f"a delta of 1/n allows a random {record.unit} to be published whole",
-        ),
-        Check(
-            "labels",
-            PASS,
-            "hidden: a change of label is adjacent too"
-            if hidden
-            else "public: labels and class counts are not hidden",
-            "the record's adjacency",
-        ),
-    ]
-    if record.problem.weighted:
-        found = f"it hides {record.unit_in_words}, {record.n_units} in all"
-        found += ", with weights" if record.has_weights else ""
-        why = "whose a record is, and what it weighs, only the publisher knows: ask"
-        checks.append(Check("unit", CANNOT_CHECK, found, why))
-    if record.accepted:
-        found = one_line(record.vouched_for)
-        checks.append(Check("proofs", CANNOT_CHECK, found, "nobody else has checked them"))
-    seeded = record.radius_source == "seeded"
-    found = _RADII[record.radius_source].format(release=record)
-    why = "where the record says that the radius came from"
-    checks.append(Check("radius", FAIL if seeded else CANNOT_CHECK, found, why))
-    exact = record.sampler == EXACT_SAMPLER
-    checks.append(
-        Check(
-            "sampler",
-            PASS if exact else FAIL,
-            record.sampler,
-            "what the record states; only the publisher knows whether a copy of the noise was kept"
-            if exact
-            else "whoever knows the seed can take the noise off",
-        )
+    yield Check(
+        "delta",
+        PASS if record.delta * record.n_units < 1.0 else FAIL,
+        f"{record.delta:g} against 1/n{persons} = {1.0 / record.n_units:.3g}",
+        f"a delta of 1/n allows a random {record.unit} to be published whole",
     )
-    return checks
+    shown = "public: labels and class counts are not hidden"
+    if record.labels == "protected":
+        shown = "hidden: a change of label is adjacent too"
+    yield Check("labels", PASS, shown, "the record's adjacency")
+    if record.problem.weighted:
+        shown = f"it hides {record.unit_in_words}, {record.n_units} in all"
+        shown += ", with weights" if record.has_weights else ""
+        why = "whose a record is, and what it weighs, only the publisher knows: ask"
+        yield Check("unit", CANNOT_CHECK, shown, why)
+    if record.accepted:
+        shown, basis = one_line(record.vouched_for), "nobody else has checked them"
+        yield Check("proofs", CANNOT_CHECK, shown, basis)
+    verdict = FAIL if record.radius_source == "seeded" else CANNOT_CHECK
+    shown = _RADII[record.radius_source].format(release=record)
+    yield Check("radius", verdict, shown, "where the record says that the radius came from")
+    verdict, basis = FAIL, "whoever knows the seed can take the noise off"
+    if record.sampler == EXACT_SAMPLER:
+        verdict = PASS
+        basis = "what the record states; only the publisher knows whether a copy of the noise was "
+        basis += "kept"
+    yield Check("sampler", verdict, record.sampler, basis)

@@ -1,17 +1,17 @@
 """Files of a published model: named arrays and JSON, each of which can be written in one way only.
 
 What is read is written again, and must give the same bytes. So a file has no place for anything
-that no reader looks at: spaces, comments, keys given twice, gaps between arrays. Text may have the
+that no reader looks at: spaces, comments, repeated keys, gaps between arrays. Text may have the
 line ends of another system, as a copy of a repository gets them.
 """
 
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -27,31 +27,22 @@ from ..text import one_line
 README, CONFIG, MODEL, RECORD = "README.md", "config.json", "model.safetensors", "release.json"
 FILES = (README, CONFIG, MODEL, RECORD)
 #: Longer files are no model of a head: the reader's memory is not a stranger's.
-_MOST_BYTES, _MOST_TEXT = 2**29, 2**24
+_MAX_BYTES, _MAX_TEXT = 2**29, 2**24
 _FAULTS = (ValueError, TypeError, KeyError, OverflowError, RecursionError, SafetensorError)
 
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """What a folder holds; of each file that is read, all at once.
-
-    Attributes
-    ----------
-    arrays, record, config : dict
-        Of the three files that are data.
-    config_text : str
-        The text of ``config.json``.
-    readme : str or None
-        The text of ``README.md``; None if it is no short text of this folder.
-    names : frozenset of str
-        Names of everything in the folder.
-    """
+    """What a folder holds; of each file that is read, all at once."""
 
     arrays: dict[str, NDArray[Any]]
     record: dict[str, Any]
     config: dict[str, Any]
+    #: The text of ``config.json``.
     config_text: str
+    #: The text of ``README.md``; None if it is no short text of this folder.
     readme: str | None
+    #: Names of everything in the folder.
     names: frozenset[str]
 
 
@@ -64,13 +55,12 @@ def read_folder(path: str | Path) -> Files:
         If there is no such folder, or a file of data cannot be read.
     """
     folder = located(path)
-    root = root_of(folder)
     return Files(
-        record=read_json(folder / RECORD, root),
-        config=read_json(folder / CONFIG, root),
-        arrays=read_arrays(folder / MODEL, root),
-        config_text=text_of(folder / CONFIG, root) or "",
-        readme=text_of(folder / README, root),
+        record=read_json(folder / RECORD),
+        config=read_json(folder / CONFIG),
+        arrays=read_arrays(folder / MODEL),
+        config_text=text_of(folder / CONFIG) or "",
+        readme=text_of(folder / README),
         names=frozenset(path.name for path in folder.iterdir()),
     )
 
@@ -85,58 +75,86 @@ def json_text(value: Any) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
-def config_text(config: Mapping[str, Any], others: Mapping[str, NDArray[Any]]) -> str:
-    """The text of ``config.json``, with a digest of arrays that the record's does not cover."""
-    digest = sha256(arrays_text(others)).hexdigest() if others else None
-    return json_text({**config, "digest": digest}).decode()
-
-
-def read_arrays(path: Path, root: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Arrays of a safetensors file."""
-    body = _body(path, root, _MOST_BYTES)
-    arrays = _parsed(path, lambda: load(body))
-    if _parsed(path, lambda: arrays_text(arrays)) != body:
+    arrays, differs = _read_again(path, _body(path, _MAX_BYTES), load, arrays_text)
+    if differs:
         raise ValueError(f"{path.name} is not written as this package writes it.")
-    return arrays
+    return dict(arrays)
 
 
-def read_json(path: Path, root: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """An object of a JSON file."""
-    body = _body(path, root, _MOST_TEXT).replace(b"\r\n", b"\n")
-    found = _parsed(path, lambda: json.loads(body))
-    expected = _parsed(path, lambda: json_text(found))
-    if expected != body:
-        where = difference(body.decode("utf-8", "replace"), expected.decode())
+    body = _body(path, _MAX_TEXT).replace(b"\r\n", b"\n")
+    value, differs = _read_again(path, body, json.loads, json_text)
+    if differs:
+        where = difference(body.decode("utf-8", "replace"), json_text(value).decode())
         raise ValueError(f"{path.name} is not written as this package writes it: {where}.")
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError(f"{path.name} holds no JSON object.")
-    return found
+    return value
 
 
-def text_of(path: Path, root: Path) -> str | None:
+def _read_again(
+    path: Path, body: bytes, read: Callable[[bytes], Any], write: Callable[[Any], bytes]
+) -> tuple[Any, bool]:
+    """What the bytes of a file hold, and whether it is written in another way."""
+    try:
+        value = read(body)
+        return value, write(value) != body
+    except _FAULTS as error:
+        raise ValueError(f"{path.name} cannot be read ({type(error).__name__}).") from None
+
+
+def text_of(path: Path) -> str | None:
     """A short text with line feeds as line ends; None where there is none."""
     try:
-        return _body(path, root, _MOST_TEXT).decode("utf-8", "replace").replace("\r\n", "\n")
+        return _body(path, _MAX_TEXT).decode("utf-8", "replace").replace("\r\n", "\n")
     except ValueError:
         return None
 
 
+def _body(path: Path, max_bytes: int) -> bytes:
+    if not path.is_file():
+        raise ValueError(f"{str(path.parent)!r} holds no {path.name}; ask for the whole folder.")
+    # The hub's cache keeps files under "blobs", and links to them under "snapshots/REVISION".
+    root = path.parent.resolve()
+    if root.parent.name == "snapshots" and root.parents[1].name.startswith("models--"):
+        root = root.parents[1]
+    if not path.resolve().is_relative_to(root):
+        raise ValueError(f"{path.name} is a link that leads out of its folder; ask for the file.")
+    if path.stat().st_size > max_bytes:
+        raise ValueError(f"{path.name} is longer than {max_bytes} bytes.")
+    return path.read_bytes()
+
+
 @contextmanager
-def written_as_a_whole(folder: Path) -> Iterator[Path]:
-    """A new folder to write to, which takes its name, and another's place, if nothing fails."""
+def written_as_a_whole(folder: Path, names: Collection[str]) -> Iterator[Path]:
+    """A new folder for these files, which take their places in the other if nothing fails.
+
+    All of them do, or none; further files of the folder stay.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the folder: its name is taken once all files are there.
+    # Beside the folder: names are taken once all files are there.
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as place:
         new, old = Path(place, "new"), Path(place, "old")
         new.mkdir()
         yield new
-        if folder.exists():
-            os.rename(folder, old)
-        try:
+        if not folder.exists():
             os.rename(new, folder)
+            return
+        old.mkdir()
+        try:
+            for name in names:
+                if os.path.lexists(folder / name):
+                    os.rename(folder / name, old / name)
+                os.rename(new / name, folder / name)
         except BaseException:
-            if old.exists():
-                os.rename(old, folder)
+            for name in names:
+                if not (new / name).exists():
+                    os.replace(folder / name, new / name)
+                if os.path.lexists(old / name):
+                    os.replace(old / name, folder / name)
             raise
 
 
@@ -173,51 +191,22 @@ def located(path: str | Path) -> Path:
     return folder
 
 
-def root_of(folder: Path) -> Path:
-    """The folder that links may lead into: the folder itself, or that of a hub's cache.
-
-    The hub's cache keeps files under ``blobs``, and links to them under ``snapshots/REVISION``.
-    """
-    own = folder.resolve()
-    cached = own.parent.name == "snapshots" and own.parents[1].name.startswith("models--")
-    return own.parents[1] if cached else own
-
-
-def _body(path: Path, root: Path, most: int) -> bytes:
-    if not path.is_file():
-        raise ValueError(f"{str(path.parent)!r} holds no {path.name}; ask for the whole folder.")
-    if not path.resolve().is_relative_to(root):
-        raise ValueError(f"{path.name} is a link that leads out of its folder; ask for the file.")
-    if path.stat().st_size > most:
-        raise ValueError(f"{path.name} is longer than {most} bytes.")
-    return path.read_bytes()
-
-
-def _parsed(path: Path, read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except _FAULTS as error:
-        raise ValueError(f"{path.name} cannot be read ({type(error).__name__}).") from None
-
-
 def load_record(path: str | Path) -> dict[str, Any]:
     """A record as written by ``json.dump(release_.to_dict(), file)``, however it is indented."""
-    path = Path(path)
-    name, twice = f"release={str(path)!r}", list[str]()
+    path, twice = Path(path), list[str]()
+    name = f"release={str(path)!r}"
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        held = dict(pairs)
-        if len(held) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice.extend(key for key in held if keys.count(key) > 1)
-        return held
+    def noted(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(key for key, _ in pairs)
+        twice.extend(key for key, count in counts.items() if count > 1)
+        return dict(pairs)
 
     if not path.is_file():
         raise ValueError(f"{name} is no file.")
-    if path.stat().st_size > _MOST_TEXT:
-        raise ValueError(f"{name} is longer than {_MOST_TEXT} bytes.")
+    if path.stat().st_size > _MAX_TEXT:
+        raise ValueError(f"{name} is longer than {_MAX_TEXT} bytes.")
     try:
-        record = json.loads(path.read_bytes(), object_pairs_hook=once)
+        record = json.loads(path.read_bytes(), object_pairs_hook=noted)
     except _FAULTS as error:
         raise ValueError(f"{name} is no JSON ({type(error).__name__}).") from None
     if twice:
@@ -231,22 +220,21 @@ def load_record(path: str | Path) -> dict[str, Any]:
 def load_rows(path: str | Path) -> dict[str, NDArray[Any]]:
     """Private records of an npz file: X and y, or X_train and y_train, and groups if it has any."""
     path = Path(path)
+    name = f"private={str(path)!r}"
     if not path.is_file():
-        raise ValueError(f"private={str(path)!r} is no file.")
+        raise ValueError(f"{name} is no file.")
     try:
         # Objects would run code of the file's.
         with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             held: dict[str, NDArray[Any]] = {key: file[key] for key in file.files}
     except Exception as error:
-        raise ValueError(
-            f"private={str(path)!r} is no npz file of plain arrays ({type(error).__name__}: "
-            f"{error})."
-        ) from None
-    declared = {name: held[name] for name in ("groups",) if name in held}
+        kind = type(error).__name__
+        raise ValueError(f"{name} is no npz file of plain arrays ({kind}: {error}).") from None
     for rows, labels in (("X", "y"), ("X_train", "y_train")):
         if rows in held and labels in held:
-            return {"X": held[rows], "y": held[labels], **declared}
+            owners = {"groups": held["groups"]} if "groups" in held else {}
+            return {"X": held[rows], "y": held[labels], **owners}
     raise ValueError(
-        f"private={str(path)!r} holds {one_line(', '.join(held))}; save X and y in it "
+        f"{name} holds {one_line(', '.join(held))}; save X and y in it "
         "(numpy.savez(FILE, X=X, y=y))."
     )

@@ -1,6 +1,8 @@
 """A folder that holds a published model: the model's files, and the card that follows from them."""
 
+import os
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from .._version import __version__
 from ..checks import CANNOT_CHECK, FAIL, PASS, WEAK, Check
 from ..text import one_line
 from .card import card_text
-from .files import FILES, README, difference
+from .files import FILES, README, difference, text_of
 from .model import Published
 from .steps import encoder_for
 
@@ -28,9 +30,9 @@ _ENDINGS = {
     *(".pb", ".pickle", ".pkl", ".pt", ".pth", ".safetensors", ".skops", ".so", ".zip"),
     *(".html", ".ipynb", ".json", ".py", ".pyc", ".yaml", ".yml"),
 }
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 # Characters above the card that are looked at.
-_MOST_READ = 2**15
+_MAX_READ = 2**15
 # Of what stands above the card: results that the hub shows, or a name that hides in its escapes.
 _RESULTS = re.compile(r"model-index|\\[xu]", re.IGNORECASE)
 _WITH_TAGS = MarkdownIt("commonmark").enable("table")
@@ -92,16 +94,16 @@ def kind_of(model: Published) -> str:
     return "rows"
 
 
-def readme(model: Published, own: str | None = None, *, same: bool = True) -> str:
-    """The README.md: the publisher's own text, or that of the start, and the card.
+def readme(model: Published, text: str | None = None, *, same: bool = True) -> str:
+    """The README.md: the publisher's text, or that of the start, and the card.
 
     ``same`` says whether parameters and encoder are those of the record.
     """
     task = _TASKS.get(kind_of(model), _TABLE)
     front = _front(task)
-    if own is not None:
+    if text is not None:
         tag = f"pipeline_tag: {task}"
-        front = re.sub(r"^pipeline_tag: .*$", tag, own, count=1, flags=re.MULTILINE)
+        front = re.sub(r"^pipeline_tag: .*$", tag, text, count=1, flags=re.MULTILINE)
     card = card_text(model.record, model.named_steps, same)
     return f"{front}{_BEGIN}{card}{_END}"
 
@@ -133,16 +135,23 @@ index may be a stranger's. {how}
 """
 
 
-def parted(text: str) -> tuple[str, str | None]:
-    """The publisher's own text and the card below it; None if one cannot tell where that is."""
-    front, mark, card = text.partition(_BEGIN)
-    sound = mark and _BEGIN not in card and card.endswith(_END)
-    return front, card if sound else None
+def publishers_text(folder: Path) -> str | None:
+    """What the publisher wrote above the card; None if it is the text of the start.
 
-
-def is_blank(front: str) -> bool:
-    """Whether a text above the card is that of the start."""
-    return front in map(_front, (*_TASKS.values(), _TABLE))
+    Raises
+    ------
+    ValueError
+        If the card cannot be told from that text, or it is too long.
+    """
+    if not os.path.lexists(folder / README):
+        return None
+    front, mark, card = (text_of(folder / README) or "").partition(_BEGIN)
+    if not mark or _BEGIN in card or not card.endswith(_END):
+        raise ValueError(
+            f"folder={str(folder)!r}: its README.md was edited so that your text cannot be told "
+            "from the card, and would be lost; move it away."
+        )
+    return None if front in map(_front, (*_TASKS.values(), _TABLE)) else front
 
 
 # -- checks of the folder -------------------------------------------------------------------------
@@ -153,24 +162,20 @@ def folder_checks(model: Published, same: bool) -> list[Check]:
     if model.source is None:
         return []
     names, text = model.source.names, model.source.readme
-    return [*_file_checks(names), *(_readme_checks(model, text, same) if README in names else [])]
-
-
-def _file_checks(names: frozenset[str]) -> list[Check]:
-    missing = [f"no {name}" for name in FILES if name not in names]
     further = sorted(names - set(FILES))
-    taken = [f"a further file {one_line(name, 60)}" for name in further if may_be_taken(name)]
-    checks = []
-    if missing or taken:
-        found = "; ".join([*missing, *taken][:_MOST_NAMED])
-        basis = "no further file may pass for a part of the model"
-        checks.append(Check("folder", FAIL, found, basis))
+    odd = [f"no {name}" for name in FILES if name not in names]
+    odd += [f"a further file {one_line(name, 60)}" for name in further if may_be_taken(name)]
     others = [one_line(name, 60) for name in further if not may_be_taken(name)]
+    checks = []
+    if odd:
+        basis = "no further file may pass for a part of the model"
+        checks.append(Check("folder", FAIL, "; ".join(odd[:_MAX_NAMED]), basis))
     if others:
-        shown = ", ".join(others[:_MOST_NAMED])
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        found = f"{shown}{more}: no part of the model, and not looked at"
-        checks.append(Check("further files", CANNOT_CHECK, found, "four files are the model"))
+        more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
+        shown = f"{', '.join(others[:_MAX_NAMED])}{more}: no part of the model, and not looked at"
+        checks.append(Check("further files", CANNOT_CHECK, shown, "four files are the model"))
+    if README in names:
+        checks += _readme_checks(model, text, same)
     return checks
 
 
@@ -182,58 +187,52 @@ def may_be_taken(name: str) -> bool:
     return lower.split(".")[0] in _STEMS or Path(lower).suffix in _ENDINGS or not name.isprintable()
 
 
-def _readme_checks(model: Published, text: str | None, same: bool) -> list[Check]:
-    """Of a README: the card in it, and the publisher's own text."""
+def _readme_checks(model: Published, text: str | None, same: bool) -> Iterator[Check]:
+    """Of a README: the card in it, and the publisher's text."""
     basis = "the card in it is made again from model and record"
     if text is None:
-        return [Check(README, FAIL, "it is no short text of this folder", basis)]
-    expected = readme(model, same=same)
+        yield Check(README, FAIL, "it is no short text of this folder", basis)
+        return
     front, mark, card = text.partition(_BEGIN)
-    first, _, other = expected.partition(_BEGIN)
-    checks = []
-    if front != first:
-        found = "the text above the card is the publisher's own: read it"
-        checks.append(Check("text of the README", CANNOT_CHECK, found, "nothing that it says"))
-    odd = _mistakable(front, other)
-    if mark and odd:
-        found = f"{', '.join(odd)}: none of it is checked, only what stands below the mark is"
-        checks.append(Check("above the card", WEAK, found, "nobody may take it for the card"))
-    if mark and card == other:
-        return [Check(README, PASS, "its card matches model and record", basis), *checks]
-    if model.record.version != __version__ and mark:
-        found = f"this version writes it otherwise than {model.record.version} did, or it was "
-        found += "changed: install that version to compare it, and do not trust it before"
-        return [Check(README, CANNOT_CHECK, found, basis), *checks]
-    if not mark:
-        where = "no line says where its card begins"
+    first, _, expected = readme(model, same=same).partition(_BEGIN)
+    if mark and card == expected:
+        yield Check(README, PASS, "its card matches model and record", basis)
+    elif mark and model.record.version != __version__:
+        how = f"this version writes it otherwise than {model.record.version} did, or it was "
+        how += "changed: install that version to compare it, and do not trust it before"
+        yield Check(README, CANNOT_CHECK, how, basis)
     else:
-        lines = front.count("\n") + 1
-        where = difference("\n" * lines + card, "\n" * lines + other)
-    found = f"differs from what model and record give: {where}"
-    return [Check(README, FAIL, found, basis), *checks]
+        lines = "\n" * (front.count("\n") + 1)
+        where = difference(lines + card, lines + expected)
+        where = where if mark else "no line says where its card begins"
+        yield Check(README, FAIL, f"differs from what model and record give: {where}", basis)
+    if front != first:
+        note = "the text above the card is the publisher's own: read it"
+        yield Check("text of the README", CANNOT_CHECK, note, "nothing that it says")
+    odd = _mistakable(front, expected) if mark else []
+    if odd:
+        note = f"{', '.join(odd)}: none of it is checked, only what stands below the mark is"
+        yield Check("above the card", WEAK, note, "nobody may take it for the card")
 
 
 def _mistakable(front: str, card: str) -> list[str]:
     """What above the card may be taken for it, is shown beside it, or hides it."""
-    if len(front) > _MOST_READ:
-        return [f"more than {_MOST_READ} characters"]
+    if len(front) > _MAX_READ:
+        return [f"more than {_MAX_READ} characters"]
     fields, body = "", front
     if front.startswith("---\n") and "\n---\n" in front:
         fields, _, body = front.partition("\n---\n")
     tokens, titles = _WITH_TAGS.parse(body), _titles(_WITH_TAGS.parse(card))
-    words = " ".join(map(_words, tokens)).casefold()
-    second = titles & _titles(tokens) or any("card" in t.split() for t in _titles(tokens))
+    above, shown = _titles(tokens), _titles(_WITH_TAGS.parse(f"{body}{_BEGIN}{card}"), deepest=0)
     parts = [part for token in tokens for part in (token, *(token.children or ()))]
-    odd = []
-    if second or "privacy card" in words:
-        odd.append("a second card")
-    if any(part.type.startswith("html_") for part in parts):
-        odd.append("HTML")
-    if _RESULTS.search(fields):
-        odd.append("a model-index")
-    if not titles <= _titles(_WITH_TAGS.parse(f"{body}{_BEGIN}{card}"), deepest=0):
-        odd.append("what keeps the card from being shown")
-    return odd
+    second = bool(titles & above) or any("card" in title.split() for title in above)
+    odd = {
+        "a second card": second or "privacy card" in " ".join(map(_words, tokens)).casefold(),
+        "HTML": any(part.type.startswith("html_") for part in parts),
+        "a model-index": _RESULTS.search(fields) is not None,
+        "what keeps the card from being shown": not titles <= shown,
+    }
+    return [what for what, there in odd.items() if there]
 
 
 def _titles(tokens: list[Token], deepest: int = 99) -> set[str]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +39,8 @@ from ..privacy.problem import Problem
 from ..privacy.ranges import MOST_CLASSES
 from ..privacy.release import Release
 from ..text import one_line
-from .files import (
-    CONFIG,
-    MODEL,
-    RECORD,
-    Files,
-    arrays_text,
-    config_text,
-    difference,
-    json_text,
-    read_folder,
-)
-from .steps import Step, fault_of, made, own_step
+from .files import CONFIG, MODEL, RECORD, Files, arrays_text, difference, json_text, read_folder
+from .steps import KINDS, Step, any_step, fault_of, made, plain
 
 Array = NDArray[np.float64]
 #: Number of the layout of the folder.
@@ -74,53 +65,39 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 #: Settings of a rule that are JSON; vectors of the classes are an array.
 SETTINGS = ("decision", "priors", "shrinkage")
-_TRANSCRIPT = "transcript."
-_MOST_STEPS, _LONGEST_LABEL, _LONGEST_COLUMN, _LARGEST = 20, 1000, 100, 1e100
+_TRANSCRIPT, _VECTORS = "transcript.", "class_embeddings"
+_MAX_STEPS, _MAX_LABEL, _MAX_COLUMN, _HUGE = 20, 1000, 100, 1e100
 _LABELS = re.compile(r"text|bool|u?int(8|16|32|64)|float(16|32|64)|datetime64\[[a-zA-Z]{1,2}\]")
 _FAULTS = (ValueError, TypeError, KeyError, AttributeError, LookupError, ArithmeticError)
 
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """A model as plain data; nothing else of it is ever written, read or checked.
+    """A model as plain data; nothing else of it is ever written, read or checked."""
 
-    Attributes
-    ----------
-    stated : mapping
-        The record, as JSON.
-    labels : ndarray of shape (n_classes,)
-        The classes.
-    arrays : dict of str to ndarray
-        Released arrays, by the names that the record's digest uses; and the transcript.
-    settings : dict
-        Settings of the rule.
-    columns : list of str or None
-        Names of the features.
-    steps : tuple of Step
-        What comes before the head.
-    column : str or None
-        Column of a table that holds the records, as the publisher's own has it.
-    own : estimator or None
-        A fitted head of a class, or by a mechanism, of the publisher's own: it cannot be written,
-        and is used as it is.
-    source : Files or None
-        The folder that it was read from.
-    """
-
-    stated: Mapping[str, Any]
+    #: The record, as JSON.
+    as_json: Mapping[str, Any]
+    #: The classes, in order.
     labels: NDArray[Any]
+    #: Released arrays, by the names that the record's digest uses; and the transcript.
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    #: Settings of the rule.
     settings: dict[str, Any] = field(default_factory=dict)
+    #: Names of the features.
     columns: list[str] | None = None
+    #: What comes before the head.
     steps: tuple[Step, ...] = ()
+    #: Column of a table that holds the records, as the publisher's has it.
     column: str | None = None
-    own: Any = None
+    #: A fitted head of a foreign class, or by a foreign mechanism, which cannot be written.
+    foreign: Any = None
+    #: The folder that it was read from.
     source: Files | None = None
 
     @cached_property
     def record(self) -> Release:
         """The record; a ValueError if it contradicts itself."""
-        return Release.from_dict(self.stated)
+        return Release.from_dict(self.as_json)
 
     @property
     def encoder(self) -> Step | None:
@@ -146,18 +123,16 @@ class Published:
                 f"{name}: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a "
                 f"search its best_estimator_); got {type(model).__name__}{may}."
             )
-        steps = tuple(own_step(title, step) for title, step in parts.steps)
+        steps = [any_step(title, step) for title, step in parts.steps]
         names = getattr(head, "feature_names_in_", None)
-        # Behind steps the head's own names are those that the steps gave.
+        # Behind steps the head's names are those that the steps gave.
         columns = None if names is None or steps else np.asarray(names).tolist()
-        shared: dict[str, Any] = {
-            "columns": columns,
-            "steps": tuple(s for s in steps if s.kind != "none"),
-        }
-        stated, labels = released.release.to_dict(), np.asarray(head.classes_)
-        known = type(head) is HEADS.get(type(head).__name__)
-        if not (known and type(released.mechanism) is MECHANISMS.get(released.release.mechanism)):
-            return cls(stated, labels, own=head, **shared)
+        steps = [step for step in steps if step.kind != "none"]
+        shared: dict[str, Any] = {"columns": columns, "steps": tuple(steps)}
+        record, labels = released.release, np.asarray(head.classes_)
+        of_package = type(head) is HEADS.get(type(head).__name__)
+        if not (of_package and type(released.mechanism) is MECHANISMS.get(record.mechanism)):
+            return cls(record.to_dict(), labels, foreign=head, **shared)
         arrays: dict[str, NDArray[Any]] = {}
         # Of parts that lead to no arrays the line on the model says so.
         with contextlib.suppress(*_FAULTS):
@@ -166,68 +141,67 @@ class Published:
         public = {"classes_", "class_counts_"}
         public |= {"counts"} if released.problem.class_counts is not None else set()
         arrays = {title: array for title, array in arrays.items() if title not in public}
-        if released.settings.class_embeddings is not None:
-            vectors = released.settings.class_embeddings
-            arrays["class_embeddings"] = np.asarray(vectors, dtype=np.float64)
+        settings, params = released.settings, type(head)._get_param_names()
+        if settings.class_embeddings is not None:
+            arrays[_VECTORS] = np.asarray(settings.class_embeddings, dtype=np.float64)
         if transcript and isinstance(released.bound, DescentBound) and released.answers:
             try:
                 arrays |= _named(Transcript.of(list(released.answers), released.bound))
             except (TypeError, ValueError):
                 # Ragged answers are no array: a fault of the model, which names its shape.
                 arrays[f"{_TRANSCRIPT}gradients"] = np.empty(0)
-        params = type(head)._get_param_names()
-        given = {n: _plain(getattr(released.settings, n)) for n in SETTINGS if n in params}
-        return cls(stated, labels, arrays, given, **shared)
+        rule = {n: plain(getattr(settings, n)) for n in SETTINGS if n in params}
+        return cls(record.to_dict(), labels, arrays, rule, **shared)
 
     def with_transcript(self, transcript: Any) -> "Published":
         """The same with another transcript; a ValueError if it holds no arrays of numbers."""
-        kept = {n: array for n, array in self.arrays.items() if not n.startswith(_TRANSCRIPT)}
-        return replace(self, arrays={**kept, **_named(transcript)})
+        others = {n: array for n, array in self.arrays.items() if not n.startswith(_TRANSCRIPT)}
+        return replace(self, arrays={**others, **_named(transcript)})
 
-    def beside(self, record: Release | Mapping[str, Any] | None) -> tuple["Published", list[str]]:
-        """The same with the record that was handed over, and its faults.
+    def beside(self, record: Release | Mapping[str, Any] | None) -> "Published":
+        """The same with the record that was handed over, which counts from then on.
 
-        From here on the record counts that was checked, whatever the model says of itself. A
-        ValueError if a record contradicts itself.
+        A ValueError if that one, or the model's, contradicts itself.
         """
-        own, stated = self.record, record.to_dict() if isinstance(record, Release) else record
-        checked = own if stated is None else Release.from_dict(stated)
-        found = replace(self, stated=checked.to_dict())
-        vars(found)["record"] = checked  # it is made once
-        return found, found.faults()
+        checked = self.record
+        if record is not None:
+            as_json = record.to_dict() if isinstance(record, Release) else record
+            checked = Release.from_dict(as_json)
+        model = replace(self, as_json=checked.to_dict())
+        vars(model)["record"] = checked  # it is made once
+        return model
 
     @cached_property
     def released(self) -> Released:
         """Record, values and settings of the rule."""
-        record, a = self.record, self.arrays
+        record, a, problem = self.record, self.arrays, self.record.problem
         bound: Any = record.bound
         answers: tuple[Array, ...] = ()
         if f"{_TRANSCRIPT}gradients" in a:
             steps = {n.removeprefix(_TRANSCRIPT): a[n] for n in a if n.startswith(_TRANSCRIPT)}
             answers = tuple(Transcript(**steps).answers(bound))
-        if self.own is not None:
-            held = self.own.released_
+        if self.foreign is not None:
+            held = self.foreign.released_
             answers = answers or held.answers
             return replace(held, release=record, classes=self.labels, answers=answers)
-        settings = Settings(**self.settings, class_embeddings=a.get("class_embeddings"))
-        mechanism = MECHANISMS[record.mechanism]()
         if isinstance(bound, Sums):
-            values = _flat(record.problem, bound, a)
-        elif record.problem.fit_intercept:
+            values = _flat(problem, bound, a)
+        elif problem.fit_intercept:
             values = np.hstack([a["coef_"], a["intercept_"][:, None]])
         else:
             values = a["coef_"]
-        values.setflags(write=False)
         if not isinstance(bound, DescentBound):
             # One noisy answer, which the values are; of softmax parameters its centred part.
             answers = (values,)
+        settings = Settings(**self.settings, class_embeddings=a.get(_VECTORS))
+        mechanism = MECHANISMS[record.mechanism]()
         return Released(record, self.labels, values, mechanism, answers, settings)
 
     def head(self) -> Any:
-        """The fitted head, made of the record; one of the publisher's own as it is."""
+        """The fitted head, made of the record; a foreign one as it is."""
         record, released = self.record, self.released
-        if self.own is not None:
-            head = copy.copy(self.own)
+        if self.foreign is not None:
+            head = copy.copy(self.foreign)
         else:
             kind = HEADS[record.head]
             head = kind(**self._parameters(kind))
@@ -242,33 +216,35 @@ class Published:
     def _parameters(self, kind: Any) -> dict[str, Any]:
         """Parameters of the head, which only act at its next fit."""
         record, problem = self.record, self.record.problem
-        given: dict[str, Any] = {name: getattr(record, name) for name in ("epsilon", "delta")}
         same = ("radius", "metric", "domain", "norm_bound", "alpha", "fit_intercept")
-        given |= {name: getattr(problem, name) for name in same}
-        given |= {"encoder": record.encoder, "mechanism": record.mechanism, **self.settings}
-        given["protect_labels"] = problem.labels == "protected"
-        given["classes"] = self.labels if given["protect_labels"] else None
-        given["class_embeddings"] = self.arrays.get("class_embeddings")
+        protected, weights = problem.labels == "protected", problem.class_weights
+        params: dict[str, Any] = {
+            **{name: getattr(record, name) for name in ("epsilon", "delta", "encoder")},
+            **{name: getattr(problem, name) for name in same},
+            **self.settings,
+            "mechanism": record.mechanism,
+            "protect_labels": protected,
+            "classes": self.labels if protected else None,
+            _VECTORS: self.arrays.get(_VECTORS),
+        }
         if record.mechanism == "output":
             method = getattr(record.bound, "method", "tight")
-            given["mechanism"] = OutputPerturbation(sensitivity=method)
-        if problem.class_weights is not None:
-            given["class_weight"] = dict(
-                zip(self.labels.tolist(), problem.class_weights, strict=True)
-            )
-        return {name: given[name] for name in kind._get_param_names() if name in given}
+            params["mechanism"] = OutputPerturbation(sensitivity=method)
+        if weights is not None:
+            params["class_weight"] = dict(zip(self.labels.tolist(), weights, strict=True))
+        return {name: params[name] for name in kind._get_param_names() if name in params}
 
     @cached_property
     def named_steps(self) -> dict[str, Step]:
         """The steps by names that differ."""
         named: dict[str, Step] = {}
         for step in self.steps:
-            name = step.settings["name"] if step.kind == "own" else step.kind
+            name = step.settings["name"] if step.kind == "foreign" else step.kind
             named[f"{name}{len(named) + 1}" if name in named else name] = step
         return named
 
     def pipeline(self, encoder: Any = None) -> Any:
-        """The head behind its steps; ``encoder`` takes the place of the model's own."""
+        """The head behind its steps; ``encoder`` takes the place of the model's."""
         named: list[tuple[str, Any]] = []
         for name, step in self.named_steps.items():
             embeds = step.kind == "encoder" and encoder is not None
@@ -282,7 +258,7 @@ class Published:
         """What no head of such a record releases; the record must be one that can be read."""
         try:
             faults = [*self._label_faults(), *self._step_faults()]
-            if self.own is None:
+            if self.foreign is None:
                 faults += self._head_faults()
             if not faults:
                 with np.errstate(all="ignore"):
@@ -294,43 +270,50 @@ class Published:
         return faults
 
     def _head_faults(self) -> Iterator[str]:
-        record = self.record
+        record, arrays = self.record, self.arrays
+        sigma = getattr(record.bound, "sigma", None)
         kind = HEADS.get(record.head)
         if kind is None or record.mechanism not in MECHANISMS:
-            known = f"{', '.join(HEADS)} by {', '.join(MECHANISMS)}"
-            yield f"a {record.head} by {record.mechanism}, which is none of {known}"
+            sound = f"{', '.join(HEADS)} by {', '.join(MECHANISMS)}"
+            yield f"a {record.head} by {record.mechanism}, which is none of {sound}"
             return
-        names = {name for name in SETTINGS if name in kind._get_param_names()}
+        params = kind._get_param_names()
+        names = {name for name in SETTINGS if name in params}
         if self.settings.keys() != names:
             yield f"settings that are not {', '.join(sorted(names)) or 'empty'}"
-        wanted, allowed = self._shapes(kind)
+        wanted, allowed = self._shapes(_VECTORS in params)
         for name, shape in {**wanted, **allowed}.items():
-            array = self.arrays.get(name)
+            array = arrays.get(name)
             if array is None and name in allowed:
                 continue
             if array is None or array.shape != shape or array.dtype != np.float64:
                 yield f"{name} that is no array of shape {shape}"
-            elif not (np.abs(array) < _LARGEST).all():
+            elif not (np.abs(array) < _HUGE).all():
                 yield f"{name} with numbers that are not finite, or huge"
-            elif name == "class_sums" and np.any(array[_without_noise(record.bound, len(array))]):
-                yield "sums of a class without records"
-        for name in self.arrays.keys() - wanted.keys() - allowed.keys():
+            elif name == "class_sums":
+                # A class without records has no noise, and no sum.
+                quiet = np.broadcast_to(np.asarray(sigma) == 0.0, len(array))
+                if np.any(array[quiet]):
+                    yield "sums of a class without records"
+        for name in sorted(arrays.keys() - wanted.keys() - allowed.keys()):
             yield f"an array {one_line(name, 60)}"
-        moment = self.arrays.get("second_moment")
+        moment = arrays.get("second_moment")
         if moment is not None and not np.array_equal(moment, moment.T):
             yield "a second moment that is not symmetric"
-        if not record.problem.fit_intercept and np.any(self.arrays.get("intercept_", 0.0)):
+        if not record.problem.fit_intercept and np.any(arrays.get("intercept_", 0.0)):
             yield "an intercept that is not zero, though none is fitted"
-        if "domain" not in kind._get_param_names() and record.domain != kind.domain:
+        if "domain" not in params and record.domain != kind.domain:
             yield f"rows on the {record.domain}, where a {record.head} takes the {kind.domain}"
 
-    def _shapes(self, kind: Any) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
-        """Arrays that belong to the record, and those that may be there."""
+    def _shapes(self, shrinks: bool) -> tuple[dict[str, tuple[int, ...]], ...]:
+        """Arrays that belong to the record, and those that may be there.
+
+        ``shrinks`` says whether such a head takes vectors of the classes.
+        """
         problem, bound = self.record.problem, self.record.bound
         d, k = problem.n_features, problem.n_classes
         wanted: dict[str, tuple[int, ...]] = {}
         allowed: dict[str, tuple[int, ...]] = {}
-        shrinks = "class_embeddings" in kind._get_param_names()
         if isinstance(bound, Sums):
             wanted["class_sums"] = k, d
             if bound.moment is not None:
@@ -339,47 +322,43 @@ class Published:
                 wanted["counts"] = (k,)
                 shrinks = shrinks and bound.constant > 0.0
         else:
-            scores = problem.kind.n_scores
+            scores, start = problem.kind.n_scores, getattr(bound, "start", None)
             wanted |= {"coef_": (scores, d), "intercept_": (scores,)}
-            start = getattr(bound, "start", None)
             shrinks = shrinks and start is not None and not start.pooled
             if isinstance(bound, DescentBound):
-                steps = (bound.n_steps, *bound.shape(problem))
-                allowed[f"{_TRANSCRIPT}gradients"] = steps
-                if start is not None:
-                    allowed[f"{_TRANSCRIPT}start"] = start.shape(problem)
+                allowed[f"{_TRANSCRIPT}gradients"] = (bound.n_steps, *bound.shape(problem))
+            if start is not None:
+                allowed[f"{_TRANSCRIPT}start"] = start.shape(problem)
         if shrinks:
-            allowed["class_embeddings"] = k, d
+            allowed[_VECTORS] = k, d
         return wanted, allowed
 
     def _label_faults(self) -> Iterator[str]:
         labels, n = self.labels, self.record.n_classes
-        name = _labels_type(labels)
-        if labels.shape != (n,) or name is None:
+        if labels.shape != (n,) or _labels_type(labels) is None:
             yield f"labels that are no list of {n} numbers, texts or days"
             return
-        held = labels.tolist()
-        if any(map(_is_long, held)):
-            yield f"labels of more than {_LONGEST_LABEL} characters"
-        if len(set(held)) < n or sorted(held) != held:
+        values = labels.tolist()
+        if any(map(_is_long, values)):
+            yield f"labels of more than {_MAX_LABEL} characters"
+        if len(set(values)) < n or sorted(values) != values:
             yield "labels that are not in order, once each"
-        columns = self.columns
+        columns, column = self.columns, self.column
         if columns is not None and not (
             isinstance(columns, list)
-            and all(isinstance(c, str) and len(c) <= _LONGEST_COLUMN for c in columns)
+            and all(isinstance(c, str) and len(c) <= _MAX_COLUMN for c in columns)
             and len(set(columns)) == len(columns) == self.record.n_features
         ):
             yield "names of columns that are not one short text for each feature"
-        column = self.column
         if column is not None and not (
-            isinstance(column, str) and column.isprintable() and 0 < len(column) <= _LONGEST_COLUMN
+            isinstance(column, str) and column.isprintable() and 0 < len(column) <= _MAX_COLUMN
         ):
             yield "a name of the records' column that is not one short text"
 
     def _step_faults(self) -> Iterator[str]:
         width: int | None = None
-        if len(self.steps) > _MOST_STEPS:
-            yield f"{len(self.steps)} steps, where {_MOST_STEPS} are read"
+        if len(self.steps) > _MAX_STEPS:
+            yield f"{len(self.steps)} steps, where {_MAX_STEPS} are read"
             return
         for position, (name, step) in enumerate(self.named_steps.items()):
             fault, width = fault_of(step, width, first=position == 0)
@@ -406,50 +385,48 @@ class Published:
 
     def files(self) -> dict[str, bytes]:
         """The bytes of the files that hold it; a ValueError if some part cannot be written."""
-        own = [name for name, step in self.named_steps.items() if step.kind == "own"]
-        if self.own is not None:
-            own.append(f"a {type(self.own).__name__} by {self.record.mechanism}")
-        if own:
+        foreign = [name for name, step in self.named_steps.items() if step.kind == "foreign"]
+        if self.foreign is not None:
+            foreign.append(f"a {type(self.foreign).__name__} by {self.record.mechanism}")
+        if foreign:
             raise ValueError(
-                f"model: {one_line(', '.join(own))} cannot be published: a receiver knows the "
+                f"model: {one_line(', '.join(foreign))} cannot be published: a receiver knows the "
                 "heads, mechanisms and steps of this package alone. Take it out, or publish the "
                 "head alone."
             )
         return {
             MODEL: arrays_text({**self.arrays, **self._step_arrays()}),
-            CONFIG: self._config().encode(),
-            RECORD: json_text(self.stated),
+            CONFIG: self._config(),
+            RECORD: json_text(self.as_json),
         }
 
     def _step_arrays(self) -> dict[str, NDArray[Any]]:
+        steps = enumerate(self.steps)
         return {
-            f"step{i}.{name}": array
-            for i, step in enumerate(self.steps)
-            for name, array in step.arrays.items()
+            f"step{i}.{name}": array for i, step in steps for name, array in step.arrays.items()
         }
 
-    def _config(self) -> str:
-        others = {n: a for n, a in self.arrays.items() if n.startswith(_TRANSCRIPT)}
-        if "class_embeddings" in self.arrays:
-            others["class_embeddings"] = self.arrays["class_embeddings"]
+    def _config(self) -> bytes:
+        """The bytes of ``config.json``, with a digest of arrays that the record has none of."""
+        held = self.arrays.items()
+        others = {n: a for n, a in held if n.startswith(_TRANSCRIPT) or n == _VECTORS}
         others |= self._step_arrays()
-        return config_text(
-            {
-                "format": FORMAT,
-                "labels": _labels(self.labels),
-                "settings": self.settings,
-                "columns": self.columns,
-                **({} if self.column is None else {"column": self.column}),
-                "steps": [{"kind": step.kind, **step.settings} for step in self.steps],
-            },
-            others,
-        )
+        config = {
+            "format": FORMAT,
+            "labels": _labels(self.labels),
+            "settings": self.settings,
+            "columns": self.columns,
+            **({} if self.column is None else {"column": self.column}),
+            "steps": [{"kind": step.kind, **step.settings} for step in self.steps],
+            "digest": sha256(arrays_text(others)).hexdigest() if others else None,
+        }
+        return json_text(config)
 
     @classmethod
     def read(cls, path: str | Path) -> "Published":
         """A model from its folder, or from the hub; a ValueError if a file holds anything else.
 
-        Whether it is the model of its record is not checked here.
+        Whether it is the model of its record is not checked.
         """
         files = read_folder(path)
         config, arrays = files.config, dict(files.arrays)
@@ -457,31 +434,22 @@ class Published:
             shown = one_line(repr(config.get("format")), 40)
             raise ValueError(f"{CONFIG}: format={shown} is not known; install another version.")
         try:
-            labels, steps = config["labels"], []
-            if len(config["steps"]) > _MOST_STEPS or len(labels["values"]) > MOST_CLASSES:
+            labels, steps = config["labels"], config["steps"]
+            if len(steps) > _MAX_STEPS or len(labels["values"]) > MOST_CLASSES:
                 raise ValueError("it has too many steps, or labels")
-            if any(_is_long(label) for label in labels["values"]):
+            if any(map(_is_long, labels["values"])):
                 raise ValueError("a label is too long")
-            for i, given in enumerate(config["steps"]):
-                prefix = f"step{i}."
-                own = {n: arrays.pop(n) for n in list(arrays) if n.startswith(prefix)}
-                own = {name.removeprefix(prefix): array for name, array in own.items()}
-                settings = {name: value for name, value in given.items() if name != "kind"}
-                if given["kind"] not in ("affine", "norm", "fourier", "words", "encoder"):
-                    raise ValueError("a step is of a kind that is not known")
-                steps.append(Step(given["kind"], settings, own))
-            values = np.array(labels["values"], dtype=_dtype(labels["type"]))
             model = cls(
                 files.record,
-                values,
+                np.array(labels["values"], dtype=_dtype(labels["type"])),
                 arrays,
                 config["settings"],
                 config["columns"],
-                tuple(steps),
+                tuple(_read_step(step, f"step{i}.", arrays) for i, step in enumerate(steps)),
                 config.get("column"),
                 source=files,
             )
-            expected = model._config()
+            expected = model._config().decode()
         except _FAULTS as error:
             kind = type(error).__name__
             raise ValueError(one_line(f"{CONFIG} describes no model ({kind}: {error}).")) from None
@@ -489,6 +457,16 @@ class Published:
             where = difference(files.config_text, expected)
             raise ValueError(f"{CONFIG} differs from what the model gives: {where}.")
         return model
+
+
+def _read_step(described: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> Step:
+    """A step of a file; its arrays are taken out of the others."""
+    names = [name for name in arrays if name.startswith(prefix)]
+    parts = {name.removeprefix(prefix): arrays.pop(name) for name in names}
+    settings = {name: value for name, value in described.items() if name != "kind"}
+    if described["kind"] not in KINDS:
+        raise ValueError("a step is of a kind that is not known")
+    return Step(described["kind"], settings, parts)
 
 
 def _flat(problem: Problem, bound: Sums, arrays: Mapping[str, NDArray[Any]]) -> Array:
@@ -508,21 +486,16 @@ def _flat(problem: Problem, bound: Sums, arrays: Mapping[str, NDArray[Any]]) -> 
     return values
 
 
-def _without_noise(bound: Any, n_classes: int) -> NDArray[np.bool_]:
-    """Classes whose sum has no noise, as no record is in it."""
-    return np.broadcast_to(np.asarray(bound.sigma) == 0.0, (n_classes,))
-
-
 def _undivided(quotients: Array, divisor: Any) -> Array:
     """Numbers whose quotients are these, to the last bit."""
-    found: Array = quotients * divisor
+    numbers: Array = quotients * divisor
     for direction in (-math.inf, math.inf):
-        near = found
+        near = numbers
         for _ in range(2):
             near = np.nextafter(near, direction)
-            better = (near / divisor == quotients) & (found / divisor != quotients)
-            found = np.where(better, near, found)
-    return found
+            better = (near / divisor == quotients) & (numbers / divisor != quotients)
+            numbers = np.where(better, near, numbers)
+    return numbers
 
 
 def _named(transcript: Any) -> dict[str, Array]:
@@ -532,7 +505,7 @@ def _named(transcript: Any) -> dict[str, Array]:
             f"{_TRANSCRIPT}{name}": np.asarray(getattr(transcript, name), dtype=np.float64)
             for name in Transcript.__dataclass_fields__
         }
-    except Exception:  # an object of somebody's own may raise anything
+    except Exception:  # a foreign object may raise anything
         raise ValueError("it does not hold arrays of numbers: gradients and start") from None
     if not arrays[f"{_TRANSCRIPT}start"].size:
         del arrays[f"{_TRANSCRIPT}start"]
@@ -540,16 +513,14 @@ def _named(transcript: Any) -> dict[str, Array]:
 
 
 def _is_long(label: Any) -> bool:
-    return isinstance(label, str) and len(label) > _LONGEST_LABEL
+    return isinstance(label, str) and len(label) > _MAX_LABEL
 
 
 def _labels_type(labels: NDArray[Any]) -> str | None:
     """What labels are of, as the file says it; None if no file holds them."""
-    if labels.dtype.kind == "U":
-        return "text"
-    if labels.dtype.kind == "O":
-        return "text" if all(isinstance(label, str) for label in labels.ravel()) else None
-    return str(labels.dtype) if _LABELS.fullmatch(str(labels.dtype)) else None
+    texts = labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.ravel())
+    name = "text" if texts or labels.dtype.kind == "U" else str(labels.dtype)
+    return name if _LABELS.fullmatch(name) else None
 
 
 def _labels(labels: NDArray[Any]) -> dict[str, Any]:
@@ -563,10 +534,3 @@ def _dtype(name: str) -> Any:
     if not _LABELS.fullmatch(name):
         raise ValueError("labels are of another type")
     return str if name == "text" else name
-
-
-def _plain(value: Any) -> Any:
-    """A setting as JSON has it."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,7 +1,6 @@
 """Writing a model as a folder to publish, as a whole or not at all."""
 
 import os
-import tempfile
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -12,22 +11,10 @@ from ..audit.preparation import PooledPreprocessingWarning
 from ..checks import FAIL
 from ..pipelines import parts_of
 from ..text import one_line
-from .files import FILES, MODEL, README, RECORD, root_of, text_of
-from .folder import is_blank, may_be_taken, parted, readme
+from .files import FILES, MODEL, README, RECORD, written_as_a_whole
+from .folder import may_be_taken, publishers_text, readme
 from .model import Published
 from .verify import verify
-
-
-def _warn_of_learners(names: list[str]) -> None:
-    """Warn of steps whose state may come from the private rows: a model does not tell."""
-    if names:
-        warnings.warn(
-            f"the step(s) {one_line(', '.join(names))} learned from rows. If these were private, "
-            "one record moved every row, and the promise does not hold. Fit such steps on public "
-            "rows, and put each into a FrozenEstimator before you fit the pipeline.",
-            PooledPreprocessingWarning,
-            stacklevel=caller_level(),
-        )
 
 
 def save(
@@ -105,45 +92,28 @@ def save(
             "transcript=True: the head kept none; fit it with "
             "mechanism=GradientPerturbation(keep_transcript=True), or leave transcript out."
         )
-    files = published.files()
-    faults = published.faults()
+    files, faults = published.files(), published.faults()
     if faults:
         raise ValueError(f"model: it has {'; '.join(faults)}, which no receiver would take.")
-    _warn_of_learners(parts_of(model).learners)
-    files[README] = readme(published, _own_text(folder)).encode()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the folder: its name is taken once all files are there.
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as place:
-        new, old = Path(place, "new"), Path(place, "old")
-        new.mkdir()
+    # Their arrays may come from the private rows: a model does not tell.
+    learners = one_line(", ".join(parts_of(model).learners))
+    if learners:
+        warnings.warn(
+            f"the step(s) {learners} learned from rows. If these were private, "
+            "one record moved every row, and the promise does not hold. Fit such steps on public "
+            "rows, and put each into a FrozenEstimator before you fit the pipeline.",
+            PooledPreprocessingWarning,
+            stacklevel=caller_level(),
+        )
+    files[README] = readme(published, publishers_text(folder)).encode()
+    with written_as_a_whole(folder, FILES) as new:
         for name, body in files.items():
             (new / name).write_bytes(body)
         checks = verify(new).checks
         failed = [f"{check.name}: {check.found}" for check in checks if check.verdict == FAIL]
         if failed:
             raise ValueError(f"model: whoever receives it would see FAIL ({'; '.join(failed)}).")
-        if folder.exists():
-            _replace(folder, new, old)
-        else:
-            os.rename(new, folder)
     return folder
-
-
-def _replace(folder: Path, new: Path, old: Path) -> None:
-    """Put the files of a new model in the place of those of an old one: all of them, or none."""
-    old.mkdir()
-    try:
-        for name in FILES:
-            if os.path.lexists(folder / name):
-                os.rename(folder / name, old / name)
-            os.rename(new / name, folder / name)
-    except BaseException:
-        for name in FILES:
-            if os.path.lexists(old / name):
-                os.replace(old / name, folder / name)
-            elif not (new / name).exists():
-                (folder / name).unlink()
-        raise
 
 
 def check_writable(folder: Path, force: bool) -> None:
@@ -165,26 +135,7 @@ def check_writable(folder: Path, force: bool) -> None:
             f"folder={str(folder)!r} holds {', '.join(taken)}, which a reader could take for a "
             "part of the model: move it away."
         )
-    _own_text(folder)
+    publishers_text(folder)
     nearest = next(parent for parent in folder.absolute().parents if parent.exists())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
         raise ValueError(f"folder={str(folder)!r} cannot be made: {nearest} takes no new folder.")
-
-
-def _own_text(folder: Path) -> str | None:
-    """What the publisher wrote above the card; None if it is the text of the start.
-
-    Raises
-    ------
-    ValueError
-        If the card cannot be told from that text, or it is too long.
-    """
-    if not os.path.lexists(folder / README):
-        return None
-    front, card = parted(text_of(folder / README, root_of(folder)) or "")
-    if card is None:
-        raise ValueError(
-            f"folder={str(folder)!r}: its README.md was edited so that your text cannot be told "
-            "from the card, and would be lost; move it away."
-        )
-    return None if is_blank(front) else front

@@ -8,13 +8,15 @@ affine   subtracts a shift, and divides each column by a      shift, and scale o
 norm     divides it by its norm (l1, l2 or max)
 fourier  sqrt(2 / n) cos(x W + offset)                        weights, offset
 words    counts hashed words of a text
-encoder  embeds a text or an image by weights that no file
-         holds, and that are named
+encoder  embeds a text or an image by named weights, which no
+         file holds
 ======== ==================================================== =============================
 """
 
 import math
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,22 +35,36 @@ from ..encoders import ImageEncoder, SentenceEncoder, encoder_of
 from ..rows import DenseRows
 from ..text import one_line
 
-_MOST_FEATURES, _MOST_GRAMS, _MOST_TOKENS, _LONGEST_NAME = 2**16, 10, 2**16, 200
+#: Kinds that a file may hold.
+KINDS = ("affine", "norm", "fourier", "words", "encoder")
+_MAX_FEATURES, _MAX_GRAMS, _MAX_TOKENS, _MAX_NAME = 2**16, 10, 2**16, 200
 # Entries of a matrix whose norm is computed exactly; the sum of its squares takes no time.
 _LARGE = 2**20
+_UP = 1.0 + 1e-9
 # How a name says that texts are cut off.
 _TOKENS = re.compile(r", ([0-9]+) tokens$")
-_NORMS = ("l1", "l2", "max")
-_ANALYZERS = ("word", "char", "char_wb")
-_WORDS = (
-    "n_features",
-    "ngram_range",
-    "analyzer",
-    "lowercase",
-    "strip_accents",
-    "binary",
-    "norm",
-    "alternate_sign",
+
+
+#: Settings of a HashingVectorizer that may differ from its defaults, and which values are sound.
+_WORDS: dict[str, Callable[[Any], bool]] = {
+    "n_features": lambda value: type(value) is int,
+    "ngram_range": lambda value: (
+        type(value) is list
+        and [*map(type, value)] == [int, int]
+        and 1 <= value[0] <= value[1] <= _MAX_GRAMS
+    ),
+    "analyzer": ("word", "char", "char_wb").__contains__,
+    "lowercase": lambda value: type(value) is bool,
+    "strip_accents": (None, "ascii", "unicode").__contains__,
+    "binary": lambda value: type(value) is bool,
+    "norm": (None, "l1", "l2").__contains__,
+    "alternate_sign": lambda value: type(value) is bool,
+}
+#: Arrays of a step, with a letter for the size of each axis: n features of a row before, m after.
+_LAYOUTS = (
+    ("affine", {"shift": "n", "scale": "n"}),
+    ("affine", {"shift": "n", "matrix": "nm"}),
+    ("fourier", {"weights": "nm", "offset": "m"}),
 )
 
 
@@ -56,8 +72,8 @@ _WORDS = (
 class Step:
     """One step: its kind, its settings and its arrays, all of them plain.
 
-    ``live`` holds a step of the publisher's own, which is of the kind "own", can be used and cannot
-    be written; and an encoder in memory, whose weights no file holds.
+    ``live`` holds a step of the kind "foreign", which can be used and not be written; and an
+    encoder in memory, whose weights no file holds.
     """
 
     kind: str
@@ -75,24 +91,26 @@ class Step:
 
     @property
     def stretch(self) -> float | None:
-        """How many times as far apart it moves two rows, at most; None where that is not known."""
-        a, found = self.arrays, None
+        """Upper bound of how many times as far apart it moves two rows; None without one."""
+        a = self.arrays
         with np.errstate(all="ignore"):
             if "scale" in a:
-                found = float(np.max(1.0 / np.abs(a["scale"].astype(np.float64)))) * (1.0 + 1e-9)
+                factor = float(np.max(1.0 / np.abs(a["scale"].astype(np.float64)))) * _UP
             elif "matrix" in a:
-                found = _norm(a["matrix"])
+                factor = _norm(a["matrix"])
             elif "weights" in a:
                 # The slope of each cosine is at most one.
-                found = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"]))
-        return found if found is not None and LEAST <= found <= MOST else None
+                factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"]))
+            else:
+                return None
+        return factor if LEAST <= factor <= MOST else None
 
 
 def _norm(matrix: NDArray[Any]) -> float:
     """Largest stretch of a linear map, rounded up."""
     exactly = matrix.size <= _LARGE and np.isfinite(matrix).all()
     # Both norms may be one, and either is computed with rounding.
-    return float(np.linalg.norm(matrix.astype(np.float64), 2 if exactly else None)) * (1.0 + 1e-9)
+    return float(np.linalg.norm(matrix.astype(np.float64), 2 if exactly else None)) * _UP
 
 
 def step_of(live: Any) -> Step | None:
@@ -109,32 +127,33 @@ def step_of(live: Any) -> Step | None:
         return None
     if kind is Normalizer:
         return Step("norm", {"norm": live.norm})
-    if kind is StandardScaler and hasattr(live, "n_features_in_"):
-        width = live.n_features_in_
-        shift = live.mean_ if live.with_mean else np.zeros(width)
-        return _affine(shift, scale=live.scale_ if live.with_std else np.ones(width))
-    if kind is MaxAbsScaler and hasattr(live, "scale_") and not getattr(live, "clip", False):
-        return _affine(np.zeros(live.n_features_in_), scale=live.scale_)
-    if kind is MinMaxScaler and hasattr(live, "scale_") and not live.clip:
-        return _affine(-live.min_ / live.scale_, scale=1.0 / live.scale_)
-    if kind in (PCA, TruncatedSVD, GaussianRandomProjection) and hasattr(live, "components_"):
-        matrix = np.asarray(live.components_).T
-        if getattr(live, "whiten", False):
-            matrix = matrix / np.sqrt(live.explained_variance_)
-        shift = getattr(live, "mean_", None)
-        return _affine(np.zeros(len(matrix)) if shift is None else shift, matrix=matrix)
-    if kind is RBFSampler and hasattr(live, "random_weights_"):
-        own = {"weights": live.random_weights_, "offset": live.random_offset_}
-        return Step("fourier", {}, {name: _floats(value) for name, value in own.items()})
-    if kind is HashingVectorizer:
-        default = HashingVectorizer().get_params()
-        given = live.get_params()
-        if all(n in _WORDS or given[n] == default[n] for n in given):
-            return Step("words", {name: _plain(given[name]) for name in _WORDS})
     if kind in (SentenceEncoder, ImageEncoder):
         of, setting = ("texts", "max_length") if kind is SentenceEncoder else ("images", "model")
-        named = {"of": of, "name": str(live.identity), setting: _plain(getattr(live, setting))}
+        named = {"of": of, "name": str(live.identity), setting: plain(getattr(live, setting))}
         return Step("encoder", named, live=live)
+    if kind is HashingVectorizer:
+        default, params = HashingVectorizer().get_params(), live.get_params()
+        if all(name in _WORDS or params[name] == default[name] for name in params):
+            return Step("words", {name: plain(params[name]) for name in _WORDS})
+    with suppress(AttributeError):  # of one that is not fitted
+        if kind is StandardScaler:
+            zero = np.zeros(live.n_features_in_)
+            scale = live.scale_ if live.with_std else zero + 1.0
+            return _arrays_step("affine", shift=live.mean_ if live.with_mean else zero, scale=scale)
+        if kind is MaxAbsScaler and not getattr(live, "clip", False):
+            return _arrays_step("affine", shift=np.zeros(live.n_features_in_), scale=live.scale_)
+        if kind is MinMaxScaler and not live.clip:
+            return _arrays_step("affine", shift=-live.min_ / live.scale_, scale=1.0 / live.scale_)
+        if kind in (PCA, TruncatedSVD, GaussianRandomProjection):
+            matrix = np.asarray(live.components_).T
+            if getattr(live, "whiten", False):
+                matrix = matrix / np.sqrt(live.explained_variance_)
+            shift = getattr(live, "mean_", None)
+            shift = np.zeros(len(matrix)) if shift is None else shift
+            return _arrays_step("affine", shift=shift, matrix=matrix)
+        if kind is RBFSampler:
+            weights, offset = live.random_weights_, live.random_offset_
+            return _arrays_step("fourier", weights=weights, offset=offset)
     raise ValueError(
         f"the step {one_line(kind.__name__, 60)} cannot be published; publish the head alone, or "
         "take a fitted scaler, Normalizer, PCA, TruncatedSVD, GaussianRandomProjection, RBFSampler "
@@ -142,96 +161,82 @@ def step_of(live: Any) -> Step | None:
     )
 
 
-def own_step(name: str, live: Any) -> Step:
-    """A step as :func:`step_of` has it; one of the publisher's own as it is."""
+def any_step(name: str, live: Any) -> Step:
+    """A step as :func:`step_of` has it; one that no receiver knows as it is."""
     try:
         step = step_of(live)
     except ValueError:
         if type(getattr(live, "estimator", live)) in (SentenceEncoder, ImageEncoder):
             raise  # Its weights are not on this machine.
-        return Step("own", {"name": one_line(name, 60)}, live=live)
+        return Step("foreign", {"name": one_line(name, 60)}, live=live)
     return Step("none") if step is None else step
 
 
-def _affine(shift: Any, **last: Any) -> Step:
-    arrays = {"shift": shift, **last}
-    return Step("affine", {}, {name: _floats(value) for name, value in arrays.items()})
+def _arrays_step(kind: str, **arrays: Any) -> Step:
+    # Single and double precision stay as they are.
+    floats = {name: np.asarray(a, np.result_type(a, np.float32)) for name, a in arrays.items()}
+    return Step(kind, {}, floats)
 
 
-def _floats(values: Any) -> NDArray[Any]:
-    found = np.asarray(values)
-    return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+def plain(value: Any) -> Any:
+    """A setting as JSON has it."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def fault_of(step: Step, width: int | None, *, first: bool) -> tuple[str | None, int | None]:
     """What is wrong with a step that takes rows of a width, and the width of the rows it gives."""
-    s, a = step.settings, step.arrays
-    shapes = {name: array.shape for name, array in a.items()}
-    if not all(v.dtype in (np.float32, np.float64) and np.isfinite(v).all() for v in a.values()):
+    arrays = step.arrays.values()
+    if not all(a.dtype in (np.float32, np.float64) and np.isfinite(a).all() for a in arrays):
         return "its arrays are no finite numbers", None
+    if step.kind in ("foreign", "none"):
+        return None, None
+    try:
+        sound, out = _checked(step, width, first)
+    except (KeyError, ValueError):  # an array with another number of axes
+        sound, out = False, None
+    if sound and (out is None or 0 < out <= _MAX_FEATURES):
+        return None, out
+    return "its settings or arrays are not those of such a step", None
+
+
+def _checked(step: Step, width: int | None, first: bool) -> tuple[Any, int | None]:
+    """Whether settings and arrays are those of such a step, and the width of the rows it gives."""
+    s, a = step.settings, step.arrays
     match step.kind:
-        case "own" | "none":
-            return None, None
         case "norm":
-            sound, out = s.keys() == {"norm"} and s["norm"] in _NORMS and not a, width
-        case "affine":
-            last = "matrix" if "matrix" in a else "scale"
-            n = a["shift"].shape[0] if a.get("shift") is not None and a["shift"].ndim else 0
-            out = a[last].shape[-1] if last in a and a[last].ndim else 0
-            wanted = {"shift": (n,), last: (n, out) if last == "matrix" else (n,)}
-            sound = not s and shapes == wanted and width in (None, n)
-            sound = sound and (last == "matrix" or bool((np.abs(a["scale"]) > 0.0).all()))
-        case "fourier":
-            n, out = shapes["weights"] if len(shapes.get("weights", ())) == 2 else (0, 0)
-            wanted = {"weights": (n, out), "offset": (out,)}
-            sound = not s and shapes == wanted and width in (None, n)
+            return s.keys() == {"norm"} and s["norm"] in ("l1", "l2", "max") and not a, width
         case "words":
-            sound, out = not a and first and _are_words(s), s.get("n_features")
+            sound = s.keys() == _WORDS.keys() and all(_WORDS[name](s[name]) for name in s)
+            return sound and not a and first, s["n_features"]
         case "encoder":
-            sound, out = not a and first and _is_encoder(s), None
-        case _:
-            return "it is of a kind that is not known", None
-    sound = sound and (out is None or (type(out) is int and 0 < out <= _MOST_FEATURES))
-    fault = None if sound else "its settings or arrays are not those of such a step"
-    return fault, out if sound else None
-
-
-def _are_words(s: dict[str, Any]) -> bool:
-    grams = s.get("ngram_range")
-    return (
-        s.keys() == set(_WORDS)
-        and type(s["n_features"]) is int
-        and type(grams) is list
-        and [type(n) for n in grams] == [int, int]
-        and 1 <= grams[0] <= grams[1] <= _MOST_GRAMS
-        and s["analyzer"] in _ANALYZERS
-        and s["strip_accents"] in (None, "ascii", "unicode")
-        and s["norm"] in (None, "l1", "l2")
-        and all(type(s[name]) is bool for name in ("lowercase", "binary", "alternate_sign"))
-    )
+            return _is_encoder(s) and not a and first, None
+    for kind, layout in _LAYOUTS:
+        if kind == step.kind and layout.keys() == a.keys():
+            sizes = {} if width is None else {"n": width}
+            axes = [
+                axis for name in layout for axis in zip(layout[name], a[name].shape, strict=True)
+            ]
+            fits = all([sizes.setdefault(*axis) == axis[1] for axis in axes])
+            divides = np.all(np.abs(a.get("scale", 1.0)) > 0.0)
+            return fits and divides and not s, sizes.get("m", sizes["n"])
+    return False, None
 
 
 def _is_encoder(s: dict[str, Any]) -> bool:
-    of = s.get("of")
-    own = {"texts": "max_length", "images": "model"}.get(of) if isinstance(of, str) else None
-    if own is None or s.keys() != {"of", "name", own} or not _is_name(s["name"]):
+    if s.keys() == {"of", "name", "model"}:
+        return s["of"] == "images" and _is_name(s["name"]) and _is_name(s["model"])
+    if s.keys() != {"of", "name", "max_length"} or s["of"] != "texts" or not _is_name(s["name"]):
         return False
-    if own == "model":
-        return _is_name(s["model"])
-    length, said = s["max_length"], _TOKENS.search(s["name"])
-    if length is None or said is None:
-        return length is said is None
-    return type(length) is int and 1 <= length <= _MOST_TOKENS and said[1] == str(length)
+    length, in_name = s["max_length"], _TOKENS.search(s["name"])
+    if length is None or in_name is None:
+        return length is in_name is None
+    return type(length) is int and 1 <= length <= _MAX_TOKENS and in_name[1] == str(length)
 
 
 def _is_name(value: Any) -> bool:
-    return type(value) is str and value.isprintable() and 0 < len(value) <= _LONGEST_NAME
+    return type(value) is str and value.isprintable() and 0 < len(value) <= _MAX_NAME
 
 
 @dataclass(frozen=True)
@@ -242,25 +247,22 @@ class NamedEncoder:
 
 
 def made(step: Step) -> list[Any]:
-    """The step as scikit-learn's own estimators; an encoder in memory, or its name."""
+    """The step as scikit-learn's estimators; an encoder in memory, or its name."""
     s, a = step.settings, step.arrays
     match step.kind:
         case "norm":
             return [Normalizer(**s)]
         case "affine" if "scale" in a:
-            own = {"mean_": a["shift"], "scale_": a["scale"]}
-            return [_fitted(StandardScaler(), len(a["shift"]), **own)]
+            return [_fitted(StandardScaler(), mean_=a["shift"], scale_=a["scale"])]
         case "affine":
-            n, out = a["matrix"].shape
-            own = {"mean_": a["shift"], "components_": np.ascontiguousarray(a["matrix"].T)}
-            return [_fitted(PCA(out), n, n_components_=out, **own)]
+            components, out = np.ascontiguousarray(a["matrix"].T), a["matrix"].shape[1]
+            state = {"mean_": a["shift"], "components_": components, "n_components_": out}
+            return [_fitted(PCA(out), **state)]
         case "fourier":
-            own = {"random_weights_": a["weights"], "random_offset_": a["offset"]}
-            sampler = RBFSampler(n_components=len(a["offset"]))
-            return [_fitted(sampler, len(a["weights"]), **own)]
+            state = {"random_weights_": a["weights"], "random_offset_": a["offset"]}
+            return [_fitted(RBFSampler(n_components=len(a["offset"])), **state)]
         case "words":
-            given = {**s, "ngram_range": tuple(s["ngram_range"])}
-            return [HashingVectorizer(**given), DenseRows()]
+            return [HashingVectorizer(**{**s, "ngram_range": tuple(s["ngram_range"])}), DenseRows()]
         case "encoder" if step.live is None:
             return [NamedEncoder(s["name"])]
         case "none":
@@ -268,8 +270,14 @@ def made(step: Step) -> list[Any]:
     return [step.live]
 
 
+def _fitted(live: Any, **state: Any) -> Any:
+    # The first array has an entry, or a row, for each feature.
+    vars(live).update(state, n_features_in_=len(next(iter(state.values()))))
+    return live
+
+
 def encoder_for(step: Step | None, encoder: Any) -> Any:
-    """The caller's encoder; of a name or folder of weights, with the model's own length of texts.
+    """The caller's encoder; of a name or folder of weights, with the model's length of texts.
 
     A stranger's batch size or device may not fit.
     """
@@ -280,8 +288,3 @@ def encoder_for(step: Step | None, encoder: Any) -> Any:
     if step.settings["of"] == "texts":
         return encoder_of("text", str(encoder), max_length=step.settings["max_length"])
     return encoder_of("image", str(encoder)).set_params(model=step.settings["model"])
-
-
-def _fitted(live: Any, width: int, **state: Any) -> Any:
-    vars(live).update(state, n_features_in_=width)
-    return live

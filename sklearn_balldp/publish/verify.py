@@ -1,6 +1,6 @@
 """Check a published model: against its record, and against the private rows for their owner."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -54,14 +54,14 @@ class Verdict:
     @property
     def failed(self) -> bool:
         """Whether any line says FAIL."""
-        return any(check.verdict == FAIL for check in self.checks)
+        return bool(self._named(FAIL))
+
+    def _named(self, verdict: str) -> list[str]:
+        return [check.name for check in self.checks if check.verdict == verdict]
 
     def __str__(self) -> str:
         width = max(len(check.name) for check in self.checks)
-        lines = [
-            f"{check.verdict:<12}  {check.name:<{width}}  {check.found} [{check.basis}]"
-            for check in self.checks
-        ]
+        lines = [f"{c.verdict:<12}  {c.name:<{width}}  {c.found} [{c.basis}]" for c in self.checks]
         return "\n".join([*lines, "", *self.notes])
 
     def to_html(self) -> str:
@@ -79,9 +79,7 @@ class Verdict:
         notes = "\n\n".join(map(marked, public.notes))
         title, rest = "# A model that has no card", ""
         if self._model is not None:
-            same = all(
-                c.verdict != FAIL for c in self.checks if c.name in ("parameters", "encoder")
-            )
+            same = not {"parameters", "encoder"} & {*self._named(FAIL)}
             card = card_text(self._model.record, self._model.named_steps, same)
             title, _, rest = card.partition("\n")
         return Card(f"{title}\n\n## What was checked\n\n{points(lines)}\n{notes}\n{rest}").to_html()
@@ -89,18 +87,19 @@ class Verdict:
     @property
     def notes(self) -> list[str]:
         """What the lines mean, and what must not be made of them."""
-        found = [check.verdict for check in self.checks]
+        named = {verdict: self._named(verdict) for verdict in (FAIL, WEAK, CANNOT_CHECK, PASS)}
+        private = [check for check in self.checks if check.private]
+        noise = [check for check in private if check.name != "rows" and check.verdict == FAIL]
         notes = [
             "At least one check failed: the model differs from its record, the record promises no "
             "privacy, the folder was changed, or the rows passed are not those of the fit. The "
             "FAIL lines say which."
-            if FAIL in found
+            if named[FAIL]
             else "Nothing was refuted."
         ]
-        weak = [check.name for check in self.checks if check.verdict == WEAK]
-        if "promise" in weak:
+        if "promise" in named[WEAK]:
             notes.append("It hides next to nothing, by its own record: see the line WEAK.")
-        if "above the card" in weak:
+        if "above the card" in named[WEAK]:
             notes.append(
                 "Its README may mislead: what stands above the card looks like a part of it, or "
                 "hides it. See the line WEAK; verify --html writes the card that was checked."
@@ -109,14 +108,12 @@ class Verdict:
             "No check can certify a model. A publisher who keeps the seed of the noise, leaves "
             "it out of a few directions, or draws until an outcome is liked passes all of them."
         )
-        private = [check for check in self.checks if check.private]
         if private:
             notes.append(
                 "The lines about the rows and the noise depend on private records: do not publish "
                 f"them. An honest release fails one of them with probability below {FALSE_ALARM:g}."
             )
-        noise = [check for check in private if check.name != "rows"]
-        if any(check.verdict == FAIL for check in noise) and self.release is not None:
+        if noise and self.release is not None:
             epsilon, delta = epsilon_after_redraws(self.release.epsilon, self.release.delta)
             notes.append(
                 "This verdict must not decide whether to publish: find the fault first. Fitting "
@@ -124,15 +121,13 @@ class Verdict:
                 f"delta={self.release.delta:g}) into (epsilon={epsilon:.6g}, delta={delta:.2g}); "
                 "start over with a budget of its own."
             )
-        counts = [f"{found.count(v)} {v}" for v in (FAIL, WEAK, CANNOT_CHECK, PASS) if v in found]
-        notes.append(f"Lines: {', '.join(counts)}.")
-        open_ = [check.name for check in self.checks if check.verdict == CANNOT_CHECK]
-        odd = [name for name in open_ if name not in _NORMAL]
-        if open_ and not odd:
-            notes[-1] += " CANNOT CHECK is normal there for such a model."
-        elif open_:
-            notes[-1] += f" CANNOT CHECK is not normal for such a model at: {', '.join(odd)}."
-        return notes
+        counts = ", ".join(f"{len(names)} {verdict}" for verdict, names in named.items() if names)
+        odd = [name for name in named[CANNOT_CHECK] if name not in _NORMAL]
+        normal = "normal there for such a model"
+        if odd:
+            normal = f"not normal for such a model at: {', '.join(odd)}"
+        open_ = f" CANNOT CHECK is {normal}." if named[CANNOT_CHECK] else ""
+        return [*notes, f"Lines: {counts}.{open_}"]
 
 
 def verify(
@@ -201,19 +196,19 @@ def verify(
     ['record']
     """
     published = _read(model, "model")
-    own_encoder = None if encoder is None else encoder_for(published.encoder, encoder)
+    weights = None if encoder is None else encoder_for(published.encoder, encoder)
     others = [_read(other, "earlier") for other in earlier]
-    given = load_record(release) if isinstance(release, (str, Path)) else release
+    record = load_record(release) if isinstance(release, (str, Path)) else release
     rows = _rows_of(private)
-    checks, checked, sound = checks_without_rows(published, given, transcript, own_encoder)
+    checks, checked, sound = checks_without_rows(published, record, transcript, weights)
     if checked is None or not sound:
         return Verdict(tuple(checks), None if checked is None else checked.record)
     if rows is None:
-        found = "whether the weights carry the stated noise cannot be seen without the rows"
+        shown = "whether the weights carry the stated noise cannot be seen without the rows"
         basis = "the records' owner can test it (private=, --private)"
-        checks.append(Check("noise in the weights", CANNOT_CHECK, found, basis))
+        checks.append(Check("noise in the weights", CANNOT_CHECK, shown, basis))
     else:
-        checks += _private_checks(checked.pipeline(own_encoder), rows, others)
+        checks += _private_checks(checked.pipeline(weights), rows, others)
     return Verdict(tuple(checks), checked.record, checked)
 
 
@@ -226,10 +221,10 @@ def _rows_of(private: Any) -> dict[str, Any] | None:
     rows = load_rows(private) if isinstance(private, (str, Path)) else private
     if rows is None:
         return None
+    if isinstance(rows, (tuple, list)) and len(rows) == 2:
+        rows = {"X": rows[0], "y": rows[1]}
     if not isinstance(rows, Mapping):
-        if not (isinstance(rows, (tuple, list)) and len(rows) == 2):
-            raise ValueError(f"private must be (X, y), a mapping or a file, got {type(rows)}.")
-        rows = dict(zip(("X", "y"), rows, strict=True))
+        raise ValueError(f"private must be (X, y), a mapping or a file, got {type(rows)}.")
     if not {"X", "y"} <= set(rows) <= {"X", "y", "groups"}:
         raise ValueError(
             f"private holds {', '.join(map(str, rows))}; it needs X and y, and may hold groups."
@@ -239,55 +234,61 @@ def _rows_of(private: Any) -> dict[str, Any] | None:
 
 def _private_checks(
     pipeline: Any, private: dict[str, Any], earlier: Iterable[Published]
-) -> list[Check]:
+) -> Iterator[Check]:
     """The noise itself, for the owner of the rows."""
     steps = pipeline.steps[:-1] if isinstance(pipeline, Pipeline) else []
     head = pipeline[-1] if steps else pipeline
-    released = head.released_
-    basis, X, groups = "the model's own steps", private["X"], private.get("groups")
+    released, X, groups = head.released_, private["X"], private.get("groups")
+
+    def of_rows(verdict: str, shown: str, basis: str) -> Check:
+        return Check("rows", verdict, shown, basis, True)
+
     for name, step in steps:
+        basis = "the model's own steps"
         if isinstance(step, NamedEncoder):
-            found = f"{step.identity} made them: pass the weights that you trust (encoder=, "
-            return [Check("rows", CANNOT_CHECK, f"{found}--encoder)", basis, True)]
+            shown = f"{step.identity} made them: pass the weights that you trust (encoder=, "
+            yield of_rows(CANNOT_CHECK, f"{shown}--encoder)", basis)
+            return
         try:
             X = step.transform(X)
         except Exception as error:
             # Its message may quote a record.
-            found = f"the step {name} cannot transform them ({type(error).__name__})"
-            return [Check("rows", FAIL, found, basis, True)]
+            kind = type(error).__name__
+            yield of_rows(FAIL, f"the step {name} cannot transform them ({kind})", basis)
+            return
     persons = released.release.unit == "person"
     if persons != (groups is not None):
-        found = "owners of the records were passed (groups), and the model was fitted without: the "
-        found += "record hides single records. Leave them out to test the noise"
+        shown = "owners of the records were passed (groups), and the model was fitted without: the "
+        shown += "record hides single records. Leave them out to test the noise"
         if persons:
-            found = "the model was fitted with owners of the records: pass groups, as it was given"
-        return [Check("rows", CANNOT_CHECK, found, "all that the fit was given", True)]
+            shown = "the model was fitted with owners of the records: pass groups, as it was given"
+        yield of_rows(CANNOT_CHECK, shown, "all that the fit was given")
+        return
     try:
         with np.errstate(all="ignore"):
             records = head._records(X, np.asarray(private["y"]), groups)
             records, placeholder = complete_records(head, records)
     except (AttributeError, TypeError, ValueError) as error:
-        return [Check("rows", FAIL, str(error), "the record's counts", True)]
+        yield of_rows(FAIL, str(error), "the record's counts")
+        return
     if placeholder is not None:
-        found = "one record is missing"
-        return [Check("rows", CANNOT_CHECK, found, "all records of the fit", True)]
-    found, basis = f"{len(records)} records, with the record's counts", "only the noise tests can "
-    rows = Check("rows", PASS, found, f"{basis}tell whether these are the rows of the fit", True)
-    known, left_out = list[Released](), []
+        yield of_rows(CANNOT_CHECK, "one record is missing", "all records of the fit")
+        return
+    basis = "only the noise tests can tell whether these are the rows of the fit"
+    yield of_rows(PASS, f"{len(records)} records, with the record's counts", basis)
+    sound, odd = list[Released](), list[str]()
     for other in earlier:
         try:
             faults = other.faults()
         except ValueError:
             faults = ["a record that contradicts itself"]
-        if not faults:
-            known.append(other.released)
+        if faults:
+            odd.append(f"it has {'; '.join(faults)}")
         else:
-            why = f"it has {'; '.join(faults)}"
-            left_out.append(
-                Check("earlier release", CANNOT_CHECK, why, "models as they were", True)
-            )
+            sound.append(other.released)
     try:
-        return [rows, *weight_checks(released, records, known), *left_out]
+        yield from weight_checks(released, records, sound)
     except ValueError as error:
-        unread = Check("noise in the weights", CANNOT_CHECK, str(error), "a model as it was", True)
-        return [rows, unread, *left_out]
+        yield Check("noise in the weights", CANNOT_CHECK, str(error), "a model as it was", True)
+    for why in odd:
+        yield Check("earlier release", CANNOT_CHECK, why, "models as they were", True)

@@ -29,11 +29,11 @@ def path(tmp_path):
 
 
 def arrays_of(path):
-    return read_arrays(path, path.parent.resolve())
+    return read_arrays(path)
 
 
 def json_of(path):
-    return read_json(path, path.parent.resolve())
+    return read_json(path)
 
 
 def test_what_is_written_is_read(path):
@@ -160,8 +160,8 @@ def test_json_holds_an_object(path, value):
 
 
 def test_long_files_are_not_read(path, monkeypatch):
-    monkeypatch.setattr("sklearn_balldp.publish.files._MOST_BYTES", 100)
-    monkeypatch.setattr("sklearn_balldp.publish.files._MOST_TEXT", 20)
+    monkeypatch.setattr("sklearn_balldp.publish.files._MAX_BYTES", 100)
+    monkeypatch.setattr("sklearn_balldp.publish.files._MAX_TEXT", 20)
     for text, read in ((arrays_text(ARRAYS), arrays_of), (TEXT, json_of)):
         path.write_bytes(text)
         with pytest.raises(ValueError, match="is longer than"):
@@ -195,7 +195,7 @@ def test_arrays_of_another_kind_are_refused(tmp_path, other):
     X = np.eye(3, 5)[y] + 0.1 * np.random.default_rng(0).standard_normal((60, 5))
     folder = save(BallDPRidgePrototype(4.0, radius=0.5).fit(X, y), tmp_path / "model")
     path = folder / "model.safetensors"
-    arrays = read_arrays(path, folder.resolve())
+    arrays = read_arrays(path)
     if other == "float32":
         arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     elif other == "big endian":
