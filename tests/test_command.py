@@ -18,8 +18,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn_balldp import PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.command import COMMANDS, main
+from sklearn_balldp.command.job import radius_of_edits
 from sklearn_balldp.command.records import Columns, InputError, Records, read
-from sklearn_balldp.command.train import _radius_of_edits
 from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, installed
 from sklearn_balldp.privacy.noise import Noise
@@ -478,7 +478,7 @@ def test_half_of_an_answer_is_not_shown(tmp_path, capsys):
     assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ""}
 
 
-def test_the_radius_of_edits_tells_records_by_their_texts():
+def test_theradius_of_edits_tells_records_by_their_texts():
     """An encoder that runs in batches rounds the same text in many ways."""
     words, rng = HashingVectorizer(n_features=32, norm=None), np.random.default_rng(0)
 
@@ -489,7 +489,7 @@ def test_the_radius_of_edits_tells_records_by_their_texts():
 
     texts = [f"Anna paid {n} in Paris on {n} May" for n in (10, 11, 12)]
     encoder = SimpleNamespace(transform=transform)
-    choice = _radius_of_edits(Records(texts, None, None), encoder).estimator.choice_
+    choice = radius_of_edits(Records(texts, None, None), encoder).estimator.choice_
     pairs = edit_pairs(texts)
     gaps = np.linalg.norm(transform(pairs.before) - transform(pairs.after), axis=1)
     within = [all(gaps[np.equal(pairs.record, n)] <= choice.value + 1e-6) for n in range(3)]

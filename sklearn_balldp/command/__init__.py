@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..text import one_line
-from . import demo, predict, train, verify
+from . import demo, plan, predict, train, verify
 
 #: Of each command: what it does in a few words, its options, and what runs it.
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[..., Any]]] = {
@@ -16,7 +16,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callab
     "plan": (
         "what train would do: nothing is released, no file written",
         train.add_options,
-        train.plan,
+        plan.plan,
     ),
     "train": (
         "from a file of private records to a folder to publish",

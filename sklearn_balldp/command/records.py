@@ -51,6 +51,11 @@ class Records:
     n_repeated: int = 0
     n_respelled: int = 0
 
+    @property
+    def groups(self) -> dict[str, Any]:
+        """Owners, if there are any, as a fit takes them."""
+        return {} if self.owners is None else {"groups": self.owners}
+
 
 def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     """All records of a file.

@@ -1,0 +1,283 @@
+"""A fit before any noise is drawn: from files and options to a head, and what it would release."""
+
+import argparse
+import math
+import time
+import warnings
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.frozen import FrozenEstimator
+from sklearn.preprocessing import Normalizer
+
+from ..audit.certificates import epsilon_from_certificate
+from ..edits import edit_pairs
+from ..encoder_weights import DEFAULT, DEFAULT_WIDTH, hub_name, located
+from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder, encoder_of
+from ..heads import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+)
+from ..heads.plan import Plan
+from ..mechanisms import GradientPerturbation
+from ..radius import RadiusPolicy
+from ..text import appearance, one_line, spelling
+from .public import of_classes, read_public
+from .records import SHOWN, Columns, InputError, Records, read
+
+HEADS = {
+    "logistic": BallDPLogisticRegression,
+    "svc": BallDPSquaredHingeSVC,
+    "prototypes": BallDPRidgePrototype,
+    "discriminant": BallDPLinearDiscriminant,
+}
+#: Share of the edits of public texts that a radius from them hides.
+HIDDEN_EDITS = 0.9
+EDITS = "edits"
+#: Width of the rows of the command's encoder of images.
+IMAGE_WIDTH = 512
+#: Equally likely candidates that a risk is stated for.
+CANDIDATES = 10
+# Records that are embedded to tell how long all of them will take: at most these, and an eighth of
+# all. Fewer than a batch would take longer each.
+_SAMPLE, _BATCH = 256, 32
+# Among so few records many labels say nothing.
+_FEW = 20
+
+
+@dataclass(frozen=True)
+class Job:
+    """A fit before any noise is drawn."""
+
+    #: The head, which is not fitted.
+    head: Any
+    #: Where the records lie.
+    column: str
+    #: What makes rows of unit norm of the records: an encoder, or for embeddings their norm.
+    step: Any
+    #: The private records, and public ones if there are any.
+    records: Records
+    public: Records | None
+    #: What the fit would release.
+    plan: Plan
+    #: About how long the records will take to be embedded; None where it was not measured.
+    seconds: float | None
+
+    def rows(self, X: Any) -> NDArray[Any]:
+        """Rows as the head sees them."""
+        return np.asarray(self.step.transform(X))
+
+
+def prepare(options: argparse.Namespace) -> Job:
+    """Read the files, and plan the fit; an InputError if a file or an option is invalid."""
+    # What options alone decide is refused before a file is read.
+    radius, params = _radius(options), _params(options)
+    columns = Columns(options.text, options.image, options.embedding, options.label, options.owner)
+    records = read(options.file, columns, missing=options.missing)
+    n_units = len(records.X if records.owners is None else np.unique(records.owners))
+    if not 0.0 < options.delta * n_units < 1.0:
+        raise InputError(
+            f"--delta {options.delta:g} must be above 0 and below 1/n, {1 / n_units:.2g}."
+        )
+    public = read_public(options.public, replace(columns, owner=None), records)
+    protected = options.labels == "protected"
+    if not protected:
+        _check_labels(f"--label {options.label}", records)
+    step, seconds = _step(columns.kind, options), None
+    if columns.kind == "embedding":
+        # Public rows of another width are refused before any noise is drawn.
+        step.fit(records.X[:1])
+        width, params["encoder"] = records.X.shape[1], _identity(options.encoder)
+    elif options.command == "train":
+        width, seconds = _measured(step, records.X)
+        params["encoder"] = step.identity
+    else:
+        # A plan counts: nothing is embedded, unless the radius comes from edits.
+        width = _width(step)
+    if radius == EDITS:
+        assert public is not None
+        radius = radius_of_edits(public, step)
+    if protected:
+        params |= {"protect_labels": True, "classes": _classes(options.classes, records)}
+    head = HEADS[options.head](radius=radius, **params)
+    if public is not None:
+        public = of_classes(options.public, public, head.classes if protected else records.y)
+    labels = {} if protected else {"y": records.y}
+    plan = head.plan(len(records.X), width, **labels, **records.groups)
+    return Job(head, columns.content, step, records, public, plan, seconds)
+
+
+# -- options --------------------------------------------------------------------------------------
+
+
+def _radius(options: argparse.Namespace) -> Any:
+    """A number, :data:`EDITS`, or None for any distance."""
+    text = options.radius
+    if text == "none":
+        return None
+    if text == EDITS:
+        if options.public is None or options.text is None:
+            raise InputError(
+                "--radius edits needs --text and --public FILE with texts of the same kind."
+            )
+        return EDITS
+    try:
+        radius = float(text)
+    except ValueError:
+        radius = math.nan
+    if not 0.0 < radius <= 2.0:
+        why = "; rows of unit norm are never further apart than 2" if radius > 2.0 else ""
+        raise InputError(
+            f"--radius {text}: give a number above 0 and at most 2, 'edits', or 'none' for any "
+            f"distance{why}."
+        )
+    return radius
+
+
+def radius_of_edits(public: Records, encoder: Any) -> Any:
+    """A policy that was fitted on edits of public texts."""
+    pairs = edit_pairs(public.X)
+    before, after = (encoder.transform(texts) for texts in (pairs.before, pairs.after))
+    policy = RadiusPolicy(HIDDEN_EDITS, source="edits")
+    return FrozenEstimator(policy.fit(before, after, record=pairs.record))
+
+
+def _params(options: argparse.Namespace) -> dict[str, Any]:
+    """Parameters that follow from options alone."""
+    name, keeps = options.head, getattr(options, "keep_transcript", None) is not None
+    protected, descends = options.labels == "protected", name in ("logistic", "svc")
+    rare, weight, risk = options.rare, options.class_weight, options.risk
+    sizes, guess = "--labels public: sizes of classes are hidden otherwise.", 1.0 / CANDIDATES
+    beyond = risk is not None and not guess < risk < 1.0
+    refused = {
+        f"--risk {risk} must lie between a blind guess, {guess:g}, and 1.": beyond,
+        f"--rare needs {sizes}": rare and protected,
+        f"--class-weight needs {sizes}": weight and protected,
+        "--rare: the SVC has no priors; use --class-weight balanced.": rare and name == "svc",
+        f"--class-weight: --head {name} has no loss; use --rare.": weight and not descends,
+        f"--keep-transcript: --head {name} has no steps to keep.": keeps and not descends,
+        "--labels protected needs --classes FILE, a public list of labels.": protected
+        and not options.classes,
+        "--classes is for --labels protected; public labels are read from FILE.": options.classes
+        and not protected,
+        "--cache: embeddings are not computed; leave it out.": options.cache and options.embedding,
+    }
+    for reason, wrong in refused.items():
+        if wrong:
+            raise InputError(reason)
+    params: dict[str, Any] = {"epsilon": options.epsilon, "delta": options.delta}
+    if risk is not None:
+        params["epsilon"] = epsilon_from_certificate(risk, guess, options.delta)
+    if rare:
+        params["priors"] = "uniform"
+    if weight is not None:
+        params["class_weight"] = weight
+    if keeps:
+        params["mechanism"] = GradientPerturbation(keep_transcript=True)
+    return params
+
+
+# -- what makes rows ------------------------------------------------------------------------------
+
+
+def _step(kind: str, options: argparse.Namespace) -> Any:
+    """What makes rows of unit norm of the records."""
+    if kind == "embedding":
+        return Normalizer()
+    named = kind == "text" and options.encoder not in (None, DEFAULT)
+    if named and hub_name(options.encoder) is None:
+        # A name that means nothing is mistyped.
+        located(options.encoder)
+    return encoder_of(kind, options.encoder, cache_dir=options.cache)
+
+
+def _identity(name: str | None) -> str | None:
+    """What a record says of the encoder of embeddings: with a digest, if its weights are here."""
+    if name is None:
+        return None
+    try:
+        located(name, download=False)
+    except ValueError:
+        if not name.strip():
+            raise
+        return name
+    return SentenceEncoder(name).identity
+
+
+def _measured(encoder: Any, X: Any) -> tuple[int, float]:
+    """Width of rows, and how many seconds all records will take, by a sample of them."""
+    size = max(_BATCH, min(_SAMPLE, len(X) // 8))
+    sample = X[:: max(1, len(X) // size)][:size]
+    # The first batch loads the model, which takes as long for any number of records.
+    encoder.fit(sample).transform(sample[:1])
+    start = time.perf_counter()
+    rows = encoder.transform(sample)
+    return rows.shape[1], (time.perf_counter() - start) * len(X) / len(sample)
+
+
+def _width(encoder: BaseEncoder) -> int:
+    """Width of rows of an encoder that may not be on this machine."""
+    if isinstance(encoder, ImageEncoder):
+        return IMAGE_WIDTH
+    if encoder.model == DEFAULT:
+        return DEFAULT_WIDTH
+    try:
+        located(encoder.model, download=False)
+        return len(encoder.get_feature_names_out())
+    except (ImportError, ValueError) as error:
+        warnings.warn(
+            f"--encoder {encoder.model}: {DEFAULT_WIDTH} features are assumed, as it cannot be "
+            f"loaded on this machine ({one_line(error, 160)}).",
+            stacklevel=2,
+        )
+        return DEFAULT_WIDTH
+
+
+# -- labels ---------------------------------------------------------------------------------------
+
+
+def _check_labels(option: str, records: Records) -> None:
+    """Public labels are published: they must be classes, not texts or names."""
+    names = np.unique(np.asarray(records.y)).tolist()
+    n_records, n_classes = len(records.X), len(names)
+    if n_classes == 1:
+        raise InputError(f"{option}: all records have one label; two are needed.")
+    if n_records > _FEW and n_classes > n_records / 2:
+        raise InputError(
+            f"{option}: {n_classes} different labels in {n_records} records would be published; "
+            "name the column of the classes."
+        )
+    looks = Counter(map(appearance, names))
+    alike = [name for name in names if looks[appearance(name)] > 1]
+    shown = ", ".join(repr(one_line(name, 40)) for name in alike[:SHOWN])
+    notes = {
+        f"{records.n_respelled:,} records write their class otherwise (7.0 for 7, blanks at an "
+        "end); it is one class.": records.n_respelled,
+        f"{len(alike)} classes differ by case, blanks or forms of letters alone: {shown}. Write "
+        "them alike if they are one.": alike,
+    }
+    for note, holds in notes.items():
+        if holds:
+            warnings.warn(f"{option}: {note}", stacklevel=2)
+
+
+def _classes(path: Path, records: Records) -> list[str]:
+    """Public labels, one a line, which must hold those of the records."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: it cannot be read ({type(error).__name__}).") from None
+    classes = sorted({spelling(line) for line in lines} - {""})
+    unknown = np.flatnonzero(~np.isin(np.asarray(records.y), classes))
+    if len(unknown):
+        raise InputError(
+            f"{path}: it lacks the label of complete record {unknown[0] + 1}, and of "
+            f"{len(unknown) - 1} others; add it if it is public, or leave the records out."
+        )
+    return classes

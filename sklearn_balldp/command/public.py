@@ -1,0 +1,106 @@
+"""Public records: compared with the private ones, and what they foretell of a model."""
+
+import hashlib
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from ..text import appearance, one_line
+from .records import SHOWN, Columns, InputError, Records, read
+
+
+def read_public(path: Path | None, columns: Columns, private: Records) -> Records | None:
+    """Public records of a file, if one is named; incomplete ones serve nothing.
+
+    Private records must not pass for public ones: radius and accuracy would be read off them.
+    """
+    if path is None:
+        return None
+    public = read(path, columns, missing="drop")
+    contents = {*map(_digest, public.X)}
+    common = len({*map(_digest, private.X)} & contents)
+    # Short answers are given by many: what counts is how many different ones there are.
+    if common > len(contents) / 2:
+        raise InputError(
+            f"--public {path}: {common:,} of its {len(contents):,} different records are "
+            "among the private ones; name records that may be published."
+        )
+    if common:
+        warnings.warn(
+            f"--public {path}: {common:,} of its records are among the private ones.",
+            stacklevel=2,
+        )
+    return public
+
+
+def _digest(record: Any) -> bytes:
+    # Rows and images would take their memory again.
+    body = record.encode() if isinstance(record, str) else np.asarray(record).tobytes()
+    return hashlib.blake2b(body, digest_size=16).digest()
+
+
+def of_classes(path: Path, public: Records, classes: Any) -> Records | None:
+    """Public records that a model can be right about; None if there are none."""
+    y = np.asarray(public.y)
+    labels, counts = np.unique(y, return_counts=True)
+    strange = ~np.isin(labels, classes)
+    if not strange.any():
+        return public
+    near = {appearance(str(name)): f", nearly {one_line(name, 40)!r}" for name in classes}
+    shown = [
+        f"{one_line(label, 40)!r} ({count:,} records{near.get(appearance(label), '')})"
+        for label, count in zip(labels[strange].tolist(), counts[strange], strict=True)
+    ]
+    more = " and others" if len(shown) > SHOWN else ""
+    places = np.flatnonzero(~np.isin(y, labels[strange]))
+    use = f"The other {len(places):,} records are used" if len(places) else "No accuracy is stated"
+    warnings.warn(
+        f"--public {path}: {len(shown):,} of its {len(labels):,} labels are no class: "
+        f"{', '.join(shown[:SHOWN])}{more}. {use}.",
+        stacklevel=2,
+    )
+    if not len(places):
+        return None
+    X = public.X[places] if isinstance(public.X, np.ndarray) else [public.X[i] for i in places]
+    return replace(public, X=X, y=y[places])
+
+
+def foretold(head: Any, private: Records, public: Records, rows: NDArray[Any]) -> str:
+    """Accuracy to expect, by the same fit on public records in place of the private ones.
+
+    ``rows`` are the public ones. Each private record gives way to a public one of its label, or of
+    any label where labels are hidden; so the noise is as it will be.
+    """
+    labels, wanted, rng = np.asarray(public.y), np.asarray(private.y), np.random.default_rng(0)
+    classes = np.unique(wanted if head.classes is None else head.classes)
+    order = rng.permutation(np.flatnonzero(np.isin(labels, classes)))
+    fitted, tested = np.array_split(order, 2)
+    if not len(tested) or len(np.unique(labels[fitted])) < 2:
+        return "not foretold: public records are too few, or of one class"
+    if head.protect_labels:
+        wanted = rng.choice(labels[fitted], len(wanted))
+    places = {label: fitted[labels[fitted] == label] for label in np.unique(wanted)}
+    lacking = sum(not len(of_label) for of_label in places.values())
+    if lacking:
+        return f"not foretold: {lacking} classes have too few public records"
+    chosen = np.empty(len(wanted), dtype=np.intp)
+    for label, of_label in places.items():
+        chosen[wanted == label] = rng.choice(of_label, int(np.sum(wanted == label)))
+    try:
+        noisy = clone(head).fit(rows[chosen], labels[chosen], **private.groups)
+    except ValueError:
+        # A forecast ends no run: what is wrong with the private records is said by their fit.
+        return "not foretold: public records cannot be fitted"
+    plain = LogisticRegression(C=10.0, max_iter=1000).fit(rows[fitted], labels[fitted])
+    scores = [np.mean(model.predict(rows[tested]) == labels[tested]) for model in (noisy, plain)]
+    return (
+        f"the noise costs about {100.0 * max(scores[1] - scores[0], 0.0):.0f} points: "
+        f"{scores[0]:.2f}, and {scores[1]:.2f} without it, by the same fit on {len(fitted):,} "
+        "public records, repeated"
+    )
