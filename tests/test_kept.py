@@ -166,9 +166,11 @@ def test_the_tuned_numbers_are_found():
 )
 def test_no_number_refutes_what_was_released(name, factor, loaded):
     """An improved default must not turn published models into forgeries."""
-    for kind, model in loaded.items():
+    # All models with a smaller number; with a larger one those that replay it or predict by it.
+    kinds = loaded if factor < 1.0 else [kind for kind in loaded if kind.startswith("d")]
+    for kind in kinds:
         with changed(name, factor=factor):
-            lines = verdicts(model)
+            lines = verdicts(loaded[kind])
         assert set(lines.values()) <= {"PASS", "CANNOT CHECK", "WEAK"}, (kind, lines)
 
 

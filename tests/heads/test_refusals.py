@@ -27,13 +27,15 @@ SVC = BallDPSquaredHingeSVC(fit_intercept=False)
 MASKED = np.ma.masked_array([0.2, 0.3, 0.5], [0, 1, 0])
 #: What is refused of one parameter, by its name and by what is said of it.
 VALUES = [
-    (PROTOTYPES, "epsilon", [0, -1.0, np.nan, "1", 1e16, HUGE], "epsilon"),
+    (PROTOTYPES, "epsilon", [0, -1.0, np.nan, "1", 1e16], "epsilon"),
+    (PROTOTYPES, "epsilon", [HUGE, -HUGE], "epsilon must be a positive number"),
     (PROTOTYPES, "delta", [0.0, 1.0, Fraction(HUGE, 3)], "delta"),
-    (PROTOTYPES, "radius", [0.0, "auto", HUGE], "radius"),
+    (PROTOTYPES, "radius", [0.0, "auto"], "radius"),
+    (PROTOTYPES, "radius", [HUGE, -HUGE], "radius must be a positive number"),
     (PROTOTYPES, "radius", [1e-31], f"radius {RANGE}"),
     (PROTOTYPES, "alpha", [0.0], "alpha"),
     (PROTOTYPES, "alpha", [1e31], f"alpha {RANGE}"),
-    (PROTOTYPES, "norm_bound", [1e160], "norm_bound"),
+    (PROTOTYPES, "norm_bound", [1e160, HUGE, -HUGE], "norm_bound must be a positive number"),
     (PROTOTYPES, "protect_labels", [[True]], "protect_labels"),
     (PROTOTYPES, "protect_labels", [True], "classes=None.*pass classes"),
     (PROTOTYPES, "metric", [np.array(["euclidean"])], "metric"),
@@ -43,7 +45,7 @@ VALUES = [
     (PROTOTYPES, "counts", ["mean"], "counts .*per_class"),
     (PROTOTYPES, "decision", ["far"], "decision .*nearest"),
     (PROTOTYPES, "random_state", ["x", True], "random_state"),
-    (PROTOTYPES, "verbose", [np.array([1, 0])], "verbose must be True or False"),
+    (PROTOTYPES, "verbose", [np.array([1, 0]), "yes"], "verbose must be True or False"),
     (PROTOTYPES, "priors", [MASKED], "priors has a mask"),
     (PROTOTYPES, "priors", [[1j, 0.5, 0.5], [0.5, 0.5], [1.0, 1.0, -1.0], "equal"], "priors"),
     (DISCRIMINANT, "domain", ["cube"], "domain .*ball, sphere"),

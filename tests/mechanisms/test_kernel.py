@@ -14,15 +14,9 @@ from pathlib import Path
 import isolated_conversation
 import numpy as np
 import pytest
+from head_cases import HEADS, head_of
 
 import sklearn_balldp
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
-    GradientPerturbation,
-)
 from sklearn_balldp.mechanisms import (
     PROVED,
     Kernel,
@@ -352,22 +346,6 @@ def test_a_promise_at_other_radii_is_a_chain(domain):
 
 # -- a process that never had a row ----------------------------------------------------------------
 
-STEPS = {"n_steps": 4, "clip": 0.2}
-HIDDEN = {"protect_labels": True, "classes": range(K)}
-HEADS = {
-    "prototypes": BallDPRidgePrototype(),
-    "prototypes, worst": BallDPRidgePrototype(counts="worst"),
-    "hidden prototypes": BallDPRidgePrototype(**HIDDEN),
-    "discriminant": BallDPLinearDiscriminant(share=0.5),
-    "minimiser": BallDPSquaredHingeSVC(mechanism="output", alpha=0.1),
-    "zero": BallDPLogisticRegression(mechanism=GradientPerturbation(start="zero", **STEPS)),
-    "statistics": BallDPLogisticRegression(
-        mechanism=GradientPerturbation(start="statistics", **STEPS)
-    ),
-    "hidden mean": BallDPLogisticRegression(
-        mechanism=GradientPerturbation(start="mean", **STEPS), **HIDDEN
-    ),
-}
 ALLOWED = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
@@ -415,40 +393,8 @@ def isolated():
 @pytest.mark.parametrize("name", HEADS)
 def test_conversations_need_no_rows(name, isolated):
     """Where there are none, the same queries and the same model follow from noisy answers."""
-    head = HEADS[name].set_params(epsilon=4.0, radius=0.5, random_state=0).fit(X, Y)
+    head = head_of(name, epsilon=4.0, delta=1e-6, radius=0.5, random_state=0).fit(X, Y)
     release, bound = head.release_, head.release_.bound
     ask = kernel(bound.promises(release.problem), problem=release.problem)
     found = drive(isolated(release), ask)
     np.testing.assert_array_equal(found, head.released_.values)
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_promises_are_kept_and_used_up(name):
-    """By the filter, at every radius that was promised; and hardly anything is left."""
-    head = HEADS[name].set_params(epsilon=4.0, radius=0.5, random_state=0)
-    head._keep_answers = True
-    released = head.fit(X, Y).released_
-    problem, bound = released.release.problem, released.bound
-    promises = bound.promises(problem)
-    mus, answers = [], iter(released.answers)
-
-    def answer(query):
-        mus.append([query.mu(problem, radius, labels) for radius, labels, _ in promises])
-        return next(answers)
-
-    np.testing.assert_array_equal(drive(released.conversation(), answer), released.values)
-    assert next(answers, None) is None
-    spent = np.linalg.norm(mus, axis=0)
-    for (radius, labels, promised), used in zip(promises, spent, strict=True):
-        assert used <= promised * (1.0 + 1e-14)
-        assert bound.mu(problem, radius, labels) <= promised * (1.0 + 1e-14)
-    assert len(promises) == (3 if name == "statistics" else 1)
-    if name != "prototypes, worst":
-        # That of the radius, or one that asks for more noise.
-        assert max(spent / [promised for _, _, promised in promises]) >= 0.9999
-
-
-def test_released_values_are_frozen():
-    head = HEADS["zero"].set_params(random_state=0).fit(X, Y)
-    with pytest.raises(ValueError, match="read-only"):
-        head.released_.values[0] = 1.0
