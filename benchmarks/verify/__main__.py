@@ -297,7 +297,7 @@ def measure_forgeries():
     liked = min(
         (fitted(private, (X, Y)) for _ in range(20)), key=lambda m: np.abs(m.prototypes_).max()
     )
-    add("clever: the draw that he likes best of 20", liked)
+    add("clever: the draw that they like best of 20", liked)
     rolled = X.copy()
     rolled[:20] = np.roll(rolled[:20], 1, axis=1)
     add("clever: 20 of 1797 records differ", fitted(private, (X, Y)), data=(rolled, Y))
