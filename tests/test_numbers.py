@@ -76,7 +76,7 @@ SETTINGS = {
         "are capped at 4",
         "of 384 features at radius 0.6",
     ],
-    "howto": ["on 16 columns", "(16 columns", "for a radius of 0.3"],
+    "howto": ["(16 columns", "for a radius of 0.3"],
     "radius": [
         "between 0 and 2 for rows of unit norm, and 2 covers",
         "65536",
