@@ -287,7 +287,7 @@ MUTANTS = (
     Mutant(
         "the noise of an audited fit not looked at",
         "audit/auditor.py",
-        "return checks + noise_checks(_together([first, *again]), level=_LEVEL)",
+        "return checks + noise_checks(noise, level=_LEVEL)",
         "return checks",
         ("audit/test_auditor.py",),
     ),
@@ -301,7 +301,7 @@ MUTANTS = (
     Mutant(
         "the charge of an interrupted fit taken back",
         "accounting/ledger.py",
-        "        if not begun() and os.getpid() == process:\n",
+        "        if not drawn() and os.getpid() == process:\n",
         "        if True:\n",
         ("accounting/test_accountant.py",),
     ),
@@ -329,8 +329,8 @@ MUTANTS = (
     Mutant(
         "a total that claims what some of its releases hide",
         "accounting/ledger.py",
-        '- {"any"} == {most} else least',
-        '- {"any"} >= {most} else least',
+        '- {"any"} == {more} else less',
+        '- {"any"} >= {more} else less',
         ("accounting/test_accountant.py",),
     ),
     Mutant(
@@ -632,8 +632,8 @@ MUTANTS = (
     Mutant(
         "posterior of noise that is too small",
         "audit/attacks.py",
-        "logs[run] -= 0.5 * np.vecdot(standard, standard)",
-        "logs[run] -= 0.4 * np.vecdot(standard, standard)",
+        "logs[trial] -= 0.5 * np.vecdot(standard, standard)",
+        "logs[trial] -= 0.4 * np.vecdot(standard, standard)",
         ("audit/test_attacks.py", "audit/test_auditor.py"),
     ),
     Mutant(

@@ -34,7 +34,7 @@ from .ledger import (
     pure_of,
 )
 
-#: What heads and scores release besides, and no total covers: as far as is known, all of it.
+#: What heads and scores release besides, and no total covers: all of it, as far as we know.
 NOT_COVERED = (
     "scores on private rows, and what is chosen by them (a best candidate, columns, a threshold), "
     "unless the scores are private themselves",
@@ -143,13 +143,9 @@ def compose_releases(
     Returns
     -------
     Total
-        Labelled "ex post".
-
-    Raises
-    ------
-    ValueError
-        If there is none, one was drawn from a seed, or they differ in metric, norm bound, domain,
-        number of features or declared encoder: no common adjacency covers them.
+        Labelled "ex post". A ValueError if there is none, one was drawn from a seed, or they differ
+        in metric, norm bound, domain, number of features or declared encoder: no common adjacency
+        covers them.
 
     Notes
     -----
@@ -166,12 +162,12 @@ def compose_releases(
     Dong, Roth & Su (2022), Corollary 3.3; pure releases by their Gaussian cover, or added up,
     whichever is less.
     """
-    known = [r if isinstance(r, Release) else Release.from_dict(r) for r in releases]
-    if not known:
+    records = [r if isinstance(r, Release) else Release.from_dict(r) for r in releases]
+    if not records:
         raise ValueError("releases is empty; pass at least one release.")
-    if any(release.private is False for release in known):
+    if any(release.private is False for release in records):
         raise ValueError("a release was drawn from a seed, which hides nothing; fit it without.")
-    return _total([charge_of(release, radius) for release in known], delta, radius)
+    return _total([charge_of(release, radius) for release in records], delta, radius)
 
 
 def _total(charges: Sequence[Charge], delta: float, radius: float | None) -> Total:
@@ -205,18 +201,14 @@ class PrivacyAccountant:
     Pass it to each of them, ``BallDPRidgePrototype(accountant=accountant)``, or to all parts of a
     model by :meth:`attach`. Their clones, copies and pickles count in the same ledger: in searches,
     votes and calibrations of scikit-learn with any ``n_jobs``, on threads, and in processes of this
-    machine. What it was not passed to is not counted. Nor can it see what rows mean: all fits must
-    use one embedding and one scale (``encoder=`` on the heads declares them).
+    machine. What it was not passed to is not counted. All fits must use one embedding and one scale
+    (``encoder=`` on the heads declares them), which rows do not tell.
 
     The ledger is a file, so that a budget outlives the process that made it. A charge is on disk
     before any row is touched. It stays if the process is killed, or interrupted after noise was
     drawn: the total may count too much, and never too little. A fit is refused if the file is
-    missing, locked or another one.
-
-    With a limit, a fit that would exceed it raises a :class:`.BudgetExceededError` before it
-    touches the rows. That makes the limit a guarantee even when fits are chosen after seeing
-    earlier results. Without a limit the total is "ex post": it only reports what has been released.
-    The total is exact for Gaussian releases that are fixed beforehand.
+    missing, locked or another one, and also if it would exceed a limit
+    (:class:`.BudgetExceededError`).
 
     No total covers:
 
@@ -226,17 +218,17 @@ class PrivacyAccountant:
     ----------
     path : str or path-like, optional
         The file of the ledger, on a disk of this machine. It is made if it is missing; otherwise
-        counting goes on in it. Without a path the ledger lives as long as this object.
+        counting goes on in it, with the terms of the file: leave them out, or repeat them. Without
+        a path the ledger lives as long as this object.
     delta : float, optional
-        The small allowance beside the total epsilon: the smaller it is, the larger that epsilon.
-        1e-6 in a new ledger. A ledger keeps its terms: leave them out to go on with those of the
-        file.
+        The small allowance beside the total epsilon; 1e-6 in a new ledger.
     radius : float, optional
-        Name the heads' radius here, or the total is larger than theirs. It is the common radius of
-        the total and of the limit, in the heads' metric. In a new ledger None is the full radius
-        ``2 * norm_bound``.
+        Common radius of the total and of the limit, in the heads' metric: name theirs, or the total
+        is larger. In a new ledger None is the full radius ``2 * norm_bound``.
     limit : float, optional
-        Makes the total a guarantee: the largest total epsilon at (``delta``, ``radius``).
+        The largest total epsilon at (``delta``, ``radius``). It is a guarantee even when fits are
+        chosen after seeing earlier results. Without a limit the total is "ex post": it only reports
+        what has been released.
     labels : {"public", "protected"}, optional
         What each release must hide at least. "protected" refuses what takes labels for public; a
         total of both kinds would cover substitutions of one label alone. "public" in a new ledger.
@@ -249,7 +241,7 @@ class PrivacyAccountant:
     Attributes
     ----------
     ledger : Ledger
-        The file, and the terms that it was begun with.
+        The file and its terms.
 
     Raises
     ------
@@ -294,9 +286,12 @@ class PrivacyAccountant:
             check_option("labels", labels, LABELS)
         if unit is not None:
             check_option("unit", unit, ("record", "person"))
-        numbers = {"delta": delta, "radius": radius, "limit": limit}
-        asked: dict[str, Any] = {n: float(v) for n, v in numbers.items() if v is not None}
-        asked |= {n: v for n, v in (("labels", labels), ("unit", unit)) if v is not None}
+        terms = {"delta": delta, "radius": radius, "limit": limit, "labels": labels, "unit": unit}
+        asked = {
+            name: value if isinstance(value, str) else float(value)
+            for name, value in terms.items()
+            if value is not None
+        }
         lasting = path is not None
         if path is None:
             folder = tempfile.mkdtemp(prefix="balldp-")
@@ -324,8 +319,7 @@ class PrivacyAccountant:
     def __sklearn_clone__(self) -> "PrivacyAccountant":
         return self
 
-    def __copy__(self) -> "PrivacyAccountant":
-        return self
+    __copy__ = __sklearn_clone__
 
     def __deepcopy__(self, memo: Any) -> "PrivacyAccountant":
         return self
@@ -354,12 +348,8 @@ class PrivacyAccountant:
         Returns
         -------
         estimator
-            The model itself.
-
-        Raises
-        ------
-        ValueError
-            If no part of it takes an accountant, or a head has no such parameter.
+            The model itself; a ValueError if no part of it takes an accountant, or a head has no
+            such parameter.
         """
         parts = list(_releasing_parts(model, {}))
         for part in parts:
@@ -385,16 +375,9 @@ class PrivacyAccountant:
         mu : float
             Its Gaussian differential privacy for every substitution, at any distance (label
             changes too, beside heads that protect labels). Of values with Gaussian noise it is
-            sensitivity over noise scale.
+            sensitivity over noise scale. If it would exceed the limit, nothing is counted.
         what : str
             What it is, for the record.
-
-        Raises
-        ------
-        ValueError
-            If ``mu`` is no positive number, or would exceed the limit; then nothing is counted.
-        OSError
-            If the ledger cannot be written.
         """
         check_positive("mu", mu)
         if not (isinstance(what, str) and what):
@@ -446,19 +429,15 @@ class PrivacyAccountant:
         Returns
         -------
         float
-            For heads with the accountant's delta and radius; 0 when nothing is left.
-
-        Raises
-        ------
-        ValueError
-            If ``n_fits`` is no positive whole number, or the accountant has no limit.
+            For heads with the accountant's delta and radius; 0 when nothing remains. A ValueError
+            if the accountant has no limit.
         """
         check_whole("n_fits", n_fits)
         if self.limit is None:
             raise ValueError("limit=None: no budget remains to be planned; pass limit=.")
-        left = mu_from_budget(self.limit, self.delta) ** 2 - self.ledger.mu_squared()
+        square = mu_from_budget(self.limit, self.delta) ** 2 - self.ledger.mu_squared()
         # Room for the rounding of as many sums.
-        mu = math.sqrt(max(left, 0.0) / n_fits) * (1.0 - 1e-9)
+        mu = math.sqrt(max(square, 0.0) / n_fits) * (1.0 - 1e-9)
         if mu <= 0.0:
             return 0.0
         epsilon = epsilon_from_mu(mu, self.delta)
@@ -499,22 +478,22 @@ def _remove(folder: str, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _releasing_parts(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
+def _releasing_parts(value: Any, visited: dict[int, Any]) -> Iterator[Any]:
     """Heads, policies and scores among the parameters of a model, in lists and mappings too."""
-    if id(value) in seen or isinstance(value, (FrozenEstimator, type)):
+    if id(value) in visited or isinstance(value, (FrozenEstimator, type)):
         return
-    seen[id(value)] = value  # kept, so that its number is not given to another
-    held: Iterable[Any] = ()
+    visited[id(value)] = value  # kept, so that its number does not become another's
+    inner: Iterable[Any] = ()
     if isinstance(value, Mapping):
-        held = value.values()
+        inner = value.values()
     elif isinstance(value, (list, tuple, set)) or getattr(value, "dtype", None) == np.dtype(object):
-        held = value
+        inner = value
     elif hasattr(value, "get_params"):
-        held = value.get_params(deep=False).values()
+        inner = value.get_params(deep=False).values()
     if getattr(value, "_takes_accountant", False):
         yield value
-    for part in held:
-        yield from _releasing_parts(part, seen)
+    for part in inner:
+        yield from _releasing_parts(part, visited)
 
 
 if PrivacyAccountant.__doc__:  # python -OO leaves out docstrings

@@ -25,8 +25,8 @@ _SHARED = ("metric", "norm_bound", "domain", "n_features", "full_radius", "encod
 # The square of the mu of all; each private radius once, by its largest statement.
 _MU_SQUARED = """
 SELECT TOTAL(mu * mu) + (
-    SELECT TOTAL(most * most) FROM (
-        SELECT MAX(mu_of_pure) AS most FROM charge WHERE pure > 0
+    SELECT TOTAL(largest * largest) FROM (
+        SELECT MAX(mu_of_pure) AS largest FROM charge WHERE pure > 0
         GROUP BY CASE draw WHEN '' THEN id ELSE draw END
     )
 ) FROM charge
@@ -80,13 +80,13 @@ Record = Release | OtherRelease
 
 @dataclass(frozen=True)
 class Terms:
-    """What a ledger is begun with, and keeps."""
+    """What a ledger was made with, and keeps."""
 
     delta: float = 1e-6
     #: Common radius of total and limit; None is the full radius.
     radius: float | None = None
     limit: float | None = None
-    #: What every release must hide, at least.
+    #: What every release must hide.
     labels: str = "public"
     unit: str = "record"
     #: Random: another file at the same path is another ledger.
@@ -149,9 +149,9 @@ def _check_shared(first: Mapping[str, Any], kind: Mapping[str, Any]) -> None:
             )
 
 
-def hidden_by_all(kinds: Iterable[Mapping[str, Any]], name: str, most: str, least: str) -> str:
-    """What all releases hide: the most only if none hides less."""
-    return most if {kind[name] for kind in kinds} - {"any"} == {most} else least
+def hidden_by_all(kinds: Iterable[Mapping[str, Any]], name: str, more: str, less: str) -> str:
+    """What all releases hide: more only if none hides less."""
+    return more if {kind[name] for kind in kinds} - {"any"} == {more} else less
 
 
 def _check_hidden(terms: Terms, record: Record) -> None:
@@ -183,10 +183,10 @@ class Ledger:
         with self._transaction() as base:
             self.terms = _terms_of(base)
         for name, value in asked.items():
-            begun = getattr(self.terms, name)
-            if value != begun:
+            kept = getattr(self.terms, name)
+            if value != kept:
                 raise ValueError(
-                    f"{name}={value!r}: the ledger {path!r} was begun with {name}={begun!r}, and a "
+                    f"{name}={value!r}: the ledger {path!r} was made with {name}={kept!r}, and a "
                     "ledger keeps its terms; leave them out, or name another file."
                 )
 
@@ -228,8 +228,8 @@ class Ledger:
         terms, charge = self.terms, charge_of(record, self.terms.radius)
         _check_hidden(terms, record)
         with self._opened("BEGIN IMMEDIATE") as base:
-            known = base.execute("SELECT DISTINCT kind FROM charge").fetchall()
-            kinds_of([*(kind for (kind,) in known), charge.kind])
+            earlier = base.execute("SELECT DISTINCT kind FROM charge").fetchall()
+            kinds_of([*(kind for (kind,) in earlier), charge.kind])
             row = base.execute(
                 "INSERT INTO charge VALUES (NULL, ?, ?, ?, ?, ?)",
                 (*charge, mu_from_pure(charge.pure)),
@@ -237,8 +237,8 @@ class Ledger:
             base.execute("INSERT INTO record VALUES (?, ?)", (row.lastrowid, _written(record)))
             if terms.limit is not None:
                 # Against a limit only one way of adding up may be used: the Gaussian one.
-                most = mu_from_budget(terms.limit, terms.delta)
-                if math.isinf(charge.mu) or math.sqrt(_mu_squared(base)) > most:
+                allowed = mu_from_budget(terms.limit, terms.delta)
+                if math.isinf(charge.mu) or math.sqrt(_mu_squared(base)) > allowed:
                     ((number,),) = base.execute("SELECT COUNT(*) FROM charge")
                     raise BudgetExceededError(
                         f"this release would take the total above limit={terms.limit!r} "
@@ -326,12 +326,12 @@ def _read(text: str) -> Record:
 
 @contextlib.contextmanager
 def charged(
-    accountant: Any, record: Record, begun: Callable[[], bool] = lambda: True
+    accountant: Any, record: Record, drawn: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
     """Count a release with an accountant, if there is one, before it is made.
 
-    After an error, an interrupt included, the charge stays, unless ``begun`` says that no noise was
-    drawn yet: what was drawn may be known to somebody.
+    After an error, an interrupt included, the charge stays, unless ``drawn`` says that no noise was
+    drawn yet: somebody may know it then.
     """
     if accountant is None:
         yield
@@ -341,7 +341,7 @@ def charged(
         yield
     except BaseException:
         # A child that was forked in the fit does not know what its parent releases.
-        if not begun() and os.getpid() == process:
+        if not drawn() and os.getpid() == process:
             # A charge that cannot be taken back stays: it counts too much.
             with contextlib.suppress(LedgerError):
                 accountant.ledger.remove(number)

@@ -1,7 +1,7 @@
 r"""Attacks of an informed adversary: the audited conversation, with a candidate in place.
 
 The adversary knows every record but those in question, every public number and the law of the
-noise. A trial lets the audited mechanism run, through a kernel of its own, with one candidate in
+noise. A trial lets the audited mechanism run, through a fresh kernel, with one candidate in
 the place of the hidden record. Each noisy answer is a Gaussian observation at a state that is
 public by then, so the posterior of candidate i is exact:
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,15 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from ..heads import Released
-from ..mechanisms import (
-    DescentBound,
-    Kernel,
-    Query,
-    Records,
-    Transcript,
-    drive,
-    drive_many,
-)
+from ..mechanisms import DescentBound, Kernel, Query, Records, Transcript, drive, drive_many
 from ..privacy.gaussian import gaussian_power
 from ..privacy.guarantee import Guarantee
 from ..privacy.noise import Noise
@@ -52,6 +44,7 @@ from .certificates import (
     span_coordinates,
     support_bound,
 )
+from .preparation import PreparedAudit
 from .supports import Support, candidate_distances
 
 if TYPE_CHECKING:
@@ -62,7 +55,7 @@ Positions = NDArray[np.intp]
 
 #: Noise draws of the Bayes value of one support.
 BAYES_DRAWS = 10_000
-# Most values in arrays that hold something for each candidate, and of deviates that are kept.
+# Limit of values in arrays that hold something for each candidate, and of deviates that are kept.
 _VALUES = 2**22
 #: Mechanisms that ask one question, the bound itself.
 ONE_SHOT = ("prototypes", "statistics", "output")
@@ -110,10 +103,10 @@ class Candidates:
             some = [query for query in fresh if type(query) is kind]
             each = self._sums(kind, some) if kind.additive else map(self._refitted, some)
             answers |= zip(some, each, strict=True)
-        found = [self._asked[q] if q in self._asked else answers[q] for q in queries]
+        values = [self._asked[q] if q in self._asked else answers[q] for q in queries]
         # Queries that are equal by value are asked again, by every run.
         self._asked |= {q: v for q, v in answers.items() if type(q).__eq__ is not object.__eq__}
-        return found
+        return values
 
     def _sums(self, kind: type[Query], queries: Sequence[Query]) -> list[Array]:
         """Values of sums over records: those of the known ones, and what each candidate adds."""
@@ -121,8 +114,7 @@ class Candidates:
             np.repeat(values[None], len(self), axis=0)
             for values in kind.together(queries, self.problem, self.known)
         ]
-        size = sum(values[0].size for values in sums)
-        step = max(1, _VALUES // max(size, 1))
+        step = max(1, _VALUES // max(sum(values[0].size for values in sums), 1))
         for first in range(0, len(self._all), step):
             some = slice(first, first + step)
             # The same object, where it is all of them: what was computed of it is kept.
@@ -161,16 +153,16 @@ class Trials:
     Attributes
     ----------
     log_posterior : ndarray of shape (n_trials, n_candidates)
-        Exact, from everything that was answered.
+        Exact, from everything that was answered, but for a constant of each trial.
     distance : ndarray of shape (n_trials, n_candidates)
         From the first candidate's values, in units of the noise.
     deviates : list of list of ndarray
-        The noise of the first trials, answer by answer, in the shape of the answers.
+        The noise of the first trials, answer by answer; flat where some values have none.
     """
 
     log_posterior: Array
     distance: Array
-    deviates: list[list[Array]] = field(default_factory=list)
+    deviates: list[list[Array]]
 
 
 def run_trials(
@@ -186,7 +178,7 @@ def run_trials(
     released : Released
         The release that is audited.
     candidates : Candidates
-        For the places of the records in question.
+        For the places of the records in question; all alike beforehand.
     truths : sequence of int
         Which of them is there, for each trial.
     noises : callable
@@ -195,86 +187,66 @@ def run_trials(
     Returns
     -------
     Trials
-        Of every run; candidates are all alike beforehand.
+        Of every run.
     """
-    size = released.bound.runs_at_once
+    problem, size = released.problem, released.bound.runs_at_once
     if isinstance(released.bound, DescentBound):
-        values = math.prod(released.bound.shape(released.problem)) * len(candidates)
+        values = math.prod(released.bound.shape(problem)) * len(candidates)
         size = max(1, min(size, _VALUES // values))
-    parts, kept = [], _VALUES
+    kernel_with = _kernels(released, candidates.known)
+    logs, squares = np.zeros((2, len(truths), len(candidates)))
+    drawn: list[list[Array]] = []
+
+    def run_together(trials: range) -> None:
+        kernels = [kernel_with(noises()) for _ in trials]
+        full = sum(z.size for run in drawn for z in run) >= _VALUES
+        kept: list[list[Array]] = [] if full else [[] for _ in trials]
+
+        def answer(runs: Sequence[int], queries: Sequence[Query]) -> list[Array]:
+            answers = []
+            for run, query, values in zip(runs, queries, candidates.values(queries), strict=True):
+                trial = trials[run]
+                truth = values[truths[trial]]
+                noisy = kernels[run].release(query, lambda truth=truth: truth)  # type: ignore[misc]
+                standard = deviates(query, problem, noisy, values)
+                logs[trial] -= 0.5 * np.vecdot(standard, standard)
+                apart = standard - standard[0]
+                squares[trial] += np.vecdot(apart, apart)
+                if kept:
+                    z = standard[truths[trial]]
+                    kept[run].append(z.reshape(noisy.shape) if z.size == noisy.size else z)
+                answers.append(noisy)
+            return answers
+
+        drive_many([released.conversation() for _ in trials], answer)
+        drawn.extend(kept)
+
     with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
         for first in range(0, len(truths), size):
-            some = truths[first : first + size]
-            part = _run_together(released, candidates, some, noises, kept > 0)
-            kept -= sum(z.size for run in part.deviates for z in run)
-            parts.append(part)
-    return Trials(
-        np.concatenate([part.log_posterior for part in parts]),
-        np.concatenate([part.distance for part in parts]),
-        [run for part in parts for run in part.deviates],
-    )
+            run_together(range(len(truths))[first : first + size])
+    return Trials(logs, np.sqrt(squares), drawn)
 
 
-def _run_together(
-    released: Released,
-    candidates: Candidates,
-    truths: Sequence[int],
-    noises: Callable[[], Noise],
-    keep: bool,
-) -> Trials:
-    problem, mechanism, bound = released.problem, released.mechanism, released.bound
-    logs, squares = np.zeros((2, len(truths), len(candidates)))
-    drawn: list[list[Array]] = [[] for _ in truths]
-    promises = bound.kept(problem)
-    kernels = [
-        Kernel(
-            problem,
-            candidates.known,
-            promises,
-            noises(),
-            mechanism.accepts,
-            mechanism.most_queries,
-        )
-        for _ in truths
-    ]
-
-    def answer(runs: Sequence[int], queries: Sequence[Query]) -> list[Array]:
-        answers = []
-        for run, query, values in zip(runs, queries, candidates.values(queries), strict=True):
-            truth = values[truths[run]]
-            noisy = kernels[run].release(query, lambda truth=truth: truth)  # type: ignore[misc]
-            standard = deviates(query, problem, noisy, values)
-            logs[run] -= 0.5 * np.vecdot(standard, standard)
-            apart = standard - standard[0]
-            squares[run] += np.vecdot(apart, apart)
-            if keep:
-                drawn[run].append(_standard(query, problem, noisy, truth))
-            answers.append(noisy)
-        return answers
-
-    drive_many([released.conversation() for _ in truths], answer)
-    return Trials(logs, np.sqrt(squares), drawn if keep else [])
+def _kernels(released: Released, records: Records) -> Callable[[Noise], Kernel]:
+    """Makes kernels of the audited conversation, each with a sampler."""
+    problem, mechanism = released.problem, released.mechanism
+    promises = released.bound.kept(problem)
+    rules = mechanism.accepts, mechanism.most_queries
+    return lambda noise: Kernel(problem, records, promises, noise, *rules)
 
 
-def _standard(query: Query, problem: Problem, noisy: Array, values: Array) -> Array:
-    """Noise over its scale, in the shape of the answer; 0 where there is none."""
-    scale = np.broadcast_to(query.scales(problem), noisy.shape)
-    return np.divide(noisy - values, scale, out=np.zeros(noisy.shape), where=scale > 0.0)
-
-
-def log_posterior(answers: Sequence[Array], released: Released, candidates: Candidates) -> Array:
-    """How probable each candidate is, given every noisy answer, all alike beforehand."""
-    logs, given = np.zeros(len(candidates)), iter(answers)
+def answer_again(released: Released, records: Records, noise: Noise) -> Released:
+    """The same conversation with the records once more: nothing of it leaves the audit."""
+    kernel = _kernels(released, records)(noise)
+    answers: list[Array] = []
 
     def answer(query: Query) -> Array:
-        noisy, (values,) = next(given), candidates.values([query])
-        standard = deviates(query, released.problem, noisy, values)
-        logs[:] -= 0.5 * np.vecdot(standard, standard)
-        return noisy
+        answers.append(kernel(query))
+        return answers[-1]
 
     with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
-        drive(released.conversation(), answer)
-    return logs
+        values = drive(released.conversation(), answer)
+    return replace(released, values=np.asarray(values), answers=tuple(answers))
 
 
 def normalised(logs: Array) -> Array:
@@ -282,8 +254,8 @@ def normalised(logs: Array) -> Array:
     total = logsumexp(logs, axis=-1, keepdims=True)
     if np.isneginf(total).any():
         raise ValueError("no candidate explains the parameters that are released without noise.")
-    found: Array = logs - total
-    return found
+    shifted: Array = logs - total
+    return shifted
 
 
 def transcript_log_posterior(
@@ -341,8 +313,17 @@ def transcript_log_posterior(
             "of them but one."
         )
     candidates = Candidates(released.problem, known, rows[:, None], codes[:, None])
-    logs = log_posterior(transcript.answers(released.bound), released, candidates)
-    with np.errstate(divide="ignore"):
+    answers = iter(transcript.answers(released.bound))
+    logs = np.zeros(len(candidates))
+
+    def answer(query: Query) -> Array:
+        noisy, (values,) = next(answers), candidates.values([query])
+        standard = deviates(query, released.problem, noisy, values)
+        logs[:] -= 0.5 * np.vecdot(standard, standard)
+        return noisy
+
+    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
+        drive(released.conversation(), answer)
         logs += np.log(check_prior(prior, len(logs)))
     return normalised(logs)
 
@@ -354,15 +335,11 @@ def transcript_log_posterior(
 class AuditSetting:
     """What the supports of one audit share."""
 
-    released: Released
-    #: As many records as the release: the known ones and one to replace.
-    records: Records
-    #: Position of a placeholder for the hidden record; None replaces the anchor of each support.
-    placeholder: int | None
-    #: What the release states at the distance of the candidates.
-    guarantee: Guarantee
-    #: What it states for candidates within that distance of one possible record.
-    stated: Guarantee
+    prepared: PreparedAudit
+    #: What the release promises at the distance of the candidates.
+    at_radius: Guarantee
+    #: What it promises for candidates within that distance of one possible record.
+    of_candidates: Guarantee
     #: The adversary's prior, of shape (n_candidates,).
     prior: Array
     #: Take every candidate equally often, instead of drawing from the prior.
@@ -391,135 +368,98 @@ def audit_support(
     setting: AuditSetting, support: Support, rng: np.random.Generator
 ) -> SupportAudit:
     """Compute the candidates' values of one support, bound and attack them."""
-    prior, near = setting.prior, None
+    import pandas as pd
+
+    prior, released, near = setting.prior, setting.prepared.released, None
     kappa = float(prior.max())
     if setting.eta > 0.0:
-        gaps = candidate_distances(support, setting.released.problem.metric)
+        gaps = candidate_distances(support, released.problem.metric)
         near = gaps <= setting.eta
         # No point is within eta of two candidates that are further apart than 2 eta.
         kappa = min(1.0, float(((gaps <= 2.0 * setting.eta) @ prior).max()))
-    truths = hidden_records(prior, setting.uniform, len(support.codes) * setting.n_draws, rng)
-    candidates = _candidates(setting, support)
-    one_shot = setting.released.release.mechanism in ONE_SHOT
-    bounds = {"anchor": math.nan, "ball": math.nan, "support": math.nan}
-    points = None
-    if one_shot:
-        points, bounds = _bounds(setting, candidates, near, rng)
-    trials = None
-    if points is not None and setting.sampler is None:
-        # Noise outside of the candidates' span is independent of the hidden record.
-        seen = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
-        logs = seen @ points.T - 0.5 * np.vecdot(points, points)
+    if setting.uniform:
+        truths = np.concatenate([rng.permutation(len(prior)) for _ in range(setting.n_draws)])
     else:
-        trials = run_trials(
-            setting.released,
-            candidates,
-            (truths + 1).tolist(),
-            setting.sampler or (lambda: Noise(rng)),
-        )
+        truths = rng.choice(len(prior), size=len(prior) * setting.n_draws, p=prior)
+    candidates = _candidates(setting.prepared, support)
+    # Distances of noisy gradients depend on the path, so they bound nothing beforehand.
+    bounds = dict.fromkeys(("anchor_bound", "ball_bound", "support_bound"), math.nan)
+    drawn: list[list[Array]] = []
+    one_shot = released.release.mechanism in ONE_SHOT
+    if one_shot:
+        points, distance, bounds = _bounds(released, candidates, prior, near, kappa, rng)
+    if one_shot and setting.sampler is None:
+        # Noise outside of the candidates' span is independent of the hidden record.
+        noisy = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
+        logs = noisy @ points.T - 0.5 * np.vecdot(points, points)
+    else:
+        noises = setting.sampler or (lambda: Noise(rng))
+        trials = run_trials(released, candidates, (truths + 1).tolist(), noises)
         logs = trials.log_posterior[:, 1:]
-        bounds.setdefault("distance", float(trials.distance[:, 1:].max()))
+        distance = distance if one_shot else float(trials.distance[:, 1:].max())
+        drawn = trials.deviates if setting.sampler else []
     with np.errstate(divide="ignore"):
-        logs = normalised(logs + np.log(prior))
-    posterior = np.exp(logs)
-    # The posterior is exact, so its mean maximum is the Bayes value.
-    best = posterior if near is None else posterior @ near.T
-    bounds.setdefault("bayes", float(best.max(axis=1).mean()))
-    judged = _judge(logs, best.argmax(axis=1), truths, near)
-    stated = setting.stated
+        posterior = np.exp(normalised(logs + np.log(prior)))
+    # How probably each answer succeeds: exact, so the mean maximum is the Bayes value.
+    chances = posterior if near is None else posterior @ near.T
+    bounds.setdefault("bayes_bound", float(chances.max(axis=1).mean()))
+    guess = chances.argmax(axis=1)
+    success = guess == truths if near is None else near[guess, truths]
+    of_truth = posterior[np.arange(len(truths)), truths]
+    columns = {"target": truths, "guess": guess, "success": success, "posterior": of_truth}
+    stated = setting.of_candidates
     summary = {
         "n_in_ball": support.n_in_ball,
         "kappa": kappa,
-        "success_rate": float(judged["success"].mean()),
-        "distance": bounds["distance"],
-        "mu": setting.guarantee.mu,
+        "success_rate": float(success.mean()),
+        "distance": distance,
+        "mu": setting.at_radius.mu,
         "dp_bound": rero_bound_dp(kappa, stated.epsilon, stated.delta),
         "rdp_bound": rero_bound(kappa, stated.mu_total, method="rdp"),
         "direct_bound": stated.certificate(kappa),
-        # Distances of noisy gradients depend on the path, so they bound nothing beforehand.
-        "anchor_bound": gaussian_power(kappa, bounds["distance"]) if one_shot else math.nan,
-        "ball_bound": gaussian_power(kappa, bounds["ball"]) if one_shot else math.nan,
-        "support_bound": bounds["support"],
-        "bayes_bound": bounds["bayes"],
+        **bounds,
     }
-    own = trials is not None and setting.sampler is not None
-    return SupportAudit(summary, judged, trials.deviates if own and trials else [])
+    return SupportAudit(summary, pd.DataFrame(columns), drawn)
 
 
-def _candidates(setting: AuditSetting, support: Support) -> Candidates:
+def _candidates(prepared: PreparedAudit, support: Support) -> Candidates:
     """The anchor's own records, then the candidates."""
-    records, places = setting.records, support.places
-    hidden = places if setting.placeholder is None else np.array([setting.placeholder])
+    records, places = prepared.records, support.places
+    hidden = places if prepared.placeholder is None else np.array([prepared.placeholder])
     rows = np.concatenate([records.X[places][None].astype(np.float64), support.rows])
     codes = np.concatenate([records.codes[places][None], support.codes])
     weights = None if records.weights is None else records.weights[hidden]
-    return Candidates(setting.released.problem, records.without(hidden), rows, codes, weights)
+    return Candidates(prepared.released.problem, records.without(hidden), rows, codes, weights)
 
 
 def _bounds(
-    setting: AuditSetting,
+    released: Released,
     candidates: Candidates,
+    prior: Array,
     near: NDArray[np.bool_] | None,
+    kappa: float,
     rng: np.random.Generator,
-) -> tuple[Array, dict[str, float]]:
-    """Candidates' values in coordinates of their span, their distances and bounds."""
-    query, problem = setting.released.bound, setting.released.problem
+) -> tuple[Array, float, dict[str, float]]:
+    """Candidates' values in coordinates of their span, the largest distance, and bounds."""
+    query = released.bound
     with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
         (values,) = candidates.values([query])
-    points = span_coordinates(scaled_models(values, query.scales(problem)))
-    anchor, points = points[0], points[1:]
+    anchor, *others = span_coordinates(scaled_models(values, query.scales(released.problem)))
+    points = np.stack(others)
     distance = float(np.linalg.norm(points - anchor, axis=1).max())
     centre, ball = enclosing_ball(points)
     if distance < ball:
         # The ball comes from an iteration, so the anchor may be a better centre.
         centre, ball = anchor, distance
-    bayes = bayes_success(
-        points, 1.0, setting.prior, n_draws=BAYES_DRAWS, random_state=rng, hits=near
-    )
-    # The shares of the support bound add up to one for exact identification only.
-    exact = math.nan if near is not None else support_bound(points, 1.0, setting.prior, centre)
-    return points, {"distance": distance, "ball": ball, "support": exact, "bayes": bayes}
-
-
-def hidden_records(
-    prior: Array, uniform: bool, n_trials: int, rng: np.random.Generator
-) -> Positions:
-    """Positions of the hidden records: every candidate equally often, or draws from the prior."""
-    if uniform:
-        rounds = [rng.permutation(len(prior)) for _ in range(-(-n_trials // len(prior)))]
-        return np.concatenate(rounds)[:n_trials]
-    return rng.choice(len(prior), size=n_trials, p=prior)
-
-
-def _judge(
-    logs: Array, guess: Positions, truths: Positions, near: NDArray[np.bool_] | None
-) -> pd.DataFrame:
-    """Whether answers succeed: a candidate that is near enough to the hidden one counts."""
-    import pandas as pd
-
-    success = guess == truths if near is None else near[guess, truths]
-    posterior = np.exp(logs[np.arange(len(truths)), truths])
-    return pd.DataFrame(
-        {"target": truths, "guess": guess, "success": success, "posterior": posterior}
-    )
-
-
-def answer_again(released: Released, records: Records, noise: Noise) -> Released:
-    """The same conversation with the records once more: nothing of it leaves the audit."""
-    kernel = Kernel(
-        released.problem,
-        records,
-        released.bound.kept(released.problem),
-        noise,
-        released.mechanism.accepts,
-        released.mechanism.most_queries,
-    )
-    answers: list[Array] = []
-
-    def answer(query: Query) -> Array:
-        answers.append(kernel(query))
-        return answers[-1]
-
-    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
-        values = drive(released.conversation(), answer)
-    return replace(released, values=np.asarray(values), answers=tuple(answers))
+    bounds = {
+        "anchor_bound": gaussian_power(kappa, distance),
+        "ball_bound": gaussian_power(kappa, ball),
+        # The shares of this bound add up to one for exact identification only.
+        "support_bound": math.nan,
+        "bayes_bound": bayes_success(
+            points, 1.0, prior, n_draws=BAYES_DRAWS, random_state=rng, hits=near
+        ),
+    }
+    if near is None:
+        bounds["support_bound"] = support_bound(points, 1.0, prior, centre)
+    return points, distance, bounds

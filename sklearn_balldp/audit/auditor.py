@@ -6,6 +6,7 @@ import copy
 import numbers
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -28,16 +29,9 @@ from ..progress import bar
 from .attacks import AuditSetting, SupportAudit, answer_again, audit_support
 from .certificates import check_prior
 from .displays import ReconstructionDisplay, fitted_auditor
-from .noise_tests import ENOUGH, Deviates, deviates_of, noise_checks, of_trials
-from .preparation import (
-    PreparedAudit,
-    anchors_of,
-    audit_generator,
-    chosen_anchors,
-    in_domain,
-    prepare,
-)
-from .supports import STRATEGIES, Support, draw_supports
+from .noise_tests import ENOUGH, Deviates, deviates_of, noise_checks
+from .preparation import PreparedAudit, anchors_of, audit_generator, in_domain, prepare
+from .supports import STRATEGIES, draw_supports
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +39,8 @@ if TYPE_CHECKING:
 # The attack, the noise of the release, and that of the trials: an honest release fails one of them
 # with probability FALSE_ALARM at most.
 _LEVEL = FALSE_ALARM / 3.0
-# Most conversations that are held once more for the test of their noise.
-_MOST_AGAIN = 50
+# Limit of conversations that are held once more for the test of their noise.
+_AGAIN = 50
 # Distances of computed models may exceed the sensitivity by their own rounding.
 _ROUNDING = 1e-6
 
@@ -79,8 +73,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     are not fitted again for each candidate), a seed that someone else knows (``release_.private``),
     or records so far from all public ones that no anchor is near (``n_anchors_skipped_``).
 
-    Audit results are computed from private records without noise. They are for the owner of the
-    records, not for publication, and stay on the auditor; only ``estimator_`` may be published.
+    Results are computed from private records without noise. They are for the owner of the records,
+    and stay on the auditor; only ``estimator_`` may be published.
 
     Parameters
     ----------
@@ -90,43 +84,39 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     n_candidates : int, default=10
         How many records the attacker chooses among: with more, a blind guess is right less often.
     n_supports : int, default=4
-        More supports let an audit see smaller faults, and take longer. Each is built around another
-        random training record.
+        More supports, each around another random training record, show smaller faults and take
+        longer.
     support : {"farthest", "random", "nearest"}, default="farthest"
         How candidates are chosen within the ball; "farthest" favours the attack.
     anchors : {"random", "rarest"} or array-like of int, default="random"
         Whose records are attacked. "rarest" takes those of the smallest class, who have most to
         fear where noise follows the counts; an array names positions in ``X``.
     attacker_prior : array-like of shape (n_candidates,) or None, default=None
-        What the attacker believes beforehand: a probability for each candidate, which hidden
-        records are drawn from. None makes all equally likely.
+        Probability of each candidate, which hidden records are drawn from and the attacker knows.
+        None makes all equally likely.
     eta : float, default=0.0
-        How close a guess must come: a candidate within this distance of the hidden record, in the
-        release's metric, counts as a success. The baseline is then the largest prior mass within
-        twice this distance of a candidate.
+        A candidate within this distance of the hidden record, in the release's metric, counts as a
+        success. The baseline is then the largest prior mass within twice this distance of one.
     confidence : float, default=0.95
-        Coverage of the intervals: a higher one makes them wider.
+        Coverage of the intervals.
     n_draws : int, default=1
         Noise draws for every hidden record: more narrow the intervals, and take longer.
     radius : float or None, default=None
-        Name it to compare heads fairly: candidates lie within this distance of the anchor, in the
-        release's metric, and certificates are stated at it. None is the release's own radius, so
-        that a search over radii would compare certificates of different promises.
+        Candidates lie within this distance of the anchor, in the release's metric, and certificates
+        are computed at it: name it to compare heads fairly. None is the release's own radius.
     candidate_labels : {"same", "any"}, default="same"
         Whether candidates share the anchor's label. "any" is for releases that protect labels:
         where counts are public, the attacker knows the missing label anyway.
     holdout : float, default=0.2
-        Costs training records: the share of ``X`` that is kept for candidates if ``X_public`` is
-        not given. The head is then fitted on the others.
+        Share of ``X`` that is kept for candidates, and not trained on, without ``X_public``.
     noise : {"simulated", "mechanism"}, default="simulated"
         "simulated" draws the noise of trials from a seeded generator, for mechanisms that ask once
         in the span of the candidates. "mechanism" makes every trial a release by the head's own
         sampler: slower, and it tests the noise of all trials too. The noise of the release itself
         is tested in both.
     n_jobs : int or None, default=None
-        Saves time: the number of threads that the supports are spread over. With
-        ``noise="mechanism"`` a head with a seed is audited on one, so that the same seed gives the
-        same audit.
+        Threads that the supports are spread over. With ``noise="mechanism"`` a head with a
+        generator is audited on one, so that the same seed gives the same audit.
     random_state : None, int, Generator or RandomState, default=None
         Draws the hold-out, the supports and the simulated noise; it never seeds the released model.
 
@@ -157,15 +147,14 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Success probability kappa of the best blind guess among the candidates.
     certificate_ : Series
         Upper bounds on the success probability, each a mean over supports. "dp", "rdp" and "direct"
-        are what the release states. "anchor", "ball" (from the centre of a small ball) and
-        "support" are computed from the candidate models: they are missing for noisy gradients,
-        where they depend on the path, and "support" for ``eta > 0``. "bayes" is no bound: it is the
-        best attack's own success, estimated by simulation.
+        follow from the release. "anchor", "ball" (from the centre of a small ball) and "support"
+        are computed from the candidate models: they are missing for noisy gradients, where they
+        depend on the path, and "support" for ``eta > 0``. "bayes" is no bound: it is the best
+        attack's own success, estimated by simulation.
     guarantee_holds_ : bool
         False when an exact test puts the success of the attack above the direct certificate, when
         candidates' values lie further from the anchor's than the release's sensitivity allows, or
-        when a check of the noise fails. An honest release fails with probability 1e-6 at most, so
-        that searches of many fits raise no false alarm.
+        when a check of the noise fails. An honest release fails with probability 1e-6 at most.
     noise_ : DataFrame
         Checks of the release's noise, and with ``noise="mechanism"`` of the trials' (name, verdict
         "PASS", "FAIL" or "CANNOT CHECK", what was found, what it rests on). Where a fit has fewer
@@ -259,9 +248,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        least_of = {"n_candidates": 2, "n_supports": 1, "n_draws": 1}
-        for name, least in least_of.items():
-            check_whole(name, getattr(self, name), least)
+        for name, smallest in {"n_candidates": 2, "n_supports": 1, "n_draws": 1}.items():
+            check_whole(name, getattr(self, name), smallest)
         check_option("support", self.support, STRATEGIES)
         check_option("candidate_labels", self.candidate_labels, ("same", "any"))
         check_option("noise", self.noise, ("simulated", "mechanism"))
@@ -271,7 +259,6 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_inside("holdout", self.holdout)
         if not (is_real(self.eta) and self.eta >= 0.0):
             raise ValueError(f"eta must be a non-negative number, got {self.eta!r}.")
-        check_prior(self.attacker_prior, self.n_candidates)
 
     def fit(
         self,
@@ -306,13 +293,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         self
-            The auditor.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the data is invalid, the estimator is not a Ball-DP head, or an
-            anchor has too few candidates. Nothing is fitted then.
+            The auditor. A ValueError leaves nothing fitted: if a parameter or the data is invalid,
+            or too few anchors have enough candidates.
         """
         with all_or_nothing(self):
             self.__dict__.update(self._fit(X, y, X_public, y_public, groups))
@@ -330,140 +312,19 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         import pandas as pd
 
         self._check_parameters()
+        prior = check_prior(self.attacker_prior, self.n_candidates)
         rng = audit_generator(self.random_state)
         prepared = prepare(
             self.estimator, X, y, X_public, y_public, groups, float(self.holdout), rng
         )
-        setting = self._setting(prepared)
-        supports, n_passed_over = self._draw_supports(setting, prepared, rng)
-        results = self._audit(setting, supports, rng)
-
-        summaries, trials = [], []
-        for i, (support, result) in enumerate(zip(supports, results, strict=True)):
-            place = {
-                "support": i,
-                "anchor": int(prepared.position[support.anchor]),
-                "label": prepared.head.classes_[setting.records.codes[support.anchor]],
-                "n_records": len(support.places),
-                "candidates": tuple(_positions(prepared.pool_positions[support.positions])),
-            }
-            summaries.append({**place, **result.summary})
-            trials.append(result.trials.assign(support=i))
-        table, report = pd.DataFrame(summaries), pd.concat(trials, ignore_index=True)
-        report = report[["support", *report.columns.drop("support")]]
-        bounds = table.filter(regex="_bound$").mean(skipna=False).rename("certificate")
-
-        fitted: dict[str, Any] = {
-            "estimator_": prepared.estimator,
-            "classes_": prepared.head.classes_,
-            "report_": report,
-            "supports_": table,
-            "n_anchors_skipped_": n_passed_over,
-            "success_rate_": float(report["success"].mean()),
-            "success_by_class_": _by_class(table, report, self.confidence),
-            "baseline_": _mean(table["kappa"]),
-            "training_rows_": prepared.position,
-            "certificate_": bounds.rename(lambda name: name.removesuffix("_bound")),
-        }
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(fitted["estimator_"], name):
-                fitted[name] = getattr(fitted["estimator_"], name)
-        fitted["success_interval_"] = {
-            "clopper_pearson": _binomial(report["success"], self.confidence),
-            "seed_first": _t_interval(report.groupby("support")["success"].mean(), self.confidence),
-        }
-        stated, failures = fitted["certificate_"]["direct"], []
-        if _refutes(report["success"], stated):
-            failures.append("the MAP attack succeeds more often than the direct certificate allows")
-        if (table["distance"] > table["mu"] * (1.0 + _ROUNDING)).any():
-            failures.append("candidates' values lie further apart than the sensitivity allows")
-        checks = self._noise_checks(prepared, results)
-        fitted["noise_"] = pd.DataFrame([vars(check) for check in checks])
-        verdicts = {check.verdict for check in checks}
-        report.attrs["noise"] = next(v for v in (FAIL, CANNOT_CHECK, PASS) if v in verdicts)
-        # A warning quotes these texts, so they hold no number that depends on the records.
-        failures += [f"the check of the {c.name} failed" for c in checks if c.verdict == FAIL]
-        # Above one if so few trials cannot refute the guarantee.
-        refutes = float(binom.isf(_LEVEL, len(report), stated)) + 1.0
-        fitted["refutation_threshold_"] = refutes / len(report)
-        fitted["failures_"] = tuple(failures)
-        fitted["guarantee_holds_"] = not failures
-        return fitted
-
-    def _noise_checks(self, prepared: PreparedAudit, results: list[SupportAudit]) -> list[Check]:
-        """Whether what was released carries the noise that its record states."""
-        head, released, records = prepared.head, prepared.released, prepared.records
-        record = released.release
-        same = record.matches(prepared.estimator) and _follows(released)
-        found = "digest as in the record" if same else "not those of the record"
-        checks = [Check("parameters", PASS if same else FAIL, found, "digest, and answers again")]
-        exact = record.sampler == EXACT_SAMPLER
-        checks.append(Check("sampler", PASS if exact else FAIL, record.sampler, "the record"))
-        trials = [run for result in results for run in result.deviates]
-        if trials:
-            own = noise_checks(of_trials(trials, record.n_features), level=_LEVEL)
-            checks += [_renamed(check, "trials' ") for check in own]
-        if prepared.placeholder is not None:
-            why = "one record is missing; pass all records of the fit"
-            return [*checks, Check("noise", CANNOT_CHECK, why, "noisy answers", True)]
-        first = deviates_of(released, records)
-        if isinstance(first, Check):
-            return [*checks, first]
-        again: list[Deviates] = []
-        size = first.size
-        # A seed, which is found above, would draw the same noise again.
-        while (
-            exact
-            and not prepared.frozen
-            and len(again) < _MOST_AGAIN
-            and (not again or size < ENOUGH)
-        ):
-            more = deviates_of(answer_again(released, records, head._noise()), records)
-            if not isinstance(more, Deviates):
-                break
-            again.append(more)
-            size += more.size
-        return checks + noise_checks(_together([first, *again]), level=_LEVEL)
-
-    def _setting(self, prepared: PreparedAudit) -> AuditSetting:
-        head, released = prepared.head, prepared.released
-        release = released.release
-        if self.candidate_labels == "any" and release.labels != "protected":
-            raise ValueError(
-                "candidate_labels='any': labels and counts of this release are public, so the "
-                "adversary knows the missing label; use 'same', or protect_labels=True."
-            )
-        sampler = None
-        if self.noise == "mechanism":
-            # On the original, trials would advance a generator that the released model holds.
-            sampler = copy.deepcopy(head)._noise
-        labels = "protected" if self.candidate_labels == "any" else "public"
-        return AuditSetting(
-            released=released,
-            records=prepared.records,
-            placeholder=prepared.placeholder,
-            guarantee=release.guarantee(self.radius, labels),
-            stated=release.guarantee_of_candidates(self.radius, labels),
-            prior=check_prior(self.attacker_prior, self.n_candidates),
-            uniform=self.attacker_prior is None,
-            eta=float(self.eta),
-            n_draws=int(self.n_draws),
-            sampler=sampler,
-        )
-
-    def _draw_supports(
-        self, setting: AuditSetting, prepared: PreparedAudit, rng: np.random.Generator
-    ) -> tuple[list[Support], int]:
-        """Supports, and how many anchors were passed over."""
-        head, records = prepared.head, setting.records
-        anchors = anchors_of(head, records, setting.placeholder)
-        anchors = chosen_anchors(self.anchors, anchors, records.codes, prepared.position)
-        return draw_supports(
-            in_domain(head, records.X),
-            records.codes,
+        setting = self._setting(prepared, prior)
+        head, codes = prepared.head, prepared.records.codes
+        supports, n_skipped = draw_supports(
+            in_domain(head, prepared.records.X),
+            codes,
             prepared.pool,
-            setting.guarantee.radius,
-            anchors=anchors,
+            setting.at_radius.radius,
+            anchors=anchors_of(prepared, self.anchors),
             n_supports=self.n_supports,
             n_candidates=self.n_candidates,
             strategy=self.support,
@@ -472,24 +333,93 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             any_label=self.candidate_labels == "any",
             owners=prepared.owners,
         )
-
-    def _audit(
-        self, setting: AuditSetting, supports: list[Support], rng: np.random.Generator
-    ) -> list[SupportAudit]:
         seeds = rng.integers(2**63, size=len(supports))
         jobs = [
             joblib.delayed(audit_support)(setting, support, np.random.default_rng(int(seed)))
             for support, seed in zip(supports, seeds, strict=True)
         ]
         # Threads would share a generator of the head, in an order of their own.
-        head: Any = getattr(setting.sampler, "__self__", None)
-        alone = head is not None and not isinstance(
-            head.random_state, (numbers.Integral, type(None))
+        shared = not isinstance(head.random_state, (numbers.Integral, type(None)))
+        n_jobs = 1 if setting.sampler and shared else self.n_jobs
+        threads = joblib.Parallel(n_jobs, prefer="threads", return_as="generator")
+        results = list(bar(threads(jobs), "audit", "support", len(jobs)))
+
+        table = pd.DataFrame(
+            {
+                "support": i,
+                "anchor": int(prepared.position[support.anchor]),
+                "label": head.classes_[codes[support.anchor]],
+                "n_records": len(support.places),
+                "candidates": _positions(prepared.pool_positions[support.positions]),
+                **result.summary,
+            }
+            for i, (support, result) in enumerate(zip(supports, results, strict=True))
         )
-        threads = joblib.Parallel(
-            1 if alone else self.n_jobs, prefer="threads", return_as="generator"
+        trials = [result.trials.assign(support=i) for i, result in enumerate(results)]
+        report = pd.concat(trials, ignore_index=True)
+        report = report[["support", *report.columns.drop("support")]]
+        bounds = table.filter(regex="_bound$").mean(skipna=False).rename("certificate")
+        certificate = bounds.rename(lambda name: name.removesuffix("_bound"))
+        success = report["success"]
+        rates = success.groupby(report["support"]).mean()
+        refuting = refuting_successes(len(success), certificate["direct"])
+        failures = []
+        if success.sum() >= refuting:
+            failures.append("the MAP attack succeeds more often than the direct certificate allows")
+        if (table["distance"] > table["mu"] * (1.0 + _ROUNDING)).any():
+            failures.append("candidates' values lie further apart than the sensitivity allows")
+        checks = _noise_checks(prepared, results)
+        verdicts = {check.verdict for check in checks}
+        report.attrs["noise"] = next(v for v in (FAIL, CANNOT_CHECK, PASS) if v in verdicts)
+        # A warning quotes these texts, so they hold no number that depends on the records.
+        failures += [f"the check of the {c.name} failed" for c in checks if c.verdict == FAIL]
+        kappa = table["kappa"]
+        fitted: dict[str, Any] = {
+            "estimator_": prepared.estimator,
+            "classes_": head.classes_,
+            "report_": report,
+            "supports_": table,
+            "n_anchors_skipped_": n_skipped,
+            "success_rate_": float(success.mean()),
+            "success_by_class_": _by_class(table, report, self.confidence),
+            "success_interval_": {
+                "clopper_pearson": _binomial(success, self.confidence),
+                "seed_first": _t_interval(rates, self.confidence),
+            },
+            # A mean of equal numbers may differ from them.
+            "baseline_": float(kappa.iloc[0] if kappa.nunique() == 1 else kappa.mean()),
+            "training_rows_": prepared.position,
+            "certificate_": certificate,
+            "noise_": pd.DataFrame([vars(check) for check in checks]),
+            "refutation_threshold_": refuting / len(success),
+            "failures_": tuple(failures),
+            "guarantee_holds_": not failures,
+        }
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(prepared.estimator, name):
+                fitted[name] = getattr(prepared.estimator, name)
+        return fitted
+
+    def _setting(self, prepared: PreparedAudit, prior: NDArray[np.float64]) -> AuditSetting:
+        release, any_label = prepared.released.release, self.candidate_labels == "any"
+        if any_label and release.labels != "protected":
+            raise ValueError(
+                "candidate_labels='any': labels and counts of this release are public, so the "
+                "adversary knows the missing label; use 'same', or protect_labels=True."
+            )
+        labels = "protected" if any_label else "public"
+        # On the original, trials would advance a generator that the released model holds.
+        sampler = copy.deepcopy(prepared.head)._noise if self.noise == "mechanism" else None
+        return AuditSetting(
+            prepared=prepared,
+            at_radius=release.guarantee(self.radius, labels),
+            of_candidates=release.guarantee_of_candidates(self.radius, labels),
+            prior=prior,
+            uniform=self.attacker_prior is None,
+            eta=float(self.eta),
+            n_draws=int(self.n_draws),
+            sampler=sampler,
         )
-        return list(bar(threads(jobs), "audit", "support", len(jobs)))
 
     def summary(self) -> str:
         """What the audit found, and the smallest fault that it could have found, in words.
@@ -501,19 +431,19 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         low, high = self.success_interval_["clopper_pearson"]
-        n_trials, least = len(self.report_), self.refutation_threshold_
+        n_trials, needed = len(self.report_), self.refutation_threshold_
         lines = [
             f"attack: success {self.success_rate_:.3f} ({low:.3f} to {high:.3f}) in {n_trials} "
             f"trials; blind guess {self.baseline_:.3f}, certificate "
             f"{self.certificate_['direct']:.3f}"
         ]
-        if least > 1.0:
+        if needed > 1.0:
             lines.append(f"  {n_trials} trials can convict nobody: raise n_draws or n_supports")
         else:
-            needed = norm.ppf(min(least, 1.0 - 1e-15)) - norm.ppf(self.baseline_)
-            share = min(1.0, float(self.supports_["mu"].max()) / needed)
+            mu = norm.ppf(min(needed, 1.0 - 1e-15)) - norm.ppf(self.baseline_)
+            share = min(1.0, float(self.supports_["mu"].max()) / mu)
             lines.append(
-                f"  it convicts from a success of {least:.3f} on: only noise below {share:.2f} of "
+                f"  it convicts from a success of {needed:.3f} on: only noise below {share:.2f} of "
                 "the stated scale can lead to that"
             )
         if len(self.success_by_class_) > 1:
@@ -523,10 +453,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 f"  most of all in class {label}: {worst['success']:.3f} "
                 f"({worst['low']:.3f} to {worst['high']:.3f})"
             )
-        lines += [
-            f"noise: {row.verdict:<12} {row.name}: {row.found}"
-            for row in self.noise_.itertuples(index=False)
-        ]
+        rows = self.noise_.itertuples(index=False)
+        lines += [f"noise: {row.verdict:<12} {row.name}: {row.found}" for row in rows]
         lines += [f"FAILED: {failure}" for failure in self.failures_]
         if not self.failures_:
             lines.append("nothing was refuted; no audit certifies a release")
@@ -625,6 +553,37 @@ def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     return -float(fitted_auditor(auditor).certificate_["direct"])
 
 
+def _noise_checks(prepared: PreparedAudit, results: list[SupportAudit]) -> list[Check]:
+    """Whether what was released carries the noise that its record states."""
+    released, records, record = prepared.released, prepared.records, prepared.released.release
+    same = record.matches(prepared.estimator) and _follows(released)
+    result = "digest as in the record" if same else "not those of the record"
+    checks = [Check("parameters", PASS if same else FAIL, result, "digest, and answers again")]
+    exact = record.sampler == EXACT_SAMPLER
+    checks.append(Check("sampler", PASS if exact else FAIL, record.sampler, "the record"))
+    trials = Deviates()
+    for z in (z for result in results for run in result.deviates for z in run):
+        trials.add(record.n_features, z, np.zeros(z.shape, dtype=bool))
+    if trials.size:
+        named = noise_checks(trials, level=_LEVEL)
+        checks += [replace(check, name=f"trials' {check.name}") for check in named]
+    if prepared.placeholder is not None:
+        why = "one record is missing; pass all records of the fit"
+        return [*checks, Check("noise", CANNOT_CHECK, why, "noisy answers", True)]
+    noise = deviates_of(released, records)
+    if isinstance(noise, Check):
+        return [*checks, noise]
+    # A seed, which is found above, would draw the same noise again.
+    for n_again in range(_AGAIN if exact and not prepared.frozen else 0):
+        if n_again and noise.size >= ENOUGH:
+            break
+        again = deviates_of(answer_again(released, records, prepared.head._noise()), records)
+        if isinstance(again, Check):
+            break
+        noise.join(again)
+    return checks + noise_checks(noise, level=_LEVEL)
+
+
 def _follows(released: Released) -> bool:
     """Whether what was released follows from the noisy answers, where these were kept."""
     if not released.answers:
@@ -637,53 +596,22 @@ def _follows(released: Released) -> bool:
     )
 
 
-def _renamed(check: Check, before: str) -> Check:
-    return Check(before + check.name, check.verdict, check.found, check.basis, check.private)
-
-
-def _together(releases: list[Deviates]) -> Deviates:
-    """The noise of several releases of one kind, to be tested as one."""
-    whole = Deviates([], {name: [] for name in releases[0].directions})
-    for one in releases:
-        whole.blocks += one.blocks
-        for name, directions in one.directions.items():
-            whole.directions[name] += directions
-        whole.rest = np.concatenate([whole.rest, one.rest])
-        # Each is moved by the tolerance and the rounding of its own values.
-        whole.shift += one.shift
-    return whole
-
-
 def _by_class(supports: pd.DataFrame, report: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Success at the anchors of each label, with its interval."""
-    labels = report["support"].map(supports["label"])
-    rows = []
-    for label, success in report["success"].groupby(labels):
-        low, high = _binomial(success, confidence)
-        rows.append(
-            (
-                label,
-                int((supports["label"] == label).sum()),
-                len(success),
-                success.mean(),
-                low,
-                high,
-            )
-        )
     import pandas as pd
 
+    labels, anchors = report["support"].map(supports["label"]), supports["label"].value_counts()
+    rows = [
+        (label, anchors[label], len(success), success.mean(), *_binomial(success, confidence))
+        for label, success in report["success"].groupby(labels)
+    ]
     columns = ["label", "anchors", "trials", "success", "low", "high"]
     return pd.DataFrame(rows, columns=columns).set_index("label")
 
 
-def _positions(places: NDArray[np.intp]) -> list[Any]:
+def _positions(places: NDArray[np.intp]) -> tuple[Any, ...]:
     """Positions of the candidates: a number each, or several for the records of a person."""
-    return places[:, 0].tolist() if places.shape[1] == 1 else list(map(tuple, places.tolist()))
-
-
-def _mean(values: pd.Series) -> float:
-    """Mean that returns equal values as they are."""
-    return float(values.iloc[0] if values.nunique() == 1 else values.mean())
+    return tuple(places[:, 0].tolist() if places.shape[1] == 1 else map(tuple, places.tolist()))
 
 
 def _binomial(success: pd.Series, confidence: float) -> tuple[float, float]:
@@ -691,9 +619,9 @@ def _binomial(success: pd.Series, confidence: float) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def _refutes(success: pd.Series, stated: float) -> bool:
-    """Whether so many successes refute the stated probability."""
-    return _binomial(success, 1.0 - 2.0 * _LEVEL)[0] > stated
+def refuting_successes(n_trials: int, bound: float) -> int:
+    """Smallest number of successes that refutes a bound on their probability; may exceed all."""
+    return int(binom.isf(_LEVEL, n_trials, bound)) + 1
 
 
 def _t_interval(means: pd.Series, confidence: float) -> tuple[float, float]:

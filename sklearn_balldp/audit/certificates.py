@@ -21,13 +21,13 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from .._parameters import check_option
 from ..privacy.gaussian import epsilon_from_mu, gaussian_power, mu_from_budget
 
 Array = NDArray[np.float64]
-METHODS = ("direct", "rdp")
 
 
 def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
@@ -64,12 +64,7 @@ def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        The bound.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+        The bound; a ValueError if an argument is out of range.
     """
     kappa, delta = float(kappa), float(delta)
     for name, value in {"kappa": kappa, "delta": delta}.items():
@@ -102,14 +97,9 @@ def rero_bound(kappa: float, mu: float, *, method: str = "direct") -> float:
     Returns
     -------
     float
-        The bound.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range or the method unknown.
+        The bound; a ValueError if an argument is out of range.
     """
-    check_option("method", method, METHODS)
+    check_option("method", method, ("direct", "rdp"))
     direct = gaussian_power(kappa, mu)
     if method == "direct" or kappa in (0.0, 1.0) or math.isinf(mu):
         return direct
@@ -202,30 +192,28 @@ def scaled_models(models: ArrayLike, sigma: ArrayLike) -> Array:
     if not (scale >= 0.0).all():
         raise ValueError("sigma must be non-negative.")
     silent = scale == 0.0
-    if silent.any() and np.ptp(table[:, silent], axis=0).any():
+    if np.ptp(table[:, silent], axis=0).any():
         raise ValueError("candidates differ in parameters without noise: they are identified.")
-    table = table[:, ~silent].reshape(len(table), -1)
-    return table / scale[~silent].ravel()
+    return table[:, ~silent] / scale[~silent]
 
 
-def enclosing_ball(points: ArrayLike, n_iter: int = 1000) -> tuple[Array, float]:
+def enclosing_ball(points: ArrayLike, n_steps: int = 1000) -> tuple[Array, float]:
     """A small enclosing ball: a centre, and the largest distance of a point from it.
 
     Each step goes towards the farthest point (Badoiu & Clarkson, 2003). The radius covers all
-    points whatever the number of steps. It exceeds the least possible one by a factor of at most
-    ``1 + 1 / sqrt(n_iter)``, in practice far less.
+    points, and exceeds the smallest one by a factor of at most ``1 + 1 / sqrt(n_steps)``.
     """
     table = np.asarray(points, dtype=np.float64)
     squares = np.vecdot(table, table)
     centre = table.mean(axis=0)
-    best, least = centre, math.inf
-    for step in range(n_iter):
+    best, smallest = centre, math.inf
+    for step in range(n_steps):
         distances = squares - 2.0 * (table @ centre) + centre @ centre
         farthest = int(np.argmax(distances))
-        if distances[farthest] < least:
-            best, least = centre, float(distances[farthest])
+        if distances[farthest] < smallest:
+            best, smallest = centre, float(distances[farthest])
         centre = centre + (table[farthest] - centre) / (step + 2.0)
-    return best, float(np.sqrt(np.max(np.sum((table - best) ** 2, axis=1))))
+    return best, float(np.linalg.norm(table - best, axis=1).max())
 
 
 def support_bound(
@@ -238,8 +226,8 @@ def support_bound(
 
     It maximises :math:`\sum_i \pi_i \Phi(\Phi^{-1}(q_i) + d_i)` over :math:`q \ge 0`,
     :math:`\sum q_i \le 1`, where :math:`q_i` is the probability, under the reference, that the
-    attacker names candidate i. The problem is concave. Bisection on the multiplier solves it, and
-    duality makes the value an upper bound up to rounding.
+    attacker names candidate i. The problem is concave. Its dual, at the multiplier where the
+    shares add up to one, is an upper bound up to rounding.
 
     Parameters
     ----------
@@ -255,12 +243,7 @@ def support_bound(
     Returns
     -------
     float
-        The bound.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid.
+        The bound; a ValueError if an argument is invalid.
 
     References
     ----------
@@ -276,41 +259,26 @@ def support_bound(
         scaled, centre = both[:-1], both[-1]
     keep = weights > 0.0
     distances = np.linalg.norm(scaled - centre, axis=1)[keep]
-    log_prior = np.log(weights[keep])
-    if np.isinf(distances).any():
+    if len(distances) == 1 or np.isinf(distances).any():
         return 1.0
-    tied = distances < 1e-12  # there the objective is linear, with slope the prior
+    # Without a distance the objective is linear, with slope the prior.
+    tied = distances < 1e-12
+    log_prior, d = np.log(weights[keep]), np.where(tied, 1.0, distances)
 
-    def dual(log_nu: float) -> tuple[float, float]:
-        """Dual value at the multiplier, and the total share at its maximiser."""
-        x = np.full(len(distances), -np.inf)
-        d = distances[~tied]
-        x[~tied] = (log_prior[~tied] - log_nu) / d - d / 2.0
-        share = ndtr(x)
-        share[tied] = np.where(log_prior[tied] > log_nu, 1.0, 0.0)
-        nu = math.exp(log_nu)
-        gain = np.exp(log_prior) * np.where(share < 1.0, ndtr(x + distances), 1.0)
-        gain[tied] = np.exp(log_prior[tied]) * share[tied]
-        return float(nu + np.sum(gain - nu * share)), float(share.sum())
+    def shares(log_nu: float) -> tuple[Array, Array]:
+        """Best shares at a multiplier, and the success that they give."""
+        x = (log_prior - log_nu) / d - d / 2.0
+        share = np.where(tied, log_prior > log_nu, ndtr(x))
+        return share, np.exp(log_prior) * np.where(tied, share, ndtr(x + d))
 
-    # The total share falls as the multiplier grows; it is 1 at the optimum.
-    low, high = float(log_prior.max()), float(log_prior.max())
-    step = 1.0
-    while dual(low)[1] < 1.0 and low > -1e6:
-        low -= step
-        step *= 2.0
-    step = 1.0
-    while dual(high)[1] > 1.0 and high < 1e6:
-        high += step
-        step *= 2.0
-    best = min(dual(low)[0], dual(high)[0]) if high < 700.0 else dual(low)[0]
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        value, total = dual(middle)
-        best = min(best, value)
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if total > 1.0 else (low, middle)
+    # Each share is 1 / m at its end, so that they add up to one between the outer ends.
+    z = ndtri(1.0 / len(d))
+    ends = log_prior - np.where(tied, 0.0, d * (z + d / 2.0))
+    margin = 1e-9 * (1.0 + np.abs(ends).max())
+    bracket = ends.min() - margin, ends.max() + margin
+    log_nu = brentq(lambda at: shares(at)[0].sum() - 1.0, *bracket, xtol=1e-12)
+    share, success = shares(log_nu)
+    best = float(math.exp(log_nu) * (1.0 - share.sum()) + success.sum())
     # Distances below 1e-12 counted as zero above; this covers what they could add.
     return min(1.0, best + 1e-12)
 
@@ -348,19 +316,13 @@ def bayes_success(
     Returns
     -------
     float
-        A mean of ``n_draws`` numbers in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid.
+        A mean of ``n_draws`` numbers in [0, 1]; a ValueError if an argument is invalid.
     """
-    table = scaled_models(models, sigma)
-    weights = check_prior(prior, len(table))
+    points = span_coordinates(scaled_models(models, sigma))
+    weights = check_prior(prior, len(points))
     if n_draws < 1:
         raise ValueError(f"n_draws must be positive, got {n_draws!r}.")
     rng = np.random.default_rng(random_state)
-    points = span_coordinates(table)
     half_squares = 0.5 * np.vecdot(points, points)
     with np.errstate(divide="ignore"):
         log_prior = np.log(weights)

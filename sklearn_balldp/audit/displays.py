@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .._display import Display, check_columns
+from ..pipelines import parts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,7 @@ COLUMNS = ("name", "epsilon", "success", "low", "high", "baseline", "certificate
 # Told apart by colour-blind readers (Okabe and Ito), and in grey by the markers.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-# Width of one epsilon's group of points, and of one policy at most, as a share of the spacing.
+# Width of one epsilon's group of points, and largest of one policy, as a share of the spacing.
 _GROUP, _SLOT = 0.8, 0.14
 # More policies than this put the legend beside the figure.
 _INSIDE_LEGEND = 5
@@ -87,37 +88,38 @@ class ReconstructionDisplay(Display):
         import pandas as pd
 
         groups = auditors.items() if isinstance(auditors, Mapping) else [(None, auditors)]
-        named = [(name, auditor) for name, group in groups for auditor in _several(group)]
-        if not named:
-            raise ValueError("auditors holds no fitted auditor; pass at least one.")
         rows = []
-        for name, estimator in named:
-            auditor = fitted_auditor(estimator)
-            release = _release(auditor)
-            low, high = auditor.success_interval_["clopper_pearson"]
-            rows.append(
-                {
-                    "name": _policy_name(auditor, release) if name is None else name,
-                    "epsilon": release.epsilon,
-                    "success": auditor.success_rate_,
-                    "low": low,
-                    "high": high,
-                    "baseline": auditor.baseline_,
-                    "certificate": auditor.certificate_["direct"],
-                }
-            )
+        for name, group in groups:
+            several = np.iterable(group) and not hasattr(group, "fit")
+            for auditor in map(fitted_auditor, group if several else [group]):
+                release = parts_of(auditor.estimator_).head.release_
+                audited = release.radius if auditor.radius is None else auditor.radius
+                policy = f"r = {audited:.3g}"
+                if audited != release.radius:
+                    policy += f" (released for {release.radius:.3g})"
+                rows.append(
+                    (
+                        policy if name is None else name,
+                        release.epsilon,
+                        auditor.success_rate_,
+                        *auditor.success_interval_["clopper_pearson"],
+                        auditor.baseline_,
+                        auditor.certificate_["direct"],
+                    )
+                )
+        if not rows:
+            raise ValueError("auditors holds no fitted auditor; pass at least one.")
         return cls(pd.DataFrame(rows, columns=list(COLUMNS)))
 
     def _draw(self, ax: Any) -> None:
+        """A marker per audit, with a line at its certificate; policies side by side."""
         results = self.results
         epsilons = np.sort(results["epsilon"].unique())
-        place = {epsilon: i for i, epsilon in enumerate(epsilons)}
-        names = list(dict.fromkeys(results["name"]))
+        names, baselines = results["name"].unique(), results["baseline"].unique()
         slot = min(_SLOT, _GROUP / len(names))
-        baselines = results["baseline"].unique()
         for i, (name, colour) in enumerate(zip(names, _colours(len(names)), strict=True)):
             part = results[results["name"] == name].sort_values("epsilon")
-            x = part["epsilon"].map(place) + slot * (i - (len(names) - 1) / 2.0)
+            x = np.searchsorted(epsilons, part["epsilon"]) + slot * (i - (len(names) - 1) / 2.0)
             errors = [part["success"] - part["low"], part["high"] - part["success"]]
             marker = _MARKERS[i % len(_MARKERS)]
             style = {"fmt": marker, "markersize": 5, "capsize": 2, "color": colour}
@@ -209,12 +211,8 @@ class PrivacyUtilityDisplay(Display):
         check_columns("cv_results", table, [*names, *([f"param_{group}"] if group else [])])
         results = table[list(names)].rename(columns=names)
         results["certificate"] = results["certificate"].abs()
-        results["group"] = ""
-        if group:
-            short = group.rsplit("__", 1)[-1]
-            results["group"] = [
-                _setting_name(short, value) for value in np.asarray(cv_results[f"param_{group}"])
-            ]
+        values = np.asarray(cv_results[f"param_{group}"]) if group else [""] * len(table)
+        results["group"] = [_setting_name(group.rsplit("__", 1)[-1], value) for value in values]
         # Candidates that could not be fitted have no score.
         return cls(results.dropna(subset=["certificate", "utility"]), utility)
 
@@ -244,33 +242,17 @@ def fitted_auditor(estimator: Any) -> Any:
     return estimator
 
 
-def _several(auditors: Any) -> list[Any]:
-    return list(auditors) if np.iterable(auditors) and not hasattr(auditors, "fit") else [auditors]
-
-
-def _policy_name(auditor: Any, release: Any) -> str:
-    audited = release.radius if auditor.radius is None else auditor.radius
-    name = f"r = {audited:.3g}"
-    return name if audited == release.radius else f"{name} (released for {release.radius:.3g})"
-
-
 def _setting_name(name: str, value: Any) -> str:
+    if not name:
+        return ""
     if name == "radius" and value is None:
         return "full radius"
     return f"{name} = {value:.3g}" if isinstance(value, float) else f"{name} = {value}"
 
 
 def _legend(ax: Any, n_names: int) -> None:
-    if n_names <= _INSIDE_LEGEND:
-        ax.legend(frameon=False)
-    else:
-        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-
-
-def _release(auditor: Any) -> Any:
-    model = auditor.estimator_
-    model = getattr(model, "estimator", model)
-    return getattr(model, "steps", [(None, model)])[-1][1].release_
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    ax.legend(frameon=False, **({} if n_names <= _INSIDE_LEGEND else beside))
 
 
 def _colours(n: int) -> Any:

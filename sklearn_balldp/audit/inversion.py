@@ -37,7 +37,7 @@ class Reconstruction:
 def _ridge_without(
     prototypes: ArrayLike, known_sums: ArrayLike, known_counts: ArrayLike, alpha: float
 ) -> tuple[Array, Array, Array, Array]:
-    """Released prototypes, those without the record, the record in each class, its factors."""
+    """Prototypes without the record, how far each moved, the record in each class, its factors."""
     released = np.asarray(prototypes, dtype=np.float64)
     sums = np.asarray(known_sums, dtype=np.float64)
     counts = np.asarray(known_counts, dtype=np.float64)
@@ -47,9 +47,10 @@ def _ridge_without(
             f"{released.shape}."
         )
     ridge = float(alpha) * (counts.sum() + 1.0)
-    factors = 0.5 * (2.0 * (counts + 1.0) + ridge)
+    factors = counts + 1.0 + 0.5 * ridge
     before = 2.0 * sums / (2.0 * counts + ridge)[:, None]
-    return released, before, factors[:, None] * released - sums, factors
+    moved = np.linalg.norm(released - before, axis=1)
+    return before, moved, factors[:, None] * released - sums, factors
 
 
 def invert_ridge(
@@ -86,15 +87,9 @@ def invert_ridge(
     -------
     Reconstruction
         "unique", "degenerate", or "none" when another prototype moved too or the row is too long.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not match.
     """
-    released, before, rows, _ = _ridge_without(prototypes, known_sums, known_counts, alpha)
-    moved = np.linalg.norm(released - before, axis=1)
-    still = moved <= tol * np.linalg.norm(released, axis=1).max()
+    before, moved, rows, _ = _ridge_without(prototypes, known_sums, known_counts, alpha)
+    still = moved <= tol * np.linalg.norm(prototypes, axis=1).max()
     if code is None:
         if still.all():
             # z = mu^- in every class explains prototypes that did not move.
@@ -115,15 +110,14 @@ def invert_noisy_ridge(
     alpha: float,
     code: int | None = None,
 ) -> tuple[Array, float, int]:
-    r"""Unbiased estimate of the record behind noisy ridge prototypes.
+    r"""Unbiased estimate of the record behind noisy ridge prototypes, its scale, and its class.
 
     :math:`W_y = \frac{A_y}{2} \tilde\mu_y - S_y^- = z + N(0, (A_y \sigma_y / 2)^2 I)` with
     :math:`A_y = 2 (n_y^- + 1) + \alpha n`.
     """
-    released, before, rows, factors = _ridge_without(prototypes, known_sums, known_counts, alpha)
-    scales = np.broadcast_to(np.asarray(sigma, dtype=np.float64), released.shape[:1])
+    _, moved, rows, factors = _ridge_without(prototypes, known_sums, known_counts, alpha)
+    scales = np.broadcast_to(np.asarray(sigma, dtype=np.float64), moved.shape)
     if code is None:
-        moved = np.linalg.norm(released - before, axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             code = int(np.argmax(np.where(moved > 0.0, moved / scales, 0.0)))
     return rows[code], float(factors[code] * scales[code]), code

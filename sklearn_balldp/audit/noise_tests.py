@@ -17,7 +17,7 @@ draws selected until they pass, or records that differ in few places.
 
 **A verdict must not decide whether to publish.** Whoever draws again after a FAIL publishes noise
 conditioned on the records: with alpha the level of all tests, (epsilon, delta) becomes
-:func:`epsilon_after_redraws`. Find the fault, and begin again with a budget of its own.
+:func:`epsilon_after_redraws`. Find the fault, and begin again with a fresh budget.
 """
 
 import math
@@ -42,7 +42,7 @@ Array = NDArray[np.float64]
 
 #: With fewer deviates than these, a tenth of the noise too little can be missed.
 ENOUGH = 5_000
-# Most blocks of which every two are compared.
+# Up to so many blocks, every two are compared.
 _BLOCKS = 8_000
 # Rows whose correlations are computed at once.
 _AT_ONCE = 512
@@ -64,7 +64,7 @@ class Deviates:
         Largest distance by which the solver's tolerance and rounding can move the deviates.
     """
 
-    blocks: list[Array]
+    blocks: list[Array] = field(default_factory=list)
     directions: dict[str, list[Array]] = field(default_factory=dict)
     rest: Array = field(default_factory=lambda: np.empty(0))
     shift: float = 0.0
@@ -73,6 +73,32 @@ class Deviates:
     def size(self) -> int:
         """Number of deviates."""
         return sum(z.size for z in self.blocks) + self.rest.size
+
+    def add(self, width: int, z: Array, silent: NDArray[np.bool_], **directions: Array) -> None:
+        """Add an answer, in rows of ``width`` values if it lies flat, less what has no noise."""
+        whole = z.size // width * width
+
+        def rows(values: Any) -> Any:
+            return values if values.ndim == 2 else values[:whole].reshape(-1, width)
+
+        blocks, mute = rows(z), rows(silent)
+        full = ~mute.any(axis=1)
+        parts = [self.rest, blocks[~full][~mute[~full]]]
+        if z.ndim != 2:
+            parts.append(z[whole:][~silent[whole:]])
+        self.rest = np.concatenate(parts)
+        self.blocks.append(blocks[full])
+        for name, direction in directions.items():
+            self.directions.setdefault(name, []).append(rows(direction)[full])
+
+    def join(self, other: "Deviates") -> None:
+        """Add the noise of another release of this kind, to be tested as one."""
+        self.blocks += other.blocks
+        for name, directions in other.directions.items():
+            self.directions[name] += directions
+        self.rest = np.concatenate([self.rest, other.rest])
+        # Each is moved by the tolerance and the rounding of its values.
+        self.shift += other.shift
 
 
 def epsilon_after_redraws(
@@ -112,21 +138,20 @@ def weight_checks(
     list of Check
         Scale, law, mean and reuse of the noise; or why they cannot be tested.
     """
-    found = deviates_of(released, records)
-    if isinstance(found, Check):
-        return [found]
-    others, left_out = [], 0
-    for other in earlier:
-        known: Any = None
-        if np.array_equal(other.classes, released.classes):
-            known = deviates_of(other, records)
-        if isinstance(known, Deviates):
-            others.append(known)
-        else:
-            left_out += 1
-    checks = noise_checks(found, others, level=level)
-    if left_out:
-        why = f"{left_out} of the earlier releases cannot be compared (other labels, or no noise)"
+    noise = deviates_of(released, records)
+    if isinstance(noise, Check):
+        return [noise]
+    tried = [
+        deviates_of(other, records) if np.array_equal(other.classes, released.classes) else None
+        for other in earlier
+    ]
+    others = [other for other in tried if isinstance(other, Deviates)]
+    checks = noise_checks(noise, others, level=level)
+    if len(others) < len(tried):
+        why = (
+            f"{len(tried) - len(others)} of the earlier releases cannot be compared (other labels, "
+            "or no noise)"
+        )
         checks.append(Check("earlier releases", CANNOT_CHECK, why, "noise of each release", True))
     return checks
 
@@ -146,14 +171,12 @@ def deviates_of(released: Released, records: Records) -> Deviates | Check:
         )
     if not all(bool((np.abs(answer) < 1e100).all()) for answer in released.answers):
         return Check("noise in the weights", FAIL, "they are not finite, or huge", "any", True)
-    problem, answers = released.problem, iter(released.answers)
-    found = Deviates([], {"the noiseless values": [], "the state": []})
-    bare = False
+    problem, answers, noise = released.problem, iter(released.answers), Deviates()
+    bare = []
 
     def answer(query: Query) -> Array:
-        nonlocal bare
         noisy = next(answers)
-        bare = not _add(found, query, problem, noisy, query.values(problem, records)) or bare
+        bare.append(_add(noise, query, problem, noisy, query.values(problem, records)))
         return noisy
 
     try:
@@ -161,7 +184,7 @@ def deviates_of(released: Released, records: Records) -> Deviates | Check:
             drive(released.conversation(), answer)
     except StopIteration:
         return Check("transcript", FAIL, "answers are missing", "one for each query", True)
-    if bare:
+    if any(bare):
         return Check(
             "values without noise",
             FAIL,
@@ -169,77 +192,45 @@ def deviates_of(released: Released, records: Records) -> Deviates | Check:
             "values of noise scale 0 do not depend on records, and are published as they are",
             True,
         )
-    if found.size == 0:
-        return _cannot("no released value has noise")
-    return found
+    return noise if noise.size else _cannot("no released value has noise")
 
 
-def _add(found: Deviates, query: Query, problem: Problem, noisy: Array, values: Array) -> bool:
-    """Add the noise of one answer; False where a value without noise is not as it should be."""
+def _add(noise: Deviates, query: Query, problem: Problem, noisy: Array, values: Array) -> bool:
+    """Add the noise of one answer; True if a value without noise is not as it should be."""
     scale = np.broadcast_to(np.asarray(query.scales(problem), dtype=np.float64), noisy.shape)
     excess = noisy - values
     silent = scale == 0.0
     if (excess[silent] != 0.0).any():
-        return False
-    z = np.divide(excess, scale, out=np.zeros(noisy.shape), where=~silent)
-    mean = np.divide(values, scale, out=np.zeros(noisy.shape), where=~silent)
+        return True
+    z, mean = (
+        np.divide(part, scale, out=np.zeros(noisy.shape), where=~silent)
+        for part in (excess, values)
+    )
     # What rounds large values, and the tolerance of the solver.
-    found.shift = math.hypot(found.shift, 2.0**-46 * float(np.linalg.norm(mean)))
+    noise.shift = math.hypot(noise.shift, 2.0**-46 * float(np.linalg.norm(mean)))
     state = np.asarray(getattr(query, "theta", np.zeros(noisy.shape)), dtype=np.float64)
     if isinstance(query, Minimiser):
-        found.shift += 2.0 * query.tol / (problem.alpha * query.sigma)
-        if problem.loss == "softmax" and _centred(noisy):
+        noise.shift += 2.0 * query.tol / (problem.alpha * query.sigma)
+        largest = float(np.abs(noisy).max(initial=0.0))
+        sums = np.abs(noisy.sum(axis=0)).max(initial=0.0)
+        if problem.loss == "softmax" and sums <= 1e-9 * largest * len(noisy):
             # Published centred: the orthonormal contrasts of the classes are independent.
             rotation = helmert(len(noisy))
             z, mean, state = rotation @ z, rotation @ mean, rotation @ state
             silent = np.zeros(z.shape, dtype=bool)
-    if z.ndim != 2:
-        width = problem.n_features
-        whole = z.size // width * width
-        rows, rest = z.ravel()[:whole].reshape(-1, width), z.ravel()[whole:]
-        mute = silent.ravel()[:whole].reshape(-1, width)
-        mean = mean.ravel()[:whole].reshape(-1, width)
-        found.rest = np.concatenate([found.rest, rest[~silent.ravel()[whole:]]])
-        state = np.zeros(rows.shape)
-    else:
-        rows, mute = z, silent
-    full = ~mute.any(axis=1)
-    found.rest = np.concatenate([found.rest, rows[~full][~mute[~full]]])
-    found.blocks.append(rows[full])
-    found.directions["the noiseless values"].append(mean[full])
-    found.directions["the state"].append(state[full])
-    return True
-
-
-def _centred(values: Array) -> bool:
-    largest = float(np.abs(values).max(initial=0.0))
-    return bool(np.abs(values.sum(axis=0)).max(initial=0.0) <= 1e-9 * largest * len(values))
-
-
-def of_trials(runs: Sequence[Sequence[Array]], width: int) -> Deviates:
-    """The noise of trials as blocks of ``width`` values where answers lie flat."""
-    found = Deviates([])
-    for run in runs:
-        for z in run:
-            if z.ndim == 2:
-                found.blocks.append(z)
-                continue
-            whole = z.size // width * width
-            rows = z[:whole].reshape(-1, width)
-            # Values of absent classes have no noise.
-            found.blocks.append(rows[np.any(rows != 0.0, axis=1)])
-            found.rest = np.concatenate([found.rest, z[whole:][z[whole:] != 0.0]])
-    return found
+    directions = {"the noiseless values": mean, "the state": state}
+    noise.add(problem.n_features, z, silent, **directions)
+    return False
 
 
 def noise_checks(
-    found: Deviates, others: Sequence[Deviates] = (), *, level: float = FALSE_ALARM
+    noise: Deviates, others: Sequence[Deviates] = (), *, level: float = FALSE_ALARM
 ) -> list[Check]:
     """The four kinds of tests: scale, law, mean and reuse, with equal shares of the level.
 
     Parameters
     ----------
-    found : Deviates
+    noise : Deviates
         Noise that is tested.
     others : sequence of Deviates
         Noise of other releases, which must not be the same.
@@ -253,10 +244,10 @@ def noise_checks(
     """
     each = level / 4.0
     return [
-        _scale_check(found, each),
-        _law_check(found, each),
-        _mean_check(found, each),
-        _reuse_check(found, others, each),
+        _scale_check(noise, each),
+        _law_check(noise, each),
+        _mean_check(noise, each),
+        _reuse_check(noise, others, each),
     ]
 
 
@@ -268,39 +259,38 @@ def _verdict(p: float, level: float) -> str:
     return PASS if p >= level else FAIL
 
 
-def _scale_check(found: Deviates, level: float) -> Check:
+def _scale_check(noise: Deviates, level: float) -> Check:
     """Squared lengths of all values and of each block are chi-square."""
-    shift = found.shift
+    shift = noise.shift
 
     def two_sided(size: Any, k: Any) -> Any:
-        least, most = np.maximum(size - shift, 0.0), size + shift
-        return 2.0 * np.minimum(chi2.sf(least**2, k), chi2.cdf(most**2, k))
+        low, high = np.maximum(size - shift, 0.0), size + shift
+        return 2.0 * np.minimum(chi2.sf(low**2, k), chi2.cdf(high**2, k))
 
-    sizes = np.concatenate([np.linalg.norm(z, axis=1) for z in found.blocks] or [np.empty(0)])
-    widths = np.concatenate([np.full(len(z), z.shape[1]) for z in found.blocks] or [np.empty(0)])
-    length = math.hypot(np.linalg.norm(sizes), np.linalg.norm(found.rest))
-    p = float(two_sided(length, found.size))
+    sizes = np.concatenate([np.empty(0), *(np.linalg.norm(z, axis=1) for z in noise.blocks)])
+    widths = np.concatenate([np.empty(0), *(np.full(len(z), z.shape[1]) for z in noise.blocks)])
+    length = math.hypot(np.linalg.norm(sizes), np.linalg.norm(noise.rest))
+    p = float(two_sided(length, noise.size))
     ratios = np.ones(1)
     if len(sizes):
         p = min(p, len(sizes) * float(two_sided(sizes, widths).min()))
         ratios = sizes / np.sqrt(widths)
     p = min(1.0, 2.0 * p)
     # Noise of this share of the scale would fail nearly always.
-    least = math.sqrt(chi2.ppf(level / 4.0, found.size) / chi2.ppf(0.99, found.size))
+    share = math.sqrt(chi2.ppf(level / 4.0, noise.size) / chi2.ppf(0.99, noise.size))
     text = (
-        f"{length / math.sqrt(found.size):.4f} of the stated scale over {found.size} values "
-        f"(blocks {ratios.min():.3f} to {ratios.max():.3f}), p = {p:.2g}; from {least:.2f} down "
+        f"{length / math.sqrt(noise.size):.4f} of the stated scale over {noise.size} values "
+        f"(blocks {ratios.min():.3f} to {ratios.max():.3f}), p = {p:.2g}; from {share:.2f} down "
         "it would be seen"
     )
     return Check("scale of the noise", _verdict(p, level), text, "chi-square of the noise", True)
 
 
-def _law_check(found: Deviates, level: float) -> Check:
+def _law_check(noise: Deviates, level: float) -> Check:
     """Kolmogorov-Smirnov distance of all entries from the normal law."""
-    z = np.concatenate([*(z.ravel() for z in found.blocks), found.rest])
-    ordered, n, shift = np.sort(z), len(z), found.shift
-    below = norm.cdf(ordered)
-    ranks = np.arange(1, n + 1) / n
+    z = np.concatenate([*(z.ravel() for z in noise.blocks), noise.rest])
+    n, shift = len(z), noise.shift
+    below, ranks = norm.cdf(np.sort(z)), np.arange(1, n + 1) / n
     distance = float(max((ranks - below).max(), (below - ranks + 1.0 / n).max()))
     if shift > 0.0:
         # At most shift^2 / h^2 entries move by more than h; the others change D by up to 0.4 h.
@@ -311,18 +301,18 @@ def _law_check(found: Deviates, level: float) -> Check:
     return Check("law of the noise", _verdict(p, level), text, "Kolmogorov-Smirnov", True)
 
 
-def _mean_check(found: Deviates, level: float) -> Check:
+def _mean_check(noise: Deviates, level: float) -> Check:
     """Projections on directions fixed before the noise are standard normal."""
     tests: list[tuple[float, str]] = []
-    ones = {"all ones": [np.ones_like(z) for z in found.blocks]}
-    for name, directions in (ones | found.directions).items():
-        inner = []
-        for z, direction in zip(found.blocks, directions, strict=True):
-            size = float(np.linalg.norm(direction))
-            if size > 0.0:
-                inner.append(float(np.vdot(z, direction)) / size)
+    ones = {"all ones": [np.ones_like(z) for z in noise.blocks]}
+    for name, directions in (ones | noise.directions).items():
+        inner = [
+            float(np.vdot(z, direction)) / size
+            for z, direction in zip(noise.blocks, directions, strict=True)
+            if (size := float(np.linalg.norm(direction))) > 0.0
+        ]
         if inner:
-            score = max(0.0, abs(sum(inner)) / math.sqrt(len(inner)) - found.shift)
+            score = max(0.0, abs(sum(inner)) / math.sqrt(len(inner)) - noise.shift)
             tests.append((score, name))
     if not tests:
         return Check("mean of the noise", CANNOT_CHECK, "no block", "projections", True)
@@ -332,16 +322,20 @@ def _mean_check(found: Deviates, level: float) -> Check:
     return Check("mean of the noise", _verdict(p, level), text, "projections fixed before", True)
 
 
-def _reuse_check(found: Deviates, others: Sequence[Deviates], level: float) -> Check:
+def _reuse_check(noise: Deviates, others: Sequence[Deviates], level: float) -> Check:
     """Correlations of blocks with each other, and with those of other releases."""
-    slack = 4.0 * found.shift
+    slack = 4.0 * noise.shift
     largest, n_pairs, p = 0.0, 0, 1.0
-    for top, n_some, n_values, length in _correlations(found, others):
+    for rows, second in _compared(noise, others):
         # With fewer than three values, independent blocks are often nearly parallel.
-        if n_some == 0 or n_values < 3:
+        n_values = rows.shape[1]
+        top, n_some = (0.0, 0) if n_values < 3 else _largest(rows, second)
+        if n_some == 0:
             continue
         n_pairs += n_some
         largest = max(largest, top)
+        lengths = (np.linalg.norm(z, axis=1).min() for z in (rows, second) if z is not None)
+        length = float(min(lengths))
         r = min(max(top - slack / max(length, 1e-300), 0.0), 1.0)
         score = r * math.sqrt((n_values - 1.0) / max(1.0 - r**2, 1e-300))
         p = min(p, 2.0 * float(student.sf(score, n_values - 1)))
@@ -353,36 +347,30 @@ def _reuse_check(found: Deviates, others: Sequence[Deviates], level: float) -> C
     return Check("reuse of noise", _verdict(p, level), text, "correlations of blocks", True)
 
 
-def _correlations(
-    found: Deviates, others: Sequence[Deviates]
-) -> Iterator[tuple[float, int, int, float]]:
-    """Largest correlations of blocks that noise could be copied between.
+def _compared(noise: Deviates, others: Sequence[Deviates]) -> Iterator[tuple[Array, Array | None]]:
+    """Rows whose correlations are looked at: with each other (None), or with other rows.
 
-    With each the number of pairs, their width and their least length. Every two blocks of one
-    width, and every two answers of one shape; of very many blocks those of one answer, and of the
-    answer that follows.
+    Every two blocks of one width, and every two answers of one shape; of very many blocks those of
+    one answer, and of the answer that follows.
     """
     theirs = [z for other in others for z in other.blocks]
-    for width in dict.fromkeys(z.shape[1] for z in found.blocks):
-        ours = [z for z in found.blocks if z.shape[1] == width and len(z)]
-        far = [z for z in theirs if z.shape[1] == width and len(z)]
+    for width in dict.fromkeys(z.shape[1] for z in noise.blocks):
+        ours, far = (
+            [z for z in blocks if z.shape[1] == width and len(z)]
+            for blocks in (noise.blocks, theirs)
+        )
         groups = [np.concatenate(ours)] if ours else []
-        if groups and len(groups[0]) > _BLOCKS:
+        if ours and len(groups[0]) > _BLOCKS:
             groups = list(_runs(ours))
-        for group in groups:
-            yield *_largest(group, None), width, _least(group)
-        for z in far:
-            for group in ours:
-                if len(group) + len(z) <= _BLOCKS:
-                    yield *_largest(group, z), width, min(_least(group), _least(z))
-    for shape in dict.fromkeys(z.shape for z in found.blocks if len(z) > 1):
-        whole = np.stack([z.ravel() for z in found.blocks if z.shape == shape])
-        yield *_largest(whole, None), whole.shape[1], _least(whole)
-        far = [z.ravel() for z in theirs if z.shape == shape]
-        if far:
-            others_whole = np.stack(far)
-            least = min(_least(whole), _least(others_whole))
-            yield *_largest(whole, others_whole), whole.shape[1], least
+        yield from ((group, None) for group in groups)
+        yield from ((g, z) for z in far for g in groups if len(g) + len(z) <= _BLOCKS)
+    for shape in dict.fromkeys(z.shape for z in noise.blocks if len(z) > 1):
+        whole, other_answers = (
+            [z.ravel() for z in blocks if z.shape == shape] for blocks in (noise.blocks, theirs)
+        )
+        yield np.stack(whole), None
+        if other_answers:
+            yield np.stack(whole), np.stack(other_answers)
 
 
 def _runs(answers: Sequence[Array]) -> Iterator[Array]:
@@ -411,10 +399,6 @@ def _largest(rows: Array, others: Array | None) -> tuple[float, int]:
             n_pairs -= len(some) * (len(some) + 1) // 2
         largest = max(largest, float(inner.max(initial=0.0)))
     return largest, n_pairs
-
-
-def _least(rows: Array) -> float:
-    return float(np.linalg.norm(rows, axis=1).min())
 
 
 def _unit(rows: Array) -> Array:

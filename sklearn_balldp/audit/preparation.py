@@ -36,19 +36,19 @@ class PreparedAudit:
 
     #: The fitted head.
     head: BaseBallDPClassifier
-    #: What was released, with every noisy answer of a fit that was made here.
+    #: What was released, with every noisy answer of a fit that the audit made.
     released: Released
-    #: The fitted estimator in the form of the one given; it may be published.
+    #: The fitted estimator in the form of the one that was passed; it may be published.
     estimator: Any
     #: As many records as the release has.
     records: Records
     #: Position of a placeholder for the missing record; None if no record is missing.
     placeholder: int | None
-    #: Positions of the training records in the rows given.
+    #: Positions of the training records in the rows that were passed.
     position: NDArray[np.intp]
     #: Records that candidates are drawn from.
     pool: Pool
-    #: Their positions in the public rows, or in the rows given where some of those were held out.
+    #: Their positions in the public rows, or in the rows that some were held out of.
     pool_positions: NDArray[np.intp]
     #: Whether the model is audited as it was released.
     frozen: bool
@@ -69,70 +69,66 @@ def prepare(
     """Fit the estimator, unless it is frozen, and gather what its audit needs."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
-    y = column_or_1d(y, warn=True)
-    X, y = indexable(X, y)
+    X, y = indexable(X, column_or_1d(y, warn=True))
     if (X_public is None) != (y_public is None):
         raise ValueError("X_public and y_public go together: pass both or neither.")
     transformers, head, parts = split_model(estimator)
-    frozen = parts.frozen
     warn_of_pooling(parts)
+    if parts.frozen:
+        check_is_fitted(head)
     if groups is not None:
         if np.shape(groups) != (len(y),):
             raise ValueError(f"groups must hold one value for each of the {len(y)} records.")
         groups = np.asarray(groups)
-    position, held_out = np.arange(len(y)), None
+    position, source = np.arange(len(y)), "X_public"
+    # Held-out rows are private, so a radius policy may not use them as public reference.
+    reference = {"X_public": X_public, "y_public": y_public}
     if X_public is None:
-        if frozen:
+        if parts.frozen:
             raise ValueError(
                 "X_public=None: a frozen estimator was fitted on all of X, so candidates must "
                 "come from elsewhere; pass X_public and y_public."
             )
-        by_class = not head.protect_labels
-        if groups is None:
-            held = _hold_out(y, holdout, by_class, rng)
-        else:
-            held = _hold_out_owners(groups, y, holdout, by_class, rng)
+        held = hold_out(y, groups, holdout, not head.protect_labels, rng)
         position, held_out = np.flatnonzero(~held), np.flatnonzero(held)
+        source, reference = "holdout", {}
         X_public, y_public = _take(X, held_out), y[held_out]
         X, y = _take(X, position), y[position]
         groups = None if groups is None else groups[position]
     X_public, y_public = indexable(X_public, column_or_1d(y_public, warn=True))
 
-    if frozen:
-        check_is_fitted(head)
-        X = X if transformers is None else transformers.transform(X)
-    elif transformers is not None:
-        transformers = clone(transformers)
-        X = transformers.fit_transform(X, y)
     if transformers is not None:
+        if parts.frozen:
+            X = transformers.transform(X)
+        else:
+            transformers = clone(transformers)
+            X = transformers.fit_transform(X, y)
         X_public = transformers.transform(X_public)
-    if not frozen:
+    if parts.frozen:
+        released = head.released_
+    else:
         head = clone(head)
-        # Held-out rows are private, so a radius policy may not use them as public reference.
-        reference = {} if held_out is not None else {"X_public": X_public, "y_public": y_public}
-        # The noise of its own fit is tested: every answer is kept until then.
+        # The noise of this fit is tested: every answer is kept until then.
         head._keep_answers = True
-        head.fit(X, y, **reference, groups=groups)
-    released = head.released_
-    if not frozen:
+        released = head.fit(X, y, **reference, groups=groups).released_
         del head._keep_answers
-        head.released_ = without_answers(released)
+        keeps = getattr(released.mechanism, "keep_transcript", False)
+        if isinstance(released.bound, DescentBound) and not keeps:
+            head.released_ = replace(released, answers=())
+        estimator = rebuilt_estimator(estimator, transformers, head)
     records, placeholder = complete_records(head, head._records(X, y, groups))
-    owners = owners_of(groups, len(y)) if head.release_.unit == "person" else None
-    pool, kept = candidate_pool(
-        head, X_public, y_public, "X_public" if held_out is None else "holdout"
-    )
+    pool, kept = candidate_pool(head, X_public, y_public, source)
     return PreparedAudit(
         head=head,
         released=released,
-        estimator=estimator if frozen else rebuilt_estimator(estimator, transformers, head),
+        estimator=estimator,
         records=records,
         placeholder=placeholder,
         position=position,
         pool=pool,
-        pool_positions=kept if held_out is None else held_out[kept],
-        frozen=frozen,
-        owners=owners,
+        pool_positions=held_out[kept] if source == "holdout" else kept,
+        frozen=parts.frozen,
+        owners=owners_of(groups, len(y)) if head.release_.unit == "person" else None,
     )
 
 
@@ -169,9 +165,9 @@ def split_model(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, 
 def warn_of_pooling(parts: ModelParts) -> None:
     """Warn of the steps that learn from the rows."""
     if parts.learners:
-        known = " unless they were fitted on public rows" if parts.frozen else ""
+        unless = " unless they were fitted on public rows" if parts.frozen else ""
         warnings.warn(
-            f"the step(s) {', '.join(parts.learners)} learn from the private rows{known}, so that "
+            f"the step(s) {', '.join(parts.learners)} learn from the private rows{unless}, so that "
             "one record moves every row: neither the guarantee nor this audit covers that. Use "
             "steps that map each row on its own, or fit them on public rows and freeze them.",
             PooledPreprocessingWarning,
@@ -182,7 +178,7 @@ def warn_of_pooling(parts: ModelParts) -> None:
 def rebuilt_estimator(
     estimator: Any, transformers: Pipeline | None, head: BaseBallDPClassifier
 ) -> Any:
-    """The fitted estimator, in the form of the one given."""
+    """The fitted estimator, in the form of the one that was passed."""
     if not isinstance(estimator, Pipeline):
         return head
     steps = [] if transformers is None else list(transformers.steps)
@@ -199,64 +195,45 @@ def _take(X: Any, position: NDArray[np.intp]) -> Any:
     return [X[i] for i in position]
 
 
-def _hold_out(
-    y: NDArray[Any], share: float, by_class: bool, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Which records are kept for candidates.
-
-    The split depends on labels only if they are public: if they are private, a label change must
-    not move other records.
-    """
-    order = rng.permutation(len(y))
-    held = np.zeros(len(y), dtype=bool)
-    if not by_class:
-        held[order[: int(share * len(y))]] = True
-        return held
-    codes = _class_codes(y)[order]
-    for code in range(codes.max(initial=-1) + 1):
-        members = order[codes == code]
-        # Every class of two or more has candidates, and keeps a record to train on.
-        n_held = min(len(members) - 1, math.ceil(share * len(members)))
-        held[members[:n_held]] = True
-    return held
-
-
-def _hold_out_owners(
-    groups: NDArray[Any],
+def hold_out(
     y: NDArray[Any],
+    groups: NDArray[Any] | None,
     share: float,
     by_class: bool,
     rng: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    """As :func:`_hold_out`, all records of an owner together; every class keeps a record."""
-    owners, codes = owners_of(groups, len(y)), _class_codes(y)
-    left, n_held = np.bincount(codes), 0
-    held = np.zeros(len(y), dtype=bool)
-    order = np.argsort(owners, kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(owners))[:-1])
-    for owner in rng.permutation(len(members)).tolist():
-        own, counts = np.unique(codes[members[owner]], return_counts=True)
-        if n_held + len(members[owner]) > share * len(y):
-            continue
-        if not by_class or np.all(left[own] > counts):
-            held[members[owner]] = True
-            n_held += len(members[owner])
-            left[own] -= counts
-    return held
+    """Which records are kept for candidates, all of an owner together; each class keeps a record.
 
-
-def _class_codes(y: NDArray[Any]) -> NDArray[np.intp]:
+    The split depends on labels only if they are public: if they are private, a label change must
+    not move other records.
+    """
     try:
-        return np.unique(y, return_inverse=True)[1]
+        codes = np.unique(y, return_inverse=True)[1]
     except TypeError:
         raise ValueError("y mixes labels of types that cannot be compared; use one type.") from None
-
-
-def without_answers(released: Released) -> Released:
-    """What a fit keeps: the answers of a descent only where they were asked for."""
-    asked = bool(getattr(released.mechanism, "keep_transcript", False))
-    descended = isinstance(released.bound, DescentBound)
-    return replace(released, answers=()) if descended and not asked else released
+    held = np.zeros(len(y), dtype=bool)
+    if groups is not None:
+        owners = owners_of(groups, len(y))
+        order = np.argsort(owners, kind="stable")
+        members = np.split(order, np.cumsum(np.bincount(owners))[:-1])
+        n_held, remaining = 0, np.bincount(codes)
+        for owner in rng.permutation(len(members)).tolist():
+            classes, counts = np.unique(codes[members[owner]], return_counts=True)
+            fits = n_held + len(members[owner]) <= share * len(y)
+            if fits and (not by_class or np.all(remaining[classes] > counts)):
+                held[members[owner]] = True
+                n_held += len(members[owner])
+                remaining[classes] -= counts
+        return held
+    order = rng.permutation(len(y))
+    if not by_class:
+        held[order[: int(share * len(y))]] = True
+        return held
+    for code in range(codes.max(initial=-1) + 1):
+        of_class = order[codes[order] == code]
+        # Every class of two or more has candidates, and keeps a record to train on.
+        held[of_class[: min(len(of_class) - 1, math.ceil(share * len(of_class)))]] = True
+    return held
 
 
 def in_domain(head: BaseBallDPClassifier, X: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -271,38 +248,23 @@ def candidate_pool(
     head: BaseBallDPClassifier, X_public: Any, y_public: NDArray[Any], name: str
 ) -> tuple[Pool, NDArray[np.intp]]:
     """Records that candidates are drawn from, and their positions; unknown labels are left out."""
-    known = np.flatnonzero(np.isin(y_public, head.classes_))
-    if len(known) == 0:
+    kept = np.flatnonzero(np.isin(y_public, head.classes_))
+    if len(kept) == 0:
         raise ValueError(
             f"{name} holds no label of the model; pass public rows of its classes as X_public, "
             "or keep more rows back (holdout)."
         )
     try:
-        rows, codes = head._coded(_take(X_public, known), y_public[known])
+        rows, codes = head._coded(_take(X_public, kept), y_public[kept])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    return Pool(in_domain(head, rows), codes, head.release_.norm_bound), known
+    return Pool(in_domain(head, rows), codes, head.release_.norm_bound), kept
 
 
 def complete_records(head: BaseBallDPClassifier, records: Records) -> tuple[Records, int | None]:
-    """As many records as the release has; if one is missing, also the position of a placeholder.
+    """As many records as the release has: where one is missing, a copy of one, and its position.
 
-    Parameters
-    ----------
-    head : BaseBallDPClassifier
-        Fitted.
-    records : Records
-        All records of the fit, or all but one.
-
-    Returns
-    -------
-    tuple of (Records, int or None)
-        The records, and where a copy of one stands for the missing one.
-
-    Raises
-    ------
-    ValueError
-        If these are not the records of the release.
+    A ValueError says that these are not the records of the release, or not all of them but one.
     """
     problem, n_samples = head.release_.problem, len(records)
     expected = problem.n_samples
@@ -333,46 +295,39 @@ def _missing_counts(head: BaseBallDPClassifier, codes: NDArray[np.intp]) -> NDAr
     return None if counts is None else np.array(counts) - np.bincount(codes, minlength=len(counts))
 
 
-def chosen_anchors(
-    asked: Any, anchors: NDArray[np.intp], codes: NDArray[np.intp], position: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """Those of the possible anchors that an audit asks for, by positions in the training rows."""
+def anchors_of(prepared: PreparedAudit, asked: Any) -> NDArray[np.intp]:
+    """Positions of possible anchors, those that an audit asks for.
+
+    They are records to hide, or known records near the missing one.
+    """
+    codes = prepared.records.codes
+    anchors = np.arange(len(codes))
+    if prepared.placeholder is not None:
+        anchors = anchors[: prepared.placeholder]
+        missing = _missing_counts(prepared.head, codes[anchors])
+        if missing is not None:
+            # Public counts reveal the class of the missing record.
+            anchors = np.flatnonzero(codes[anchors] == int(np.argmax(missing)))
+        if len(anchors) == 0:
+            raise ValueError(
+                "the missing record is the only one of its class, so no known record can stand for "
+                "its place; pass all records of the model."
+            )
     if isinstance(asked, str):
+        check_option("anchors", asked, ("random", "rarest"))
         if asked == "random":
             return anchors
-        check_option("anchors", asked, ("random", "rarest"))
-        counts = np.bincount(codes[anchors])
-        rarest = np.argmin(np.where(counts > 0, counts, len(codes) + 1))
-        return anchors[codes[anchors] == rarest]
-    given = np.asarray(asked)
-    if given.ndim != 1 or given.dtype.kind not in "iu":
+        classes, counts = np.unique(codes[anchors], return_counts=True)
+        return anchors[codes[anchors] == classes[counts.argmin()]]
+    positions = np.asarray(asked)
+    if positions.ndim != 1 or positions.dtype.kind not in "iu":
         raise ValueError(
             f"anchors must be 'random', 'rarest' or positions of records in X, got {asked!r}."
         )
-    found = anchors[np.isin(position[anchors], given)]
-    if len(found) == 0:
+    anchors = anchors[np.isin(prepared.position[anchors], positions)]
+    if len(anchors) == 0:
         raise ValueError(
             "anchors: none of them is a record that the model was fitted on and that may be hidden "
             "(training_rows_); name others."
-        )
-    return found
-
-
-def anchors_of(
-    head: BaseBallDPClassifier, records: Records, placeholder: int | None
-) -> NDArray[np.intp]:
-    """Positions of possible anchors: records to hide, or known records near the missing one."""
-    if placeholder is None:
-        return np.arange(len(records))
-    known = records.codes[:placeholder]
-    missing = _missing_counts(head, known)
-    if missing is None:
-        return np.arange(placeholder)
-    # Public counts reveal the class of the missing record.
-    anchors = np.flatnonzero(known == int(np.argmax(missing)))
-    if len(anchors) == 0:
-        raise ValueError(
-            "the missing record is the only one of its class, so no known record can stand for "
-            "its place; pass all records of the model."
         )
     return anchors

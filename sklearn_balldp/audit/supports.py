@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from .._parameters import check_option
 from ..adjacency import METRICS
 from ..rows import project_onto_ball
 from ..text import UP, rounded
@@ -17,8 +17,8 @@ _SAME = 1e-6
 
 Rows = NDArray[np.float64]
 Codes = NDArray[np.intp]
-#: Most anchors that are tried for one support.
-MAX_ANCHORS = 100
+# So many anchors are tried for one support.
+_TRIED_ANCHORS = 100
 STRATEGIES = ("farthest", "random", "nearest")
 
 
@@ -66,11 +66,11 @@ class Pool:
 
 
 class TooFewCandidates(ValueError):
-    """The pool has too few candidates near an anchor: how many, and a radius that has enough."""
+    """The pool has too few candidates near an anchor; ``needed`` is a radius that has enough."""
 
-    def __init__(self, message: str, found: int, needed: float) -> None:
+    def __init__(self, message: str, needed: float) -> None:
         super().__init__(message)
-        self.found, self.needed = found, needed
+        self.needed = needed
 
 
 def distances(rows: Rows, others: Rows, metric: str) -> Rows:
@@ -82,53 +82,35 @@ def candidate_distances(support: Support, metric: str) -> Rows:
     """Largest distance over the records of two candidates; infinite if their labels differ."""
     gaps = np.zeros((len(support.rows), len(support.rows)))
     for rows, codes in zip(support.rows.swapaxes(0, 1), support.codes.T, strict=True):
-        own = distances(rows, rows, metric)
         # Another label is another record, however near.
-        own[codes[:, None] != codes] = np.inf
-        np.maximum(gaps, own, out=gaps)
+        same = codes[:, None] == codes
+        gaps = np.maximum(gaps, np.where(same, distances(rows, rows, metric), np.inf))
     return gaps
 
 
 def candidates_in_ball(
-    pool: Rows,
-    pool_codes: Codes,
+    rows: Rows,
+    codes: Codes,
     anchor: Rows,
     code: int,
     radius: float,
-    *,
+    n_candidates: int,
     metric: str = "euclidean",
-    n_candidates: int = 10,
-    any_label: bool = False,
-) -> tuple[NDArray[np.intp], Rows]:
-    """Distinct rows of the pool that may stand in for the anchor."""
-    same = pool_codes == code
-    whole = any_label or bool(same.all())
-    positions = np.arange(len(pool)) if whole else np.flatnonzero(same)
-    rows, same = (pool, same) if whole else (pool[positions], same[positions])
+) -> tuple[NDArray[np.intp], Rows, float]:
+    """Positions of rows that may stand in for an anchor, how far they are, and the radius needed.
+
+    A row under another label may do so at any distance.
+    """
     distance = distances(rows, anchor[None], metric)[:, 0]
+    same = codes == code
     # The anchor's own row is no candidate; under another label it is another record.
     other = ~same | (distance > _SAME * max(radius, float(np.linalg.norm(anchor))))
-    positions, distance, same = positions[other], distance[other], same[other]
-    near = (distance <= radius) | ~same
-    found, total = int(near.sum()), len(near)
-    if found >= n_candidates:
-        return positions[near], distance[near]
-
-    where = f"only {found} distinct candidate(s) lie within {_up(radius)} of the anchor"
-    if total < n_candidates:
-        raise TooFewCandidates(
-            f"{where}, and only {total} at any radius; n_candidates={n_candidates} needs more "
-            "public rows of the anchor's class: pass more X_public, or lower n_candidates.",
-            found,
-            np.inf,
-        )
-    needed = float(np.sort(np.where(same, distance, 0.0))[n_candidates - 1])
-    raise TooFewCandidates(
-        f"{where}; n_candidates={n_candidates} needs a radius of {_up(needed)}: pass that radius, "
-        "more X_public, or lower n_candidates.",
-        found,
-        needed,
-    )
+    positions, distance, same = np.flatnonzero(other), distance[other], same[other]
+    reach = np.where(same, distance, 0.0)
+    near = reach <= radius
+    last = n_candidates - 1
+    needed = float(np.partition(reach, last)[last]) if len(reach) > last else np.inf
+    return positions[near], distance[near], needed
 
 
 def _up(radius: float) -> str:
@@ -137,19 +119,7 @@ def _up(radius: float) -> str:
 
 
 def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
-    """Which records repeat an earlier one, up to the rounding of their projection."""
-    repeated = np.ones(len(rows), dtype=bool)
-    exact = {
-        (code, row.tobytes()): i
-        for i, (code, row) in reversed(list(enumerate(zip(codes.tolist(), rows, strict=True))))
-    }
-    first_of_each = np.sort(np.fromiter(exact.values(), dtype=np.intp, count=len(exact)))
-    repeated[first_of_each] = _near_duplicates(rows[first_of_each], codes[first_of_each])
-    return repeated
-
-
-def _near_duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
-    """Which records lie within rounding of an earlier one of their class."""
+    """Which records repeat an earlier one of their class, up to the rounding of a projection."""
     repeated = np.zeros(len(rows), dtype=bool)
     squares = np.vecdot(rows, rows)
     tolerance = _SAME * math.sqrt(float(squares.max(initial=0.0)))
@@ -163,16 +133,13 @@ def _near_duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.boo
         for side, place in places.items():
             # A record that repeats one is compared no further, so that many copies take no longer.
             place = place[~repeated[order[place]]]
-            other = place + side * step
-            place = place[(other >= 0) & (other < len(rows))]
-            own, other = order[place], order[place + side * step]
-            close = np.abs(keys[own] - keys[other]) <= tolerance
-            places[side], own, other = place[close], own[close], other[close]
-            own, other = (
-                part[(other < own) & (codes[own] == codes[other])] for part in (own, other)
-            )
-            equal = np.linalg.norm(rows[own] - rows[other], axis=1) <= tolerance
-            repeated[own[equal]] = True
+            place = place[(place + side * step >= 0) & (place + side * step < len(rows))]
+            one, other = order[place], order[place + side * step]
+            close = np.abs(keys[one] - keys[other]) <= tolerance
+            places[side] = place[close]
+            some = close & (other < one) & (codes[one] == codes[other])
+            one, other = one[some], other[some]
+            repeated[one[np.linalg.norm(rows[one] - rows[other], axis=1) <= tolerance]] = True
         if not any(map(len, places.values())):
             break
     return repeated
@@ -188,7 +155,6 @@ def select(
     metric: str = "euclidean",
 ) -> NDArray[np.intp]:
     """Choose candidates among the rows of a ball; "farthest" is the paper's choice."""
-    check_option("support", strategy, STRATEGIES)
     if strategy == "random":
         return random_state.choice(len(rows), size=n_candidates, replace=False)
     order = np.argsort(distance, kind="stable")
@@ -229,80 +195,71 @@ def draw_supports(
         # Keep one record of each owner.
         anchors = anchors[np.unique(owners[anchors], return_index=True)[1]]
 
-    def ball_of(place: int, least: int) -> tuple[NDArray[np.intp], Rows, NDArray[np.intp], Rows]:
-        """Positions and rows of a record's class, which of them are near, and how far away."""
-        row = project_onto_ball(X[place][None].astype(np.float64), pool.norm_bound)[0]
-        code = int(codes[place])
+    def ball_around(places: NDArray[np.intp], i: int) -> tuple[Any, Rows, Rows, float, int]:
+        """Pool positions and rows near a record, how far they are, the radius needed, a margin."""
+        code = int(codes[places[i]])
+        row = project_onto_ball(X[places[i]][None].astype(np.float64), pool.norm_bound)[0]
+        # A row more for each earlier record that may have taken one: see below.
+        more = i if any_label else int((codes[places[:i]] == code).sum())
         positions, rows = pool.candidate_rows(None if any_label else code)
-        near, distance = candidates_in_ball(
-            rows,
-            pool.codes[positions],
-            row,
-            code,
-            radius,
-            metric=metric,
-            n_candidates=least,
-            any_label=any_label,
+        near, distance, needed = candidates_in_ball(
+            rows, pool.codes[positions], row, code, radius, n_candidates + more, metric
         )
-        return positions, rows, near, distance
+        return positions[near], rows[near], distance, needed, more
 
-    order = random_state.permutation(anchors)[: MAX_ANCHORS * n_supports]
-    for anchor in order.tolist():
+    for anchor in random_state.permutation(anchors)[: _TRIED_ANCHORS * n_supports].tolist():
         if len(supports) == n_supports:
             break
         places = np.array([anchor])
         if owners is not None:
             places = np.flatnonzero(owners == owners[anchor])
-        balls, short_of = [], []
-        for i, place in enumerate(places.tolist()):
-            # A row more for each earlier record that may have taken one: see below.
-            earlier = i if any_label else int((codes[places[:i]] == codes[place]).sum())
-            try:
-                balls.append((*ball_of(place, n_candidates + earlier), n_candidates + earlier))
-            except TooFewCandidates as error:
-                short_of.append((max(0, error.found - earlier), error.needed))
-        if short_of:
-            # The radius must do for all records of the person.
-            found_of, needed_of = zip(*short_of, strict=True)
-            passed_over.append((min(found_of), max(needed_of)))
+        balls = [ball_around(places, i) for i in range(len(places))]
+        # The radius must do for all records of a person.
+        needed = max(ball[3] for ball in balls)
+        if needed > radius:
+            n_near = min(len(distance) - more for _, _, distance, _, more in balls)
+            passed_over.append((max(0, n_near), needed))
             continue
-        parts = []
+        picks = []
         taken: list[set[int]] = [set() for _ in range(n_candidates)]
-        for positions, rows, near, distance, least in balls:
-            drawn = near[select(rows[near], distance, least, strategy, random_state, metric=metric)]
-            own: list[int] = []
+        for positions, rows, distance, _, more in balls:
+            drawn = select(
+                rows, distance, n_candidates + more, strategy, random_state, metric=metric
+            )
             # No candidate has one public row in the place of two records.
-            for has in taken:
-                own.append(next(k for k in drawn if positions[k] not in has and k not in own))
-                has.add(int(positions[own[-1]]))
-            parts.append((rows[own], pool.codes[positions[own]], positions[own], len(near)))
-        own_rows, own_codes, own_positions, n_near = zip(*parts, strict=True)
+            picked: list[int] = []
+            for rows_of_one in taken:
+                fresh = (k for k in drawn if positions[k] not in rows_of_one and k not in picked)
+                picked.append(next(fresh))
+                rows_of_one.add(int(positions[picked[-1]]))
+            picks.append((rows[picked], positions[picked]))
+        chosen = np.stack([positions for _, positions in picks], axis=1)
         supports.append(
             Support(
                 anchor,
-                np.stack(own_rows, axis=1),
-                np.stack(own_codes, axis=1),
-                np.stack(own_positions, axis=1),
-                min(n_near),
+                np.stack([rows for rows, _ in picks], axis=1),
+                pool.codes[chosen],
+                chosen,
+                min(len(ball[2]) for ball in balls),
                 places,
             )
         )
     short = n_supports - len(supports)
     if short > 0:
-        found = max((found for found, _ in passed_over), default=0)
-        needed = sorted(needed for _, needed in passed_over)[short - 1 : short] or [np.inf]
-        more = "more X_public (or a larger holdout), or lower n_candidates or n_supports"
-        remedy = f"no radius would do: pass {more}"
-        if np.isfinite(needed[0]):
+        n_near = max((n_near for n_near, _ in passed_over), default=0)
+        needed = ([*sorted(needed for _, needed in passed_over), *[np.inf] * short])[short - 1]
+        remedy = "more X_public (or a larger holdout), or lower n_candidates or n_supports"
+        if np.isfinite(needed):
             remedy = (
-                f"a radius of {_up(needed[0])} would do: pass it as the auditor's radius (not the "
-                f"head's), or pass {more}"
+                f"a radius of {_up(needed)} would do: pass it as the auditor's radius (not the "
+                f"head's), or pass {remedy}"
             )
+        else:
+            remedy = f"no radius would do: pass {remedy}"
         raise TooFewCandidates(
             f"only {len(supports)} of n_supports={n_supports} anchors have "
             f"n_candidates={n_candidates} distinct candidates within {_up(radius)}, the others at "
-            f"most {found}; {remedy}.",
-            found,
-            needed[0],
+            f"most {n_near}; {remedy}.",
+            needed,
         )
     return supports, len(passed_over)

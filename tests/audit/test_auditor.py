@@ -44,25 +44,13 @@ from sklearn_balldp.audit import (
     neg_certificate_scorer,
     neg_success_scorer,
 )
-from sklearn_balldp.audit import auditor as auditor_module
-from sklearn_balldp.audit.attacks import hidden_records
-from sklearn_balldp.audit.auditor import _LEVEL, _refutes
+from sklearn_balldp.audit.auditor import refuting_successes
 from sklearn_balldp.audit.certificates import scaled_models
 from sklearn_balldp.audit.preparation import audit_generator
 from sklearn_balldp.mechanisms import Minimiser, Sums, drive
 from sklearn_balldp.privacy import Noise
 
 SURE = 1 - 1e-9
-
-
-@pytest.mark.parametrize("m", [2, 10])
-def test_every_candidate_is_hidden_equally_often(m):
-    rng = np.random.default_rng(0)
-    target = hidden_records(np.full(m, 1 / m), True, 40 * m, rng)
-    assert np.bincount(target).tolist() == [40] * m
-    # So do few of them.
-    first = [hidden_records(np.full(m, 1 / m), True, 1, rng)[0] for _ in range(60 * m)]
-    assert np.bincount(first, minlength=m).min() > 20
 
 
 def noiseless(head, X, y):
@@ -93,8 +81,6 @@ HEADS = [
     (RIDGE, 10),
     (BallDPRidgePrototype(4.0, radius=0.6, counts="min"), 10),
     (BallDPLogisticRegression(4.0, radius=0.6, mechanism="output"), 2),
-    (BallDPLogisticRegression(4.0, radius=0.6, mechanism="output"), 10),
-    (BallDPSquaredHingeSVC(4.0, radius=0.6, mechanism="output", fit_intercept=False), 2),
     (BallDPSquaredHingeSVC(4.0, radius=0.6, mechanism="output", fit_intercept=False), 10),
 ]
 
@@ -109,11 +95,9 @@ def test_every_head_is_audited(head, n_classes, digits):
     assert list(certificate.index) == ["dp", "rdp", "direct", "anchor", "ball", "support", "bayes"]
     # What a certificate leaves out only raises it; the anchor need not be the best reference.
     low, high = auditor.success_interval_["clopper_pearson"]
-    assert low <= certificate["bayes"] + 0.05
-    assert high >= certificate["bayes"] - 0.05
+    assert low - 0.05 <= certificate["bayes"] <= high + 0.05
     assert low <= certificate["support"] <= certificate["ball"] + 1e-9
-    assert certificate["ball"] <= certificate["direct"] + 1e-9
-    assert certificate["anchor"] <= certificate["direct"] + 1e-9
+    assert max(certificate["ball"], certificate["anchor"]) <= certificate["direct"] + 1e-9
     assert certificate["direct"] <= min(certificate["dp"], certificate["rdp"]) + 1e-9
     assert (auditor.supports_["distance"] <= auditor.supports_["mu"]).all()
     assert auditor.score(X, y) == auditor.estimator_.score(X, y)
@@ -130,9 +114,10 @@ def test_report(audited, digits, success_interval):
     assert list(report) == ["support", "target", "guess", "success", "posterior"]
     assert len(report) == 12 * 10 * 5
     assert (report["success"] == (report["target"] == report["guess"])).all()
-    # Every candidate is hidden equally often in every support, with noise of its own.
+    # Every candidate is hidden equally often in every support, in another order.
     assert set(report.groupby(["support", "target"]).size()) == {5}
     assert report["posterior"].nunique() == len(report)
+    assert len({tuple(trials["target"]) for _, trials in report.groupby("support")}) == 12
     assert audited.success_rate_ == report["success"].mean()
     hits = report["success"].sum()
     interval = audited.success_interval_
@@ -143,8 +128,7 @@ def test_report(audited, digits, success_interval):
         interval["seed_first"], [means.mean() - half, means.mean() + half], rtol=1e-6
     )
     assert len(supports) == 12
-    rates = report.groupby("support")["success"].mean()
-    np.testing.assert_allclose(supports["success_rate"], rates)
+    np.testing.assert_allclose(supports["success_rate"], means)
     for _, row in supports.iterrows():
         candidates = list(row["candidates"])
         assert (y[candidates] == row["label"]).all()
@@ -185,16 +169,16 @@ def test_ball_is_never_above_anchor():
     X = np.zeros((200, 6))
     X[::2, 0] = 0.5
     rng = np.random.default_rng(0)
-    for _ in range(5):
+    for _ in range(3):
         # One pole and many near it, and the opposite pole: the mean is off the centre.
         pole = rng.standard_normal(6)
         offsets = np.vstack([pole + 0.5 * rng.standard_normal((18, 6)), pole, -pole])
         offsets *= 0.2 / np.linalg.norm(offsets, axis=1, keepdims=True)
         public, labels = np.vstack([offsets, X[0] + offsets]), np.repeat([1, 0], 20)
         head = BallDPRidgePrototype(4.0, radius=0.3)
-        auditor = audit(head, X, np.arange(200) % 2, public, labels, n_candidates=20)
-        assert (auditor.supports_["ball_bound"] <= auditor.supports_["anchor_bound"]).all()
-        assert (auditor.supports_["support_bound"] <= auditor.supports_["ball_bound"] + 1e-9).all()
+        table = audit(head, X, np.arange(200) % 2, public, labels, n_candidates=20).supports_
+        assert (table["ball_bound"] <= table["anchor_bound"]).all()
+        assert (table["support_bound"] <= table["ball_bound"] + 1e-9).all()
 
 
 def test_success_is_that_of_real_releases(digits, success_interval):
@@ -212,12 +196,12 @@ def test_success_is_that_of_real_releases(digits, success_interval):
     seeded = clone(head).set_params(random_state=np.random.default_rng(0))
     exact = [noiseless(seeded.fit(Z, y), Z, y) for Z in sets]
     hits = 0
-    for trial in range(1500):
+    for trial in range(600):
         released = seeded.fit(sets[trial % 3], y).released_.values
         sigma = seeded.release_.bound.scales(seeded.release_.problem)
         gaps = [np.sum(((released - model) / sigma) ** 2) for model in exact]
         hits += np.argmin(gaps) == trial % 3
-    low, high = success_interval(hits, 1500)
+    low, high = success_interval(hits, 600)
     simulated = auditor.success_interval_["clopper_pearson"]
     assert low <= simulated[1]
     assert high >= simulated[0]
@@ -303,13 +287,20 @@ def reused(self, values, sigma):
     return values + z * sigma
 
 
+def repeated(self, values, sigma):
+    """Every answer takes the noise of the first one."""
+    return values + sigma * np.random.default_rng(3).standard_normal(np.shape(values))
+
+
 FAULTS = {
     "none": scaled_by(1e-9),
+    "a quarter": scaled_by(0.25),
     "half": scaled_by(0.5),
     "nine tenths": scaled_by(0.9),
     "a block twice": a_block_twice,
     "a seed": seeded,
     "reused": reused,
+    "repeated": repeated,
 }
 MECHANISMS = {
     "prototypes": BallDPRidgePrototype(4.0, radius=0.6),
@@ -377,30 +368,20 @@ def test_the_rate_convicts_without_the_distance(digits):
 
 
 @pytest.mark.parametrize(
-    ("n", "stated"),
+    ("n", "bound"),
     [*itertools.product([1, 40], [0.11, 0.33, 0.6, 0.99, 1.0]), (400, 0.11), (400, 0.6)],
 )
-def test_a_sound_release_is_not_convicted(n, stated):
+def test_a_sound_release_is_not_convicted(n, bound, success_interval):
     """Exact probability of a false alarm at the worst success that the certificate allows."""
-    convicted = [_refutes(pd.Series(np.arange(n) < hits), stated) for hits in range(n + 1)]
+    level, needed = 1e-6 / 3, refuting_successes(n, bound)
     # The attack, the noise of the release and that of the trials have a third each.
-    assert binom.pmf(np.arange(n + 1), n, stated)[convicted].sum() <= _LEVEL <= 1e-6 / 3
+    assert binom.sf(needed - 1, n, bound) <= level
+    if needed <= n:
+        assert success_interval(needed, n, 1 - 2 * level)[0] > bound
+        assert success_interval(needed - 1, n, 1 - 2 * level)[0] <= bound
     if n == 400:
         # It is no empty promise: 0.2 above the certificate is found nearly always.
-        assert binom.pmf(np.arange(n + 1), n, stated + 0.2)[convicted].sum() > 0.99
-
-
-def test_supports_draw_noise_of_their_own(digits, monkeypatch):
-    """The same support twice: its trials see different noise."""
-    draw = auditor_module.draw_supports
-
-    def twice(*args, **kwargs):
-        supports, passed_over = draw(*args, **{**kwargs, "n_supports": 1})
-        return supports * 2, passed_over
-
-    monkeypatch.setattr(auditor_module, "draw_supports", twice)
-    auditor = audit(RIDGE, *digits, n_supports=2)
-    assert auditor.report_["posterior"].nunique() == len(auditor.report_) == 20
+        assert binom.sf(needed - 1, n, bound + 0.2) > 0.99
 
 
 # Options ----------------------------------------------------------------------------------------
@@ -438,6 +419,22 @@ def test_approximate_reconstruction(digits):
     assert ((gaps[trials["target"], trials["guess"]] <= 0.4) == trials["success"]).all()
     # No point is near two candidates that are further apart than twice eta.
     assert row["kappa"] == pytest.approx((gaps <= 0.8).mean(axis=1).max())
+
+
+def test_the_guess_is_the_one_that_succeeds_with_the_largest_probability(digits):
+    """Where the release tells nothing: between three near candidates, not at the likeliest."""
+    angles = np.r_[0.1, 0.2, 0.3, 0.9]
+    public = np.column_stack([np.cos(angles), np.sin(angles)])
+    X = np.tile([1.0, 0.0], (100, 1))
+    head = BallDPRidgePrototype(0.01, radius=1.0)
+    prior = [0.28, 0.1, 0.28, 0.34]
+    options = {"support": "nearest", "attacker_prior": prior, "eta": 0.12, "n_draws": 50}
+    rows, labels = np.tile(public, (2, 1)), np.repeat([0, 1], 4)
+    auditor = audit(head, X, np.arange(100) % 2, rows, labels, n_candidates=4, **options)
+    assert set(auditor.report_["guess"]) == {1}
+    success = auditor.report_["success"]
+    assert (success == auditor.report_["target"].isin([0, 1, 2])).all()
+    assert auditor.baseline_ == auditor.certificate_["bayes"].round(2) == pytest.approx(0.66)
 
 
 def test_another_label_is_no_near_miss(digits):
@@ -507,9 +504,8 @@ def test_threads_leave_the_process_as_it_was(digits):
     """Solves on several threads limit BLAS together, and restore it once."""
     head = BallDPLogisticRegression(radius=0.6, mechanism="output")
     before = [library["num_threads"] for library in threadpool_info()]
-    for _ in range(3):
-        audit(head, *two_classes(digits), n_jobs=4)
-        assert [library["num_threads"] for library in threadpool_info()] == before
+    audit(head, *two_classes(digits), n_jobs=4)
+    assert [library["num_threads"] for library in threadpool_info()] == before
 
 
 def test_threads_and_seeds(digits):
@@ -521,24 +517,24 @@ def test_threads_and_seeds(digits):
     assert not np.array_equal(first.estimator_.prototypes_, second.estimator_.prototypes_)
     assert first.estimator_.release_.private is True
     for given, seed in ((0, 0), (3, 3), (np.random.default_rng(3), 3)):
-        own = audit_generator(given).standard_normal(50)
-        assert not np.isin(own, np.random.default_rng(seed).standard_normal(1000)).any()
+        drawn = audit_generator(given).standard_normal(50)
+        assert not np.isin(drawn, np.random.default_rng(seed).standard_normal(1000)).any()
     one, two = (audit_generator(np.random.RandomState(0)).integers(10**6) for _ in range(2))
     assert one == two
 
 
-@pytest.mark.parametrize("seed", [0, np.random.default_rng(0), np.random.RandomState(0)])
+@pytest.mark.parametrize("seed", [0, np.random.default_rng(0)])
 def test_seeded_trials_are_the_same_on_any_number_of_threads(seed, digits):
     """Supports draw from one generator, in turn."""
     rows, public = split(*digits, 1400)
-    steps = GradientPerturbation(n_steps=4)
+    steps = GradientPerturbation(n_steps=2)
     head = BallDPLogisticRegression(4.0, radius=0.9, mechanism=steps, random_state=seed).fit(*rows)
-    options = {"noise": "mechanism", "n_draws": 2, "n_candidates": 5}
+    options = {"noise": "mechanism", "n_candidates": 3}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FailedGuaranteeWarning)  # a seed repeats its noise
         first, *others = (
             audit(FrozenEstimator(head), *rows, *public, n_jobs=n_jobs, **options).report_
-            for n_jobs in (None, 2, 2, 4)
+            for n_jobs in (None, 2, 4)
         )
     for other in others:
         pd.testing.assert_frame_equal(first, other)
@@ -665,8 +661,8 @@ def test_the_warning_in_a_search_points_to_who_called_the_search(digits):
 
 
 def test_scorers_look_into_pipelines(digits):
-    inner = ReconstructionAuditor(RIDGE, random_state=0)
-    pipeline = make_pipeline(Normalizer(), inner).fit(*digits)
+    pipeline = make_pipeline(Normalizer(), ReconstructionAuditor(RIDGE, random_state=0))
+    pipeline.fit(*digits)
     assert neg_success_scorer(pipeline) == -pipeline[-1].success_rate_
     assert neg_certificate_scorer(pipeline) == -pipeline[-1].certificate_["direct"]
 
@@ -704,6 +700,7 @@ def test_a_released_model_is_audited_as_it_is(digits):
     [
         BallDPRidgePrototype(4.0, radius=0.8),
         BallDPLogisticRegression(4.0, radius=0.8, mechanism="output"),
+        BallDPLogisticRegression(4.0, radius=0.8, mechanism=GradientPerturbation(n_steps=2)),
     ],
 )
 def test_the_known_records_of_a_released_model(head, digits):
@@ -715,6 +712,10 @@ def test_the_known_records_of_a_released_model(head, digits):
     if isinstance(head, BallDPRidgePrototype):
         assert set(auditor.supports_["label"]) == {y[17]}
     assert auditor.guarantee_holds_
+    noise = auditor.noise_.set_index("name")["verdict"]
+    assert set(noise.drop(["parameters", "sampler"])) == {"CANNOT CHECK"}
+    if auditor.certificate_.isna()["ball"]:
+        return  # the values of a descent depend on its path
     # Distances are those of fits on the known records and a candidate.
     row = auditor.supports_.iloc[0]
     models = []
@@ -789,6 +790,9 @@ def test_audit_results_stay_out_of_the_released_model(digits):
         ({"attacker_prior": "uniform"}, "prior must hold"),
         ({"n_supports": True}, "n_supports"),
         ({"random_state": "seed"}, "random_state"),
+        ({"anchors": "common"}, "anchors must be one of"),
+        ({"anchors": [0.5]}, "anchors must be 'random', 'rarest' or positions"),
+        ({"anchors": [10**6]}, "anchors: none of them"),
         ({"n_candidates": 500}, r"distinct candidates.*X_public"),
         ({"radius": 1e-3}, r"only 0 of n_supports=12.*a radius of"),
     ],
@@ -897,7 +901,6 @@ def test_noise_that_cannot_be_checked(released):
     head, (X, y), public = released
     known = np.arange(1400) != 7
     auditor = audited_as_released(head, (X[known], y[known]), public)
-    assert auditor.guarantee_holds_
     assert auditor.report_.attrs["noise"] == "CANNOT CHECK"
     descent = BallDPLogisticRegression(4.0, radius=0.7, mechanism=GradientPerturbation(n_steps=3))
     auditor = audited_as_released(descent.fit(X, y), (X, y), public, n_draws=1)
@@ -907,18 +910,16 @@ def test_noise_that_cannot_be_checked(released):
     assert auditor.report_.attrs["noise"] == "PASS"
 
 
-def test_how_little_few_trials_see(released, success_interval):
+def test_how_little_few_trials_see(released):
     head, rows, public = released
     few = audited_as_released(head, rows, public, n_draws=4)
     many = audited_as_released(head, rows, public, n_draws=100)
     stated = few.certificate_["direct"]
     assert few.refutation_threshold_ > many.refutation_threshold_ > stated
     for auditor in (few, many):
-        n_trials, least = len(auditor.report_), auditor.refutation_threshold_
-        level = 1 - 2 * _LEVEL
-        assert success_interval(round(least * n_trials), n_trials, level)[0] > stated
-        assert success_interval(round(least * n_trials) - 1, n_trials, level)[0] <= stated
-        assert f"it convicts from a success of {least:.3f} on" in auditor.summary()
+        needed = auditor.refutation_threshold_
+        assert needed == refuting_successes(len(auditor.report_), stated) / len(auditor.report_)
+        assert f"it convicts from a success of {needed:.3f} on" in auditor.summary()
     weak = audited_as_released(head, rows, public, n_candidates=2)
     assert weak.refutation_threshold_ > 1.0
     assert "2 trials can convict nobody" in weak.summary()
@@ -945,15 +946,5 @@ def test_anchors_that_have_most_to_fear(digits):
     assert rare.success_rate_ > spread.success_rate_ + 0.05
     assert re.search(r"most of all in class \d:", spread.summary())
     named = np.flatnonzero(y == 7)[:2]
-    own = ReconstructionAuditor(head, anchors=named, n_supports=2, **options).fit(X, y, **public)
-    assert set(own.supports_["anchor"]) == set(named)
-
-
-@pytest.mark.parametrize(
-    ("anchors", "match"),
-    [("common", "anchors must be one of"), ([0.5], "positions"), ([10**6], "none of them")],
-)
-def test_anchors_of_no_sense(digits, anchors, match):
-    head = BallDPRidgePrototype(8.0, radius=0.9)
-    with pytest.raises(ValueError, match=match):
-        ReconstructionAuditor(head, anchors=anchors, n_supports=1).fit(*digits)
+    chosen = ReconstructionAuditor(head, anchors=named, n_supports=2, **options)
+    assert set(chosen.fit(X, y, **public).supports_["anchor"]) == set(named)
