@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-# Most rounds of splitting; after these, cells are as small as doubles can tell apart.
+# Rounds of splitting; after these, cells are as small as doubles can tell apart.
 _ROUNDS = 100
 
 
@@ -18,7 +18,7 @@ def certified_maximum(
     *,
     n_cells: int | Sequence[int],
     excess: float,
-    most_cells: int,
+    max_cells: int,
     attained: Callable[[Array, Array], Array] | None = None,
     feasible: Callable[[Array, Array], NDArray[np.bool_]] | None = None,
     reached: float = 0.0,
@@ -29,26 +29,28 @@ def certified_maximum(
     ``bound`` gives upper bounds on the function over cells between the corners ``low`` and
     ``high``, and its value if both corners are one point. There are ``n_cells`` along each
     dimension at the start, or as many as it says for each. Cells are split until no bound exceeds
-    the best value found by the share ``excess``. If more than ``most_cells`` are left, their bounds
-    count. ``attained`` gives a feasible point of each cell, by default the middle; ``feasible``
-    tells which cells may hold feasible points. ``reached`` is a value known to be attained.
-    ``enough`` is a known upper bound, which is returned once the search cannot find a smaller one.
+    the best value by the share ``excess``. If more than ``max_cells`` remain, their bounds count.
+    ``attained`` gives a feasible point of each cell, by default the middle; ``feasible`` tells
+    which cells may hold feasible points. ``reached`` is a value that is attained. ``enough`` is an
+    upper bound, which is returned once the search cannot give a smaller one.
 
     No value of the function is larger than the result. Overflow gives infinity.
     """
     counts = np.broadcast_to(n_cells, len(low))
     sides = [np.linspace(a, b, n + 1) for a, b, n in zip(low, high, counts, strict=True)]
-    lows = np.array([g.ravel() for g in np.meshgrid(*(s[:-1] for s in sides), indexing="ij")])
-    highs = np.array([g.ravel() for g in np.meshgrid(*(s[1:] for s in sides), indexing="ij")])
+    lows, highs = (
+        np.array([g.ravel() for g in np.meshgrid(*(s[ends] for s in sides), indexing="ij")])
+        for ends in (slice(-1), slice(1, None))
+    )
     best = certified = reached
-    for left in reversed(range(_ROUNDS)):
+    for last in [False] * (_ROUNDS - 1) + [True]:
         if feasible is not None:
             kept = feasible(lows, highs)
             lows, highs = lows[:, kept], highs[:, kept]
         points = 0.5 * (lows + highs) if attained is None else attained(lows, highs)
         # Of points and of cells in one call: the fewer calls, the faster.
-        found = bound(np.hstack([points, lows]), np.hstack([points, highs]))
-        values, bounds = np.split(found, [points.shape[1]])
+        both = bound(np.hstack([points, lows]), np.hstack([points, highs]))
+        values, bounds = np.split(both, [points.shape[1]])
         values = np.nan_to_num(values, nan=0.0, posinf=math.inf)
         best = max(best, float(values.max(initial=0.0)))
         if best * (1.0 + excess) >= enough:
@@ -56,17 +58,13 @@ def certified_maximum(
         bounds = np.nan_to_num(bounds, nan=math.inf, posinf=math.inf)
         alive = bounds > best * (1.0 + excess)
         certified = max(certified, float(bounds[~alive].max(initial=0.0)))
-        if left == 0 or not 0 < np.count_nonzero(alive) <= most_cells:
+        if last or not 0 < np.count_nonzero(alive) <= max_cells:
             break
-        lows, highs = _split(lows[:, alive], highs[:, alive])
+        lows, highs = lows[:, alive], highs[:, alive]
+        for axis in range(len(lows)):
+            # Every cell in halves along every dimension.
+            middle = 0.5 * (lows[axis] + highs[axis])
+            first, second = highs.copy(), lows.copy()
+            first[axis] = second[axis] = middle
+            lows, highs = np.hstack([lows, second]), np.hstack([first, highs])
     return max(certified, best, float(bounds[alive].max(initial=0.0)))
-
-
-def _split(lows: Array, highs: Array) -> tuple[Array, Array]:
-    """Every cell, of corners in columns, in halves along every dimension."""
-    for axis in range(len(lows)):
-        middle = 0.5 * (lows[axis] + highs[axis])
-        first, second = highs.copy(), lows.copy()
-        first[axis] = second[axis] = middle
-        lows, highs = np.hstack([lows, second]), np.hstack([first, highs])
-    return lows, highs
