@@ -385,8 +385,8 @@ MUTANTS = (
     Mutant(
         "gap of one score / 1.05",
         "privacy/gaps.py",
-        "return cap * math.sqrt(found) if",
-        "return cap / 1.05 * math.sqrt(found) if",
+        "return cap * math.sqrt(square) if",
+        "return cap / 1.05 * math.sqrt(square) if",
         ("privacy/test_gaps.py",),
     ),
     Mutant(
@@ -399,8 +399,8 @@ MUTANTS = (
     Mutant(
         "steepest weights of a cell at its end",
         "privacy/gaps.py",
-        "most = np.cos(np.clip(0.0, f0, f1)) + _COSINE_ERROR",
-        "most = np.cos(f0) + _COSINE_ERROR",
+        "steep = np.cos(np.clip(0.0, f0, f1)) + _COSINE_ERROR",
+        "steep = np.cos(f0) + _COSINE_ERROR",
         ("privacy/test_gaps.py",),
     ),
     Mutant(
@@ -427,8 +427,8 @@ MUTANTS = (
     Mutant(
         "one label of known parameters forgotten",
         "privacy/gaps.py",
-        "for offset in (self.offset, -self.offset):\n            rows",
-        "for offset in (-self.offset,):\n            rows",
+        "for rows in labels if offset > 0.0 else labels[:1]:",
+        "for rows in labels[1:]:",
         ("privacy/test_gaps.py",),
     ),
     Mutant(
@@ -441,8 +441,8 @@ MUTANTS = (
     Mutant(
         "another label of two classes / 1.05",
         "privacy/gaps.py",
-        "    return math.sqrt(found)\n",
-        "    return math.sqrt(found) / 1.05\n",
+        "    return math.sqrt(flipped)\n",
+        "    return math.sqrt(flipped) / 1.05\n",
         ("privacy/test_gaps.py",),
     ),
     Mutant(
@@ -455,8 +455,8 @@ MUTANTS = (
     Mutant(
         "largest softmax residual of an iterate / 1.05",
         "privacy/gaps.py",
-        "    sizes = np.sqrt(most * (most + np.minimum(rival, most)))",
-        "    sizes = np.sqrt(most * (most + np.minimum(rival, most))) / 1.05",
+        "    sizes = np.sqrt(large * (large + np.minimum(rival, large)))",
+        "    sizes = np.sqrt(large * (large + np.minimum(rival, large))) / 1.05",
         STEPS,
     ),
     Mutant(

@@ -8,7 +8,7 @@ import pytest
 
 from sklearn_balldp.privacy.maximum import certified_maximum
 
-SETTINGS = {"n_cells": 16, "excess": 1e-6, "most_cells": 50_000}
+SETTINGS = {"n_cells": 16, "excess": 1e-6, "max_cells": 50_000}
 
 
 def hill(low, high):
@@ -78,5 +78,5 @@ def test_a_bound_that_never_becomes_tight_ends_the_search():
 
     started = time.perf_counter()
     assert certified_maximum(loose, [0.0], [1.0], **SETTINGS) == 3.0
-    assert certified_maximum(loose, [0.0], [1.0], n_cells=1, excess=0.1, most_cells=0) == 3.0
+    assert certified_maximum(loose, [0.0], [1.0], n_cells=1, excess=0.1, max_cells=0) == 3.0
     assert time.perf_counter() - started < 20
