@@ -71,7 +71,7 @@ def minimizer_norm_bound(
 
     Parameters
     ----------
-    loss, alpha, norm_bound, fit_intercept, n_classes
+    loss, alpha, norm_bound, fit_intercept, n_classes : str, float, float, bool, int
         As in :func:`gradient_gap`.
     method : {"tight", "paper"}, default="tight"
         "paper": the paper's bound.
@@ -654,7 +654,8 @@ def _gaps_of_stacked(
 
     def squared_gaps(radius: float) -> Array:
         """Of each head, for both labels: ends of a convex function."""
-        difference, drop = np.minimum(slopes * radius, heights), geometry.at(radius).squared_norm_drop
+        drop = geometry.at(radius).squared_norm_drop
+        difference = np.minimum(slopes * radius, heights)
         lower = heights - difference
         apart = difference * (difference * augmented**2 + lower * drop)
         apart += heights * lower * radius**2
@@ -818,10 +819,8 @@ def _softmax_gap_by_odds(
             - first * 0.5 * drop * (lean + between)
             + second * 0.5 * drop * (lean - between),
         ]
-        return sum(
-            np.where(t > 0.0, t * large, t * small)
-            for t, (small, large) in zip(terms, products, strict=True)
-        )
+        pairs = zip(terms, products, strict=True)
+        return np.sum([np.where(t > 0.0, t * b, t * a) for t, (a, b) in pairs], axis=0)
 
     def upper(low: Array, high: Array) -> Array:
         (m0, s0), (m1, s1) = low, high

@@ -3,8 +3,9 @@
 import html
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -80,22 +81,25 @@ class Follows:
     theorem: str
 
 
+def _of_problem(name: str, doc: str) -> Any:
+    """A public number of the fit as an attribute of its record."""
+    return property(attrgetter(f"problem.{name}"), doc=doc)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """Frozen public record of a fit: public numbers, and functions of what was released.
+    """Frozen public record of a fit.
 
-    A record stores the public numbers of the fit, what its mechanism chose for them, and where the
-    radius and the noise came from. Mu, noise scales and guarantees are computed from these, and
-    nothing is stored twice.
+    It stores the public numbers of the fit, what its mechanism chose for them, and where the radius
+    and the noise came from. Mu, noise scales and guarantees are computed from these.
 
     Attributes
     ----------
     head : str
         Estimator class.
     mechanism : str
-        How it was released: "prototypes" (noise on class sums), "statistics" (with a second
-        moment), "output" (noise on the minimiser), "gradient" (noise on the gradients of a
-        descent), or the name of a mechanism of one's own.
+        "prototypes" (noise on class sums), "statistics" (with a second moment), "output" (noise on
+        the minimiser), "gradient" (noise on the gradients of a descent), or another's name.
     problem : Problem
         Public numbers of the fit; its ``n_samples``, ``n_features``, ``n_classes``, ``alpha``,
         ``norm_bound``, ``metric``, ``radius``, ``labels`` and ``domain`` are attributes of the
@@ -105,9 +109,8 @@ class Release:
     epsilon, delta : float
         Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
     radius_source : {"number", "reference", "edits", "declared", "private", "seeded"}
-        Where the radius came from: a public number, public reference rows, public records before
-        and after an edit, private rows whose quantile is declared public, the private quantile, or
-        that quantile drawn from a seed.
+        A public number, or read off public reference rows, public records before and after an
+        edit, or a quantile of private rows: declared public, private, or drawn from a seed.
     radius_epsilon : float
         Pure differential privacy that the private quantile spent, else 0; part of the total.
     radius_draw : str
@@ -117,8 +120,8 @@ class Release:
     radius_hides : float
         Share of these edits that lie within the radius.
     radius_hides_records : float or None
-        Share of the records before them all of whose edits do; None where they came without the
-        numbers of their records.
+        Share of the records all of whose edits do; None where edits came without the numbers of
+        their records.
     sampler : str
         Where the noise came from.
     version, numpy_version : str
@@ -126,14 +129,11 @@ class Release:
     date : str
         Day of the fit (UTC), as in 2026-01-31.
     encoder : str or None
-        Declared name of where the rows come from (encoder, scale): releases that name different
-        ones are not added up.
+        Declared origin of the rows (encoder, scale): releases of different ones are not added up.
     rule : str
-        Digest of the numbers by which settings followed from public numbers (a tuned rule, which
-        no guarantee rests on); empty where there is no rule.
+        Digest of the tuned rule that settings followed from, which no guarantee rests on.
     accepted : tuple of str
-        Kinds of queries of the publisher's own whose sensitivity he vouches for; nobody else has
-        checked the proofs.
+        Kinds of queries whose sensitivity the publisher alone vouches for.
     digest : str
         SHA-256 of the released parameters (:func:`.parameters_digest`); empty before the run.
     """
@@ -168,55 +168,18 @@ class Release:
 
     # -- public numbers -----------------------------------------------------------------------
 
-    @property
-    def n_samples(self) -> int:
-        """Number of records."""
-        return self.problem.n_samples
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return self.problem.n_features
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return self.problem.n_classes
-
-    @property
-    def alpha(self) -> float:
-        """Regularisation strength."""
-        return self.problem.alpha
-
-    @property
-    def norm_bound(self) -> float:
-        """Radius B of the ball of rows."""
-        return self.problem.norm_bound
-
-    @property
-    def metric(self) -> str:
-        """Metric that radii are declared in."""
-        return self.problem.metric
-
-    @property
-    def radius(self) -> float:
-        """Radius in the units of ``metric``."""
-        return self.problem.radius
-
-    @property
-    def full_radius(self) -> float:
-        """Radius in ``metric`` that every substitution of rows is within."""
-        return self.problem.full_radius
-
-    @property
-    def labels(self) -> str:
-        """Whether label changes are part of the adjacency: "public" or "protected"."""
-        return self.problem.labels
-
-    @property
-    def domain(self) -> str:
-        """Where rows lie: in the "ball" of radius B, or scaled to norm B, on the "sphere"."""
-        return self.problem.domain
+    n_samples = _of_problem("n_samples", "Number of records.")
+    n_features = _of_problem("n_features", "Number of features.")
+    n_classes = _of_problem("n_classes", "Number of classes.")
+    alpha = _of_problem("alpha", "Regularisation strength.")
+    norm_bound = _of_problem("norm_bound", "Radius B of the ball of rows.")
+    metric = _of_problem("metric", "Metric that radii are declared in.")
+    radius = _of_problem("radius", "Radius in the units of ``metric``.")
+    full_radius = _of_problem(
+        "full_radius", "Radius in ``metric`` that every substitution of rows is within."
+    )
+    labels = _of_problem("labels", 'Whether label changes are hidden: "public" or "protected".')
+    domain = _of_problem("domain", 'Where rows lie: in the "ball", or on the "sphere" of radius B.')
 
     @property
     def weights(self) -> Weights:
@@ -252,8 +215,7 @@ class Release:
     def mu(self) -> float:
         """Gaussian differential privacy of the parameters at the radius, sampler included.
 
-        Of noise on parameters or sums it is sensitivity over noise scale. Of a descent it is that
-        of all steps, and of the sums they start from, together: it was fixed before the first.
+        Of a descent it is that of all steps, and of the sums they start from, together.
         """
         return float(self.bound.mu(self.problem))
 
@@ -397,26 +359,21 @@ class Release:
     ) -> Guarantee:
         """Guarantee at any radius, and for any number of records, at this release's delta.
 
-        For prototypes and the discriminant it is exact (for one record). For noise on a minimiser
-        it follows from a proved upper bound on the sensitivity there. For noise on gradients it is
-        what held before the first step: the promises at the declared radius and at further ones
-        (``bound.promises(problem)``), and what follows from them at others by group privacy and
-        the limits of the gap. If the radius was chosen privately,
-        the noise follows from that draw, and figures at a fixed other radius describe this run
-        only.
+        For prototypes and the discriminant it is exact (for one record), for noise on a minimiser
+        an upper bound. For noise on gradients it follows from the promises before the first step
+        (``bound.promises(problem)``), by group privacy and the limits of the gap. If the radius was
+        chosen privately, figures at a fixed other radius describe this run only.
 
         Parameters
         ----------
         radius : float, optional
             Radius in the units of ``metric``; the declared one by default.
         labels : {"public", "protected"}, optional
-            Whether changes of labels count; by default as in the release. "public" counts
-            substitutions of the same label only, to compare a release that protects labels with one
-            that does not.
+            Whether changes of labels count; by default as in the release. "public" compares a
+            release that protects labels with one that does not.
         records : int, default=1
-            Records that are replaced at once, each within the radius; persons, where the release
-            hides those (``unit``). Group privacy: mu, and what a private radius spent, count so
-            many times.
+            Records (or persons, see ``unit``) that are replaced at once, each within the radius.
+            Group privacy: mu, and what a private radius spent, count so many times.
 
         Returns
         -------
@@ -472,8 +429,8 @@ class Release:
     ) -> float:
         """Upper bound on the probability that any attacker names the true record.
 
-        He knows all other records, and holds a list of candidates that lie within ``radius`` of one
-        possible record (not of each other).
+        The attacker knows all other records, and holds a list of candidates that lie within
+        ``radius`` of one possible record (not of each other).
 
         Parameters
         ----------
@@ -516,17 +473,12 @@ class Release:
     ) -> Guarantee:
         """Guarantee whose certificate holds for candidates within a radius of a possible record.
 
-        It is :meth:`guarantee` at the distance of the possible record that suits them best, and
-        with labels protected at most that of the declared radius. Two of the candidates may be
-        twice as far apart: between these it promises nothing.
+        It is :meth:`guarantee` at the distance of the possible record that suits them best. Two of
+        the candidates may be twice as far apart: between these it promises nothing.
 
         Parameters
         ----------
-        radius : float, optional
-            As in :meth:`certificate`.
-        labels : {"public", "protected"}, optional
-            As in :meth:`certificate`.
-        records : int, default=1
+        radius, labels, records : float, str, int
             As in :meth:`certificate`.
 
         Returns
@@ -542,30 +494,23 @@ class Release:
             # No row is further from the zero record. One step more covers the rounding of the unit.
             modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
             distance = min(distance, math.nextafter(self.norm_bound / modulus, math.inf))
-        found = [self.guarantee(distance, labels, records)]
+        guarantees = [self.guarantee(distance, labels, records)]
         alone = records == self.weights.most_records == 1
         if self.labels == "protected" and (asked.labels == "public" or alone):
             # A record of another label is next to all candidates of one label, however far. Those
             # of several labels are next to each other, and so is a point between their answers.
-            found.append(self.guarantee(labels="protected", records=records))
-        return min(found, key=lambda guarantee: guarantee.mu_total)
+            guarantees.append(self.guarantee(labels="protected", records=records))
+        return min(guarantees, key=lambda guarantee: guarantee.mu_total)
 
     # -- reading and writing ------------------------------------------------------------------
 
     @property
     def follows(self) -> Follows:
         """What is computed from the record, as its JSON shows it."""
-        return Follows(
-            mu=_finite(self.mu),
-            epsilon=_finite(self.guarantee().epsilon),
-            epsilon_full_radius=_finite(self.epsilon_full_radius),
-            sensitivity=self.sensitivity,
-            sigma=self.sigma,
-            labels=self.labels,
-            unit=self.unit,
-            private=self.private,
-            theorem=self.theorem,
-        )
+        values = {field.name: getattr(self, field.name) for field in fields(Follows)}
+        values["epsilon"] = self.guarantee().epsilon
+        infinite = [n for n, v in values.items() if isinstance(v, float) and not math.isfinite(v)]
+        return Follows(**(values | dict.fromkeys(infinite)))
 
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types.
@@ -573,8 +518,8 @@ class Release:
         Returns
         -------
         dict
-            Field by field, without those that have their defaults; :meth:`from_dict` reads it.
-            ``follows`` holds what is computed from the others, for human readers.
+            Fields without those that have their defaults, and in ``follows``, for human readers,
+            what is computed from them; :meth:`from_dict` reads it.
 
         Raises
         ------
@@ -590,7 +535,7 @@ class Release:
         """Rebuild a record from :meth:`to_dict`, also after a JSON round trip.
 
         What ``follows`` shows is computed again. A record may state more of it (and of noise less),
-        as one does that a version with looser bounds wrote, and never less.
+        as a version with looser bounds does, and never less.
 
         Parameters
         ----------
@@ -625,22 +570,22 @@ class Release:
                 f"{one_line(repr(record.get('version')), 40)}; install that one, or a later one."
             )
         check_size(record)
-        fields = converted(record, _layout((kind_of(record.get("bound")),)))
+        read = converted(record, _layout((kind_of(record.get("bound")),)))
         names = (name for name, *_ in struct_fields(cls, bound=Bound))
-        release = cls(**{name: made(getattr(fields, name), name) for name in names})
+        release = cls(**{name: made(getattr(read, name), name) for name in names})
         check(release)
-        stated, computed = made(fields.follows, "follows"), release.follows
+        stated, computed = made(read.follows, "follows"), release.follows
         for name in vars(computed):
             _check_follows(name, getattr(stated, name), getattr(computed, name))
-        if fields.checksum != record_digest({k: v for k, v in record.items() if k != "checksum"}):
+        if read.checksum != record_digest({k: v for k, v in record.items() if k != "checksum"}):
             raise ValueError(
-                f"record: checksum={fields.checksum!r} is not that of the other fields, so one "
+                f"record: checksum={read.checksum!r} is not that of the other fields, so one "
                 "of them was edited after the record was written; ask for the original."
             )
         return release
 
     def checked(self) -> "Release":
-        """The record itself, once it is known that :meth:`from_dict` would read it.
+        """The record itself, if :meth:`from_dict` would read it.
 
         Returns
         -------
@@ -708,12 +653,12 @@ class Release:
         ]
 
     def weight_rows(self) -> list[tuple[str, str]]:
-        """Public weights in words, where they are not plain.
+        """Public weights in words, where records do not count once each.
 
         Returns
         -------
         list of tuple of str
-            A title and a text; empty where every record counts once.
+            A title and a text, or nothing.
         """
         weights = self.weights
         if weights.uniform:
@@ -767,10 +712,6 @@ def _layout(kinds: tuple[type[Bound], ...]) -> type[msgspec.Struct]:
         ("checksum", Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]),
     ]
     return structure("Record", entries, Release)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _blocks(values: Iterable[float]) -> Blocks:
