@@ -7,23 +7,15 @@ Persons have three records each. Writes ``further.csv`` (every cell) and ``furth
 worst cases, and what the promises cost in accuracy).
 """
 
-import argparse
+import itertools
 import math
-import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import normalize
-from tqdm import tqdm
 
-from benchmarks import noiseless
-from benchmarks.paper.tables import markdown
+from benchmarks.study import DELTA, Study, fits, options, rows_of, show
 from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC, GradientPerturbation
-from sklearn_balldp.datasets import load_embeddings
 from sklearn_balldp.mechanisms import drive
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu
 
@@ -32,8 +24,9 @@ CHOSEN = "digits", "trec6", "emotion", "banking77", "agnews", "imdb", "cifar10",
 JUDGED = "hwu64", "snips", "letter"
 HEADS = {"logistic": BallDPLogisticRegression, "hinge": BallDPSquaredHingeSVC}
 STARTS, UNITS = ("auto", "zero"), ("records", "persons", "weights")
-RADII, EPSILONS, DELTA, RELEASES = (0.1, 0.3, 0.6, 1.2), (0.5, 2.0, 8.0), 1e-6, 3
-MOST_ROWS = {"banking77": 6000, "hwu64": 6000, "letter": 6000}
+RADII, EPSILONS, RELEASES = (0.1, 0.3, 0.6, 1.2), (0.5, 2.0, 8.0), 3
+#: Training records of sets with many classes, and of others.
+MANY, USUAL = dict.fromkeys(("banking77", "hwu64", "letter"), 6000), 4000
 
 
 class Alone(GradientPerturbation):
@@ -41,21 +34,6 @@ class Alone(GradientPerturbation):
 
     def bound(self, problem, mu):
         return replace(super().bound(problem, mu), further=())
-
-
-def rows_of(folder, name):
-    """Training and test rows, and their labels."""
-    if name == "digits":
-        X, y = load_digits(return_X_y=True)
-        X, Xt, y, yt = train_test_split(normalize(X), y, random_state=0, stratify=y)
-        return X, y, Xt, yt
-    file = load_embeddings(folder / f"{name}.npz")
-    parts = []
-    for part, most in (("train", MOST_ROWS.get(name, 4000)), ("test", 2000)):
-        X, y = file[f"X_{part}"], file[f"y_{part}"]
-        kept = np.random.default_rng(0).permutation(len(X))[:most]
-        parts += [X[kept], y[kept]]
-    return parts
 
 
 def realised(head, radius):
@@ -71,46 +49,44 @@ def realised(head, radius):
     return epsilon_from_mu(math.hypot(*spent), DELTA)
 
 
-def measured(rows, name, unit, kind, start, radius, epsilon):
-    """One cell: both kinds of fits, at the same seeds."""
-    X, y, Xt, yt = rows
-    given = {"groups": np.arange(len(y)) // 3} if unit == "persons" else {}
-    cell = {"data": name, "unit": unit, "head": kind, "start": start, "radius": radius}
-    cell["epsilon"] = epsilon
-    far = 2.0
+def measure(run, dataset, unit, kind, start, radius, epsilon):
+    """Both kinds of fits, at the same seeds."""
+    X, y, Xt, yt = rows_of(run.data, dataset, MANY.get(dataset, USUAL), 2000)
+    persons = {"groups": np.arange(len(y)) // 3} if unit == "persons" else {}
+    cell, far = {}, 2.0
     for label, mechanism in (("alone", Alone), ("promised", GradientPerturbation)):
         head = HEADS[kind](epsilon, DELTA, radius)
         head.set_params(mechanism=mechanism(start=start, keep_transcript=True))
         if unit == "weights":
             head.set_params(class_weight="balanced")
-        scores, came_to = [], []
-        for seed in range(RELEASES):
-            with noiseless.shared(X):
-                head.set_params(random_state=seed).fit(X, y, **given)
-            scores.append(head.score(Xt, yt))
-            came_to.append(realised(head, far))
-        release = head.release_
+        releases = fits(
+            head, X, y, range(run.seed, run.seed + (1 if run.quick else RELEASES)), **persons
+        )
+        release = releases[-1].release_
         cell["steps"], cell[label] = release.bound.n_steps, release.guarantee(far).epsilon
         cell[f"{label} at 2 r"] = release.guarantee(min(2.0 * radius, far)).epsilon
-        cell[f"{label}, accuracy"] = np.mean(scores)
-        cell[f"{label}, realised"] = np.median(came_to)
+        cell[f"{label}, accuracy"] = np.mean([own.score(Xt, yt) for own in releases])
+        cell[f"{label}, realised"] = np.median([realised(own, far) for own in releases])
     return cell
+
+
+CELLS = Study("further.csv", ("dataset", "unit", "head", "start", "radius", "epsilon"), measure)
 
 
 def table(cells):
     """Medians and worst cases, by group of sets, what is replaced, the start, and epsilon."""
-    lines = []
-    keys = ["sets", "units", "begins at", "epsilon"]
+    lines, keys = [], ["sets", "units", "begins at", "epsilon"]
     # From sums there are 1 or 20 steps, after the mean 60, as from zero.
     sums = cells["steps"].map({1: "sums, one step", 20: "sums"}).fillna("the mean")
     cells = cells.assign(
-        sets=np.where(cells["data"].isin(JUDGED), "judging", "choosing"),
+        sets=np.where(cells["dataset"].isin(JUDGED), "judging", "choosing"),
         units=cells["unit"],
         change=100.0 * (cells["promised, accuracy"] - cells["alone, accuracy"]),
         **{"begins at": sums.where(cells["start"] == "auto", "zero")},
     )
     for key, group in cells.groupby(keys):
         both = [f"{group[c].median():.3g} / {group[c].max():.3g}" for c in ("alone", "promised")]
+        change = group["change"]
         lines.append(
             {
                 **dict(zip(keys, key, strict=True)),
@@ -118,41 +94,27 @@ def table(cells):
                 "alone (median / worst)": both[0],
                 "promised": both[1],
                 "realised": f"{group['promised, realised'].median():.3g}",
-                "points (mean / worst)": "{:+.2f} / {:+.2f}".format(
-                    group["change"].mean(), group["change"].min()
-                ),
+                "points (mean / worst)": f"{change.mean():+.2f} / {change.min():+.2f}",
             }
         )
     return pd.DataFrame(lines)
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.further", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", nargs="*", default=[*CHOSEN, *JUDGED], help="names of sets")
-    parser.add_argument("--out", type=Path, default=Path("further-results"))
-    options = parser.parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    found = []
-    for name in options.only:
-        rows = rows_of(options.data, name)
-        cells = [
-            (unit, kind, start, radius, epsilon)
-            for unit in (UNITS if name in ("digits", "snips") else UNITS[:1])
-            for kind in HEADS
-            for start in STARTS
-            for radius in RADII
-            for epsilon in EPSILONS
-        ]
-        for cell in tqdm(cells, desc=name, disable=None):
-            with warnings.catch_warnings():
-                # Seeds, and classes with few records.
-                warnings.simplefilter("ignore")
-                found.append(measured(rows, name, *cell))
-        pd.DataFrame(found).round(5).to_csv(options.out / "further.csv", index=False)
-    text = markdown(table(pd.DataFrame(found).round(5)))
-    (options.out / "further.md").write_text(text + "\n")
-    print(text)
+def main(argv=None):
+    run = options("further", __doc__, argv, (*CHOSEN, *JUDGED))
+    ways = (
+        HEADS,
+        STARTS,
+        RADII[1:2] if run.quick else RADII,
+        EPSILONS[2:] if run.quick else EPSILONS,
+    )
+    cells = [
+        (name, unit, *way)
+        for name in run.datasets
+        for unit in (UNITS if name in ("digits", "snips") else UNITS[:1])
+        for way in itertools.product(*ways)
+    ]
+    show(table(CELLS.fill(cells, run)), run.out, "further")
 
 
 if __name__ == "__main__":

@@ -7,23 +7,14 @@ first of a permutation; ``digits`` come with scikit-learn. Both see the same see
 two standard errors of thirty fits behind.
 """
 
-import argparse
+import itertools
 import sys
-import warnings
-import zlib
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import normalize
-from tqdm import tqdm
 
-from benchmarks import noiseless
-from benchmarks.paper.tables import markdown
+from benchmarks.study import Study, accuracies, mean_error, options, rows_of, seeds_of, show
 from sklearn_balldp import BallDPLogisticRegression
-from sklearn_balldp.datasets import load_embeddings
 
 #: Records that are kept of each dataset; digits leave a quarter for tests.
 RECORDS = {
@@ -37,30 +28,19 @@ RECORDS = {
 EPSILONS, RELEASES = (0.25, 0.5, 1.0, 2.0), 30
 
 
-def rows_of(folder, name):
-    """Some records of a dataset, and its test rows."""
-    if name == "digits":
-        X, y = load_digits(return_X_y=True)
-        X, Xt, y, yt = train_test_split(normalize(X), y, test_size=0.25, random_state=0)
-        return X, y, Xt, yt
-    file = load_embeddings(folder / f"{name}.npz")
-    X, y, Xt, yt = (file[part] for part in ("X_train", "y_train", "X_test", "y_test"))
-    kept = np.random.default_rng(0).permutation(len(X))[: RECORDS[name]]
-    return X[kept], y[kept], Xt, yt
+def measure(run, dataset, epsilon):
+    rows, seeds = (
+        rows_of(run.data, dataset, RECORDS[dataset]),
+        seeds_of(run, RELEASES, dataset, epsilon),
+    )
+    cell = {}
+    for labels, radius in (("public", "full"), ("protected", "any")):
+        scores = accuracies(BallDPLogisticRegression(), rows, radius, epsilon, seeds)
+        cell[labels], cell[f"{labels} error"], _ = mean_error(scores).values()
+    return cell
 
 
-def measure(rows, name, epsilon, protected):
-    """Mean test accuracy over releases, and its standard error."""
-    X, y, Xt, yt = rows
-    head = BallDPLogisticRegression(epsilon, 1e-6)
-    if protected:
-        head.set_params(protect_labels=True, classes=np.unique(y))
-    scores = []
-    for release in range(RELEASES):
-        head.set_params(random_state=zlib.crc32(f"{name} {epsilon} {release}".encode()))
-        with noiseless.shared(X):
-            scores.append(head.fit(X, y).score(Xt, yt))
-    return np.mean(scores), np.std(scores, ddof=1) / np.sqrt(RELEASES)
+CELLS = Study("promises.csv", ("dataset", "epsilon"), measure)
 
 
 def table(cells):
@@ -83,29 +63,12 @@ def behind(cells):
     return (cells["protected"] - cells["public"]) / error
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.promises", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("promises-results"))
-    options = parser.parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    found = []
-    for name in RECORDS:
-        rows = rows_of(options.data, name)
-        for epsilon in tqdm(EPSILONS, desc=name, disable=None):
-            with warnings.catch_warnings():
-                # Seeds, and classes with few records.
-                warnings.simplefilter("ignore")
-                weaker = measure(rows, name, epsilon, False)
-                stronger = measure(rows, name, epsilon, True)
-            found.append((name, epsilon, *weaker, *stronger))
-    columns = ["dataset", "epsilon", "public", "public error", "protected", "protected error"]
-    cells = pd.DataFrame(found, columns=columns)
-    cells.round(5).to_csv(options.out / "promises.csv", index=False)
-    text = markdown(table(cells))
-    (options.out / "promises.md").write_text(text)
-    print(text)
-    if (behind(cells) > 2.0).any():
+def main(argv=None):
+    run = options("promises", __doc__, argv, RECORDS)
+    epsilons = EPSILONS[1:2] if run.quick else EPSILONS
+    cells = CELLS.fill(itertools.product(run.datasets, epsilons), run)
+    show(table(cells), run.out, "promises")
+    if not run.quick and (behind(cells) > 2.0).any():
         sys.exit("a weaker promise is less accurate than a stronger one.")
 
 

@@ -3,10 +3,12 @@
 import contextlib
 import dataclasses
 import functools
+import importlib
 import json
 import re
 import shutil
 import warnings
+from argparse import Namespace
 from typing import ClassVar
 
 import numpy as np
@@ -17,17 +19,14 @@ from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
-from benchmarks import further, noiseless, promises
-from benchmarks.anchors import __main__ as anchors_benchmark
+from benchmarks import further, promises, radius, study
+from benchmarks import settings as settings_study
 from benchmarks.anchors import mechanisms
-from benchmarks.classes import __main__ as classes_benchmark
-from benchmarks.paper import checks, errata, plan, protocol, published, report, store, tables
+from benchmarks.paper import cells, checks, comparators, errata, published, report, tables
 from benchmarks.paper.__main__ import main as paper
-from benchmarks.paper.plan import TABLES
-from benchmarks.radius import __main__ as radius_benchmark
-from benchmarks.radius import settings as settings_benchmark
 from benchmarks.speed import timing
 from benchmarks.speed.__main__ import main as speed
+from benchmarks.study import RESULTS
 from benchmarks.verify import __main__ as verifier
 from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor
 from sklearn_balldp.distances import same_label_quantile
@@ -35,12 +34,12 @@ from sklearn_balldp.mechanisms import Sums, descent, settings
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.sensitivity import prototype_sensitivity
 
-SEEDS = store.seeds(report.RESULTS)
+SEEDS = report.seeds(RESULTS)
 
 
 @functools.cache
 def committed(seed=0):
-    return tables.Results.read(report.RESULTS, seed)
+    return tables.Results.read(RESULTS, seed)
 
 
 def spoiled(**changes):
@@ -51,9 +50,9 @@ def spoiled(**changes):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two small datasets under names of the paper's, and a file of another name."""
+    """Small datasets under names that studies have, and a file of another name."""
     folder = tmp_path_factory.mktemp("data")
-    for name, n_classes in (("trec6", 3), ("imdb", 2), ("another", 2)):
+    for name, n_classes in (("trec6", 3), ("imdb", 2), ("letter", 3), ("another", 2)):
         rng = np.random.default_rng(n_classes)
         y = np.arange(600) % n_classes
         X = rng.standard_normal((600, 6)) + 2.0 * rng.standard_normal((n_classes, 6))[y]
@@ -63,14 +62,17 @@ def folder(tmp_path_factory):
     return folder
 
 
+def options(folder, **others):
+    """What a study's cell is told."""
+    return Namespace(**{"data": folder, "seed": 0, "jobs": 1, "quick": False} | others)
+
+
 @contextlib.contextmanager
 def few_cells():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "EPSILONS", (0.5, 1.0, 32.0))
-        patch.setattr(plan, "AUDIT_EPSILONS", (8.0,))
-        patch.setattr(plan, "FEWER", {})
-        patch.setattr(plan, "METHODS", {name: (h, 2) for name, (h, _) in plan.METHODS.items()})
-        patch.setattr(protocol, "RADIUS_DRAWS", 2)
+        patch.setattr(cells, "EPSILONS", (0.5, 1.0, 32.0))
+        patch.setattr(cells, "AUDIT_EPSILONS", (8.0,))
+        patch.setattr(cells, "RADIUS_DRAWS", 2)
         yield
 
 
@@ -82,78 +84,66 @@ def run(folder, out, *options):
 @pytest.fixture(scope="module")
 def measured(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    run(folder, out, "--quick")
+    run(folder, out, "--quick", "--only", *cells.TABLES)
     return out
 
 
 def test_every_table_and_figure_is_written(measured):
-    names = {"table1", "table1_small_epsilon", "calibration", "checks", "radii", "noise"}
-    for name in names | set(TABLES):
-        assert (measured / f"{name}.csv").stat().st_size > 0
-        assert (measured / f"{name}.md").read_text().startswith("| ")
+    for names in report.FILES.values():
+        assert all((measured / name).stat().st_size > 30 for name in names)
     for name in ("summary", "worth", "convex", "identification"):
         assert (measured / f"{name}.png").stat().st_size > 10_000
     table = pd.read_csv(measured / "table1.csv")
     assert set(table["data"]) == {"TREC-6", "IMDb"}
-    hidden = set(tables.ADJACENCY.values()) - {
-        tables.ADJACENCY[name] for name in ("added", "diameter")
-    }
-    assert set(table["hides"]) == hidden
+    hidden = {"none", *cells.PUBLIC_LABELS, "labels"}
+    assert set(table["hides"]) == {study.ADJACENCY[name] for name in hidden}
     # Two releases are too few to judge by.
     assert set(pd.read_csv(measured / "checks.csv")["holds"]) == {"not judged"}
-    assert store.is_quick(measured)
-    assert not store.is_quick(report.RESULTS)
+    assert report.is_quick(measured)
+    assert not report.is_quick(RESULTS)
 
 
 def test_what_was_measured_is_not_measured_again(folder, measured, capsys):
-    run(folder, measured, "--quick", "--only", "table1")
+    run(folder, measured, "--quick", "--only", *cells.TABLES)
     assert "\n0 cells measured" in capsys.readouterr().out
-    with few_cells():
-        wanted = [
-            cell for of in TABLES.values() for name in ("trec6", "imdb") for cell in of(name, True)
-        ]
-    assert store.fill(wanted, folder, measured, 0, 1, True) == (0, {})
 
 
-def test_an_interrupted_run_goes_on_to_the_same_numbers(folder, measured, tmp_path):
+def test_an_interrupted_run_goes_on_to_the_same_numbers(folder, measured, tmp_path, monkeypatch):
     options = "--quick", "--only", "heads", "--datasets", "imdb"
+    count, scores = 0, comparators.scores
+
+    def interrupted(*given):
+        nonlocal count
+        count += 1
+        if count > 9:
+            raise KeyboardInterrupt
+        return scores(*given)
+
+    monkeypatch.setattr(comparators, "scores", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, tmp_path, *options)
+    monkeypatch.setattr(comparators, "scores", scores)
+    kind = cells.STUDIES["accuracy"]
+    kept = kind.read(tmp_path)
+    assert 0 < len(kept) < 9
     run(folder, tmp_path, *options)
-    whole = store.read(measured, "accuracy", 0)
-    lines = (tmp_path / "accuracy_cells.csv").read_text().splitlines()
-    # Three rows are left, the last one cut short.
-    (tmp_path / "accuracy_cells.csv").write_text("\n".join(lines[:4])[:-30])
-    run(folder, tmp_path, *options)
-    again = store.read(tmp_path, "accuracy", 0)
-    key = ["dataset", "method", "policy", "epsilon", "releases"]
-    assert len(again) == len(lines) - 1
-    assert set(again["dataset"]) == {"imdb"}
-    assert not again.duplicated(key).any()
-    both = again.merge(whole, on=key)
+    again, whole = kind.read(tmp_path), kind.read(measured)
+    assert len(again) == 14
+    pd.testing.assert_frame_equal(again[: len(kept)], kept)
+    both = again.merge(whole, on=list(kind.key))
     assert len(both) == len(again)
     np.testing.assert_array_equal(both["mean_x"], both["mean_y"])
 
 
-def test_noise_depends_on_the_cell_and_the_base_seed():
-    cell = protocol.Accuracy("trec6", "ridge", "q50", 2.0, 5)
-    others = [dataclasses.replace(cell, policy="q80"), dataclasses.replace(cell, dataset="imdb")]
-    draws = [cell.stream(seed).random() for seed in (0, 1)]
-    draws += [other.stream(0).random() for other in others]
-    draws.append(protocol.Identification("trec6", "min", "q50", 2.0, 5).stream(0).random())
-    assert len(set(draws)) == 5
-    assert cell.stream(0).random() == draws[0]
-
-
-def test_cells_that_were_not_written_to_their_end_do_not_count(measured, tmp_path):
-    path = tmp_path / "accuracy_cells.csv"
-    for header in ("", "dataset,method,pol", "not,our,columns\n1,2,3\n"):
-        path.write_text(header)
-        assert store.seeds(tmp_path) == []
-        assert store.read(tmp_path, "accuracy", 0).empty
-    # A row cut short in its seed invents no seed.
-    lines = (measured / "accuracy_cells.csv").read_text().splitlines()
-    place = lines[0].split(",").index("seed")
-    path.write_text("\n".join([*lines[:3], ",".join([*lines[1].split(",")[:place], "1"])]))
-    assert store.seeds(tmp_path) == [0]
+def test_noise_depends_on_the_cell_and_the_base_seed(folder):
+    cell = "Accuracy", ("trec6", "ridge", "q50", 2.0, 5)
+    others = [("Identification", cell[1]), ("Accuracy", ("imdb", *cell[1][1:]))]
+    draws = [study.stream_of(options(folder, seed=seed), *cell).random() for seed in (0, 1)]
+    draws += [study.stream_of(options(folder), *other).random() for other in others]
+    assert len(set(draws)) == 4
+    assert study.stream_of(options(folder), *cell).random() == draws[0]
+    seeds = [study.seeds_of(options(folder, seed=s), 3, "trec6", r) for s in (0, 1) for r in (1, 2)]
+    assert len({seed for some in seeds for seed in some}) == 12
 
 
 def test_cells_of_other_data_or_of_a_quick_run_are_refused(folder, measured, tmp_path):
@@ -165,6 +155,14 @@ def test_cells_of_other_data_or_of_a_quick_run_are_refused(folder, measured, tmp
         run(folder, measured, "--only", "calibration")
 
 
+def test_a_folder_serves_one_run(folder, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    with (tmp_path / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit, match="in use by another run"):
+            run(folder, tmp_path, "--quick", "--only", "calibration")
+
+
 def test_a_dataset_too_small_to_audit_does_not_stop_the_others(folder, tmp_path, capsys):
     data = tmp_path / "data"
     data.mkdir()
@@ -173,14 +171,17 @@ def test_a_dataset_too_small_to_audit_does_not_stop_the_others(folder, tmp_path,
         few = {**file, "X_test": file["X_test"][:8], "y_test": file["y_test"][:8]}
         np.savez(data / "imdb.npz", **few)
     run(data, tmp_path / "out", "--quick", "--only", "identification")
-    assert "skipped Identification(dataset='imdb'" in capsys.readouterr().err
-    found = store.read(tmp_path / "out", "identification", 0)
+    assert "skipped {'dataset': 'imdb'" in capsys.readouterr().err
+    found = cells.STUDIES["identification"].read(tmp_path / "out")
     assert set(found["dataset"]) == {"trec6"}
 
 
-def test_what_cannot_be_measured_and_a_failed_check_are_errors(folder, tmp_path):
+def test_what_cannot_be_measured_and_a_failed_check_are_errors(folder, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=r"holds none of trec6\.npz"):
         run(tmp_path, tmp_path)
+    few = {name: (head, min(n, 2)) for name, (head, n) in cells.METHODS.items()}
+    monkeypatch.setattr(cells, "METHODS", few)
+    monkeypatch.setattr(cells, "FEWER", {})
     with pytest.raises(SystemExit, match="a check failed"):
         run(folder, tmp_path / "failed", "--only", "convex")
     shutil.copy(folder / "trec6.npz", tmp_path / "mnist.npz")
@@ -190,13 +191,13 @@ def test_what_cannot_be_measured_and_a_failed_check_are_errors(folder, tmp_path)
 
 def test_the_interval_is_students():
     scores = [0.7, 0.72, 0.69, 0.75]
-    found = protocol.mean_interval(scores)
+    found = cells.mean_interval(scores)
     expected = student.interval(
         0.95, 3, loc=np.mean(scores), scale=np.std(scores, ddof=1) / np.sqrt(4)
     )
     np.testing.assert_allclose([found["low"], found["high"]], expected)
     np.testing.assert_allclose([found["mean"], found["sd"]], [0.715, np.std(scores, ddof=1)])
-    assert protocol.mean_interval([0.5]) == {"mean": 0.5, "sd": 0.0, "low": 0.5, "high": 0.5}
+    assert cells.mean_interval([0.5]) == {"mean": 0.5, "sd": 0.0, "low": 0.5, "high": 0.5}
 
 
 class Spy(BallDPRidgePrototype):
@@ -212,10 +213,11 @@ class Spy(BallDPRidgePrototype):
 
 @pytest.mark.parametrize("policy", ["q50", "q80", "q95", "full", "labels"])
 def test_an_accuracy_cell_asks_for_what_its_name_says(folder, monkeypatch, policy):
-    monkeypatch.setitem(protocol.METHODS, "spy", (Spy(), 3))
+    monkeypatch.setitem(cells.METHODS, "spy", (Spy(), 3))
     Spy.seen.clear()
-    found = protocol.Accuracy("trec6", "spy", policy, 4.0, 3).measure(folder, 0)
-    X, y = protocol.load(folder / "trec6.npz")[:2]
+    measure = cells.STUDIES["accuracy"].measure
+    found = measure(options(folder), "trec6", "spy", policy, 4.0, 3)
+    X, y = study.rows_of(folder, "trec6")[:2]
     quantile = {"q50": 0.5, "q80": 0.8, "q95": 0.95}.get(policy)
     radius = None if quantile is None else same_label_quantile(X, y, quantile)
     asked = {"epsilon": 4.0, "delta": 1e-6, "radius": radius, "decision": "auto"}
@@ -231,12 +233,13 @@ def test_an_accuracy_cell_asks_for_what_its_name_says(folder, monkeypatch, polic
 def test_an_audit_cell_asks_for_what_its_name_says(folder, monkeypatch, policy, counts):
     made = []
     monkeypatch.setattr(
-        protocol,
+        cells,
         "ReconstructionAuditor",
-        lambda *args, **options: made.append(ReconstructionAuditor(*args, **options)) or made[0],
+        lambda *args, **given: made.append(ReconstructionAuditor(*args, **given)) or made[0],
     )
-    found = protocol.Identification("trec6", counts, policy, 4.0, 1).measure(folder, 0)
-    X, y, *_ = protocol.load(folder / "trec6.npz")
+    measure = cells.STUDIES["identification"].measure
+    found = measure(options(folder), "trec6", counts, policy, 4.0, 1)
+    X, y, *_ = study.rows_of(folder, "trec6")
     q80 = same_label_quantile(X, y, 0.8)
     radius = q80 if policy == "q80" else same_label_quantile(X, y, 1.0)
     (auditor,) = made
@@ -249,7 +252,7 @@ def test_an_audit_cell_asks_for_what_its_name_says(folder, monkeypatch, policy, 
 
 def test_the_papers_number_of_records_scales_the_noise():
     """Worst-count noise of 120000 records, by prototypes of 40904."""
-    epsilon = protocol.epsilon_at(2.0, 40_904, 120_000, 0.01)
+    epsilon = cells.epsilon_at(2.0, 40_904, 120_000, 0.01)
     scales = [
         prototype_sensitivity(1.0, [1, n - 1], alpha=0.01, mode="worst") / mu_from_budget(e, 1e-6)
         for n, e in ((40_904, epsilon), (120_000, 2.0))
@@ -266,14 +269,16 @@ def test_scores_are_those_of_scikit_learn(names):
     )
     for train in (y, np.append(names[:3].repeat(20), names[3])):
         seen, counts = np.unique(train, return_counts=True)
-        (found,) = protocol.scores(train, y_test, [predicted])
         rarest = [seen[np.argmin(counts)]]
+        *found, recalls = comparators.scores(predicted, y_test, *rarest)
         recall = recall_score(y_test, predicted, labels=rarest, average=None, zero_division=0.0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of the missing class
             balanced = balanced_accuracy_score(y_test, predicted)
         expected = accuracy_score(y_test, predicted), balanced, recall[0]
         np.testing.assert_allclose(found, expected, rtol=1e-15)
+        every = recall_score(y_test, predicted, labels=np.unique(y_test), average=None)
+        np.testing.assert_allclose(recalls, every, rtol=1e-15)
 
 
 def test_claims_hold_on_the_committed_results():
@@ -289,7 +294,7 @@ def test_claims_hold_on_the_committed_results():
 
 def assert_same_page(found, expected):
     """Equal; with other libraries, which add up in other orders, but for last digits."""
-    made = json.loads((report.RESULTS / "runs.json").read_text())[-1]
+    made = json.loads((RESULTS / "runs.json").read_text())[-1]
     if made["numpy"] == np.__version__:
         assert found == expected
     number = r"[-+]?\d+\.\d+"
@@ -299,11 +304,11 @@ def assert_same_page(found, expected):
 
 
 def test_tables_and_the_page_of_errors_are_made_of_the_committed_cells(tmp_path):
-    report.pages(report.RESULTS, tmp_path)
+    report.pages(RESULTS, tmp_path)
     page = (report.DOCS / "errata.md").read_text()
     assert_same_page((tmp_path / "errata.md").read_text(), page)
-    for name, table in report.build(report.RESULTS).items():
-        assert_same_page(tables.markdown(table) + "\n", (report.RESULTS / f"{name}.md").read_text())
+    for name, table in report.build(RESULTS).items():
+        assert_same_page(report.as_text(name, table), (RESULTS / name).read_text())
 
 
 @pytest.mark.parametrize(
@@ -420,7 +425,7 @@ def test_the_verifiers_benchmark(tmp_path, monkeypatch, capsys):
     for name in ("forgeries", "power", "false_alarms", "trials", "verify_speed"):
         assert (tmp_path / f"{name}.md").read_text().startswith("| ")
     names = ("forgeries", "power", "false_alarms", "verify_speed")
-    table, power, alarms, speed = (pd.read_csv(report.RESULTS / f"{name}.csv") for name in names)
+    table, power, alarms, speed = (pd.read_csv(RESULTS / f"{name}.csv") for name in names)
     lines = table[[name for name in table if " by" in name]]
     caught = lines.ne("nothing") & lines.ne("nothing more")
     honest = table["forgery"].eq("none")
@@ -433,35 +438,46 @@ def test_the_verifiers_benchmark(tmp_path, monkeypatch, capsys):
     assert (speed["ratio"] <= 1.5).all()
 
 
-# The radius benchmark -----------------------------------------------------------------------------
+# The other studies --------------------------------------------------------------------------------
+
+STUDIES = {
+    "radius": (("trec6",), ("radius_accuracy.png", "radius_checks.md", "radius_noiseless.md")),
+    "classes": (("trec6",), ("classes.png", "classes_trec6.md", "classes_lost.md")),
+    "anchors.__main__": (("mnist",), ("anchors.md",)),
+    "elsewhere": (("letter",), ("elsewhere.md",)),
+    "further": (("digits",), ("further.md",)),
+    "promises": (("digits",), ("promises.md",)),
+    "settings": (("trec6", "digits"), ("settings.md",)),
+}
 
 
-def test_radius_cells_tables_and_picture(folder, tmp_path, monkeypatch, capsys):
-    options = ["--data", str(folder), "--out", str(tmp_path), "--quick", "--datasets", "trec6"]
-    monkeypatch.setattr(radius_benchmark, "RELEASES", 2)
-    monkeypatch.setattr(radius_benchmark, "SUBSETS", ((2, 1000),))
-    radius_benchmark.main(options)
-    assert "discriminant over prototypes, seven datasets" in capsys.readouterr().out
-    cells = pd.read_csv(tmp_path / "radius_accuracy_cells.csv", dtype={"radius": str})
-    assert set(cells["head"]) == set(radius_benchmark.KINDS)
-    assert cells["mean"].between(0.0, 1.0).all()
-    for name in ("radius_accuracy_0.5.md", "radius_accuracy_1.md", "radius_checks.md"):
-        assert (tmp_path / name).exists()
-    near = (tmp_path / "radius_noiseless.md").read_text()
-    assert near.count("TREC-6") == len(radius_benchmark.NEAR)
-    assert (tmp_path / "radius_accuracy.png").stat().st_size > 5_000
-    # A second run measures nothing again.
-    files = ["radius_accuracy_cells.csv", "radius_noiseless_cells.csv"]
-    before = [(tmp_path / name).read_text() for name in files]
-    monkeypatch.setattr(radius_benchmark, "measure", None)
-    radius_benchmark.main(options)
-    assert [(tmp_path / name).read_text() for name in files] == before
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_is_measured_once_and_shown(name, folder, tmp_path, monkeypatch, capsys):
+    datasets, files = STUDIES[name]
+    shutil.copy(folder / "letter.npz", tmp_path / "mnist.npz")
+    data = tmp_path if "mnist" in datasets else folder
+    module = importlib.import_module(f"benchmarks.{name}")
+    monkeypatch.setattr(radius, "SUBSETS", ((2, 1000),))
+    monkeypatch.setattr(settings_study, "CONSTANTS", ("CLIP",))
+    options = ["--data", str(data), "--out", str(tmp_path), "--quick", "--jobs", "1"]
+    module.main([*options, "--datasets", *datasets])
+    assert all((tmp_path / file).stat().st_size > 30 for file in files)
+    # The columns of new cells are those of the committed ones.
+    new = module.CELLS.read(tmp_path)
+    assert set(module.CELLS.read(RESULTS)) <= set(new)
+    assert not new.duplicated(list(module.CELLS.key)).any()
+    accuracies = [name for name in ("mean", "accuracy", "balanced", "public") if name in new]
+    assert new[accuracies].stack().between(0.0, 1.0).all()
+    assert " 0 cells" not in capsys.readouterr().out
+    module.main([*options, "--datasets", *datasets])
+    assert f"{module.CELLS.file}: 0 cells" in capsys.readouterr().out
+    pd.testing.assert_frame_equal(module.CELLS.read(tmp_path), new)
 
 
 def test_cells_in_which_the_default_is_behind_are_measured_with_other_releases(
-    folder, tmp_path, monkeypatch, capsys
+    folder, tmp_path, monkeypatch
 ):
-    path = tmp_path / "radius_accuracy_cells.csv"
+    path = tmp_path / "radius_accuracy.csv"
     path.write_text("""dataset,head,radius,epsilon,mean,error,releases
 trec6,logistic,0.1,1.0,0.800,0.003,10
 trec6,discriminant,0.1,1.0,0.806,0.004,10
@@ -473,71 +489,42 @@ trec6,discriminant,0.3,1.0,0.803,0.004,10
 """)
     asked = []
 
-    def measured(folder, name, head, radius, epsilon, releases):
+    def measured(run, name, head, radius, epsilon, releases):
         asked.append((name, head, radius, epsilon, list(releases)))
-        return 0.9, 0.001, len(releases)
+        return {"mean": 0.9, "error": 0.001, "releases": len(releases)}
 
-    monkeypatch.setattr(radius_benchmark, "measure", measured)
-    monkeypatch.setattr(radius_benchmark, "figure", lambda *_: None)
-    options = ["--data", str(folder), "--out", str(tmp_path), "--part", "confirm"]
-    radius_benchmark.main(options)
+    monkeypatch.setattr(radius, "measure", measured)
+    monkeypatch.setattr(radius, "figure", lambda *_: None)
+    monkeypatch.setattr(radius, "draw", lambda *_: None)
+    options = ["--data", str(folder), "--out", str(tmp_path), "--only", "confirm"]
+    radius.main(options)
     behind = [(head, 0.1, 1.0) for head in ("logistic", "discriminant")]
     behind += [(f"{head}, standard DP", "any", 0.5) for head in ("logistic", "descent from zero")]
     assert asked == [("trec6", *cell, list(range(10, 50))) for cell in behind]
-    cells = pd.read_csv(path, dtype={"radius": str})
-    assert len(cells) == 7
-    assert cells["releases"].tolist() == [10, 10, 10, 40, 40, 40, 40]
+    cells = radius.CELLS.read(tmp_path)
+    assert cells["releases"].tolist() == [40, 40, 10, 10, 10, 40, 40]
     asked.clear()
-    radius_benchmark.main(options)
+    radius.main(options)
     assert not asked
-    assert "within one error" in capsys.readouterr().out
-
-
-def test_rare_classes_tables_and_picture(folder, tmp_path, capsys):
-    options = ["--data", str(folder), "--out", str(tmp_path), "--quick", "--datasets", "trec6"]
-    classes_benchmark.main(options)
-    assert "lost below a signal to noise of 0.5" in capsys.readouterr().out
-    cells = pd.read_csv(tmp_path / "classes_cells.csv")
-    assert set(cells["head"]) == {*classes_benchmark.HEADS, *classes_benchmark.NOISELESS}
-    assert cells[classes_benchmark.SCORES].stack().between(0.0, 1.0).all()
-    for name in ("classes_trec6.md", "classes_lost.md"):
-        assert (tmp_path / name).read_text().startswith("| ")
-    assert (tmp_path / "classes.png").stat().st_size > 5_000
-    recall = pd.read_csv(tmp_path / "classes_recall.csv")
-    assert set(recall["head"]) == set(classes_benchmark.PLAIN)
-    assert set(recall["class"]) == {0, 1, 2}
-    # A second run measures nothing again.
-    before = (tmp_path / "classes_cells.csv").read_text()
-    classes_benchmark.main(options)
-    assert (tmp_path / "classes_cells.csv").read_text() == before
 
 
 @pytest.mark.parametrize(
-    "method",
-    [name for name in protocol.METHODS if "ridge" in name]
-    + ["logistic", "logistic output", "logistic paper", "svc output", "svc paper"],
+    "method", [n for n, (h, _) in cells.METHODS.items() if "ridge" in n or " " in n]
 )
 def test_shared_values_are_those_of_a_fit(folder, method):
-    """Cells share what is computed before the noise: each releases what it would by itself."""
-    X, y = protocol.load(folder / "trec6.npz")[:2]
-    head = clone(protocol.METHODS[method][0]).set_params(epsilon=1.0, radius=0.3, random_state=0)
-    alone = clone(head).fit(X, y).released_parameters()
-    # Values of other rows, and of other heads, are there when its own are asked for.
-    with noiseless.shared(X[:100].copy()):
-        clone(head).fit(X, y)
-    with noiseless.shared(X):
-        for other in ("ridge", "svc paper", "logistic output", "svc output"):
-            clone(protocol.METHODS[other][0]).set_params(radius=0.7).fit(X, y)
-        for _ in range(2):
-            together = clone(head).fit(X, y).released_parameters()
-    for name, values in alone.items():
-        np.testing.assert_array_equal(together[name], values)
-    assert "shared" not in repr(Sums.values)
+    """Releases share what is computed before the noise: each is what it would be by itself."""
+    X, y = study.rows_of(folder, "trec6")[:2]
+    head = clone(cells.METHODS[method][0]).set_params(epsilon=1.0, radius=0.3)
+    for seed, together in enumerate(study.fits(head, X, y, range(3))):
+        alone = clone(head).set_params(random_state=seed).fit(X, y).released_parameters()
+        for name, values in together.released_parameters().items():
+            np.testing.assert_array_equal(alone[name], values)
+    assert "once" not in repr(Sums.values)
 
 
 def test_the_radius_claims_hold_in_the_committed_results():
-    cells = pd.read_csv(report.RESULTS / "radius_accuracy.csv", dtype={"radius": str})
-    found = radius_benchmark.checks(cells).set_index("claim")
+    cells = radius.CELLS.read(RESULTS)
+    found = radius.checks(cells).set_index("claim")
     below = found["below -0.5"]
     # The docs name the exceptions.
     exceptions = [
@@ -549,7 +536,7 @@ def test_the_radius_claims_hold_in_the_committed_results():
     assert below[~ours].drop(exceptions).eq(0).all(), found
     assert below[exceptions].tolist() == [6, 19, 9]
     # Where one without any noise is behind, so is the private one.
-    small = cells[cells["radius"].isin([str(r) for r in radius_benchmark.SMALL])]
+    small = cells[cells["radius"].isin([str(r) for r in radius.SMALL])]
     wide = small.pivot_table(index=["dataset", "radius", "epsilon"], columns="head", values="mean")
     without = cells[cells["head"] == "discriminant, no noise"].set_index("dataset")["mean"]
     gap = wide["logistic"] - without.reindex(wide.index.get_level_values("dataset")).to_numpy()
@@ -564,14 +551,11 @@ def test_the_radius_claims_hold_in_the_committed_results():
 
 
 def test_the_distance_from_the_best_head_without_noise_is_as_the_docs_say():
-    found, cells = (
-        pd.read_csv(report.RESULTS / f"radius_{name}.csv", dtype={"radius": str})
-        for name in ("noiseless", "accuracy")
-    )
-    assert (found["releases"] == radius_benchmark.CONFIRMING).all()
-    table = radius_benchmark.near(found, cells)
-    assert (report.RESULTS / "radius_noiseless.md").read_text() == tables.markdown(table)
-    assert len(table) == 2 * len(protocol.DATASETS)
+    found, cells = radius.MORE.read(RESULTS), radius.CELLS.read(RESULTS)
+    assert (found["releases"] == radius.CONFIRMING).all()
+    table = radius.near(found, cells)
+    assert (RESULTS / "radius_noiseless.md").read_text() == study.markdown(table) + "\n"
+    assert len(table) == 2 * len(study.DATASETS)
     kept = table[table["kept"] == "yes"].groupby("epsilon")["data"].agg(list)
     four = ["AG News", "IMDb", "CIFAR-10", "MNIST"]
     assert kept.to_dict() == {"0.5": four, "2": four}
@@ -579,37 +563,38 @@ def test_the_distance_from_the_best_head_without_noise_is_as_the_docs_say():
     assert below.index[below.astype(float) <= 2.0].tolist() == ["Emotion", *four]
     # One head without noise that was not measured might be the best.
     fewer = cells[~((cells["dataset"] == "mnist") & (cells["head"] == "SVM, no noise"))]
-    assert "MNIST" not in set(radius_benchmark.near(found, fewer)["data"])
+    assert "MNIST" not in set(radius.near(found, fewer)["data"])
 
 
-def test_settings_are_changed_one_at_a_time_and_put_back(folder, tmp_path, monkeypatch):
-    usual = {name: getattr(settings, name) for name in settings_benchmark.CONSTANTS}
-    monkeypatch.setattr(settings_benchmark, "CONSTANTS", ("CLIP",))
+def test_settings_are_changed_one_at_a_time_and_put_back(folder, monkeypatch):
+    usual = {name: getattr(settings, name) for name in settings_study.CONSTANTS}
     seen = []
-    measured = settings_benchmark.accuracy
     monkeypatch.setattr(
-        settings_benchmark,
-        "accuracy",
-        lambda *cell: seen.append((descent.CLIP, settings.CLIP)) or measured(*cell),
+        settings_study, "accuracies", lambda *_: seen.append((descent.CLIP, settings.CLIP)) or [0.5]
     )
-    settings_benchmark.main(
-        ["--data", str(folder), "--out", str(tmp_path), "--datasets", "trec6", "digits"]
-    )
-    assert seen == 2 * (3 * [(0.2, 0.2)] + 3 * [(0.1, 0.1)] + 3 * [(0.4, 0.4)])
+    for variant in ("defaults", "CLIP halved", "CLIP doubled"):
+        settings_study.CELLS.measure(options(folder), "digits", variant, 0.3, 0.5)
+    assert seen == [(0.2, 0.2), (0.1, 0.1), (0.4, 0.4)]
     assert {name: getattr(settings, name) for name in usual} == usual
-    cells = pd.read_csv(tmp_path / "settings.csv")
-    assert len(cells) == 18
-    assert cells["mean"].between(0.0, 1.0).all()
-    assert "lost if chosen" in (tmp_path / "settings.md").read_text()
 
 
 def test_the_page_of_the_settings_is_that_of_the_committed_cells():
-    shown = settings_benchmark.table(pd.read_csv(report.RESULTS / "settings.csv"))
-    page = (report.RESULTS / "settings.md").read_text()
-    assert_same_page(settings_benchmark.markdown(shown), page)
+    shown = settings_study.table(settings_study.CELLS.read(RESULTS))
+    assert_same_page(study.markdown(shown) + "\n", (RESULTS / "settings.md").read_text())
     lost = shown.iloc[-1, 1:].drop("digits").astype(float)
     # The aim is half a point.
     assert lost.max() < 0.5
+
+
+def test_the_committed_promises_keep_what_the_pages_say():
+    cells = further.CELLS.read(RESULTS)
+    assert (cells["promised"] <= cells["alone"] * (1.0 + 1e-6)).all()
+    assert (cells["promised, realised"] <= cells["promised"] * (1.0 + 1e-6)).all()
+    shown = study.markdown(further.table(cells)) + "\n"
+    assert (RESULTS / "further.md").read_text() == shown
+    weaker = promises.CELLS.read(RESULTS)
+    assert set(weaker["dataset"]) == set(promises.RECORDS)
+    assert (promises.behind(weaker) <= 2.0).all()
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.8, 0.99])
@@ -665,42 +650,3 @@ def test_objective_perturbation_keeps_its_promise():
     assert min(divergences(0.2 * needed)) > delta
     # More classes leave more room to the worst direction.
     assert mechanisms.objective_noise(epsilon, delta, 10, ridge) > needed
-
-
-def test_anchors_are_measured_and_not_measured_again(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(anchors_benchmark, "EPSILONS", (2.0,))
-    options = ["--data", str(folder), "--out", str(tmp_path), "--quick", "--jobs", "1"]
-    options += ["--datasets", "trec6"]
-    anchors_benchmark.main(options)
-    cells = pd.read_csv(tmp_path / "anchors_cells.csv")
-    ways = {*anchors_benchmark.OURS, *anchors_benchmark.OTHERS, anchors_benchmark.CEILING}
-    assert set(cells["method"]) == ways
-    assert cells["mean"].between(0.0, 1.0).all()
-    before = (tmp_path / "anchors_cells.csv").read_text()
-    anchors_benchmark.main(options)
-    assert (tmp_path / "anchors_cells.csv").read_text() == before
-    assert (tmp_path / "anchors.md").read_text().startswith("| data | epsilon | logistic ")
-
-
-def test_promises_at_further_radii_are_measured(tmp_path, monkeypatch):
-    measured = pd.read_csv(report.RESULTS / "further.csv")
-    assert (measured["promised"] <= measured["alone"] * (1.0 + 1e-6)).all()
-    assert (measured["promised, realised"] <= measured["promised"] * (1.0 + 1e-6)).all()
-    shown = tables.markdown(further.table(measured)) + "\n"
-    assert (report.RESULTS / "further.md").read_text() == shown
-    for name, value in (("RADII", (0.3,)), ("EPSILONS", (8.0,)), ("RELEASES", 1)):
-        monkeypatch.setattr(further, name, value)
-    further.main(["--data", str(tmp_path), "--only", "digits", "--out", str(tmp_path)])
-    assert list(pd.read_csv(tmp_path / "further.csv").columns) == list(measured.columns)
-
-
-def test_the_weaker_promise_is_measured_and_is_not_behind(tmp_path, monkeypatch):
-    measured = pd.read_csv(report.RESULTS / "promises.csv")
-    assert set(measured["dataset"]) == set(promises.RECORDS)
-    assert (promises.behind(measured) <= 2.0).all()
-    monkeypatch.setattr(promises, "RECORDS", {"digits": 1347})
-    monkeypatch.setattr(promises, "EPSILONS", (0.5,))
-    monkeypatch.setattr(promises, "RELEASES", 3)
-    promises.main(["--data", str(tmp_path), "--out", str(tmp_path)])
-    assert list(pd.read_csv(tmp_path / "promises.csv").columns) == list(measured.columns)
-    assert "labels protected" in (tmp_path / "promises.md").read_text()

@@ -4,16 +4,15 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from benchmarks.paper import report, tables
-from benchmarks.radius import __main__ as radius_benchmark
+from benchmarks import classes, elsewhere, radius
+from benchmarks.paper import tables
+from benchmarks.study import RESULTS
 from sklearn_balldp import BallDPLinearDiscriminant
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 PAGES = ("README", "install", "worth", "reproduction", "heads", "people", "howto", "radius")
 NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?![\w-])")
 
@@ -97,18 +96,14 @@ def prose(page):
     return " ".join(re.sub(r"\]\([^)]*\)", "]", text).split())
 
 
-def cells():
-    return pd.read_csv(RESULTS / "radius_accuracy.csv", dtype={"radius": str})
-
-
 def behind():
     """Cells with a ball: how far the default is behind the best other head, in points."""
-    found = radius_benchmark.against_the_best(cells())
+    found = radius.against_the_best(radius.CELLS.read(RESULTS))
     return -found[found.index.get_level_values("radius") != "any"]["gain"]
 
 
 def results():
-    return tables.Results.read(report.RESULTS, 0)
+    return tables.Results.read(RESULTS, 0)
 
 
 def accuracy(dataset, method, policy, epsilon):
@@ -139,7 +134,7 @@ def cost_of_labels_alone():
 
 
 def letter(head, radius):
-    found = pd.read_csv(RESULTS / "elsewhere.csv").query("dataset == 'letter' and epsilon == 2.0")
+    found = elsewhere.CELLS.read(RESULTS).query("dataset == 'letter' and epsilon == 2.0")
     found = found[(found["head"] == head) & (found["radius"] == radius)]
     return 100.0 * found["mean"].iloc[0]
 
@@ -205,7 +200,7 @@ CLAIMS = [
 
 def weighing():
     """Mean recall of uniform priors less that of balanced weights, cell by cell."""
-    found = pd.read_csv(RESULTS / "classes_cells.csv")
+    found = classes.CELLS.read(RESULTS)
     wide = found.pivot_table(
         index=["dataset", "radius", "epsilon"], columns="head", values="balanced"
     )

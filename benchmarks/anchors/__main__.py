@@ -2,34 +2,26 @@
 
 CIFAR-10 and MNIST at delta 1e-5, every record's replacement and label hidden: this package's heads
 with their defaults, and other private linear classifiers on the same rows. Their settings are
-chosen on a fifth of the training rows, held out, at no charge. Cells are appended to
-``anchors_cells.csv`` as they are measured, and a run goes on where it was interrupted.
+chosen on a fifth of the training rows, held out, at no charge.
 """
 
-import argparse
 import itertools
-import warnings
-import zlib
-from pathlib import Path
 
-import joblib
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from tqdm import tqdm
 
+from benchmarks.paper.cells import mean_interval
 from benchmarks.paper.comparators import choose, grid
-from benchmarks.paper.protocol import DATASETS, load, mean_interval
-from benchmarks.paper.tables import interval, markdown
+from benchmarks.paper.tables import interval
+from benchmarks.study import DATASETS, Study, fits, options, rows_of, show, stream_of
 from sklearn_balldp import BallDPLinearDiscriminant, BallDPLogisticRegression
 
 from . import mechanisms
 
 DELTA = 1e-5
 EPSILONS = (1.0, 2.0, 3.0, 8.0)
-SHOWN = ("cifar10", "mnist")
+SHOWN = {name: DATASETS[name] for name in ("cifar10", "mnist")}
 RELEASES = 3
 OURS = {
     "logistic": BallDPLogisticRegression(protect_labels=True),
@@ -57,7 +49,6 @@ OTHERS = {
     ),
 }
 CEILING = "no noise"
-KEY = ["dataset", "method", "epsilon"]
 
 
 def accuracy_of(mechanism, n_classes):
@@ -71,59 +62,34 @@ def accuracy_of(mechanism, n_classes):
     return accuracy
 
 
-def measure(folder, dataset, method, epsilon, quick):
+def measure(run, dataset, method, epsilon):
     """Mean accuracy with its interval, and the settings that were chosen."""
-    X, y, X_test, y_test, classes = load(Path(folder) / f"{dataset}.npz")
-    stream = np.random.default_rng(zlib.crc32(f"{dataset} {method} {epsilon}".encode()))
-    seeds = iter(lambda: int(stream.integers(2**31)), None)
-    releases, chosen = 2 if quick else RELEASES, ""
+    X, y, X_test, y_test = rows_of(run.data, dataset)
+    stream, chosen = stream_of(run, dataset, method, epsilon), ""
+    seeds = [int(seed) for seed in stream.integers(2**31, size=2 if run.quick else RELEASES)]
     if method == CEILING:
         scores = [LogisticRegression(C=10.0, max_iter=300).fit(X, y).score(X_test, y_test)]
     elif method in OURS:
-        head = clone(OURS[method]).set_params(epsilon=epsilon, delta=DELTA, classes=classes)
-        heads = [clone(head).set_params(random_state=next(seeds)) for _ in range(releases)]
-        scores = [head.fit(X, y).score(X_test, y_test) for head in heads]
+        head = OURS[method].set_params(epsilon=epsilon, delta=DELTA, classes=np.unique(y))
+        scores = [own.score(X_test, y_test) for own in fits(head, X, y, seeds)]
     else:
-        mechanism, settings = OTHERS[method]
+        (mechanism, settings), classes = OTHERS[method], np.unique(y)
         accuracy, y = accuracy_of(mechanism, len(classes)), np.searchsorted(classes, y)
         y_test = np.searchsorted(classes, y_test)
-        settings = settings[:2] if quick else settings
-        chosen = choose(accuracy, settings, epsilon, X, y, seeds, FINALISTS, FINALS)
-        scores = [
-            accuracy(epsilon, X, y, X_test, y_test, next(seeds), **chosen) for _ in range(releases)
-        ]
+        further = iter(lambda: int(stream.integers(2**31)), None)
+        settings = settings[:2] if run.quick else settings
+        chosen = choose(accuracy, settings, epsilon, X, y, further, FINALISTS, FINALS)
+        scores = [accuracy(epsilon, X, y, X_test, y_test, seed, **chosen) for seed in seeds]
     return {**mean_interval(scores), "releases": len(scores), "settings": str(chosen)}
 
 
-def run(folder, out, names, quick, jobs):
-    """Measure what the file lacks; all cells of it."""
-    path = out / "anchors_cells.csv"
-    known = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=[*KEY, "quick"])
-    if (known["quick"] != quick).any():
-        raise SystemExit(f"--out {out} holds cells of a run that is quick, or not; choose another.")
-    done = set(known[KEY].itertuples(index=False, name=None))
-    cells = [(name, CEILING, 0.0) for name in names]
-    cells += itertools.product(names, (*OURS, *OTHERS), EPSILONS)
-    cells = [cell for cell in cells if cell not in done]
-
-    def one(cell):
-        with warnings.catch_warnings():
-            # Solvers of the line without noise stop early on some features.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            found = measure(folder, *cell, quick)
-            return {**dict(zip(KEY, cell, strict=True)), **found, "quick": quick}
-
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-    found = parallel(joblib.delayed(one)(cell) for cell in cells)
-    for row in tqdm(found, total=len(cells), unit="cell", disable=None):
-        pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
-    return pd.read_csv(path)
+CELLS = Study("anchors_cells.csv", ("dataset", "method", "epsilon"), measure)
 
 
 def table(cells):
     """Accuracy by epsilon, a column for each way to train."""
     rows = []
-    for name, epsilon in itertools.product(DATASETS, EPSILONS):
+    for name, epsilon in itertools.product(SHOWN, EPSILONS):
         own = cells[cells["dataset"] == name].set_index(["method", "epsilon"])
         if (next(iter(OURS)), epsilon) not in own.index:
             continue
@@ -136,18 +102,12 @@ def table(cells):
 
 
 def main(argv=None):
-    """Measure, and write the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.anchors", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("anchors-results"))
-    parser.add_argument("--datasets", nargs="+", choices=list(DATASETS), default=list(SHOWN))
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="two settings, two releases")
-    options = parser.parse_args(argv)
-    options.out.mkdir(parents=True, exist_ok=True)
-    found = table(run(options.data, options.out, options.datasets, options.quick, options.jobs))
-    (options.out / "anchors.md").write_text(markdown(found) + "\n")
-    print(found.to_string(index=False))
+    run = options("anchors", __doc__, argv, SHOWN)
+    cells = [(name, CEILING, 0.0) for name in run.datasets]
+    cells += itertools.product(
+        run.datasets, (*OURS, *OTHERS), EPSILONS[:1] if run.quick else EPSILONS
+    )
+    show(table(CELLS.fill(cells, run)), run.out, "anchors")
 
 
 if __name__ == "__main__":

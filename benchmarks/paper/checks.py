@@ -1,15 +1,16 @@
 """What the tables must show, each decided by the measured cells; a cell that is missing fails."""
 
+import itertools
 import math
-from itertools import pairwise
 from typing import NamedTuple
 
 import pandas as pd
 
+from benchmarks.study import DATASETS
+
 from . import published
-from .plan import AUDIT_EPSILONS, TABLE_EPSILONS, WITHOUT_NOISE
-from .protocol import DATASETS, PAPERS_NUMBER, QUANTILES
-from .tables import AUDITED, interval, published_audit, rate
+from .cells import AUDIT_EPSILONS, AUDITED, PAPERS_NUMBER, QUANTILES, TABLE_EPSILONS, WITHOUT_NOISE
+from .tables import difference, half_of, interval, published_audit, rate, value_of
 
 #: How far a reproduced accuracy may lie from the paper's.
 WITHIN = 0.03
@@ -30,201 +31,171 @@ class Check(NamedTuple):
     shown: str
 
 
-class _Tally:
-    """Values by name, and the names of cells that were not measured or are not numbers."""
-
-    def __init__(self):
-        self.values, self.missing = {}, []
-
-    def add(self, name, value):
-        if value is None or not math.isfinite(value):
-            self.missing.append(name)
-        else:
-            self.values[name] = value
-
-    def check(self, table, claim, holds, shown):
-        """None where nothing was asked for."""
-        n_cells = len(self.values) + len(self.missing)
-        if n_cells == 0:
-            return []
-        text = f"{len(self.values)} of {n_cells} cells"
-        if self.missing:
-            text += f"; missing: {', '.join(self.missing)}"
-        if self.values:
-            text += f"; {shown(self.values)}"
-        return [Check(table, claim, not self.missing and bool(holds(self.values)), text)]
+def _check(table, claim, cells, holds, shown):
+    """The claim on cells by name; one that was not measured, or is no number, fails it."""
+    if not cells:
+        return []
+    values = {name: v for name, v in cells.items() if v is not None and math.isfinite(v)}
+    missing = [name for name in cells if name not in values]
+    texts = [f"{len(values)} of {len(cells)} cells"]
+    texts += [f"missing: {', '.join(missing)}"] if missing else []
+    texts += [shown(values)] if values else []
+    # Nothing is claimed where nothing was asked for.
+    return [Check(table, claim, not missing and bool(holds(values)), "; ".join(texts))] * bool(
+        cells
+    )
 
 
-def _mean(cell):
-    return None if cell is None else cell["mean"]
-
-
-def _extreme(values, choose):
+def _extreme(values, choose, sign="+"):
     name = choose(values, key=values.get)
-    return f"{values[name]:+.3f} ({name})"
+    return f"{values[name]:{sign}.3f} ({name})"
 
 
-def _largest(values):
-    """The largest of differences that have no sign."""
-    name = max(values, key=values.get)
-    return f"{values[name]:.3f} ({name})"
+def _up_to(table, claim, cells, limit):
+    """That no difference is larger."""
+    shown = lambda v: f"largest difference {_extreme(v, max, '')}"  # noqa: E731
+    return _check(table, claim, cells, lambda v: max(v.values()) <= limit, shown)
+
+
+def _from_zero(table, claim, cells, what):
+    """That none is below zero."""
+    shown = lambda v: f"{what} {_extreme(v, min)}"  # noqa: E731
+    return _check(table, claim, cells, lambda v: min(v.values()) >= 0, shown)
+
+
+def _absolute(value):
+    return None if value is None else abs(value)
 
 
 def _table1(results):
-    near, full, gains, order, scaled = (_Tally() for _ in range(5))
-    for dataset in [d for d in DATASETS if d in results.datasets]:
-        if dataset not in published.SAME_ROWS:
-            for pair in pairwise(published.TABLE1[dataset]):
-                cells = [results.of(dataset, "ridge paper", policy, 2.0) for policy in pair]
-                missing = any(cell is None for cell in cells)
-                order.add(f"{DATASETS[dataset]} {pair[0]} over {pair[1]}", _rise(*cells, missing))
-        for policy, value in published.TABLE1[dataset].items():
+    near, full, gains, order, scaled = {}, {}, {}, {}, {}
+    for dataset in results.datasets:
+        printed, same = published.TABLE1[dataset], dataset in published.SAME_ROWS
+        paper = {policy: results.of(dataset, "ridge paper", policy, 2.0) for policy in printed}
+        for pair in itertools.pairwise(printed) if not same else ():
+            smaller, larger = (paper[policy] for policy in pair)
+            order[f"{DATASETS[dataset]} {pair[0]} over {pair[1]}"] = _rise(smaller, larger)
+        for policy, value in printed.items():
             name = f"{DATASETS[dataset]} {policy}"
-            mean = _mean(results.of(dataset, "ridge paper", policy, 2.0))
-            difference = None if mean is None else abs(mean - value)
-            if dataset in published.SAME_ROWS:
-                (near if policy in QUANTILES else full).add(name, difference)
+            if same:
+                away = _absolute(difference(paper[policy], value))
+                (near if policy in QUANTILES else full)[name] = away
+                for method in ("ridge", "logistic"):
+                    cell = results.of(dataset, method, policy, 2.0)
+                    gains[f"{name} {method}"] = difference(cell, value)
             if dataset in published.N_SAMPLES:
-                own = _mean(results.of(dataset, PAPERS_NUMBER, policy, 2.0))
-                scaled.add(name, None if own is None else abs(own - value))
-            for method in ("ridge", "logistic") if dataset in published.SAME_ROWS else ():
-                mean = _mean(results.of(dataset, method, policy, 2.0))
-                gains.add(f"{name} {method}", None if mean is None else mean - value)
-    for tally, limit, where in ((near, WITHIN, "q50 to q95"), (full, AT_MOST, "every distance")):
-        yield from tally.check(
-            "table1",
-            f"Table 1 in paper mode within {limit:g} of the paper for {where}",
-            lambda v, limit=limit: max(v.values()) <= limit,
-            lambda v: f"largest difference {_largest(v)}",
-        )
-    yield from order.check(
-        "table1",
-        "where rows are not the paper's, its order of radii is nowhere contradicted beyond noise",
-        lambda v: min(v.values()) >= 0,
-        lambda v: f"least rise, its noise added, {_extreme(v, min)}",
+                cell = results.of(dataset, PAPERS_NUMBER, policy, 2.0)
+                scaled[name] = _absolute(difference(cell, value))
+    for cells, limit, where in ((near, WITHIN, "q50 to q95"), (full, AT_MOST, "every distance")):
+        claim = f"Table 1 in paper mode within {limit:g} of the paper for {where}"
+        yield from _up_to("table1", claim, cells, limit)
+    claim = (
+        "where rows are not the paper's, its order of radii is nowhere contradicted beyond noise"
     )
-    yield from scaled.check(
-        "table1",
-        f"with the noise of the paper's number of records, within {WITHIN:g} of the paper",
-        lambda v: max(v.values()) <= WITHIN,
-        lambda v: f"largest difference {_largest(v)}",
-    )
+    yield from _from_zero("table1", claim, order, "least rise, its noise added,")
+    claim = f"with the noise of the paper's number of records, within {WITHIN:g} of the paper"
+    yield from _up_to("table1", claim, scaled, WITHIN)
     claim = (
         "at least the paper's accuracy in every cell of Table 1 whose rows are the paper's, by "
         "prototypes and by logistic"
     )
-    yield from gains.check(
-        "table1", claim, lambda v: min(v.values()) >= 0, lambda v: f"least gain {_extreme(v, min)}"
-    )
+    yield from _from_zero("table1", claim, gains, "least gain")
 
 
-def _rise(smaller, larger, missing):
+def _rise(smaller, larger):
     """Accuracy of the smaller radius over the larger one's, with half of the gap's interval."""
-    if missing:
+    if smaller is None or larger is None:
         return None
-    halves = [(cell["high"] - cell["low"]) / 2 for cell in (smaller, larger)]
-    return smaller["mean"] - larger["mean"] + math.hypot(*halves)
+    return smaller["mean"] - larger["mean"] + math.hypot(half_of(smaller), half_of(larger))
 
 
 def _convex(results):
     if "imdb" not in results.datasets:
         return
-    far, gains, explained = _Tally(), _Tally(), []
+    far, gains, explained = {}, {}, []
     for (head, policy, epsilon), (value, half) in published.CONVEX.items():
         name = f"{head} {policy} epsilon {epsilon:g}"
         cell = results.of("imdb", f"{head} paper", policy, epsilon)
-        difference = None if cell is None else abs(cell["mean"] - value)
-        noise = math.inf if cell is None else math.hypot(half, (cell["high"] - cell["low"]) / 2)
-        if cell is not None and WITHIN < difference <= min(AT_MOST, noise):
+        far[name] = away = _absolute(difference(cell, value))
+        if cell is not None and WITHIN < away <= min(AT_MOST, math.hypot(half, half_of(cell))):
             explained.append(name)
-        far.add(name, difference)
-        methods = (head,) if head == "ridge" else (head, f"{head} output")
-        for method in methods:
-            mean = _mean(results.of("imdb", method, policy, epsilon))
-            gains.add(f"{name} {method}", None if mean is None else mean - value)
-    yield from far.check(
+        for method in (head,) if head == "ridge" else (head, f"{head} output"):
+            cell = results.of("imdb", method, policy, epsilon)
+            gains[f"{name} {method}"] = difference(cell, value)
+    yield from _check(
         "convex",
         f"IMDb in paper mode within {WITHIN:g} of the paper (within {AT_MOST:g} where the noise of "
         "both explains it)",
+        far,
         lambda v: all(d <= WITHIN or name in explained for name, d in v.items()),
         lambda v: (
-            f"largest difference {_largest(v)}"
+            f"largest difference {_extreme(v, max, '')}"
             + (f"; explained by noise: {', '.join(explained)}" if explained else "")
         ),
     )
-    yield from gains.check(
-        "convex",
-        "IMDb: each head at least at the paper's accuracy, by either place of the noise",
-        lambda v: min(v.values()) >= 0,
-        lambda v: f"least gain {_extreme(v, min)}",
-    )
+    claim = "IMDb: each head at least at the paper's accuracy, by either place of the noise"
+    yield from _from_zero("convex", claim, gains, "least gain")
 
 
 def _cost(results):
-    costs = _Tally()
-    for dataset in results.datasets:
-        for method, reference in WITHOUT_NOISE.items():
-            mean = _mean(results.of(dataset, method, "q50", 2.0))
-            exact = _mean(results.noiseless(dataset, reference))
-            cost = None if mean is None or exact is None else exact - mean
-            costs.add(f"{DATASETS[dataset]} {method}", cost)
+    costs = {}
+    for dataset, (method, reference) in itertools.product(results.datasets, WITHOUT_NOISE.items()):
+        exact = value_of(results.noiseless(dataset, reference))
+        loss = difference(results.of(dataset, method, "q50", 2.0), exact)
+        costs[f"{DATASETS[dataset]} {method}"] = None if loss is None else -loss
 
     def one_head_each(values):
-        names = [DATASETS[dataset] for dataset in results.datasets]
-        return all(
-            any(key.startswith(f"{name} ") and cost <= COST for key, cost in values.items())
-            for name in names
-        )
+        least = pd.Series(values).groupby(lambda name: name.rsplit(" ", 1)[0]).min()
+        return len(least) == len(results.datasets) and least.max() <= COST
 
-    yield from costs.check(
+    yield from _check(
         "table1",
         f"epsilon 2, q50: within {COST:g} of the same head's noiseless accuracy, by one head or "
         "more on each dataset",
+        costs,
         one_head_each,
         lambda v: ", ".join(f"{name} {cost:.3f}" for name, cost in v.items()),
     )
 
 
 def _ball_pays(results):
-    gains = _Tally()
-    for dataset in results.datasets:
-        for epsilon in TABLE_EPSILONS:
-            ball = _mean(results.of(dataset, "logistic", "q50", epsilon))
-            standard = _mean(results.of(dataset, "logistic", "labels", epsilon))
-            gain = None if ball is None or standard is None else ball - standard
-            gains.add(f"{DATASETS[dataset]} epsilon {epsilon:g}", gain)
-    yield from gains.check(
+    gains = {}
+    for dataset, epsilon in itertools.product(results.datasets, TABLE_EPSILONS):
+        standard = value_of(results.of(dataset, "logistic", "labels", epsilon))
+        gain = difference(results.of(dataset, "logistic", "q50", epsilon), standard)
+        gains[f"{DATASETS[dataset]} epsilon {epsilon:g}"] = gain
+    yield from _check(
         "table1",
         "logistic on gradients, epsilon 2 and 0.5: a q50 ball is nowhere below standard DP",
+        gains,
         lambda v: min(v.values()) >= 0,
         lambda v: ", ".join(f"{name} {gain:+.3f}" for name, gain in v.items()),
     )
 
 
 def _audits(results):
-    above, apart = _Tally(), _Tally()
-    for dataset in results.datasets:
-        for policy in AUDITED:
-            for epsilon in AUDIT_EPSILONS:
-                for counts in ("min", "per_class"):
-                    cell = results.audit(dataset, counts, policy, epsilon)
-                    gap = None if cell is None else cell["exact_low"] - cell["certificate"]
-                    above.add(f"{DATASETS[dataset]} {policy} {epsilon:g} {counts}", gap)
-            if dataset in published.SAME_ROWS:
-                for epsilon in AUDIT_EPSILONS:
-                    cell = results.audit(dataset, "min", policy, epsilon)
-                    gap = None if cell is None else _apart(cell, dataset, policy, epsilon)
-                    apart.add(f"{DATASETS[dataset]} {policy} {epsilon:g}", gap)
-    yield from above.check(
+    above, apart = {}, {}
+    for dataset, policy, epsilon in itertools.product(results.datasets, AUDITED, AUDIT_EPSILONS):
+        name = f"{DATASETS[dataset]} {policy} {epsilon:g}"
+        for counts in ("min", "per_class"):
+            cell = results.audit(dataset, counts, policy, epsilon)
+            gap = difference(cell, value_of(cell, "certificate"), "exact_low")
+            above[f"{name} {counts}"] = gap
+        if dataset in published.SAME_ROWS:
+            cell = results.audit(dataset, "min", policy, epsilon)
+            apart[name] = None if cell is None else _apart(cell, dataset, policy, epsilon)
+    yield from _check(
         "identification",
         "every audit's exact interval starts at or below its certificate",
+        above,
         lambda v: max(v.values()) <= 0,
         lambda v: f"nearest {_extreme(v, max)}",
     )
-    yield from apart.check(
+    yield from _check(
         "identification",
         f"audits meet the paper's interval in at least {OVERLAP:.0%} of the cells whose rows are "
         "the paper's",
+        apart,
         lambda v: sum(gap <= 0 for gap in v.values()) >= OVERLAP * len(v),
         lambda v: f"{sum(gap <= 0 for gap in v.values())} meet it",
     )
@@ -236,131 +207,67 @@ def _apart(cell, dataset, policy, epsilon):
     return max(cell["low"] - value, value - cell["high"]) - half
 
 
-def _about(results, dataset, policy):
-    """What was measured about a cell of Table 1 that differs."""
-    clean = results.noiseless(dataset, "ridge per class")
-    own = results.of(dataset, PAPERS_NUMBER, policy, 2.0)
-    parts = [published.OTHER_ROWS.get(dataset, "")]
-    if own is not None:
-        n = published.N_SAMPLES[dataset]
-        parts.append(f"with the noise of its {n} records {interval(own)}")
-    if clean is not None:
-        parts.append(f"without noise {interval(clean)}")
-    return "; ".join(part for part in parts if part)
+def _miss(table, name, paper, shown, away, *measured):
+    """A published cell that is not reproduced, with what was measured about it."""
+    return {
+        "table": table,
+        "cell": name,
+        "paper": paper,
+        "here": shown,
+        "difference": f"{away:+.3f}",
+        "measured": "; ".join(part for part in measured if part),
+    }
 
 
-def _about_audit(cell, dataset, policy, epsilon):
-    """What was measured about an audit that differs."""
-    value, half = published_audit(dataset, epsilon, policy)
-    spread = math.hypot(half, (cell["high"] - cell["low"]) / 2)
-    parts = [published.OTHER_ROWS.get(dataset, "")]
-    parts.append(
-        f"{abs(cell['rate'] - value) / spread:.1f} times the half interval of the difference"
-    )
-    parts.append(f"best attack on these supports {cell['bayes']:.3f}, a blind guess 0.1")
-    return "; ".join(part for part in parts if part)
+def _times(away, half, cell, what):
+    """A difference over the half interval of both."""
+    return f"{abs(away) / math.hypot(half, half_of(cell)):.1f} times {what}"
 
 
 def misses(results):
     """Published cells that are not reproduced, each with what was measured about it."""
     rows = []
     for dataset in results.datasets:
+        title, other_rows = DATASETS[dataset], published.OTHER_ROWS.get(dataset, "")
         for policy, value in published.TABLE1[dataset].items():
             cell = results.of(dataset, "ridge paper", policy, 2.0)
-            limit = WITHIN if policy in QUANTILES else AT_MOST
-            if cell is None or abs(cell["mean"] - value) <= limit:
+            away = difference(cell, value)
+            if away is None or abs(away) <= (WITHIN if policy in QUANTILES else AT_MOST):
                 continue
-            rows.append(
-                {
-                    "table": "1",
-                    "cell": f"{DATASETS[dataset]} {policy}",
-                    "paper": f"{value:.3f}",
-                    "here": interval(cell),
-                    "difference": f"{cell['mean'] - value:+.3f}",
-                    "measured": _about(results, dataset, policy),
-                }
-            )
-        for policy in AUDITED:
-            for epsilon in AUDIT_EPSILONS:
-                cell = results.audit(dataset, "min", policy, epsilon)
-                if cell is None or _apart(cell, dataset, policy, epsilon) <= 0:
-                    continue
-                value, half = published_audit(dataset, epsilon, policy)
-                rows.append(
-                    {
-                        "table": "identification",
-                        "cell": f"{DATASETS[dataset]} {policy}, epsilon {epsilon:g}",
-                        "paper": f"{value:.3f} ± {half:.3f}",
-                        "here": rate(cell),
-                        "difference": f"{cell['rate'] - value:+.3f}",
-                        "measured": _about_audit(cell, dataset, policy, epsilon),
-                    }
-                )
-    if "imdb" in results.datasets:
-        rows += _missed_heads(results)
-    return pd.DataFrame(rows)
-
-
-def _missed_heads(results):
-    """Cells of the paper's table of heads on IMDb that are not reproduced."""
+            parts = [other_rows]
+            own = results.of(dataset, PAPERS_NUMBER, policy, 2.0)
+            if own is not None:
+                n = published.N_SAMPLES[dataset]
+                parts.append(f"with the noise of its {n} records {interval(own)}")
+            clean = results.noiseless(dataset, "ridge per class")
+            if clean is not None:
+                parts.append(f"without noise {interval(clean)}")
+            shown = f"{value:.3f}", interval(cell), away
+            rows.append(_miss("1", f"{title} {policy}", *shown, *parts))
+        for policy, epsilon in itertools.product(AUDITED, AUDIT_EPSILONS):
+            cell = results.audit(dataset, "min", policy, epsilon)
+            if cell is None or _apart(cell, dataset, policy, epsilon) <= 0:
+                continue
+            value, half = published_audit(dataset, epsilon, policy)
+            away = cell["rate"] - value
+            times = _times(away, half, cell, "the half interval of the difference")
+            best = f"best attack on these supports {cell['bayes']:.3f}, a blind guess 0.1"
+            name, shown = f"{title} {policy}, epsilon {epsilon:g}", f"{value:.3f} ± {half:.3f}"
+            parts = shown, rate(cell), away, other_rows, times, best
+            rows.append(_miss("identification", name, *parts))
     for (head, policy, epsilon), (value, half) in published.CONVEX.items():
         cell = results.of("imdb", f"{head} paper", policy, epsilon)
-        if cell is not None and abs(cell["mean"] - value) > WITHIN:
-            spread = math.hypot(half, (cell["high"] - cell["low"]) / 2)
-            yield {
-                "table": "heads",
-                "cell": f"{head} {policy}, epsilon {epsilon:g}",
-                "paper": f"{value:.3f} ± {half:.3f}",
-                "here": interval(cell),
-                "difference": f"{cell['mean'] - value:+.3f}",
-                "measured": f"{abs(cell['mean'] - value) / spread:.1f} times its half interval",
-            }
+        away = difference(cell, value)
+        if away is not None and abs(away) > WITHIN:
+            times = _times(away, half, cell, "its half interval")
+            name, shown = f"{head} {policy}, epsilon {epsilon:g}", f"{value:.3f} ± {half:.3f}"
+            rows.append(_miss("heads", name, shown, interval(cell), away, times))
+    return pd.DataFrame(rows)
 
 
 def check(results, only=("table1", "convex", "identification")):
     """Checks of these tables, as a table of their own."""
     groups = (_table1, _convex, _cost, _ball_pays, _audits)
-    checks = [item for group in groups for item in group(results) if item.table in only]
-    rows = [{"seed": results.seed, **item._asdict()} for item in checks]
+    items = [item for group in groups for item in group(results) if item.table in only]
+    rows = [{"seed": results.seed, **item._asdict()} for item in items]
     return pd.DataFrame(rows, columns=["seed", *Check._fields])
-
-
-#: Other libraries: what is held against our logistic head with labels protected.
-OTHERS = {
-    "diffprivlib": "the same adjacency, and delta 0, which promises more",
-    "Opacus, replace one": "the same adjacency",
-    "Opacus, add/remove": "half the change",
-}
-
-
-def _above(results, name, policy):
-    """Where another library is above our logistic head under a policy, in words."""
-    above, n_cells = [], 0
-    for dataset in results.datasets:
-        for epsilon in TABLE_EPSILONS:
-            theirs = _mean(results.other(dataset, name, epsilon))
-            ours = _mean(results.of(dataset, "logistic", policy, epsilon))
-            if theirs is None or ours is None:
-                continue
-            n_cells += 1
-            if theirs > ours:
-                above.append(
-                    f"{DATASETS[dataset]} at epsilon {epsilon:g} ({theirs:.3f} against {ours:.3f})"
-                )
-    if not above:
-        return n_cells, f"in none of {n_cells} cells"
-    return n_cells, f"in {len(above)} of {n_cells} cells: {', '.join(above)}"
-
-
-def beaten(results):
-    """Sentences on where another library is above this package's logistic head."""
-    lines = []
-    for name, relation in OTHERS.items():
-        n_cells, standard = _above(results, name, "labels")
-        ball = _above(results, name, "q50")[1]
-        if n_cells:
-            lines.append(
-                f"- {name} ({relation}): above our label-protecting head {standard}. Above the "
-                f"same head with a q50 ball, which promises less, {ball}."
-            )
-    return lines

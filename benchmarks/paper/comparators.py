@@ -1,4 +1,4 @@
-"""Accuracy of other libraries' private linear heads: diffprivlib and Opacus DP-SGD.
+"""Other libraries' private linear heads: diffprivlib and Opacus DP-SGD.
 
 python -m venv ENV
 ENV/bin/pip install torch==2.13.0 opacus==1.6.0 dp-accounting==0.6.0 diffprivlib==0.6.6 \\
@@ -14,6 +14,7 @@ import argparse
 import functools
 import itertools
 import math
+import subprocess
 import time
 import warnings
 import zlib
@@ -29,6 +30,22 @@ KEY = ["dataset", "method", "epsilon", "seed"]
 FINALISTS, FINALS = 5, 3
 
 
+def add_option(parser):
+    """The option of a study that asks for this."""
+    parser.add_argument(
+        "--comparators",
+        metavar="PYTHON",
+        help="measure diffprivlib and Opacus too, with the Python of their own environment "
+        "(paper/comparators.py says what it holds)",
+    )
+
+
+def run_in(python, *options):
+    """Run this file in the libraries' environment; what it prints."""
+    command = [python, __file__, *map(str, options)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
 def load(path):
     file = np.load(path)
     rows = {}
@@ -38,13 +55,26 @@ def load(path):
     return *rows["train"], *rows["test"]
 
 
-def diffprivlib_accuracy(epsilon, X, y, X_test, y_test, seed, inverse_alpha):
+def scores(predicted, y, rarest):
+    """Accuracy, its mean over classes, recall of the rarest, and of every class."""
+    right = predicted == y
+    recalls = {code: np.mean(right[y == code]) for code in np.unique(y)}
+    return (
+        np.mean(right),
+        np.mean([*recalls.values()]),
+        recalls.get(rarest, 0.0),
+        [*recalls.values()],
+    )
+
+
+def diffprivlib(epsilon, X, y, X_test, seed, inverse_alpha):
+    """Predictions of objective perturbation."""
     from diffprivlib.models import LogisticRegression
 
     head = LogisticRegression(
         epsilon=epsilon, data_norm=1.0 + 1e-6, C=inverse_alpha, max_iter=300, random_state=seed
     )
-    return head.fit(X.astype(np.float64), y).score(X_test, y_test)
+    return head.fit(X.astype(np.float64), y).predict(X_test)
 
 
 @functools.cache
@@ -66,36 +96,35 @@ def noise_multiplier(epsilon, n_batches, epochs, *, replace):
     )
 
 
-def rows_of(X, y):
-    """A dataset of PyTorch that gives a batch at once."""
+def opacus(epsilon, X, y, X_test, seed, *, epochs, rate, n_batches, clip, replace, balanced=False):
+    """Predictions of DP-SGD.
+
+    ``balanced`` weighs classes in the loss; clipping the weighted gradients takes back most of it.
+    """
     import torch
+    from opacus import PrivacyEngine
 
     class Rows(torch.utils.data.Dataset):
+        """A dataset that gives a batch at once."""
+
         def __len__(self):
             return len(y)
-
-        def __getitem__(self, i):
-            return self.__getitems__(i)
 
         def __getitems__(self, chosen):
             return features[chosen], labels[chosen]
 
-    features, labels = torch.tensor(X), torch.tensor(y)
-    return Rows()
-
-
-def opacus_accuracy(epsilon, X, y, X_test, y_test, seed, epochs, rate, n_batches, clip, *, replace):
-    import torch
-    from opacus import PrivacyEngine
+        __getitem__ = __getitems__
 
     torch.manual_seed(seed)
+    features, labels = torch.tensor(X), torch.tensor(y)
     loader = torch.utils.data.DataLoader(
-        rows_of(X, y), batch_size=math.ceil(len(y) / n_batches), collate_fn=lambda batch: batch
+        Rows(), batch_size=math.ceil(len(y) / n_batches), collate_fn=lambda batch: batch
     )
     model = torch.nn.Linear(X.shape[1], int(y.max()) + 1)
     torch.nn.init.zeros_(model.weight)
     torch.nn.init.zeros_(model.bias)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+    weight = torch.tensor(len(y) / (y.max() + 1) / np.bincount(y), dtype=torch.float32)
     # "ghost" clips the same gradients without storing them.
     model, optimizer, loss, loader = PrivacyEngine().make_private(
         module=model,
@@ -103,33 +132,41 @@ def opacus_accuracy(epsilon, X, y, X_test, y_test, seed, epochs, rate, n_batches
         data_loader=loader,
         max_grad_norm=clip,
         noise_multiplier=noise_multiplier(epsilon, len(loader), epochs, replace=replace),
-        criterion=torch.nn.CrossEntropyLoss(),
+        criterion=torch.nn.CrossEntropyLoss(weight=weight if balanced else None),
         grad_sample_mode="ghost",
     )
     for _ in range(epochs):
-        for batch, labels in loader:
+        for batch, codes in loader:
             optimizer.zero_grad()
-            loss(model(batch), labels).backward()
+            loss(model(batch), codes).backward()
             optimizer.step()
     with torch.no_grad():
-        return float((model(torch.tensor(X_test)).argmax(1).numpy() == y_test).mean())
+        return model(torch.tensor(X_test)).argmax(1).numpy()
 
 
 def grid(**values):
     return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
 
 
+REPLACE = functools.partial(opacus, replace=True)
 OPACUS_GRID = grid(
     epochs=(10, 30, 60),
     rate=(0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
     n_batches=(20, 4),
     clip=(0.3, 1.0),
 )
-#: Name, accuracy of one release, settings tried.
+#: Name, predictions of one release, settings tried, and the score that chooses among them.
 METHODS = {
-    "diffprivlib": (diffprivlib_accuracy, grid(inverse_alpha=(0.1, 1.0, 10.0, 100.0, 1000.0))),
-    "Opacus, add/remove": (functools.partial(opacus_accuracy, replace=False), OPACUS_GRID),
-    "Opacus, replace one": (functools.partial(opacus_accuracy, replace=True), OPACUS_GRID),
+    "diffprivlib": (diffprivlib, grid(inverse_alpha=(0.1, 1.0, 10.0, 100.0, 1000.0)), 0),
+    "Opacus, add/remove": (functools.partial(opacus, replace=False), OPACUS_GRID, 0),
+    "Opacus, replace one": (REPLACE, OPACUS_GRID, 0),
+}
+FEW = grid(epochs=(30,), rate=(0.2, 1.0, 5.0), n_batches=(4,), clip=(0.3, 1.0))
+#: For rare classes; diffprivlib has no weights. A balanced head is chosen by every class's recall.
+RARE = {
+    "diffprivlib": (diffprivlib, grid(inverse_alpha=(10.0,)), 0),
+    "Opacus": (REPLACE, FEW, 0),
+    "Opacus, balanced": (functools.partial(REPLACE, balanced=True), FEW, 1),
 }
 
 
@@ -148,6 +185,35 @@ def choose(accuracy, settings, epsilon, X, y, seeds, finalists=FINALISTS, finals
     return best[int(np.argmax(final))]
 
 
+def measure(key, predict, settings, place, X, y, X_test, y_test, releases):
+    """Scores of the best settings: means over releases, and a 95 % interval of the accuracy."""
+    start, (_, _, epsilon, seed) = time.perf_counter(), key
+    stream = np.random.default_rng([seed, zlib.crc32(repr(key).encode())])
+    seeds, rarest = iter(lambda: int(stream.integers(2**31)), None), np.argmin(np.bincount(y))
+
+    def scored(epsilon, X, y, X_test, y_test, seed, **setting):
+        return scores(predict(epsilon, X, y, X_test, seed, **setting), y_test, rarest)[:3]
+
+    best = choose(
+        lambda *cell, **setting: scored(*cell, **setting)[place], settings, epsilon, X, y, seeds
+    )
+    parts = epsilon, X, y, X_test, y_test
+    found = np.array([scored(*parts, next(seeds), **best) for _ in range(releases)])
+    accuracy, balanced, rare = found.mean(axis=0)
+    half = student.ppf(0.975, releases - 1) * np.std(found[:, 0], ddof=1) / math.sqrt(releases)
+    return {
+        **dict(zip(KEY, key, strict=True)),
+        "accuracy": accuracy,
+        "low": accuracy - half,
+        "high": accuracy + half,
+        "balanced": balanced,
+        "rarest": rare,
+        "releases": releases,
+        "settings": str(best),
+        "seconds": time.perf_counter() - start,
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path)
@@ -155,50 +221,29 @@ def main():
     parser.add_argument("--datasets", nargs="+", default=[])
     parser.add_argument("--time", type=Path, help="only time one fit of Opacus on this file")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 2.0])
-    parser.add_argument("--methods", choices=METHODS, nargs="+", default=list(METHODS))
+    parser.add_argument("--rare", action="store_true", help="the methods for rare classes")
     parser.add_argument("--releases", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     # Both libraries warn of their own deprecations and of solvers that stop early.
     warnings.simplefilter("ignore")
     if args.time:
-        rows, start = load(args.time), time.perf_counter()
-        opacus_accuracy(
-            2.0, *rows, args.seed, epochs=10, rate=0.5, n_batches=20, clip=1.0, replace=True
-        )
+        X, y, X_test, _ = load(args.time)
+        start = time.perf_counter()
+        REPLACE(2.0, X, y, X_test, args.seed, epochs=10, rate=0.5, n_batches=20, clip=1.0)
         print(time.perf_counter() - start)
         return
     table = pd.read_csv(args.out) if args.out.exists() else pd.DataFrame(columns=KEY)
     done = set(map(tuple, table[KEY].to_numpy(object)))
-    for name, epsilon, method in itertools.product(args.datasets, args.epsilons, args.methods):
+    methods = RARE if args.rare else METHODS
+    for name, epsilon, method in itertools.product(args.datasets, args.epsilons, methods):
         key = (name, method, epsilon, args.seed)
-        if key in done:
-            continue
-        X, y, X_test, y_test = load(args.data / f"{name}.npz")
-        accuracy, settings = METHODS[method]
-        start = time.perf_counter()
-        # Every cell draws seeds of its own.
-        stream = np.random.default_rng([args.seed, zlib.crc32(repr(key).encode())])
-        seeds = iter(lambda stream=stream: int(stream.integers(2**31)), None)
-        best = choose(accuracy, settings, epsilon, X, y, seeds)
-        scores = [
-            accuracy(epsilon, X, y, X_test, y_test, next(seeds), **best)
-            for _ in range(args.releases)
-        ]
-        half = student.ppf(0.975, args.releases - 1) * np.std(scores, ddof=1)
-        half /= math.sqrt(args.releases)
-        row = dict(zip(KEY, key, strict=True))
-        row.update(
-            accuracy=np.mean(scores),
-            low=np.mean(scores) - half,
-            high=np.mean(scores) + half,
-            releases=args.releases,
-            settings=str(best),
-            seconds=time.perf_counter() - start,
-        )
-        table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
-        table.to_csv(args.out, index=False)
-        print(f"{name} epsilon={epsilon:g} {method}: {np.mean(scores):.3f} {best}", flush=True)
+        if key not in done:
+            rows = load(args.data / f"{name}.npz")
+            row = measure(key, *methods[method], *rows, args.releases)
+            table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
+            table.to_csv(args.out, index=False)
+            print(row, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,19 @@
 """The paper's figures, from measured cells."""
 
+import itertools
 import math
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import ScalarFormatter
 
+from benchmarks.study import DATASETS
 from sklearn_balldp import ReconstructionDisplay
 
 from . import published
-from .plan import AUDIT_EPSILONS
-from .protocol import DATASETS, N_CANDIDATES
+from .cells import AUDIT_EPSILONS, N_CANDIDATES
 from .tables import against_one_attacker, certificate, published_audit
-
-#: One colour a policy, wherever it is drawn.
-COLOURS = {"q50": "C0", "q80": "C1", "q95": "C2", "full": "0.45"}
 
 
 def _panels(names):
@@ -63,46 +58,28 @@ def convex(results):
     titles = {"ridge": "prototypes", "logistic": "logistic regression", "svc": "SVM"}
     figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained", sharey=True)
     epsilons = published.CONVEX_EPSILONS
-    for ax, (head, title) in zip(axes, titles.items(), strict=True):
-        for policy, dashes in (("q50", "-"), ("full", "--")):
-            label = "q50" if policy == "q50" else "every distance"
-            ax.plot(
-                epsilons,
-                [published.CONVEX[head, policy, epsilon][0] for epsilon in epsilons],
-                "x",
-                color="k" if dashes == "-" else "0.55",
-                markersize=8,
-                label=f"paper's table, {label}",
-            )
-            lines = {"paper's calibration": (f"{head} paper", "C0")}
-            lines["noise on parameters"] = (head if head == "ridge" else f"{head} output", "C2")
-            if head != "ridge":
-                lines["noise on gradients"] = (head, "C3")
-            for name, (method, colour) in lines.items():
-                cells = [results.of("imdb", method, policy, epsilon) for epsilon in epsilons]
-                _line(
-                    ax,
-                    epsilons,
-                    cells,
-                    f"{name}, {label}",
-                    color=colour,
-                    linestyle=dashes,
-                    marker="o",
-                    markersize=4,
-                )
-        _epsilon_axis(ax, epsilons)
-        ax.set_title(title)
+    promises = ("q50", "-", "q50", "k"), ("full", "--", "every distance", "0.55")
+    for (head, ax), promise in itertools.product(zip(titles, axes, strict=True), promises):
+        policy, dashes, label, colour = promise
+        printed = [published.CONVEX[head, policy, epsilon][0] for epsilon in epsilons]
+        ax.plot(epsilons, printed, "x", color=colour, ms=8, label=f"paper's table, {label}")
+        lines = {"paper's calibration": (f"{head} paper", "C0")}
+        lines["noise on parameters"] = (head if head == "ridge" else f"{head} output", "C2")
+        if head != "ridge":
+            lines["noise on gradients"] = (head, "C3")
+        for name, (method, colour) in lines.items():
+            cells = [results.of("imdb", method, policy, epsilon) for epsilon in epsilons]
+            style = {"color": colour, "linestyle": dashes, "marker": "o", "markersize": 4}
+            _line(ax, epsilons, cells, f"{name}, {label}", **style)
+        ax.set_title(titles[head])
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(epsilons)
+        ax.xaxis.set_major_formatter(ScalarFormatter())
+        ax.minorticks_off()
+        ax.set_xlabel(r"$\varepsilon$")
     axes[0].set_ylabel("test accuracy, IMDb")
     _legend(figure, axes[1:2], 4)
     return figure
-
-
-def _epsilon_axis(ax, epsilons):
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(epsilons)
-    ax.xaxis.set_major_formatter(ScalarFormatter())
-    ax.minorticks_off()
-    ax.set_xlabel(r"$\varepsilon$")
 
 
 def identification(results):
@@ -114,34 +91,19 @@ def identification(results):
         "largest distance": ("min", "diameter"),
         "q50, noise for each class": ("per_class", "q50"),
     }
+    columns = ["name", "epsilon", "success", "low", "high", "certificate"]
     for ax, dataset in zip(axes, names, strict=True):
         rows = []
         # Missing values too, so that a series has one colour in all panels.
         for epsilon in AUDIT_EPSILONS:
             value, half = published_audit(dataset, epsilon, "q50") or (np.nan, np.nan)
-            rows.append(
-                {
-                    "name": "paper, q50",
-                    "epsilon": epsilon,
-                    "success": value,
-                    "low": value - half,
-                    "high": value + half,
-                    "certificate": np.nan if np.isnan(value) else certificate(epsilon),
-                }
-            )
-        for label, (counts, policy) in series.items():
-            for epsilon in AUDIT_EPSILONS:
-                cell = results.audit(dataset, counts, policy, epsilon)
-                if cell is not None:
-                    rows.append(
-                        {
-                            "name": label,
-                            "epsilon": epsilon,
-                            "success": cell["rate"],
-                            **cell[["low", "high", "certificate"]],
-                        }
-                    )
-        table = pd.DataFrame(rows).assign(baseline=1 / N_CANDIDATES)
+            certified = np.nan if np.isnan(value) else certificate(epsilon)
+            rows.append(["paper, q50", epsilon, value, value - half, value + half, certified])
+        for (label, way), epsilon in itertools.product(series.items(), AUDIT_EPSILONS):
+            cell = results.audit(dataset, *way, epsilon)
+            if cell is not None:
+                rows.append([label, epsilon, *cell[["rate", "low", "high", "certificate"]]])
+        table = pd.DataFrame(rows, columns=columns).assign(baseline=1 / N_CANDIDATES)
         ReconstructionDisplay(table).plot(ax)
         ax.get_legend().remove()
         ax.set_ylim(0, 1.05 * np.nanmax(table[["high", "certificate"]]))
@@ -219,10 +181,3 @@ FIGURES = {
     "convex": convex,
     "identification": identification,
 }
-
-
-def save(results, name, folder):
-    figure = FIGURES[name](results)
-    # Without the software's version, so that the same cells give the same file.
-    figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
-    plt.close(figure)

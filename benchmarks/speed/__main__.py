@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 from tqdm import tqdm
 
-from ..paper.tables import markdown
+from ..study import markdown
 from .timing import Memory, Row
 
 TOPICS = ("ridge", "statistics", "convex", "gradient", "audit", "radius", "predict", "rows")

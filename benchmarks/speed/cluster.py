@@ -29,7 +29,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.rows import from_hdf5, on_cluster
 
-from ..paper.tables import markdown
+from ..study import markdown
 from .timing import embeddings
 
 WORKERS, CLASSES = 2, 10

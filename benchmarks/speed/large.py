@@ -20,7 +20,7 @@ from sklearn_balldp import (
     GradientPerturbation,
 )
 
-from ..paper.tables import markdown
+from ..study import markdown
 
 CLASSES, DELTA = 10, 1e-8
 CAP = 2 * 2**30

@@ -20,8 +20,8 @@ from sklearn.datasets import load_digits
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import normalize
 
-from benchmarks.paper.tables import markdown
 from benchmarks.speed.timing import interleaved
+from benchmarks.study import markdown
 from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,

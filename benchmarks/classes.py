@@ -1,0 +1,196 @@
+"""``python -m benchmarks.classes --data DIR``: rare classes, with weights and without.
+
+Overall accuracy, balanced accuracy and recall of the rarest class, of heads with and without class
+weights or uniform class probabilities. TREC-6 has one class of 86 among 5452 records; "tail" is
+BANKING77 cut to counts proportional to 1 / rank. ``--comparators PYTHON`` adds Opacus and
+diffprivlib (see ``benchmarks.paper.comparators``).
+"""
+
+import itertools
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from benchmarks.paper import comparators
+from benchmarks.study import DELTA, Study, draw, fits, options, rows_of, seeds_of, show
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
+)
+
+DATASETS = {"trec6": "TREC-6", "banking77/tail": "BANKING77, long tail"}
+EPSILONS = (1.0, 2.0, 4.0, 8.0)
+RADII = {"r = 0.6": 0.6, "any distance": None}
+BALANCED = {"class_weight": "balanced"}
+HEADS = {
+    "logistic": (BallDPLogisticRegression(), 10),
+    "logistic, balanced": (BallDPLogisticRegression(**BALANCED), 10),
+    "logistic, uniform priors": (BallDPLogisticRegression(priors="uniform"), 10),
+    "SVC": (BallDPSquaredHingeSVC(), 5),
+    "SVC, balanced": (BallDPSquaredHingeSVC(**BALANCED), 5),
+    "minimiser": (BallDPLogisticRegression(mechanism="output"), 3),
+    "minimiser, balanced": (BallDPLogisticRegression(mechanism="output", **BALANCED), 3),
+    "discriminant": (BallDPLinearDiscriminant(domain="sphere"), 10),
+    "discriminant, uniform priors": (
+        BallDPLinearDiscriminant(domain="sphere", priors="uniform"),
+        10,
+    ),
+    "prototypes": (BallDPRidgePrototype(), 10),
+    "prototypes, uniform priors": (BallDPRidgePrototype(priors="uniform"), 10),
+}
+NOISELESS = {
+    "no noise": LogisticRegression(C=10.0, max_iter=300),
+    "no noise, balanced": LogisticRegression(C=10.0, max_iter=300, class_weight="balanced"),
+}
+SCORES = ["accuracy", "balanced", "rarest"]
+#: Heads whose recalls by class are kept, beside what a plan says of each.
+PLAIN = ("logistic", "discriminant", "prototypes")
+COLOURS = {
+    "logistic": "0.5",
+    "logistic, balanced": "C1",
+    "logistic, uniform priors": "C0",
+    "discriminant, uniform priors": "C2",
+}
+
+
+def subset_of(folder, name):
+    """Training and test rows; the long tail keeps max / rank records of each class, and 3."""
+    if "/" not in name:
+        return rows_of(folder, name)
+    X, y, Xt, yt = rows_of(folder, "banking77")
+    counts = np.bincount(y)
+    rng, kept = np.random.default_rng(0), []
+    for rank, code in enumerate(np.argsort(-counts, kind="stable")):
+        members = rng.permutation(np.flatnonzero(y == code))
+        kept += members[: max(3, round(counts.max() / (rank + 1)))].tolist()
+    kept = np.sort(kept)
+    return X[kept], y[kept], Xt, yt
+
+
+def measure(run, dataset, head, radius, epsilon):
+    """Three scores; for plain heads the recall of each class, and what a plan says of it."""
+    X, y, Xt, yt = subset_of(run.data, dataset)
+    counts = np.bincount(y)
+    if head in NOISELESS:
+        own, heads = None, [clone(NOISELESS[head]).fit(X, y)]
+    else:
+        estimator, n_releases = HEADS[head]
+        own = clone(estimator).set_params(epsilon=epsilon, delta=DELTA, radius=RADII[radius])
+        heads = fits(own, X, y, seeds_of(run, n_releases, dataset, radius, epsilon))
+    scores = [comparators.scores(fitted.predict(Xt), yt, np.argmin(counts)) for fitted in heads]
+    three, recalls = (
+        np.mean([s[:3] for s in scores], axis=0),
+        np.mean([s[3] for s in scores], axis=0),
+    )
+    spread = np.std([s[1] for s in scores], ddof=1) if len(scores) > 1 else 0.0
+    cell = dict(zip(SCORES, three, strict=True))
+    cell |= {"error": spread / np.sqrt(len(scores)), "releases": len(scores)}
+    cell |= {"signal to noise": "", "recall": ""}
+    if head in PLAIN:
+        ratios = own.plan(len(X), X.shape[1], counts).class_signal_to_noise
+        for name, values in (("signal to noise", ratios), ("recall", recalls)):
+            cell[name] = " ".join(f"{value:.5g}" for value in values)
+    return cell
+
+
+CELLS = Study("classes_cells.csv", ("dataset", "head", "radius", "epsilon"), measure)
+
+
+def table(cells, name):
+    """Three scores by epsilon, in percent."""
+    own, rows = cells[cells["dataset"] == name], []
+    for (radius, head), part in own.groupby(["radius", "head"], sort=False):
+        texts = part[SCORES].apply(lambda row: " / ".join(f"{100 * s:.1f}" for s in row), axis=1)
+        # What has no noise stands beside the largest epsilon.
+        epsilons = part["epsilon"].replace(0.0, EPSILONS[-1])
+        shown = dict(zip(epsilons.map("eps {:g}".format), texts, strict=True))
+        rows.append({"hides": radius, "head": head, **shown})
+    columns = ["hides", "head", *(f"eps {epsilon:g}" for epsilon in EPSILONS)]
+    return pd.DataFrame(rows, columns=columns, dtype=object).fillna("")
+
+
+def lost(cells):
+    """Recall by signal to noise, in percent."""
+    part = cells[cells["head"].isin(PLAIN)].copy()
+    both = ["signal to noise", "recall"]
+    part[both] = part[both].map(str.split)
+    part = part.explode(both)
+    part[both] = part[both].astype(float)
+    part["signal to noise"] = pd.cut(
+        part["signal to noise"], [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, np.inf]
+    )
+    part["head"] = part["head"] + ", " + part["dataset"].map(DATASETS)
+    wide = part.pivot_table(
+        index="signal to noise", columns="head", values="recall", observed=True, sort=False
+    )
+    wide = (100 * wide).round(1).sort_index()
+    return wide.astype(object).where(wide.notna(), "").reset_index().astype(str)
+
+
+def figure(cells):
+    """Mean recall of the classes, and recall of the rarest one, against epsilon."""
+    titles = {"balanced": "mean recall", "rarest": "recall of the rarest class"}
+    fig, axes = plt.subplots(
+        len(DATASETS), 2, figsize=(7.6, 5.8), layout="constrained", squeeze=False
+    )
+    for row, (name, title) in zip(axes, DATASETS.items(), strict=True):
+        own = cells[(cells["dataset"] == name) & (cells["radius"] == "r = 0.6")]
+        exact = cells[(cells["dataset"] == name) & (cells["radius"] == "none")].set_index("head")
+        for ax, (score, label) in zip(row, titles.items(), strict=True):
+            for head, colour in COLOURS.items():
+                part = own[own["head"] == head].sort_values("epsilon")
+                ax.plot(part["epsilon"], part[score], "o-", color=colour, label=head, ms=4)
+            if len(exact):
+                ax.axhline(exact.loc["no noise", score], color="0.4", ls=":", label="no noise")
+                balanced = exact.loc["no noise, balanced", score]
+                ax.axhline(balanced, color="0.4", ls="--", label="no noise, balanced")
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
+            ax.set_ylim(-0.02, 1.0)
+            ax.set_title(f"{title}: {label}", fontsize=9)
+    for ax in axes[-1]:
+        ax.set_xlabel("epsilon, ball of radius 0.6")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
+    return fig
+
+
+def report(out):
+    """Tables and the picture."""
+    cells, beside = CELLS.read(out), out / "classes_others.csv"
+    draw(figure(cells), out / "classes.png")
+    show(lost(cells), out, "classes_lost")
+    if beside.exists():
+        others = pd.read_csv(beside).rename(columns={"method": "head"})
+        cells = pd.concat([cells, others.assign(radius="any distance, labels too")])
+    for name in DATASETS:
+        if (cells["dataset"] == name).any():
+            show(table(cells, name), out, f"classes_{name.split('/')[-1]}")
+
+
+def main(argv=None):
+    run = options("classes", __doc__, argv, DATASETS, more=comparators.add_option)
+    cells = []
+    for name in run.datasets:
+        cells += [(name, head, "none", 0.0) for head in NOISELESS]
+        epsilons = EPSILONS[:1] if run.quick else EPSILONS
+        cells += [(name, *cell) for cell in itertools.product(HEADS, RADII, epsilons)]
+    CELLS.fill(cells, run)
+    if run.comparators:
+        for name in run.datasets:
+            path = run.out / f"{name}.npz"
+            path.parent.mkdir(exist_ok=True)
+            names = "X_train", "y_train", "X_test", "y_test"
+            np.savez(path, **dict(zip(names, subset_of(run.data, name), strict=True)))
+        given = "--data", run.out, "--out", run.out / "classes_others.csv", "--epsilons", *EPSILONS
+        comparators.run_in(run.comparators, *given, "--rare", "--datasets", *run.datasets)
+    report(run.out)
+
+
+if __name__ == "__main__":
+    main()

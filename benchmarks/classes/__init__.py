@@ -1,1 +1,0 @@
-"""Rare classes: what weights and class probabilities cost and bring."""

@@ -1,1 +1,0 @@
-"""Accuracy against the radius, for every head."""
