@@ -119,7 +119,7 @@ class Candidates:
             some = slice(first, first + step)
             # The same object, where it is all of them: what was computed of it is kept.
             part = self._all if step >= len(self._all) else self._all.at(some)
-            terms = kind.terms_together(queries, self.problem, part)
+            terms = kind.together(queries, self.problem, part, terms=True)
             for values, added in zip(sums, terms, strict=True):
                 if self._shape[1] == 1:
                     values[some] += added

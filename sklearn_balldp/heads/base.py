@@ -191,12 +191,14 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         What was released stays as it is, and so do predictions, audits and checks of it:
         :meth:`with_rule` gives another head from the same release.
 
+        Those of a mechanism or a policy are named like ``mechanism__n_steps``. An object whose
+        parameters are set is copied before, as other heads may hold it; a mechanism given by name
+        becomes its object.
+
         Parameters
         ----------
-        **params : dict
-            Parameters; those of a mechanism or a policy as ``mechanism__n_steps``. An object whose
-            parameters are set is copied before, as other heads may hold it; a mechanism given by
-            name becomes its object.
+        **params
+            Any of the parameters.
 
         Returns
         -------
@@ -521,13 +523,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return released.cached("rule", lambda: self._rule_of(released))
 
     def released_parameters(self) -> dict[str, NDArray[Any]]:
-        """The released parameters by name: what ``release_.digest`` is a digest of.
-
-        Returns
-        -------
-        dict of str to ndarray
-            Parameters, labels and, where they are public, class counts.
-        """
+        """The released arrays by name, of which ``release_.digest`` is a digest."""
         check_is_fitted(self)
         return self._fitted().arrays()
 
@@ -677,19 +673,11 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return projected_scores(X, coef, intercept, bound, domain, largest=largest)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Scores of the released rule.
+        """Scores of the released rule: (n_samples,) for two classes, else (n_samples, n_classes).
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Embeddings; rows are brought into the domain as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With two classes one score per row, positive for ``classes_[1]``. With more, one score
-            per class and row, all of them in memory. They are float32 for rows of float32 or
-            float16, if that can hold the weights, and float64 for others.
+        Rows ``X`` are brought into the domain as in ``fit``. A score of two classes is positive for
+        ``classes_[1]``. Scores are float32 for rows of float32 or float16, if that can hold the
+        weights, and float64 for others.
         """
         scores = self._scores(X)
         if scores.shape[1] == 2:
@@ -697,18 +685,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predicted labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Embeddings.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            One label of ``classes_`` per row.
-        """
+        """Predicted labels of rows ``X``, each one of ``classes_``."""
         codes = self._scores(X, largest=True)
         return self.classes_[codes]
 

@@ -23,18 +23,9 @@ class ProbabilitiesMixin:
 
     @available_if(lambda self: self._has_probabilities())
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Log-probabilities of the released model.
+        """Log-probabilities of ``classes_``, of shape (n_samples, n_classes), for rows ``X``.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Embeddings; rows are brought into the domain as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Log-probability of each class of ``classes_``: float32 for rows of float32 or float16,
-            if that can hold the weights, and float64 for others.
+        Rows and types are those of ``decision_function``.
         """
         scores = self._scores(X)
         if scores.shape[1] == 1:
@@ -45,18 +36,7 @@ class ProbabilitiesMixin:
 
     @available_if(lambda self: self._has_probabilities())
     def predict_proba(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Probabilities of the released model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Embeddings; rows are brought into the domain as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Probability of each class of ``classes_``, in the type of ``predict_log_proba``.
-        """
+        """Probabilities of ``classes_``, of shape (n_samples, n_classes), for rows ``X``."""
         return np.exp(self.predict_log_proba(X))
 
 

@@ -148,17 +148,10 @@ class Query(Bound):
 
     @classmethod
     def together(
-        cls, queries: Sequence["Query"], problem: Problem, records: Records
+        cls, queries: Sequence["Query"], problem: Problem, records: Records, *, terms: bool = False
     ) -> list[Array]:
-        """Values of several queries of this class, in as few passes as they need."""
-        return [query.values(problem, records) for query in queries]
-
-    @classmethod
-    def terms_together(
-        cls, queries: Sequence["Query"], problem: Problem, records: Records
-    ) -> list[Array]:
-        """As :meth:`together`, what each record adds."""
-        return [query.terms(problem, records) for query in queries]
+        """Values (or ``terms``) of several ``queries`` of this class, in few passes."""
+        return [(query.terms if terms else query.values)(problem, records) for query in queries]
 
     def slack(self, problem: Problem) -> float:
         """What rounding to the sampler's grid adds to the ratio, in units of the noise."""

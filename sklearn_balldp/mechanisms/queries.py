@@ -399,9 +399,6 @@ class MeanGradient(Query):
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
         if not (0.0 < self.sigma < math.inf and self._is_proved(problem)):
             return math.inf
-        norms = problem.norm_bound, problem.norm_bound, False
-        if self.seen is not None:
-            norms = self.seen.norm, self.seen.reach, self.seen.shortens
         moved = _moved(
             problem,
             radius,
@@ -410,7 +407,7 @@ class MeanGradient(Query):
             self.theta.shape,
             self.constant,
             self.clip,
-            *norms,
+            self.seen,
             self.precision(problem),
         )
         return moved / self.sigma
@@ -435,23 +432,13 @@ class MeanGradient(Query):
         return self.together([self], problem, records)[0]
 
     def terms(self, problem: Problem, records: Records) -> Array:
-        return self.terms_together([self], problem, records)[0]
+        return self.together([self], problem, records, terms=True)[0]
 
     @classmethod
-    def together(cls, queries: Sequence[Query], problem: Problem, records: Records) -> list[Array]:
-        return cls._each("sums", queries, problem, records)
-
-    @classmethod
-    def terms_together(
-        cls, queries: Sequence[Query], problem: Problem, records: Records
+    def together(
+        cls, queries: Sequence[Any], problem: Problem, records: Records, *, terms: bool = False
     ) -> list[Array]:
-        return cls._each("terms", queries, problem, records)
-
-    @classmethod
-    def _each(
-        cls, name: str, queries: Sequence[Any], problem: Problem, records: Records
-    ) -> list[Array]:
-        """Sums or terms: one pass over the records for the queries that see them alike."""
+        """One pass over the records for the queries that see them alike."""
         answers: list[Any] = [None] * len(queries)
         alike: dict[Any, list[int]] = {}
         for position, query in enumerate(queries):
@@ -470,7 +457,8 @@ class MeanGradient(Query):
                 )
 
             passes = records.view((problem, *key), make)
-            together = getattr(passes, name)(thetas) / problem.loss_weights.total
+            total = passes.terms(thetas) if terms else passes.sums(thetas)
+            together = total / problem.loss_weights.total
             by_query = np.moveaxis(together, -3, 0)  # of terms, records come first
             for position, values in zip(positions, by_query, strict=True):
                 answers[position] = values
@@ -502,15 +490,11 @@ def _moved(
     shape: tuple[int, int],
     constant: float,
     clip: float | None,
-    norm: float,
-    reach: float,
-    shortens: bool,
+    seen: PublicMap | None,
     precision: Any,
 ) -> float:
-    """L2 sensitivity of a mean gradient at known parameters, rounding included.
-
-    ``norm`` and ``reach`` are those of the rows, and of the rows before they are shortened.
-    """
+    """L2 sensitivity of a mean gradient at public parameters, rounding included."""
+    norm = problem.norm_bound if seen is None else seen.norm
     parameters = np.frombuffer(theta).reshape(shape)
     geometry = RowGeometry.of_rounded_rows(norm, radius, constant)
     gap = gap_at(problem.kind, parameters, geometry, clip=clip, labels=labels)
@@ -519,12 +503,12 @@ def _moved(
         parameters,
         n_samples=problem.n_samples,
         n_features=problem.n_features,
-        norm_bound=reach,
+        norm_bound=norm if seen is None else seen.reach,
         constant=constant,
         clip=clip,
         dtype=precision,
         weights=problem.loss_weights,
-        whitened=shortens,
+        whitened=seen is not None and seen.shortens,
     )
     return gap / problem.effective_size + 2.0 * rounding
 

@@ -391,7 +391,7 @@ def test_many_states_are_answered_as_one_by_one(seen):
     ]
     for together, alone in (
         (MeanGradient.together(queries, problem, records), "values"),
-        (MeanGradient.terms_together(queries, problem, records), "terms"),
+        (MeanGradient.together(queries, problem, records, terms=True), "terms"),
     ):
         for query, values in zip(queries, together, strict=True):
             np.testing.assert_allclose(values, getattr(query, alone)(problem, records), atol=1e-15)
