@@ -105,8 +105,8 @@ MUTANTS = (
     Mutant(
         "label change of sums dropped",
         "mechanisms/queries.py",
-        "sums = max(sums, most)",
-        "sums = min(sums, most)",
+        "sums = max(sums, changed)",
+        "sums = min(sums, changed)",
         SUMS,
     ),
     Mutant(
@@ -126,8 +126,8 @@ MUTANTS = (
     Mutant(
         "share of the start left out of what is stated",
         "mechanisms/descent.py",
-        "begun = 0.0 if self.start is None else self.start.mu(problem, radius, labels)",
-        "begun = 0.0",
+        "sums = 0.0 if self.start is None else self.start.mu(problem, radius, labels)",
+        "sums = 0.0",
         ("mechanisms/test_kernel.py", "privacy/test_bounds.py", "heads/test_start.py"),
     ),
     Mutant(
@@ -590,8 +590,8 @@ MUTANTS = (
     Mutant(
         "gradients of unproved states free of charge",
         "mechanisms/queries.py",
-        "            return math.inf\n        norms = problem",
-        "            return 0.0\n        norms = problem",
+        "            return math.inf\n        moved = _moved(",
+        "            return 0.0\n        moved = _moved(",
         ("mechanisms/test_kernel.py",),
     ),
     Mutant(
@@ -611,8 +611,8 @@ MUTANTS = (
     Mutant(
         "minimisers without alpha taken for proved",
         "mechanisms/queries.py",
-        "known = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS",
-        "known = True",
+        "regular = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS",
+        "regular = True",
         ("mechanisms/test_kernel.py",),
     ),
     Mutant(
@@ -698,8 +698,8 @@ MUTANTS = (
     Mutant(
         "limits of the gap at the end of a cell of norms alone",
         "mechanisms/descent.py",
-        "(above / norm) / (below / longer)",
-        "above / below",
+        "(far_gap / norm) / (next_near / next_norm)",
+        "far_gap / next_near",
         ("privacy/test_bounds.py",),
     ),
     Mutant(
@@ -712,8 +712,8 @@ MUTANTS = (
     Mutant(
         "growth counted from a promise of less than the steps have there",
         "mechanisms/descent.py",
-        "steps = self.left(problem, promised, mu)",
-        "steps = self.left(problem, promised, self.budget)",
+        "steps = self.mu_of_steps(problem, promised, mu)",
+        "steps = self.mu_of_steps(problem, promised, self.budget)",
         ("privacy/test_bounds.py",),
     ),
     Mutant(
@@ -726,7 +726,7 @@ MUTANTS = (
     Mutant(
         "rounding of shortened rows left out",
         "mechanisms/queries.py",
-        "whitened=shortens,",
+        "whitened=whitening is not None and whitening.shortens,",
         "whitened=False,",
         ("mechanisms/test_queries.py", "mechanisms/test_gradients.py", "privacy/test_bounds.py"),
     ),

@@ -51,11 +51,11 @@ def check_option(name: str, value: Any, options: Collection[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(options)}; got {value!r}.")
 
 
-def check_whole(name: str, value: Any, least: int = 1) -> None:
-    """Raise a ValueError unless ``value`` is a whole number of at least ``least``."""
+def check_whole(name: str, value: Any, smallest: int = 1) -> None:
+    """Raise a ValueError unless ``value`` is a whole number from ``smallest`` on."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not (whole and least <= int(value) < 2**63):
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    if not (whole and smallest <= int(value) < 2**63):
+        raise ValueError(f"{name} must be an integer of at least {smallest}, got {value!r}.")
 
 
 def check_share(name: str, value: Any, others: str = "", *, below_one: bool = False) -> None:
@@ -89,14 +89,14 @@ def checked_priors(priors: Any, n_classes: int, class_sizes: Any) -> Any:
     if priors is None or (isinstance(priors, str) and priors == "uniform"):
         return priors
     check_no_mask("priors", priors)
-    given = np.asarray(priors)
-    fits = given.shape == (n_classes,) and given.dtype.kind in "iuf"
-    if not (fits and (given >= 0.0).all() and abs(given.sum() - 1.0) < 1e-6):
+    array = np.asarray(priors)
+    fits = array.shape == (n_classes,) and array.dtype.kind in "iuf"
+    if not (fits and (array >= 0.0).all() and abs(array.sum() - 1.0) < 1e-6):
         raise ValueError(
             f"priors must be None, 'uniform', or {n_classes} probabilities that sum to 1; "
             f"got {priors!r}."
         )
-    present = given if class_sizes is None else given[np.asarray(class_sizes) > 0]
+    present = array if class_sizes is None else array[np.asarray(class_sizes) > 0]
     if len(present) and not present.sum() > 0.0:
         raise ValueError(
             f"priors={priors!r} leave nothing for the classes that have records; give them a "
@@ -112,11 +112,11 @@ def checked_class_embeddings(
     if vectors is None:
         return None
     check_no_mask("class_embeddings", vectors)
-    found = np.asarray(vectors)
-    fits = found.shape == (n_classes, n_features) and found.dtype.kind in "iuf"
-    if not (fits and np.isfinite(found).all()):
+    array = np.asarray(vectors)
+    fits = array.shape == (n_classes, n_features) and array.dtype.kind in "iuf"
+    if not (fits and np.isfinite(array).all()):
         raise ValueError(
             f"class_embeddings must be None or finite vectors of shape {(n_classes, n_features)}, "
-            f"one for each class; got an array of shape {found.shape}."
+            f"one for each class; got an array of shape {array.shape}."
         )
-    return found.astype(np.float64)
+    return array.astype(np.float64)

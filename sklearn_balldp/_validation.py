@@ -64,7 +64,7 @@ def _with_rows(checked: Any, change: Callable[[Any], Any]) -> Any:
 def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True) -> Any:
     """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
 
-    Which sizes rows have is left to the pass that computes their norms. Rows in a file stay there.
+    The pass that computes norms checks sizes. Rows in a file stay there.
     """
     _check_kind(X)
     y = complete_labels(y)
@@ -121,8 +121,8 @@ def _check_kind(X: Any) -> None:
         Iterator: "a generator, which can be read once only: pass a list or an array",
         np.matrix: "a numpy.matrix: pass numpy.asarray(X)",
     }
-    for own, what in whole.items():
-        if isinstance(X, own) and (own is np.matrix or not hasattr(X, "shape")):
+    for kind, what in whole.items():
+        if isinstance(X, kind) and (kind is np.matrix or not hasattr(X, "shape")):
             raise ValueError(f"X is {what}.")
     if hasattr(X, "collect") and not hasattr(X, "shape"):
         raise ValueError("X is a table that was not computed; pass X.collect().")
@@ -143,7 +143,7 @@ def complete_labels(y: Any) -> Any:
     y = computed("y", y)
     # Labels that are not passed at all are scikit-learn's to refuse.
     if y is not None:
-        check_complete("y", y, "drop those records, or give them a label of their own")
+        check_complete("y", y, "drop those records, or give them another label")
     return y
 
 
@@ -159,20 +159,20 @@ def check_complete(name: str, values: Any, remedy: str) -> None:
 
 def _some_missing(values: Any) -> bool:
     """Whether an array, a table or a list holds a missing value."""
-    found: NDArray[Any] = np.empty(0)
+    array: NDArray[Any] = np.empty(0)
     # What NumPy cannot read is refused by others, with an error that says so.
     with contextlib.suppress(Exception):
-        found = np.asarray(values)
-        if found.dtype.kind in "SU" and not hasattr(values, "__array__"):
+        array = np.asarray(values)
+        if array.dtype.kind in "SU" and not hasattr(values, "__array__"):
             # In a list, a NaN beside texts would become the text "nan".
-            found = np.asarray(values, dtype=object)
-    if found.dtype.kind in "biuSU":
+            array = np.asarray(values, dtype=object)
+    if array.dtype.kind in "biuSU":
         return False
-    if found.dtype.kind not in "OT":
-        return bool(found.dtype.kind in "fcmM" and (found != found).any())
+    if array.dtype.kind not in "OT":
+        return bool(array.dtype.kind in "fcmM" and (array != array).any())
     # Texts of variable width spell a missing one by an object of their type.
-    nothing = getattr(found.dtype, "na_object", None)
-    return any(_is_missing(value, nothing) for value in found.astype(object).flat)
+    nothing = getattr(array.dtype, "na_object", None)
+    return any(_is_missing(value, nothing) for value in array.astype(object).flat)
 
 
 def _is_missing(value: Any, nothing: Any) -> bool:
@@ -213,7 +213,7 @@ def all_finite() -> Iterator[None]:
 
 @contextlib.contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Replace every fitted attribute inside; after an error none is left, new or old."""
+    """Replace every fitted attribute inside; after an error none remains, new or old."""
     _forget(estimator)
     try:
         yield

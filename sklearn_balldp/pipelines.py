@@ -99,16 +99,16 @@ def heads_of(model: Any) -> list[Any] | None:
             break
     if hasattr(model, "release_"):
         return [model]
-    found = [heads_of(own) for own in model.estimators_] if type(model) in _OF_SEVERAL else []
-    if not found or None in found:
+    parts = [heads_of(part) for part in model.estimators_] if type(model) in _OF_SEVERAL else []
+    if not parts or None in parts:
         return None
-    return [own for heads in found for own in heads or []]
+    return [part for heads in parts for part in heads or []]
 
 
 def _holds_one(model: Any) -> bool:
-    """Whether a model predicts by one other and by nothing else that its fit found."""
-    own = type(model).__module__.startswith("sklearn_balldp.") and not hasattr(model, "release_")
-    return (own or type(model) is FixedThresholdClassifier) and hasattr(model, "estimator_")
+    """Whether a model predicts by one other and by nothing else that its fit learned."""
+    ours = type(model).__module__.startswith("sklearn_balldp.") and not hasattr(model, "release_")
+    return (ours or type(model) is FixedThresholdClassifier) and hasattr(model, "estimator_")
 
 
 def learns(step: Any) -> bool:

@@ -128,8 +128,8 @@ def values(setting: Setting, records: Records, query: Query, released: Any) -> A
         return minimiser(loss, rows, codes, k, setting.parameters["alpha"], own)
     if not isinstance(query, MeanGradient):
         raise TypeError(f"no plain formula is known for {type(query).__name__}.")
-    if query.seen is not None:
-        rows = seen_through(query.seen, rows)
+    if query.whitening is not None:
+        rows = seen_through(query.whitening, rows)
     rows = with_constant(rows, query.constant)
     found = gradient(loss, query.theta, rows, codes, k, query.clip)
     mean: Array = np.tensordot(own, found, axes=1) / own.sum()

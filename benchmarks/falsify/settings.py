@@ -81,7 +81,7 @@ class Altered(GradientPerturbation):
         if self.times is None:
             return bound
         near, promises = problem.euclidean_radius, []
-        left = bound.left(problem, near, mu)
+        left = bound.mu_of_steps(problem, near, mu)
         for far in sorted({min(near * k, problem.diameter) for k in (2.0, 4.0, math.inf)} - {near}):
             begun = 0.0 if start is None else start.mu(problem, far)
             promises.append((far, max(math.hypot(begun, left * self.times), mu)))

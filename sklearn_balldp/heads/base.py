@@ -49,8 +49,8 @@ from .scoring import projected_scores
 from .serving import plain_model
 from .weighing import FitWeights, fit_weights
 
-#: Classes in order, positions of the records' labels among them, and public counts, where each is
-#: known.
+#: Classes in order, positions of the records' labels among them, and counts; the last two may be
+#: None.
 Labels = tuple[NDArray[Any], Any, tuple[int, ...] | None]
 
 
@@ -101,7 +101,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     classes : array-like or None, default=None
         Which labels exist: a public list, needed with ``protect_labels=True``. It may name labels
         that are absent from ``y``; noise may then have some rows predicted as these. None takes the
-        labels seen in ``y`` (public labels only).
+        labels of ``y`` (public labels only).
     encoder : str or None, default=None
         Keeps apart what must not be added up: a name for where the rows come from (encoder, scale),
         which goes into the record. Releases that name different ones are not added up.
@@ -148,7 +148,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     _takes_accountant: ClassVar[bool] = True
     #: Parameters that a new rule may have without a new fit.
     _of_the_rule: ClassVar[tuple[str, ...]] = ("priors",)
-    #: Whether a fit keeps every noisy answer: an audit of its own fit tests their noise.
+    #: Whether a fit keeps every noisy answer: an audit that makes the fit tests their noise.
     _keep_answers = False
 
     # What a head is made of.
@@ -192,7 +192,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         :meth:`with_rule` gives another head from the same release.
 
         Those of a mechanism or a policy are named like ``mechanism__n_steps``. An object whose
-        parameters are set is copied before, as other heads may hold it; a mechanism given by name
+        parameters are set is copied before, as other heads may hold it; a mechanism that was named
         becomes its object.
 
         Parameters
@@ -298,13 +298,13 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             ``source="reference"``, rows before an edit for ``source="edits"``. Not used otherwise.
         y_public : array-like of shape (n_public,), optional
             The labels of the reference rows; for ``source="edits"`` the rows after the edit, of
-            shape (n_public, n_features). No share of records is stated then: a policy that was
+            shape (n_public, n_features). The record then has no share of records: a policy that was
             fitted with the numbers of the records, in a ``FrozenEstimator``, states it.
         groups : array-like of shape (n_samples,), optional
             Hides **all** records of one owner together, and takes more noise: as much as a fit on
             as many records as there are owners (for prototypes it also depends on how records
             spread over classes). It names the owner of each record, which is public. Each record
-            may be replaced by one of its own label within ``radius``, and counts for one over the
+            may be replaced by one of its label within ``radius``, and counts for one over the
             number of its owner's records. Texts are compared in NFC and without blanks at their
             ends, and numbers among them by value: 7.0, "7 " and "007" are one owner.
 
@@ -582,7 +582,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if (weighed.sums, weighed.loss) != (problem.sums_weights, problem.loss_weights):
             raise ValueError(
                 "groups: they are not those of the fit, or not of all of its records; pass what "
-                "it was given, in the order of the rows."
+                "it took, in the order of the rows."
             )
         return Records(X, codes, weighed.rows)
 
@@ -623,10 +623,10 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return self._where_declared(before), self._where_declared(after)
         rows, labels = validated_public(self, X_public, y_public, reset=False)
         # Labels that the head does not have decide nothing.
-        known = np.isin(labels, classes)
-        if not known.any():
+        declared = np.isin(labels, classes)
+        if not declared.any():
             raise ValueError("y_public holds no label of the head; pass rows of its classes.")
-        return self._where_declared(rows[known]), labels[known]
+        return self._where_declared(rows[declared]), labels[declared]
 
     def _where_declared(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """Rows where radii are declared: scaled to the sphere, or as they are."""
@@ -696,7 +696,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         ----------
         project : bool, default=True
             True gives the same predictions for rows of any usual length: the model is a Pipeline,
-            whose first steps, scikit-learn's own, project rows outside of the ball of radius
+            whose first steps (of scikit-learn) project rows outside of the ball of radius
             ``norm_bound`` onto it (or scale rows to its surface). False gives the linear model
             alone, which converts to ONNX. It predicts the same for rows that are in place already
             (embeddings of unit norm).

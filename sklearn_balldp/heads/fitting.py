@@ -58,10 +58,10 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius, noise: Noise) -> 
         raise ValueError(
             f"mechanism {mechanism.name}: bound() must return a Bound, got {type(bound).__name__}."
         )
-    stated = bound.mu(problem)
-    if not 0.0 <= stated <= mu:
+    promised = bound.mu(problem)
+    if not 0.0 <= promised <= mu:
         raise RuntimeError(
-            f"mechanism {mechanism.name}: at the radius its bound states mu={stated!r}, which "
+            f"mechanism {mechanism.name}: at the radius its bound states mu={promised!r}, which "
             f"misses its own guarantee (at most {mu!r}); nothing was released."
         )
     record = Release(

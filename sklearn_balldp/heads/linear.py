@@ -30,7 +30,7 @@ def chosen(problem: Problem, mu: float) -> Mechanism:
     """Noise on the minimiser where that costs next to nothing, else noise on gradients.
 
     The first where the noise in one parameter would be small although the minimiser is hardly
-    regularised, or at the ``alpha`` that was given
+    regularised, or at the ``alpha`` that was set
     (:meth:`.OutputPerturbation.has_small_noise`). That mostly takes an epsilon of hundreds to
     thousands.
     """
@@ -40,15 +40,15 @@ def chosen(problem: Problem, mu: float) -> Mechanism:
     return GradientPerturbation()
 
 
-def mechanism_of(given: Any) -> Mechanism:
+def mechanism_of(mechanism: Any) -> Mechanism:
     """The mechanism that ``mechanism=`` names, or is."""
-    if isinstance(given, Mechanism):
-        return given
-    if isinstance(given, str) and given in MECHANISMS:
-        return MECHANISMS[given]()
+    if isinstance(mechanism, Mechanism):
+        return mechanism
+    if isinstance(mechanism, str) and mechanism in MECHANISMS:
+        return MECHANISMS[mechanism]()
     raise ValueError(
         f"mechanism must be one of auto, {', '.join(MECHANISMS)}, or a Mechanism such as "
-        f"GradientPerturbation(n_steps=50); got {given!r}."
+        f"GradientPerturbation(n_steps=50); got {mechanism!r}."
     )
 
 
@@ -65,8 +65,8 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         certified minimiser, as the paper does. "auto" takes "output" only if its noise would be
         small at ``alpha``, or at ``0.3 / n_samples`` if that is None: in practice at an epsilon of
         several hundred at least. Elsewhere it takes "gradient", which is more accurate by far. The
-        record names the choice. Pass an object to set a mechanism's parameters, or a mechanism of
-        your own.
+        record names the choice. Pass an object to set a mechanism's parameters, or another
+        mechanism.
     alpha : float or None, default=None
         Strength of the regularisation, which pulls the weights towards zero. Leave it at None with
         noise on gradients, which needs none (None is 0): alpha saves no noise there, and the model
@@ -75,7 +75,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         A number also enters the choice of "auto", and can turn it to "output". Alpha is the paper's
         lambda; scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
     fit_intercept : bool, default=True
-        Gives each score an offset of its own. That costs noise where noise is added to the
+        Gives each score an offset. That costs noise where noise is added to the
         minimiser; where it is added to gradients, it lets rows be centred, which saves noise. Rows
         are augmented by a constant (1; on gradients 0.15 times ``norm_bound``), whose weight, the
         intercept, is regularised.

@@ -26,7 +26,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
     the radius down to zero. Up to a radius of about 0.1 this head is within two points of the
     accuracy of logistic regression, for one pass over the rows, and its epsilon is exact at every
     distance. All else is computed from the noisy sums, at no further cost: class means, the
-    covariance within classes (its eigenvalues cleaned of the noise, whose distribution is known),
+    covariance within classes (its eigenvalues cleaned of the noise by its distribution),
     and the linear scores
 
     .. math:: x^T \Sigma^{-1} (m_c - g) - \tfrac12 (m_c - g)^T \Sigma^{-1} (m_c + g) + \log \pi_c.
@@ -40,7 +40,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         "auto" chooses it from public numbers.
     shrinkage : float or "auto", default="auto"
         How the covariance within classes is cleaned of noise. It costs no privacy, so that several
-        can be tried: see :meth:`with_rule`. "auto" uses the known distribution of the noise.
+        can be tried: see :meth:`with_rule`. "auto" uses the distribution of the noise.
         A number between 0 and 1 mixes the covariance with a multiple of the identity, as
         scikit-learn's ``LinearDiscriminantAnalysis`` does.
 

@@ -1,4 +1,4 @@
-"""A fit before it is made: its record, its noise, and what may be left to see above it."""
+"""A fit before it is made: its record, its noise, and what may show above it."""
 
 import math
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Plan:
     release : Release
         The record, as it would be counted before the rows are touched.
     class_counts : tuple of int or None
-        Records of each class, where they were given.
+        Records of each class, where they are public.
     parts : dict of str to (float, float)
         What is released, by name: the largest length that it can have before noise, and the
         expected length of its noise. Prototypes have class sums, a minimiser has one part,
@@ -35,7 +35,7 @@ class Plan:
         of one's own.
     class_signal_to_noise : tuple of float
         For each class, what its records can at most move of the released values, over the length of
-        the noise in its share of them. Below :data:`LOST` classes were hardly ever found on
+        the noise in its share of them. Below :data:`LOST` classes were hardly ever predicted on
         benchmark data, above :data:`AT_RISK` they mostly were. Empty where labels are protected,
         and for mechanisms of one's own.
     """
@@ -111,7 +111,7 @@ def plan_of(release: Release, class_counts: tuple[int, ...] | None) -> Plan:
         noise = bound.sigma * math.sqrt(math.prod(bound.shape(problem)))
         parts = {"minimiser": (longest, noise)}
     elif isinstance(bound, DescentBound):
-        # All steps together, at the start: T mean gradients, weighted so that they tell the most.
+        # All steps together, at the start: T mean gradients, weighted by what they tell.
         n_steps, values = bound.n_steps, math.prod(bound.shape(problem))
         noise = n_steps * math.sqrt(values) / _precision_of_steps(problem, bound)
         longest = n_steps * _longest_gradient(problem, bound)
@@ -156,10 +156,10 @@ def _of_classes(problem: Problem, bound: Any, sizes: Any) -> tuple[float, ...]:
         # Gradients of the steps, and the sums that they start from, tell the class apart
         # independently of each other.
         pull = _longest_gradient(problem, bound) * _precision_of_steps(problem, bound) / root
-        begun = np.zeros(len(shares))
+        sums = np.zeros(len(shares))
         if bound.start is not None:
-            begun = np.array(_of_classes(problem, bound.start, sizes))
-        return tuple(np.hypot(shares * pull, begun).tolist())
+            sums = np.array(_of_classes(problem, bound.start, sizes))
+        return tuple(np.hypot(shares * pull, sums).tolist())
     return ()
 
 

@@ -41,7 +41,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
     counts : {"per_class", "min", "worst"}, default="per_class"
         How much noise each class gets: accuracy falls from "per_class" to "worst", and so does the
         measured success of an attack, under the same certificate. "per_class" gives each class the
-        noise that its own public count asks for. "min" gives all classes the noise of the smallest.
+        noise that its public count asks for. "min" gives all classes the noise of the smallest.
         "worst" does not use counts (the paper's Table 1); it raises a ValueError for unequal
         weights, and for persons with several records. Not used with ``protect_labels=True``, where
         counts are private.

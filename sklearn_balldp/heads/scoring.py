@@ -49,7 +49,7 @@ def projected_scores(
     *,
     largest: bool = False,
 ) -> NDArray[Any]:
-    """Scores of rows in the domain, in the rows' own precision where it can hold them.
+    """Scores of rows in the domain, in the precision of the rows where it can hold them.
 
     With ``largest`` only the position of the largest score of each row, block by block. A row that
     holds NaN or infinity raises a FloatingPointError.
@@ -59,14 +59,14 @@ def projected_scores(
     precision: Any = working_precision(X.dtype, norm_bound) if moderate else np.float64
     weights = np.ascontiguousarray(coef.T, dtype=precision)
     kind = (len(X),) if largest else (len(X), len(coef))
-    found: NDArray[Any] = np.empty(kind, dtype=np.intp if largest else precision)
+    scores: NDArray[Any] = np.empty(kind, dtype=np.intp if largest else precision)
     start = 0
     for part in table_of(X).each(
         _scores_in, weights, intercept.astype(precision), norm_bound, domain, largest
     ):
-        found[start : start + len(part)] = part
+        scores[start : start + len(part)] = part
         start += len(part)
-    return found
+    return scores
 
 
 def _scores_in(

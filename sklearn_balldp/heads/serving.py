@@ -31,11 +31,13 @@ def plain_model(
     ``LinearSVC``. ``norm_bound`` is None if rows are in the domain already. An infinite offset
     means that a class is never predicted.
     """
-    known = np.isfinite(intercept)
+    finite = np.isfinite(intercept)
     # No score of a row in the ball exceeds this, so a thousand times it is out of reach.
     longest = np.linalg.norm(coef, axis=1).max() * (norm_bound or 1.0)
-    longest += np.abs(intercept[known]).max(initial=0.0)
-    intercept = np.where(known, intercept, np.copysign(max(_AS_INFINITY, 1e3 * longest), intercept))
+    longest += np.abs(intercept[finite]).max(initial=0.0)
+    intercept = np.where(
+        finite, intercept, np.copysign(max(_AS_INFINITY, 1e3 * longest), intercept)
+    )
     if len(classes) == 2 and len(coef) == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     model: Any = LogisticRegression() if probabilities else LinearSVC()

@@ -69,8 +69,8 @@ def fit_weights(
     # Equal terms in a long sum would drift: these totals are products.
     if owners is None:
         return FitWeights(rows, sums, weights_of_classes(by_class, tuple(counts)))
-    own = factors[codes] if rows is None else rows * factors[codes]
-    return FitWeights(rows, sums, weights_of(own, codes, k, owners, by_class, totals))
+    in_loss = factors[codes] if rows is None else rows * factors[codes]
+    return FitWeights(rows, sums, weights_of(in_loss, codes, k, owners, by_class, totals))
 
 
 def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
@@ -78,28 +78,28 @@ def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
 
     One owner in two spellings would be hidden by half: texts are compared by their spelling.
     """
-    found = None
-    check_complete("groups", groups, "give records without a known owner one of their own")
+    codes = None
+    check_complete("groups", groups, "give records without an owner one each")
     try:
-        given = np.asarray(groups)
-        if given.shape == (n_samples,) and _is_ordered(given):
-            names, found = np.unique(given, return_inverse=True)
+        array = np.asarray(groups)
+        if array.shape == (n_samples,) and _is_ordered(array):
+            names, codes = np.unique(array, return_inverse=True)
             if isinstance(names[0], (str, bytes)):
                 texts = (n if isinstance(n, str) else n.decode("latin-1") for n in names.tolist())
                 owners = [spelling(text, zeros=True) for text in texts]
-                found = np.unique(owners, return_inverse=True)[1][found]
+                codes = np.unique(owners, return_inverse=True)[1][codes]
     except (TypeError, ValueError):
         pass
-    if found is None:
+    if codes is None:
         raise ValueError(
             f"groups must name one owner for each of the {n_samples} records, by numbers or texts "
             "of one type."
         )
-    return found.astype(np.intp)
+    return codes.astype(np.intp)
 
 
 def _is_ordered(owners: NDArray[Any]) -> bool:
-    """Whether equal ones are found by sorting: sets, say, are ordered in part only."""
+    """Whether sorting brings equal ones together: sets, say, are ordered in part only."""
     if owners.dtype != object:
         return owners.dtype.kind in "biufUSTmM"
     return all(isinstance(owner, str) for owner in owners) or all(map(is_real, owners))
@@ -125,15 +125,15 @@ def _class_weights(class_weight: Any, classes: NDArray[Any], masses: Array, cap:
         present = masses > 0.0
         mean = masses.sum() / present.sum()
         return np.where(present, np.minimum(mean / np.where(present, masses, 1.0), cap), 1.0)
-    known = dict(zip(classes.tolist(), range(len(classes)), strict=True))
+    positions = dict(zip(classes.tolist(), range(len(classes)), strict=True))
     weights = np.ones(len(classes))
     for label, value in class_weight.items():
-        if label not in known:
+        if label not in positions:
             raise ValueError(
                 f"class_weight names the label {label!r}, which is none of the classes; leave it "
                 "out, or declare it by classes=."
             )
-        weights[known[label]] = float(value)
+        weights[positions[label]] = float(value)
     return weights
 
 
@@ -147,35 +147,35 @@ def weights_of(
 ) -> Weights:
     """Public numbers of weights; sums of a unit are rounded up.
 
-    ``owners`` are whole numbers from 0; by default each record has its own. ``by_class`` holds the
+    ``owners`` are whole numbers from 0; by default each record has one. ``by_class`` holds the
     factors of the classes that are in the weights already. ``totals`` of the classes are summed up
-    here by default.
+    by default.
     """
     n = len(rows)
     largest_of, block_factor = None, 1.0
     if owners is None:
-        n_units, most, largest = n, 1, float(rows.max())
+        n_units, max_records, largest = n, 1, float(rows.max())
         if codes is not None:
-            found = np.zeros(n_classes)
-            np.maximum.at(found, codes, rows)
-            largest_of = found
+            by_label = np.zeros(n_classes)
+            np.maximum.at(by_label, codes, rows)
+            largest_of = by_label
     else:
         sizes = np.bincount(owners)
-        n_units, most = len(sizes), int(sizes.max())
+        n_units, max_records = len(sizes), int(sizes.max())
         # A sum of m terms is short by a share of (m - 1) roundoffs at most.
-        up = 1.0 + (most - 1) * 2.0**-52
+        up = 1.0 + (max_records - 1) * 2.0**-52
         largest = up * float(np.bincount(owners, rows).max())
         if codes is not None:
             pairs, inverse = np.unique(owners * n_classes + codes, return_inverse=True)
             held, kinds = np.bincount(inverse, rows), pairs % n_classes
-            found = np.zeros(n_classes)
-            np.maximum.at(found, kinds, held)
-            squares = np.bincount(pairs // n_classes, (held / found[kinds]) ** 2)
-            if most > 1:
+            by_label = np.zeros(n_classes)
+            np.maximum.at(by_label, kinds, held)
+            squares = np.bincount(pairs // n_classes, (held / by_label[kinds]) ** 2)
+            if max_records > 1:
                 most_classes = int(np.bincount(pairs // n_classes).max())
                 block_factor = (1.0 + 2.0**-40) * math.sqrt(float(squares.max()))
                 block_factor = min(max(1.0, block_factor), math.sqrt(most_classes))
-            largest_of = up * found
+            largest_of = up * by_label
     total = float(rows.sum())
     if codes is not None:
         if totals is None:
@@ -184,7 +184,7 @@ def weights_of(
     return Weights(
         unit="record" if owners is None else "person",
         n_units=n_units,
-        most_records=most,
+        most_records=max_records,
         total=total,
         largest=largest,
         record=float(rows.max()),

@@ -14,7 +14,7 @@ from .queries import PROVED
 class Mechanism(BaseEstimator, ABC):
     """A public algorithm that releases parameters. It never sees a row.
 
-    To write your own, derive a class whose constructor parameters are those of a scikit-learn
+    To write another, derive a class whose constructor parameters are those of a scikit-learn
     estimator, stored as they are (a dataclass does that too). If it asks only proved queries
     (:data:`.PROVED`), and its bound is :class:`.Promised`, there is nothing to prove: the kernel
     keeps the promise.
@@ -25,7 +25,7 @@ class Mechanism(BaseEstimator, ABC):
 
     #: What the record calls it; the class's name by default.
     name: ClassVar[str] = ""
-    #: The kinds of queries that the kernel answers. Whoever lists one of his own claims a proof.
+    #: The kinds of queries that the kernel answers. Whoever lists another claims a proof.
     accepts: ClassVar[tuple[type[Query], ...]] = PROVED
     #: Most queries of one conversation.
     most_queries: ClassVar[int] = 10_000
@@ -36,16 +36,16 @@ class Mechanism(BaseEstimator, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        own = vars(cls)
-        inherits = "bound" not in own and not getattr(cls.bound, "__isabstractmethod__", False)
-        if "conversation" in own and inherits:
+        defined = vars(cls)
+        inherits = "bound" not in defined and not getattr(cls.bound, "__isabstractmethod__", False)
+        if "conversation" in defined and inherits:
             # The filter keeps what is promised at one radius; a bound states others too.
             raise TypeError(
                 f"{cls.__name__} holds another conversation than the mechanism whose bound it "
                 "inherits, which states what that one costs at every radius: define bound too "
                 "(privacy.Promised needs no proof)."
             )
-        cls.name = own.get("name", cls.__name__)
+        cls.name = defined.get("name", cls.__name__)
 
     def check(self) -> None:
         """Raise a ValueError if a parameter is invalid."""

@@ -2,7 +2,7 @@ r"""Gradient perturbation: noisy sums to start from, noisy gradients, and the mo
 
 Step s asks :math:`g_s = \frac1n \sum_i g(\theta_{s-1}; z_i) + N(0, \sigma_s^2 I)`, g the gradient
 of one record's loss, its residual clipped or not. The iterate is public, so that the noise may
-follow the gap at it (:func:`.iterate_gap`). Each step has a share of what is left of
+follow the gap at it (:func:`.iterate_gap`). Each step has a share of what remains of
 :math:`\mu^2`, so that sums and steps together are :math:`\mu`-GDP at the declared radius.
 
 At other radii the gaps depend on the iterates, and their realised sum is no guarantee. A descent
@@ -97,8 +97,8 @@ class Transcript:
 
     def answers(self, bound: "DescentBound") -> list[Array]:
         """The sums of the start, if ``bound`` has one, and the gradients, in order."""
-        begun = [] if bound.start is None else [np.asarray(self.start, dtype=np.float64)]
-        return [*begun, *np.asarray(self.gradients, dtype=np.float64)]
+        sums = [] if bound.start is None else [np.asarray(self.start, dtype=np.float64)]
+        return [*sums, *np.asarray(self.gradients, dtype=np.float64)]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class DescentBound(Promised):
     start : Sums or None
         What the first iterate is made of; None: zero.
     least_reach : float
-        Norm that the whitening map leaves for rows at least, in units of B; 1: no map.
+        Smallest norm that the whitening map leaves for rows, in units of B; 1: no map.
     further : tuple of (float, float)
         Euclidean radii beyond the problem's, in order, and mu that is promised at each.
     """
@@ -152,7 +152,7 @@ class DescentBound(Promised):
 
     @property
     def runs_at_once(self) -> int:  # type: ignore[override]
-        """One, if each run sees the rows through a map of its own."""
+        """One, if each run sees the rows through another map."""
         return 1 if self.whitened else Bound.runs_at_once
 
     @property
@@ -168,7 +168,7 @@ class DescentBound(Promised):
         further = [(radius, problem.labels, mu) for radius, mu in self.further]
         return super().promises(problem) + further
 
-    def left(self, problem: Problem, radius: float, mu: float) -> float:
+    def mu_of_steps(self, problem: Problem, radius: float, mu: float) -> float:
         """Mu that the sums leave for all steps, at a radius where ``mu`` is promised."""
         if self.start is None:
             return mu
@@ -176,10 +176,10 @@ class DescentBound(Promised):
         return math.sqrt(max((mu * (1.0 - 2.0**-49)) ** 2 - used**2, 0.0))
 
     def step_mu(self, problem: Problem) -> Array:
-        """Sensitivity over noise scale of every step, at least, at the radius that leaves least."""
-        left = min(self.left(problem, radius, mu) for radius, _, mu in self.promises(problem))
+        """Lower bound of the sensitivity over the noise scale of every step, over all promises."""
+        steps = min(self.mu_of_steps(problem, *kept[::2]) for kept in self.promises(problem))
         slack = grid_slack(math.prod(self.shape(problem)))
-        mu: Array = left * np.sqrt(np.array(self.shares) * _LEFT) - 2.0 * slack
+        mu: Array = steps * np.sqrt(np.array(self.shares) * _LEFT) - 2.0 * slack
         return mu
 
     def limits(self, problem: Problem, radius: float, labels: str, reach: float = 1.0) -> GapLimits:
@@ -208,13 +208,15 @@ class DescentBound(Promised):
         norms += [r / problem.diameter for r in (near, far) if self.whitened]
         limits = []
         for norm in sorted(r for r in norms if self.least_reach <= r <= 1.0):
-            least = self.limits(problem, near, problem.labels, norm).least
-            if least == 0.0:
+            near_gap = self.limits(problem, near, problem.labels, norm).least
+            if near_gap == 0.0:
                 return chain
-            limits.append((norm, least, self.limits(problem, far, labels, norm).most))
+            limits.append((norm, near_gap, self.limits(problem, far, labels, norm).most))
         ratio = max(
-            min(most / least, (above / norm) / (below / longer))
-            for (norm, least, above), (longer, below, most) in pairwise([limits[0], *limits])
+            min(next_far / near_gap, (far_gap / norm) / (next_near / next_norm))
+            for (norm, near_gap, far_gap), (next_norm, next_near, next_far) in pairwise(
+                [limits[0], *limits]
+            )
         )
         # Below one, rounding would count for more than its share of the sensitivity.
         return min(chain, max(ratio * (1.0 + 4e-9), 1.0))
@@ -222,23 +224,23 @@ class DescentBound(Promised):
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
         # Beforehand: what the filter keeps, and what follows from that for the steps.
         least = super().mu_at(problem, radius, labels)
-        begun = 0.0 if self.start is None else self.start.mu(problem, radius, labels)
+        sums = 0.0 if self.start is None else self.start.mu(problem, radius, labels)
         for promised, _, mu in self.promises(problem):
-            steps = self.left(problem, promised, mu)
+            steps = self.mu_of_steps(problem, promised, mu)
             steps *= self.growth(problem, promised, radius, labels)
-            least = min(least, math.nextafter(math.hypot(steps, begun), math.inf))
+            least = min(least, math.nextafter(math.hypot(steps, sums), math.inf))
         return least
 
     def theorem(self, problem: Problem) -> str:
         clipped = "" if self.clip is None else f", clipped at {self.clip:g}"
         change = ", label changes included" if problem.labels == "protected" else ""
-        begun = "" if self.start is None else f", after {self.start.theorem(problem)}"
+        after = "" if self.start is None else f", after {self.start.theorem(problem)}"
         if self.whitened:
-            begun += ", whose mean the rows are moved by"
+            after += ", whose mean the rows are moved by"
             if self.start is not None and self.start.moment is not None and self.n_steps > 1:
-                begun += ", partially whitened"
+                after += ", partially whitened"
         n = "n" if problem.loss_weights.uniform else "(W / s)"
-        return f"gradient gap at each public iterate / {n}{clipped}{change}{begun}"
+        return f"gradient gap at each public iterate / {n}{clipped}{change}{after}"
 
     def check(self, problem: Problem) -> None:
         if not 1 <= self.n_steps <= MOST_STEPS:
@@ -286,7 +288,7 @@ class GradientPerturbation(Mechanism):
 
     It is far more accurate than noise on the minimiser at the same guarantee. The guarantee covers
     the sums and the noisy gradients of all steps, not only the final parameters. The noise of each
-    step is calibrated at the step's own iterate, which is public.
+    step is calibrated at the iterate of the step, which is public.
 
     Where the start tells the mean of the rows, and the head has an intercept, the steps see the
     rows moved by that mean. Where it tells their second moment too, rows are then shortened along
@@ -300,7 +302,7 @@ class GradientPerturbation(Mechanism):
         so more steps are noisier ones. "auto" takes 20 after class sums, and 60 from zero or after
         the mean alone. It takes one where public numbers say that steps would harm their start:
         that one has a fiftieth of the budget, and the model is all but the discriminant that it
-        starts from. Where labels are protected, or ``alpha`` or ``learning_rate`` is given, it
+        starts from. Where labels are protected, or ``alpha`` or ``learning_rate`` is set, it
         takes many all the same.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
@@ -380,10 +382,10 @@ class GradientPerturbation(Mechanism):
         if settings.start != "zero":
             pooled = settings.start == "mean"
             # What the share of the steps leaves of mu squared.
-            left = math.sqrt(1.0 - settings.share) * mu
+            rest = math.sqrt(1.0 - settings.share) * mu
             alone = pooled or self.start == "prototypes"
-            share = 1.0 if alone else share_of_sums(problem, left)
-            start = class_sums(problem, left, share, pooled=pooled)
+            share = 1.0 if alone else share_of_sums(problem, rest)
+            start = class_sums(problem, rest, share, pooled=pooled)
         clip = CLIP if is_auto(self.clip) else self.clip
         averaged = max(1, round((1.0 - MOMENTUM) * settings.n_steps))
         bound = DescentBound(
@@ -408,24 +410,24 @@ class GradientPerturbation(Mechanism):
         return replace(bound, further=further_promises(problem, bound))
 
     def conversation(self, problem: Problem, bound: DescentBound) -> Conversation:
-        seen, theta = None, np.zeros(bound.shape(problem))
+        whitening, theta = None, np.zeros(bound.shape(problem))
         if bound.start is not None:
             statistics = bound.start.statistics(problem, (yield bound.start))
             if bound.whitened:
                 several = bound.n_steps > 1
                 least = bound.least_reach
-                seen = whitening_map(statistics, several_steps=several, least_reach=least)
+                whitening = whitening_map(statistics, several_steps=several, least_reach=least)
             if not bound.start.pooled:
-                theta = _first_iterate(problem, bound, statistics, seen)
+                theta = _first_iterate(problem, bound, statistics, whitening)
         # Everything that depends on the norm of the rows, for those that the steps see.
-        reach = 1.0 if seen is None else seen.norm / problem.norm_bound
+        reach = 1.0 if whitening is None else whitening.norm / problem.norm_bound
         constant, rate = bound.constant * reach, bound.learning_rate / reach**2
         # An implicit step for the regulariser takes no parameter beyond zero.
         pull = 1.0 + rate * problem.alpha / (1.0 - bound.momentum)
         farthest = _FARTHEST / (problem.norm_bound * reach)
 
         def query_at(theta: Array) -> MeanGradient:
-            return MeanGradient(theta, clip=bound.clip, constant=constant, seen=seen)
+            return MeanGradient(theta, clip=bound.clip, constant=constant, whitening=whitening)
 
         precision = query_at(theta).precision(problem)
 
@@ -435,7 +437,9 @@ class GradientPerturbation(Mechanism):
 
         promises = bound.promises(problem)
         radii = [radius for radius, _, _ in promises]
-        left = [_LEFT * bound.left(problem, radius, mu) ** 2 for radius, _, mu in promises]
+        unspent = [
+            _LEFT * bound.mu_of_steps(problem, radius, mu) ** 2 for radius, _, mu in promises
+        ]
         theta, velocity, total = rounded(theta), np.zeros(theta.shape), np.zeros(theta.shape)
         for step, share in enumerate(bound.shares):
             # What a step leaves of a promise, as another asks for more noise, later steps have.
@@ -443,12 +447,12 @@ class GradientPerturbation(Mechanism):
             asked = query_at(theta)
             noisy = [
                 asked.calibrated(problem, math.sqrt(part * square), radius)
-                for radius, square in zip(radii, left, strict=True)
+                for radius, square in zip(radii, unspent, strict=True)
             ]
             query = max(noisy, key=lambda query: query.sigma)
-            left = [
+            unspent = [
                 square - query.mu(problem, radius) ** 2
-                for radius, square in zip(radii, left, strict=True)
+                for radius, square in zip(radii, unspent, strict=True)
             ]
             gradient = yield query
             if problem.loss == "softmax":
@@ -458,35 +462,35 @@ class GradientPerturbation(Mechanism):
             theta = rounded((theta - rate * velocity) / pull)
             if step >= bound.n_steps - bound.averaged:
                 total += theta
-        return _for_given_rows(problem, total / bound.averaged, constant, seen)
+        return _for_original_rows(problem, total / bound.averaged, constant, whitening)
 
 
 def _first_iterate(
-    problem: Problem, bound: DescentBound, statistics: Any, seen: WhiteningMap | None
+    problem: Problem, bound: DescentBound, statistics: Any, whitening: WhiteningMap | None
 ) -> Array:
-    """The discriminant of released sums, for rows that are seen through a map."""
-    steps = bound.left(problem, problem.euclidean_radius, bound.budget)
+    """The discriminant of released sums, for rows behind a map."""
+    steps = bound.mu_of_steps(problem, problem.euclidean_radius, bound.budget)
     share = (steps / bound.budget) ** 2
-    reach = 1.0 if seen is None else seen.norm / problem.norm_bound
+    reach = 1.0 if whitening is None else whitening.norm / problem.norm_bound
     coef, intercept = discriminant_of(statistics, problem, share, several_steps=bound.n_steps > 1)
-    if seen is not None:
-        intercept = intercept + coef @ seen.centre
-        coef = seen.restored(coef)
+    if whitening is not None:
+        intercept = intercept + coef @ whitening.centre
+        coef = whitening.restored(coef)
     if bound.constant == 0.0:
         return coef
     return np.hstack([coef, intercept[:, None] / (bound.constant * reach)])
 
 
-def _for_given_rows(
-    problem: Problem, theta: Array, constant: float, seen: WhiteningMap | None
+def _for_original_rows(
+    problem: Problem, theta: Array, constant: float, whitening: WhiteningMap | None
 ) -> Array:
-    """Weights and intercepts for rows as they are given, from those for rows that steps see."""
+    """Weights and intercepts for rows as they come, from those for rows that steps see."""
     parameters = theta.copy()
     if constant > 0.0:
         parameters[:, -1] *= constant
-    if seen is not None:
-        parameters[:, :-1] = seen.shortened(parameters[:, :-1])
-        parameters[:, -1] -= parameters[:, :-1] @ seen.centre
+    if whitening is not None:
+        parameters[:, :-1] = whitening.shortened(parameters[:, :-1])
+        parameters[:, -1] -= parameters[:, :-1] @ whitening.centre
     return parameters - parameters.mean(axis=0) if problem.loss == "softmax" else parameters
 
 
@@ -502,15 +506,15 @@ def gains(n_steps: int, momentum: float, averaged: int) -> Array:
         sums.append(sums[-1] + theta)
     moved = np.array(sums)
     # Every step acts on those that follow it as the first one does.
-    left = np.arange(n_steps, 0, -1)
-    return (moved[left] - moved[np.maximum(left - averaged, 0)]) / averaged
+    later = np.arange(n_steps, 0, -1)
+    return (moved[later] - moved[np.maximum(later - averaged, 0)]) / averaged
 
 
 def shares_of(n_steps: int, momentum: float, averaged: int) -> tuple[float, ...]:
     """Share of mu squared that each step has: steps that move the model less have more noise.
 
     Noise of a step stays in the model by its gain. If nothing pulled it back, shares in proportion
-    to the gains would leave the least in all. A loss pulls more of the earlier noise back, so they
+    to the gains would leave the smallest sum. A loss pulls more of the earlier noise back, so they
     are in proportion to the roots.
     """
     roots: NDArray[np.float64] = np.sqrt(gains(n_steps, momentum, averaged))
@@ -537,7 +541,7 @@ def further_promises(problem: Problem, bound: DescentBound) -> tuple[tuple[float
         pays = pays and signal_of(problem, bound.budget) >= STEPS_NEED
     if not pays:
         return ()
-    q, left = 0.0 if from_sums else GROWTH, bound.left(problem, near, bound.budget)
+    q, steps_mu = 0.0 if from_sums else GROWTH, bound.mu_of_steps(problem, near, bound.budget)
     norms = np.geomspace(bound.least_reach, 1.0, _REACHES) if bound.whitened else [1.0]
     for far in sorted({min(times * near, problem.diameter) for times in FURTHER}):
         most = [
@@ -547,11 +551,11 @@ def further_promises(problem: Problem, bound: DescentBound) -> tuple[tuple[float
             continue
         rho = float(np.max(np.divide(most[1], most[0])))
         growth = bound.growth(problem, near, far, labels)
-        begun = 0.0 if bound.start is None else bound.start.mu(problem, far)
-        steps = left * min(rho, growth) ** (1.0 - q) * growth**q
-        mu = max(math.hypot(begun, steps), bound.budget)
-        # Beside far longer sums, what is left for the steps is lost in rounding.
-        kept = bound.left(problem, far, mu) >= left
+        sums = 0.0 if bound.start is None else bound.start.mu(problem, far)
+        steps = steps_mu * min(rho, growth) ** (1.0 - q) * growth**q
+        mu = max(math.hypot(sums, steps), bound.budget)
+        # Beside far longer sums, what remains for the steps is lost in rounding.
+        kept = bound.mu_of_steps(problem, far, mu) >= steps_mu
         if kept and mu < bound.mu(problem, far) * (1.0 - 1e-6):
             promises.append((far, mu))
     return tuple(promises)
@@ -574,7 +578,9 @@ def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> 
         rates.append((1.0 + bound.momentum) / (problem.kind.curvature * augmented**2))
     gap = bound.limits(problem, radius, problem.labels).most
     if math.isfinite(gap):
-        left = bound.left(problem, radius, bound.budget)
-        accumulated = bound.n_steps * gap / ((1.0 - bound.momentum) * problem.effective_size * left)
+        steps_mu = bound.mu_of_steps(problem, radius, bound.budget)
+        accumulated = (
+            bound.n_steps * gap / ((1.0 - bound.momentum) * problem.effective_size * steps_mu)
+        )
         rates.append(aim / (norm_bound * accumulated))
     return min(rates)

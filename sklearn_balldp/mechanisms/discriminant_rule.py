@@ -35,12 +35,12 @@ def discriminant_rule(
     """
     scale = statistics.norm_bound
     counts = likely_counts(statistics)
-    here = counts > 0.0
-    counts, log_priors = counts[here], log_priors_of(priors, counts)[here]
-    means = statistics.class_sums[here] / counts[:, None] / scale
-    noise = (np.broadcast_to(statistics.sigma_sums, len(here))[here] / counts / scale) ** 2
+    occupied = counts > 0.0
+    counts, log_priors = counts[occupied], log_priors_of(priors, counts)[occupied]
+    means = statistics.class_sums[occupied] / counts[:, None] / scale
+    noise = (np.broadcast_to(statistics.sigma_sums, len(occupied))[occupied] / counts / scale) ** 2
     if class_embeddings is not None:
-        targets = np.asarray(class_embeddings, dtype=np.float64)[here]
+        targets = np.asarray(class_embeddings, dtype=np.float64)[occupied]
         means, noise = shrunk_towards(targets, means, noise, counts / counts.sum())
     if statistics.second_moment is None:
         weights, offsets = gaussian_rule(
@@ -53,8 +53,8 @@ def discriminant_rule(
         sigma = statistics.sigma_moment / (n_samples * scale**2)
         with blas_threads_for(moment.shape[0]):
             weights, offsets = _scores(means, noise, counts, moment, sigma, log_priors, shrinkage)
-    coef, intercept = np.zeros(statistics.class_sums.shape), np.full(len(here), -np.inf)
-    coef[here], intercept[here] = weights / scale, offsets
+    coef, intercept = np.zeros(statistics.class_sums.shape), np.full(len(occupied), -np.inf)
+    coef[occupied], intercept[occupied] = weights / scale, offsets
     return coef, intercept
 
 
@@ -79,7 +79,7 @@ def shrunk_towards(
 ) -> tuple[Array, Array]:
     """Class means between themselves and a fitted multiple of public vectors, and their noise.
 
-    What is shrunk is the part of the deviations that the multiple leaves open, by its own signal
+    What is shrunk is the part of the deviations that the multiple leaves open, by its signal
     over signal and noise, in :data:`.EFFECTIVE_DIMENSION` dimensions.
     """
     n_features = means.shape[1]
@@ -88,12 +88,12 @@ def shrunk_towards(
     weights = shares / (noise + 1.0 / n_features)
     size = float(weights @ np.vecdot(aims, aims))
     factor = float(weights @ np.vecdot(aims, deviations)) / size if size > 0.0 else 0.0
-    left = deviations - factor * aims
-    excess = weights @ (np.vecdot(left, left) - n_features * noise) / weights.sum()
+    rest = deviations - factor * aims
+    excess = weights @ (np.vecdot(rest, rest) - n_features * noise) / weights.sum()
     k = min(EFFECTIVE_DIMENSION, n_features)
     signal = k * max(float(excess), 0.0)
     kept = signal / (signal + n_features * noise + np.finfo(np.float64).tiny)
-    return grand + factor * aims + kept[:, None] * left, kept**2 * noise
+    return grand + factor * aims + kept[:, None] * rest, kept**2 * noise
 
 
 def spectrum_of_mean(values: Array, mean: float, floor: float) -> Array:
@@ -131,7 +131,7 @@ def _scores(
     covariance = np.diag(noise) - shares * noise - (shares * noise)[:, None] + shares**2 @ noise
     sampling = np.diag(1.0 / counts) - 1.0 / counts.sum()
 
-    # Within classes: what the means explain goes, but for their own noise.
+    # Within classes: what the means explain goes, but for their noise.
     within = moment - (means.T * shares) @ means + (shares @ noise) * np.eye(n_features)
     raw, vectors = np.linalg.eigh(within)
     mean = max(float(raw.mean()), WITHIN_CLASS_FLOOR / n_features)
@@ -153,7 +153,7 @@ def _scores(
     norms = np.diag(forms)
     signal = max(float(shares @ norms), np.finfo(np.float64).tiny)
 
-    # Variance of the scores within classes. Weights have seen the noise of the moment they are
+    # Variance of the scores within classes. Weights depend on the noise of the moment they are
     # measured with: Stein's identity for eigenvalues gives what to take off.
     gaps = raw[:, None] - raw
     close = np.abs(gaps) <= 1e-9 * (np.abs(raw[-1]) + np.abs(raw[0]))
@@ -161,11 +161,11 @@ def _scores(
     stein = -(sigma**2) * inverse * slopes.sum(axis=1)
     total = moment - np.outer(grand, grand)
     measured = np.vecdot(weights @ total, weights) + rotated**2 @ stein - forms**2 @ shares
-    # A class's own noise is in its scores alone; what is left has one law for all classes.
+    # The noise of a class is in its scores alone; the rest has one law for all classes.
     isotropic = float(inverse**2 @ clean)
-    own = np.diag(covariance) * isotropic + np.diag(sampling) * float(inverse**2 @ clean**2)
-    least = signal * isotropic / inverse.sum()
-    variance = own + max(float(shares @ (measured - own)), least)
+    of_class = np.diag(covariance) * isotropic + np.diag(sampling) * float(inverse**2 @ clean**2)
+    smallest = signal * isotropic / inverse.sum()
+    variance = of_class + max(float(shares @ (measured - of_class)), smallest)
 
     log_odds = signal**2 / float(shares @ variance)
     slope = signal / variance / (1.0 + log_odds / TAIL)

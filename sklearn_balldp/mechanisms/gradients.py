@@ -51,7 +51,7 @@ _MILD = 2.0**-20
 class Gradients:
     """Gradients of a loss at any parameters, of records that are placed once.
 
-    Rows are brought into the domain, and then seen through the public map ``seen`` (None: as they
+    Rows are brought into the domain, and then mapped by the public ``whitening`` (None: as they
     are); they are augmented by ``constant``, 0 for no intercept. The residual of a record, its
     derivative by the scores, is clipped to norm ``clip``. A row that holds NaN or infinity raises a
     FloatingPointError.
@@ -62,7 +62,7 @@ class Gradients:
         problem: Problem,
         records: Records,
         *,
-        seen: WhiteningMap | None,
+        whitening: WhiteningMap | None,
         constant: float,
         clip: float | None,
         dtype: Any,
@@ -71,7 +71,7 @@ class Gradients:
         self._norm_bound, self._domain = problem.norm_bound, problem.domain
         self._records, self._weights = records, records.loss_weights(problem)
         self._n, self._d = records.X.shape
-        self._seen, self._dtype = seen, np.dtype(dtype)
+        self._whitening, self._dtype = whitening, np.dtype(dtype)
         # Rows as they are multiplied, where they are kept: what scales them last comes after.
         self._kept: NDArray[np.floating] | None = None
 
@@ -92,7 +92,7 @@ class Gradients:
 
     @property
     def _map(self) -> WhiteningMap | None:
-        return None if self._seen is None else self._seen.rounded(self._dtype)
+        return None if self._whitening is None else self._whitening.rounded(self._dtype)
 
     @property
     def _placing(self) -> "_Placing":
@@ -169,11 +169,11 @@ class _Placing:
 
     def factors(self, part: Shard) -> dict[str, Any]:
         """What rows of a shard are multiplied by, if anything, at first and at last."""
-        found: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         for places, _, pair in self._blocks(part):
             for name, factors in zip(("first", "last"), pair, strict=True):
-                self._note(part, found, name, places, factors)
-        return found
+                self._note(part, columns, name, places, factors)
+        return columns
 
     def _blocks(self, part: Shard) -> Iterator[tuple[slice, Array, tuple[Any, Any]]]:
         """Blocks of float64 rows, and their factors at first and at last; None for ones."""
@@ -191,13 +191,13 @@ class _Placing:
             yield places, block, (first, self.whitening.projections(moved))
 
     def _note(
-        self, part: Shard, found: dict[str, Any], name: str, places: slice, factors: Any
+        self, part: Shard, columns: dict[str, Any], name: str, places: slice, factors: Any
     ) -> None:
         """Keep factors of some rows of a shard; those of all others are one."""
         if factors is not None:
-            if name not in found:
-                found[name] = np.ones(len(part))
-            found[name][places] = factors
+            if name not in columns:
+                columns[name] = np.ones(len(part))
+            columns[name][places] = factors
 
     def _place(
         self,
@@ -207,7 +207,7 @@ class _Placing:
         *,
         finite: bool,
     ) -> None:
-        """Multiply rows by what they are at first, and move them, in their own precision."""
+        """Multiply rows by what they are at first, and move them, in the precision of ``out``."""
         place_rows(out, block, first, finite=finite)
         if self.whitening is not None:
             out -= self.whitening.centre
@@ -220,16 +220,16 @@ class _Placing:
         for rows, block in part.blocks(size, part.dtype.type, once=True):
             # A few at a time, which stay in the cache.
             for start in range(0, len(block), few):
-                own = slice(rows.start + start, min(rows.start + start + few, rows.stop))
-                out = placed[start : start + few][: own.stop - own.start]
-                few_first = None if first is None else first[own]
+                places = slice(rows.start + start, min(rows.start + start + few, rows.stop))
+                out = placed[start : start + few][: places.stop - places.start]
+                few_first = None if first is None else first[places]
                 self._place(out, block[start : start + few], few_first, finite=not part.may_change)
                 if part.may_change:
-                    self._check(out, None if last is None else last[own])
+                    self._check(out, None if last is None else last[places])
             yield rows, placed[: len(block)]
 
     def _check(self, rows: NDArray[np.floating], last: Array | None) -> None:
-        """Raise a ValueError where a row has left the ball since its factor was found."""
+        """Raise a ValueError where a row is outside of the ball since its factor was computed."""
         at = self.whitening
         if at is None:
             check_unchanged(rows, self.norm_bound, last)

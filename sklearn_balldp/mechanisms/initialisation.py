@@ -27,8 +27,8 @@ def discriminant_of(
     coef, intercept = discriminant_rule(
         statistics, class_embeddings=problem.class_embeddings, priors=priors
     )
-    known = np.isfinite(intercept)
-    intercept = np.where(known, intercept, intercept[known].min(initial=0.0))
+    finite = np.isfinite(intercept)
+    intercept = np.where(finite, intercept, intercept[finite].min(initial=0.0))
     if problem.loss == "squared_hinge":
         coef, intercept = _as_margins(coef, intercept, statistics, problem.class_weights)
     elif statistics.second_moment is None and several_steps:
@@ -69,16 +69,16 @@ def _log_odds(coef: Array, statistics: Any) -> float:
 def _as_margins(
     coef: Array, intercept: Array, statistics: Any, class_weights: tuple[float, ...] | None
 ) -> tuple[Array, Array]:
-    """Scores to about 1 on their own class and -1 on the others, in the same order as before."""
+    """Scores to about 1 on their class and -1 on the others, in the same order as before."""
     counts, means = _class_means(statistics)
     if class_weights is not None:
         counts = counts * np.array(class_weights)
     scores = means @ coef.T + intercept
-    own = np.diag(scores)
+    inside = np.diag(scores)
     # Row by row: a sum over all less one of them would cancel where weights are extreme.
     rest = np.where(np.eye(len(counts), dtype=bool), 0.0, counts)
     weight = rest.sum(axis=1)
     others = np.vecdot(rest, scores.T) / np.where(weight > 0.0, weight, 1.0)
     shares = counts / counts.sum()
-    half = max(float(shares @ (0.5 * (own - others))), 1e-3)
-    return coef / half, (intercept - float(shares @ (0.5 * (own + others)))) / half
+    half = max(float(shares @ (0.5 * (inside - others))), 1e-3)
+    return coef / half, (intercept - float(shares @ (0.5 * (inside + others)))) / half

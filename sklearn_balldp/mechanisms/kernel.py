@@ -105,7 +105,7 @@ class Query(Bound):
 
     It states no sensitivity: its class computes that, by a proof (:meth:`ratio`), which is where a
     mathematical mistake would cost privacy. A query is itself the bound of a release that asks
-    nothing else. To write one of your own, derive a frozen dataclass with a field ``sigma``, and
+    nothing else. To write another, derive a frozen dataclass with a field ``sigma``, and
     list it in ``accepts`` of a mechanism: that claims a proof, which nobody else has checked.
 
     Methods take the public numbers of the fit (``problem``), and the private ``records``; a
@@ -174,14 +174,14 @@ class Query(Bound):
             If mu is smaller than what rounding to the sampler's grid takes.
         """
         # The last factor covers the rounding of a division by this, and of the ratio in mu_at.
-        left = (mu - 2.0 * self.slack(problem)) * (1.0 - 2.0**-50)
-        if not left > 0.0:
+        available = (mu - 2.0 * self.slack(problem)) * (1.0 - 2.0**-50)
+        if not available > 0.0:
             raise ValueError(
                 f"epsilon is too small: its mu={mu!r} is less than rounding to the sampler's grid "
                 "takes; raise epsilon."
             )
         radius = problem.euclidean_radius if radius is None else radius
-        return self.scaled(self.ratio(problem, radius, problem.labels) / left)
+        return self.scaled(self.ratio(problem, radius, problem.labels) / available)
 
     def stated(self, problem: Problem) -> tuple[Blocks, Blocks]:
         sigma = float(np.max(self.sigma))

@@ -59,23 +59,23 @@ class OutputPerturbation(Mechanism):
             check_positive("tol", self.tol, " or None")
 
     def alpha_for(self, problem: Problem, mu: float) -> float:
-        """The least regularisation whose noise has standard deviation 0.15 / B in a parameter.
+        """The smallest regularisation whose noise has standard deviation 0.15 / B in a parameter.
 
         For the squared hinge, whose margins are smaller, it is 0.05 / B. Noise falls as alpha
-        grows, and so does the fit. Alpha is ``0.3 / n_samples`` (or W / s) at least, which
-        is ``C=3.3`` of scikit-learn's ``LogisticRegression``, and 1 at most.
+        grows, and so does the fit. Alpha is ``0.3 / n_samples`` (or W / s) or more, which
+        is ``C=3.3`` of scikit-learn's ``LogisticRegression``, and 1 or less.
         """
 
         def excess(log_alpha: float) -> float:
             return math.log(self._noise(replace(problem, alpha=math.exp(log_alpha)), mu))
 
         lowest = LEAST_ALPHA / problem.effective_size
-        least, most = math.log(lowest), 0.0
-        if excess(least) <= 0.0:
+        low, high = math.log(lowest), 0.0
+        if excess(low) <= 0.0:
             return lowest
-        if excess(most) >= 0.0:
+        if excess(high) >= 0.0:
             return 1.0
-        return math.exp(brentq(excess, least, most, xtol=1e-3))
+        return math.exp(brentq(excess, low, high, xtol=1e-3))
 
     def has_small_noise(self, problem: Problem, mu: float) -> bool:
         """Whether noise is as small as :meth:`alpha_for` asks, at alpha or at the smallest one."""

@@ -90,14 +90,14 @@ class _ShardSums:
 
     def factors(self, part: Shard) -> dict[str, Array]:
         """Factors that bring each row into the domain; empty if no row needs one."""
-        found: dict[str, Array] = {}
+        columns: dict[str, Array] = {}
         for rows, block in part.blocks():
             factors = domain_factors(block, self.norm_bound, self.domain)
             if factors is not None:
-                if not found:
-                    found["factors"] = np.ones(len(part))
-                found["factors"][rows] = factors
-        return found
+                if not columns:
+                    columns["factors"] = np.ones(len(part))
+                columns["factors"][rows] = factors
+        return columns
 
     def evaluate(self, part: Shard, theta: Array) -> tuple[float, Array]:
         """Sums of losses and of gradients."""
@@ -135,8 +135,8 @@ class _ShardSums:
     def _scores(self, part: Shard, rows: slice, block: Array, theta: Array) -> Any:
         n_features, factors = block.shape[1], part.column("factors")
         if part.may_change:
-            own = 1.0 if factors is None else factors[rows][:, None]
-            check_unchanged(block * own, self.norm_bound)
+            scale = 1.0 if factors is None else factors[rows][:, None]
+            check_unchanged(block * scale, self.norm_bound)
         # One column is a matrix-vector product, which BLAS runs faster as such.
         weights = theta[0, :n_features] if theta.shape[0] == 1 else theta[:, :n_features].T
         scores = scores_of(block, weights).reshape(len(block), theta.shape[0])

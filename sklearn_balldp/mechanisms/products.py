@@ -35,7 +35,7 @@ def scores_of(rows: Array, weights: Array) -> Array:
 
 
 def block_sums(residuals: Array, rows: Array | None = None) -> Array:
-    """Residuals times rows (or times one): blocks in their own precision, added up in float64."""
+    """Residuals times rows (or times one): blocks in their precision, added up in float64."""
     n_columns = residuals.shape[1]
     total = np.zeros((n_columns, 1 if rows is None else rows.shape[1]))
     for some, size in in_blocks(len(residuals)):

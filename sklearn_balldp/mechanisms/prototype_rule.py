@@ -23,9 +23,9 @@ def log_priors_of(priors: Any, counts: Array) -> Array:
 
 def shift_of_priors(priors: Any, counts: Array) -> Array:
     """What class probabilities add to scores that know the shares of the classes."""
-    here = counts > 0.0
+    occupied = counts > 0.0
     moved = log_priors_of(priors, counts)
-    moved[here] -= log_priors_of(None, counts)[here]
+    moved[occupied] -= log_priors_of(None, counts)[occupied]
     return moved
 
 
@@ -67,7 +67,7 @@ def gaussian_rule(
     means = prototypes[present] * undo[:, None]
     noise = (sigma[present] * undo) ** 2
 
-    # Deviations from the grand mean; a mean's own noise is part of the grand mean's.
+    # Deviations from the grand mean; the noise of a mean is part of the grand mean's.
     grand = prior @ means
     grand_noise = prior**2 @ noise
     deviations = means - grand

@@ -121,25 +121,25 @@ class Sums(Query):
         if not self._is_proved(problem):
             return math.inf
         scales, weights = self._occupied(problem), problem.sums_weights
-        least = float(scales.min())
+        smallest = float(scales.min())
         sums, moment = self._moves(problem, radius, labels)
         rounding = self._roundings(problem)
         noise = math.inf if self.moment is None else self.moment
-        ratio = math.hypot((sums + rounding[0]) / least, (moment + rounding[1]) / noise)
+        ratio = math.hypot((sums + rounding[0]) / smallest, (moment + rounding[1]) / noise)
         if self.moment is not None:
             # At large radii no pair of records attains both; rounding is added to it.
-            together = self._joint_move(problem, radius, labels, least)
+            together = self._joint_move(problem, radius, labels, smallest)
             ratio = min(
-                ratio, together * _UP + math.hypot(rounding[0] / least, rounding[1] / noise)
+                ratio, together * _UP + math.hypot(rounding[0] / smallest, rounding[1] / noise)
             )
         if weights.class_largest is not None and not self.pooled:
-            # A person moves each class by its own weight there. Beside a moment that holds of the
+            # A person moves each class by the weight there. Beside a moment that holds of the
             # two largest moves alone, not of the joint one: records of two classes may move
             # unequally.
             sizes: Any = problem.class_sizes
             largest = np.array(weights.class_largest)[sizes > 0.0]
             share = weights.block_factor * float(np.max(largest / scales)) / weights.largest
-            by_class = sums * share + rounding[0] / least
+            by_class = sums * share + rounding[0] / smallest
             ratio = min(ratio, math.hypot(by_class, (moment + rounding[1]) / noise))
         return ratio * (1.0 + 2.0**-50)
 
@@ -171,8 +171,8 @@ class Sums(Query):
         sums, moment = geometry.radius, 0.0
         if change:
             # One class loses a row with its constant, and another class gains one.
-            most = math.sqrt(2.0) * math.hypot(geometry.norm_bound, self.constant)
-            sums = max(sums, most)
+            changed = math.sqrt(2.0) * math.hypot(geometry.norm_bound, self.constant)
+            sums = max(sums, changed)
         if self.moment is not None:
             moment = moment_sensitivity(
                 geometry.radius,
@@ -355,15 +355,17 @@ def _sums_of(part: Shard, query: Sums, problem: Problem) -> tuple[Any, Any, Any]
     for rows, block in part.blocks(2 * block_rows(d)):
         factors = domain_factors(block, problem.norm_bound, problem.domain)
         entries = np.ones(len(block)) if factors is None else factors
-        own = None if weights is None else weights[rows]
+        factors_of_records = None if weights is None else weights[rows]
         classes = 0 * codes[rows] if query.pooled else codes[rows]
-        sums += sums_of(block, classes, entries if own is None else entries * own)
+        sums += sums_of(
+            block, classes, entries if factors_of_records is None else entries * factors_of_records
+        )
         if query.constant > 0.0:
-            counts += np.bincount(classes, own, k)
+            counts += np.bincount(classes, factors_of_records, k)
         if query.moment is None:
             continue
-        if factors is not None or own is not None:
-            scale = entries if own is None else entries * own**0.5
+        if factors is not None or factors_of_records is not None:
+            scale = entries if factors_of_records is None else entries * factors_of_records**0.5
             block = block * scale[:, None]
         moment = dsyrk(1.0, block.T, beta=1.0, c=moment, overwrite_c=True)
     return sums, moment, counts
@@ -386,15 +388,15 @@ class MeanGradient(Query):
         Norm that the residual of each record is clipped to.
     constant : float
         What rows are augmented by; 0 for no intercept.
-    seen : PublicMap or None
-        Public map, which moves no two rows further apart, that rows are seen through.
+    whitening : PublicMap or None
+        Public map of the rows, which moves no two of them further apart.
     """
 
     theta: Array
     sigma: float = 1.0
     clip: float | None = None
     constant: float = 0.0
-    seen: PublicMap | None = None
+    whitening: PublicMap | None = None
 
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
         if not (0.0 < self.sigma < math.inf and self._is_proved(problem)):
@@ -407,7 +409,7 @@ class MeanGradient(Query):
             self.theta.shape,
             self.constant,
             self.clip,
-            self.seen,
+            self.whitening,
             self.precision(problem),
         )
         return moved / self.sigma
@@ -420,8 +422,8 @@ class MeanGradient(Query):
         plain = self.theta.dtype == np.float64 and self.theta.shape == shape
         plain = plain and bool((np.abs(self.theta) < _MOST_PARAMETER).all())
         clipped = self.clip is None or 0.0 < self.clip < math.inf
-        mapped = self.seen is None or (
-            type(self.seen) is PublicMap and _moves_no_further(self.seen, problem)
+        mapped = self.whitening is None or (
+            type(self.whitening) is PublicMap and _moves_no_further(self.whitening, problem)
         )
         return plain and clipped and 0.0 <= self.constant < math.inf and mapped
 
@@ -442,7 +444,7 @@ class MeanGradient(Query):
         answers: list[Any] = [None] * len(queries)
         alike: dict[Any, list[int]] = {}
         for position, query in enumerate(queries):
-            alike.setdefault((query.seen, query.constant, query.clip), []).append(position)
+            alike.setdefault((query.whitening, query.constant, query.clip), []).append(position)
         for key, positions in alike.items():
             first, thetas = queries[positions[0]], np.stack([queries[i].theta for i in positions])
 
@@ -450,7 +452,7 @@ class MeanGradient(Query):
                 return Gradients(
                     problem,
                     records,
-                    seen=query.seen,
+                    whitening=query.whitening,
                     constant=query.constant,
                     clip=query.clip,
                     dtype=query.precision(problem),
@@ -469,16 +471,16 @@ class MeanGradient(Query):
         weights = problem.loss_weights
         if problem.precision == "float64" or weights.most_records > 1:
             return np.float64
-        norm = problem.norm_bound if self.seen is None else self.seen.norm
+        norm = problem.norm_bound if self.whitening is None else self.whitening.norm
         return working_precision(np.dtype(np.float32), norm, self.clip or 1.0, weights.largest)
 
 
 @lru_cache(_REMEMBERED)
-def _moves_no_further(seen: PublicMap, problem: Problem) -> bool:
+def _moves_no_further(whitening: PublicMap, problem: Problem) -> bool:
     """Whether a map moves no two rows further apart, and leaves them long enough to round."""
-    if len(seen.centre) != problem.n_features:
+    if len(whitening.centre) != problem.n_features:
         return False
-    return seen.within_limits and seen.fault(problem.norm_bound, SHORTEST) is None
+    return whitening.within_limits and whitening.fault(problem.norm_bound, SHORTEST) is None
 
 
 @lru_cache(_REMEMBERED)
@@ -490,11 +492,11 @@ def _moved(
     shape: tuple[int, int],
     constant: float,
     clip: float | None,
-    seen: PublicMap | None,
+    whitening: PublicMap | None,
     precision: Any,
 ) -> float:
     """L2 sensitivity of a mean gradient at public parameters, rounding included."""
-    norm = problem.norm_bound if seen is None else seen.norm
+    norm = problem.norm_bound if whitening is None else whitening.norm
     parameters = np.frombuffer(theta).reshape(shape)
     geometry = RowGeometry.of_rounded_rows(norm, radius, constant)
     gap = gap_at(problem.kind, parameters, geometry, clip=clip, labels=labels)
@@ -503,12 +505,12 @@ def _moved(
         parameters,
         n_samples=problem.n_samples,
         n_features=problem.n_features,
-        norm_bound=norm if seen is None else seen.reach,
+        norm_bound=norm if whitening is None else whitening.reach,
         constant=constant,
         clip=clip,
         dtype=precision,
         weights=problem.loss_weights,
-        whitened=seen is not None and seen.shortens,
+        whitened=whitening is not None and whitening.shortens,
     )
     return gap / problem.effective_size + 2.0 * rounding
 
@@ -551,8 +553,8 @@ class Minimiser(Query):
 
     def _is_proved(self, problem: Problem) -> bool:
         """Whether there is a minimiser, and its tolerance is one that can be certified."""
-        known = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS
-        return known and 0.0 <= self.tol < math.inf
+        regular = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS
+        return regular and 0.0 <= self.tol < math.inf
 
     def domain(self, problem: Problem, radius: float) -> RowGeometry:
         """Augmented rows and a radius, with the allowance for rounding."""
@@ -576,7 +578,7 @@ class Minimiser(Query):
         )
 
     def rounding(self, problem: Problem) -> tuple[float, float]:
-        """Least gradient norm within reach of float64, and a bound on a computed one's error."""
+        """Smallest gradient norm within reach of float64, and a bound on a computed one's error."""
         row_norm, loss = self.domain(problem, 0.0).augmented, problem.kind
         # The gradient is computed near the minimiser, at a distance of up to tol / alpha.
         norm = self.norm(problem) + self.tol / problem.alpha
@@ -597,14 +599,14 @@ class Minimiser(Query):
         return min(_ACCEPTED * self.tol, self.tol - self.rounding(problem)[1])
 
     def certifiable(self, problem: Problem) -> "Minimiser":
-        """The same with the least larger tolerance that is reached on every data set of the domain.
+        """The same with the next tolerance that is reached on every data set of the domain.
 
         Raises
         ------
         ValueError
             If there is none at this regularisation.
         """
-        # The least reachable norm and its rounding error are public numbers. The certified norm
+        # The smallest reachable norm and its rounding error are public numbers. The certified norm
         # must exceed the computed norm that is accepted: tol >= accepted + rounding.
         reachable, rounding = self.rounding(problem)
         tol = max(self.tol, reachable)

@@ -58,7 +58,7 @@ CONSTANT = 0.15
 #: Power of the variance along a direction (and of the mean one) that rows are shortened by there.
 WHITENING = 0.25
 #: Norm that the whitening map leaves for rows at least, in units of B (the bound of the rounding
-#: refuses less than ``privacy.rounding.SHORTEST``); as a square it is the least variance along a
+#: refuses less than ``privacy.rounding.SHORTEST``); as a square it is the smallest variance along a
 #: direction, in units of the mean one.
 LEAST_REACH = 0.3
 # ... and the discriminant of the sums
@@ -88,8 +88,8 @@ MOST_BALANCED = 4.0
 
 def _rule() -> str:
     """Digest of the numbers above, and of those that the whitening map shares with its bound."""
-    own = vars(sys.modules[__name__])
-    numbers = {k: v for k, v in own.items() if k.isupper() and isinstance(v, (int, float, tuple))}
+    names = vars(sys.modules[__name__])
+    numbers = {k: v for k, v in names.items() if k.isupper() and isinstance(v, (int, float, tuple))}
     return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -119,11 +119,11 @@ def settings_of(
     * The *signal* is n mu / sqrt(d). Class sums need 31 K^.4 (r / 2)^3.5 of it, with r = 2 where
       labels are hidden. Else the mean of all rows takes their place, at a share of .02. (The noise
       of K sums has length r sqrt(K d) / mu; that of clipped steps falls more slowly with r.)
-    * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
-      second moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the
+    * Steps pay if the signal is at needed 14 times the cube root of K; where the sums tell the
+      second moment, if r times the signal is at needed 14 / k. (One-versus-rest heads share the
       clipping norm, and need 14 k sqrt(K) of either.) Else there is one, at a share of .02.
     * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
-      to the square of a class mean; .84 is the most.
+      to the square of a class mean, up to .84.
     * They are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
       parameter .7 / (B sqrt(curvature)), times the root of how many times 20 they are.
     """
@@ -147,14 +147,16 @@ def settings_of(
     # Sums that hide labels are so noisy that steps pay, but for those of many heads.
     pays = asked_for or (protected and (loss.n_stacked == 1 or many == 1.0))
     if not pays:
-        told = start != "prototypes" and share_of_sums(problem, mu * math.sqrt(1.0 - LITTLE)) < 1.0
+        whitens = (
+            start != "prototypes" and share_of_sums(problem, mu * math.sqrt(1.0 - LITTLE)) < 1.0
+        )
         if loss.n_stacked > 1:
             # Heads share the clipping norm: each sees less of a record.
-            least = STEPS_NEED * many * math.sqrt(k)
+            needed = STEPS_NEED * many * math.sqrt(k)
         else:
             # More classes need more records, but leave steps more to do once sums tell the moment.
-            least = STEPS_NEED / many if told else STEPS_NEED * k ** (1.0 / 3.0)
-        pays = (r * signal if told else signal) >= least
+            needed = STEPS_NEED / many if whitens else STEPS_NEED * k ** (1.0 / 3.0)
+        pays = (r * signal if whitens else signal) >= needed
     if not pays:
         return DescentSettings("sums", LITTLE, LITTLE, 1)
     some = min(EXACT_SHARE, NOISY_SHARE / math.sqrt(k))

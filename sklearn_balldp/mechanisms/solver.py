@@ -64,7 +64,7 @@ def minimise(objective: LinearObjective, *, tol: float) -> Array:
     """Parameters whose computed gradient norm is at most ``tol``."""
     watched = _StopAtTolerance(objective, tol)
     theta = np.zeros(objective.shape)
-    # Row ranges run on threads of their own; BLAS inside them must not spawn more.
+    # Row ranges run on threads; BLAS inside them must not spawn more.
     with SINGLE_BLAS_THREAD:
         factor = _whitening(objective)
         try:
@@ -86,7 +86,7 @@ def _whitening(objective: LinearObjective) -> Array | None:
     weight = objective.loss.curvature / n_columns
     # Eight rows per dimension: enough for a preconditioner, and far less than a pass.
     model = weight * objective.second_moment(8 * dimension)
-    # The sample's own rounding must not make the model indefinite.
+    # Rounding of the sample must not make the model indefinite.
     model[np.diag_indices(dimension)] += objective.alpha + 1e-12 * np.trace(model)
     return cholesky(model, lower=True, overwrite_a=True, check_finite=False)
 
@@ -107,15 +107,15 @@ def _unwhiten(factor: Array | None, rows: Array) -> Array:
 
 def _lbfgs(watched: _StopAtTolerance, theta: Array, factor: Array | None) -> Array:
     shape = watched.objective.shape
-    best, least = theta, math.inf
+    best, smallest = theta, math.inf
 
     def whitened(u: Array) -> tuple[float, Array]:
-        nonlocal best, least
+        nonlocal best, smallest
         point = _unwhiten(factor, u.reshape(shape))
         value, gradient = watched.value_and_gradient(point)
         norm = float(np.linalg.norm(gradient))
-        if norm < least:
-            best, least = point, norm
+        if norm < smallest:
+            best, smallest = point, norm
         return value, _whiten(factor, gradient).ravel()
 
     first = theta.ravel() if factor is None else (theta @ factor).ravel()

@@ -45,7 +45,7 @@ class PrototypePerturbation(Mechanism):
     Parameters
     ----------
     counts : {"per_class", "min", "worst"}
-        Noise in each prototype: what its own count asks for, what the smallest count asks for, or
+        Noise in each prototype: what its count asks for, what the smallest count asks for, or
         what a count of one would (the paper's). Not used where labels are protected: counts are
         then released too.
     """
@@ -69,8 +69,8 @@ class PrototypePerturbation(Mechanism):
         scales = np.array(weights.class_largest) if self.counts == "per_class" else shrink
         query = Sums(tuple(np.where(present, scales, 0.0).tolist())).calibrated(problem, mu)
         if self.counts == "worst":
-            least: float = np.min(shrink[present])
-            query = query.scaled(least / (2.0 + problem.alpha * weights.total))
+            smallest: float = np.min(shrink[present])
+            query = query.scaled(smallest / (2.0 + problem.alpha * weights.total))
         return query
 
     def conversation(self, problem: Problem, bound: Sums) -> Conversation:

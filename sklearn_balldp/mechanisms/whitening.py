@@ -54,9 +54,9 @@ class WhiteningMap:
         products = self.directions.T @ self.directions
         if not np.allclose(products, np.eye(n_directions), rtol=0.0, atol=1e-9):
             return "its directions are not orthonormal"
-        least = least_reach * norm_bound * (1.0 - 1e-9)
-        if not least <= self.norm <= self.reach <= norm_bound * (1.0 + 1e-9):
-            return f"its norms must lie between {least:.6g} and {norm_bound:.6g}"
+        smallest = least_reach * norm_bound * (1.0 - 1e-9)
+        if not smallest <= self.norm <= self.reach <= norm_bound * (1.0 + 1e-9):
+            return f"its norms must lie between {smallest:.6g} and {norm_bound:.6g}"
         return None
 
     def rounded(self, dtype: DTypeLike) -> "WhiteningMap":
@@ -84,15 +84,15 @@ class WhiteningMap:
         """
         if not self.shortens:
             return domain_factors(moved, self.norm)
-        found = domain_factors(moved, self.reach)
+        factors = domain_factors(moved, self.reach)
         squares = self.squares(moved)
-        if found is not None:
-            squares = squares * found * found
+        if factors is not None:
+            squares = squares * factors * factors
         long = squares > self.norm**2
         if not long.any():
-            return found
+            return factors
         after = np.where(long, self.norm / np.sqrt(np.where(long, squares, 1.0)), 1.0)
-        return after if found is None else found * after
+        return after if factors is None else factors * after
 
     def squares(self, moved: NDArray[np.floating]) -> NDArray[np.floating]:
         """Squares of the norms of A times moved rows, in their precision."""
@@ -158,16 +158,16 @@ def _whitening(statistics: Any, centre: Array, reach: float, least_reach: float)
     moment: Array = statistics.second_moment / n - np.outer(centre, centre)  # type: ignore[operator]
     edge = (statistics.sigma_moment or 0.0) / n * math.sqrt(2.0 * d)
     values, vectors = np.linalg.eigh(moment)
-    least = least_reach**2 * statistics.norm_bound**2
-    total = min(max(float(values.sum()), least), reach**2)
+    smallest = least_reach**2 * statistics.norm_bound**2
+    total = min(max(float(values.sum()), smallest), reach**2)
     above = values - total / d
     # Eigenvalues ascend: the largest are the last.
-    seen = np.flatnonzero(above > edge)[-MOST_DIRECTIONS:]
-    excess = np.sqrt((above[seen] - edge) * (above[seen] + edge))
-    # What is left, equally in all directions.
+    kept = np.flatnonzero(above > edge)[-MOST_DIRECTIONS:]
+    excess = np.sqrt((above[kept] - edge) * (above[kept] + edge))
+    # What remains, equally in all directions.
     rest = max(total - float(excess.sum()), least_reach**2 * total) / d
     factors = ((rest + total / d) / (rest + excess + total / d)) ** WHITENING
     factors = np.maximum(factors, LEAST_KEPT)
     square = rest * (d - len(factors)) + float(factors**2 @ (rest + excess))
-    norm = min(math.sqrt(max(square, least)), reach)
-    return PublicMap(centre, vectors[:, seen], factors, reach, norm)
+    norm = min(math.sqrt(max(square, smallest)), reach)
+    return PublicMap(centre, vectors[:, kept], factors, reach, norm)

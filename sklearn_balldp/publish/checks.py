@@ -240,9 +240,9 @@ def _replay(released: Released) -> None:
             raise _Refused(fault, False)
         if type(query) not in mechanism.accepts:
             raise _Refused(f"query {place} is none that the mechanism vouches for", False)
-        if isinstance(bound, DescentBound) and isinstance(query, MeanGradient) and query.seen:
+        if isinstance(bound, DescentBound) and isinstance(query, MeanGradient) and query.whitening:
             # What is promised at other radii holds for rows that keep this part of their norm.
-            unlike = query.seen.fault(problem.norm_bound, bound.least_reach)
+            unlike = query.whitening.fault(problem.norm_bound, bound.least_reach)
             if unlike is not None:
                 raise _Refused(f"its map of the rows: {unlike}", True)
         try:

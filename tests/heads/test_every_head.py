@@ -227,6 +227,6 @@ def test_the_owner_verifies_a_fit(name):
 def test_steps_see_rows_through_a_map_where_there_is_a_start(name):
     """So that the search above looks at what it should look at."""
     head = head_of(name).fit(*rows())
-    seen = [query.seen for query, _ in asked(head) if isinstance(query, MeanGradient)]
+    seen = [query.whitening for query, _ in asked(head) if isinstance(query, MeanGradient)]
     assert bool(seen) == (name in DESCENTS)
     assert all((own is None) == ("zero" in name) for own in seen)

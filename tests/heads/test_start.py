@@ -77,9 +77,9 @@ def test_a_start_scores_alike_through_every_map(Head):
     scores, maps, kept = [], [], True
     for n_steps in (5, 1):
         query = first_step(fitted(50.0, Head, 2.0, steps(n_steps=n_steps), radius=0.05))
-        maps.append(query.seen)
-        seen = np.pad(query.seen.place(X), ((0, 0), (0, 1)), constant_values=query.constant)
-        kept &= np.linalg.norm(X - query.seen.centre, axis=1) < query.seen.norm
+        maps.append(query.whitening)
+        seen = np.pad(query.whitening.place(X), ((0, 0), (0, 1)), constant_values=query.constant)
+        kept &= np.linalg.norm(X - query.whitening.centre, axis=1) < query.whitening.norm
         found = seen @ query.theta.T
         scores.append(found - (Head is LOSSES[0]) * found.mean(axis=1, keepdims=True))
     assert maps[0].shortens
@@ -99,11 +99,11 @@ def test_short_rows_in_the_ball_are_short_for_the_gaps_too():
     for epsilon in (4.0, 16.0, 60.0):
         given = {"radius": 0.5, "mechanism": steps(), "random_state": 0}
         query = first_step(BallDPLogisticRegression(epsilon, 1e-4, **given).fit(X, y))
-        tau = query.seen.norm
+        tau = query.whitening.norm
         assert query.constant == pytest.approx(CONSTANT * tau)
-        lengths = np.linalg.norm(as_computed(X[:300], seen=query.seen), axis=1)
+        lengths = np.linalg.norm(as_computed(X[:300], seen=query.whitening), axis=1)
         assert lengths.max() <= tau * (1.0 + 1e-9)
-        assert tau < 0.95 * query.seen.reach
+        assert tau < 0.95 * query.whitening.reach
 
 
 class Alone(GradientPerturbation):
@@ -123,7 +123,7 @@ def test_centred_steps_have_the_noise_and_the_scores_of_the_smaller_ball(Head, l
     X, _ = data(mean=2.0)
     bound, problem = head.release_.bound, head.release_.problem
     taken = asked(head)[1:]
-    seen = taken[0][0].seen
+    seen = taken[0][0].whitening
     tau = seen.norm
     assert seen.reach == pytest.approx(np.sqrt(1.0 - seen.centre @ seen.centre))
     # Noise of sums that hide labels may cover all directions.
@@ -132,7 +132,7 @@ def test_centred_steps_have_the_noise_and_the_scores_of_the_smaller_ball(Head, l
     assert seen.reach < 0.7
     least = bound.limits(problem, 0.2, problem.labels, bound.least_reach).least
     for (query, _), share in zip(taken, bound.step_mu(problem), strict=True):
-        assert query.seen is seen
+        assert query.whitening is seen
         unit = dataclasses.replace(query, sigma=1.0)
         moved = unit.ratio(problem, 0.2, problem.labels)
         assert query.sigma == pytest.approx(moved / share, rel=1e-4)
@@ -162,14 +162,14 @@ def test_mu_elsewhere_holds_wherever_the_rows_were_moved_to():
     # What follows from the promise at the radius alone.
     bound = dataclasses.replace(head.release_.bound, further=())
     assert bound.whitened
-    left = bound.left(problem, 0.5, bound.budget)
+    left = bound.mu_of_steps(problem, 0.5, bound.budget)
     for t in (0.6, 0.9, 1.4, 2.0):
         stated = math.sqrt(bound.mu(problem, t) ** 2 - bound.start.mu(problem, t) ** 2)
         for _ in range(60):
             reach = rng.choice([LEAST_REACH, 0.5, 0.8, 1.0])
             seen = PublicMap(np.zeros(D), np.empty((D, 0)), np.empty(0), reach, reach)
             theta = rng.standard_normal(bound.shape(problem)) * rng.choice([1e-3, 1.0, 30.0])
-            query = MeanGradient(theta, clip=bound.clip, constant=CONSTANT * reach, seen=seen)
+            query = MeanGradient(theta, clip=bound.clip, constant=CONSTANT * reach, whitening=seen)
             ratio = query.ratio(problem, t, "public") / query.ratio(problem, 0.5, "public")
             assert left * ratio <= stated * (1.0 + 1e-9)
 
@@ -250,7 +250,7 @@ def test_a_start_from_the_mean():
     assert not hasattr(head, "statistics_")
     assert not begin.theta.any()
     noise = math.sqrt(D) * release.bound.start.sigma / N
-    assert np.linalg.norm(begin.seen.centre - X.mean(axis=0)) < 3.0 * noise + 1e-9
+    assert np.linalg.norm(begin.whitening.centre - X.mean(axis=0)) < 3.0 * noise + 1e-9
     assert "r for the sum of all rows" in release.theorem
     # Where labels are protected: two datasets that differ in labels alone are the same to it.
     head.set_params(epsilon=2.0, **HIDDEN).fit(X, y)

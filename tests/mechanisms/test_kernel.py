@@ -234,8 +234,8 @@ WRONG = {
 def test_states_that_no_proof_speaks_of(name):
     query = WRONG[name]
     if isinstance(query, dict):
-        assert MeanGradient(THETA, seen=PublicMap(**MAP)).mu(PROBLEM) < math.inf
-        query = MeanGradient(THETA, seen=PublicMap(**(MAP | query)))
+        assert MeanGradient(THETA, whitening=PublicMap(**MAP)).mu(PROBLEM) < math.inf
+        query = MeanGradient(THETA, whitening=PublicMap(**(MAP | query)))
     noise = Counted(0)
     with pytest.raises(PrivacyError, match="nothing was drawn"):
         kernel([(0.5, "public", 1e100)], noise)(query)

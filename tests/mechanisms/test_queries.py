@@ -218,7 +218,7 @@ LOSSES = {"softmax": K, "squared_hinge": K}
         ("squared_hinge", "persons of several classes", {}, {"clip": 0.1, "constant": 0.4}, 0.6),
         ("softmax", "records", PROTECTED, {"clip": 0.1, "constant": 0.4}, 0.7),
         ("squared_hinge", "persons of one class", PROTECTED, {"clip": 0.1}, 0.7),
-        ("softmax", "records", {}, {"clip": 0.1, "seen": MAP, "constant": 0.4}, 0.5),
+        ("softmax", "records", {}, {"clip": 0.1, "whitening": MAP, "constant": 0.4}, 0.5),
         ("softmax", "records", {}, {"clip": None, "constant": 0.4}, 0.7),
         ("squared_hinge", "records", {}, {"clip": None}, 0.3),
     ],
@@ -247,11 +247,13 @@ def test_rows_through_a_map_move_as_far_as_the_smaller_ball_allows():
     problem, _ = problem_of(loss="softmax")
     theta = np.random.default_rng(0).standard_normal((K, D))
     plain = MeanGradient(theta)
-    moved = MeanGradient(theta, seen=replace(MAP, directions=np.empty((D, 0)), factors=np.empty(0)))
+    moved = MeanGradient(
+        theta, whitening=replace(MAP, directions=np.empty((D, 0)), factors=np.empty(0))
+    )
     assert moved.ratio(problem, 3.0, "public") < 0.75 * plain.ratio(problem, 3.0, "public")
     # A radius so small that rounding is all there is.
     least = [
-        MeanGradient(theta, seen=seen).ratio(problem, 1e-30, "public")
+        MeanGradient(theta, whitening=seen).ratio(problem, 1e-30, "public")
         for seen in (replace(MAP, directions=np.empty((D, 0)), factors=np.empty(0)), MAP)
     ]
     assert least[1] > 1.3 * least[0] > 0.0
@@ -340,7 +342,7 @@ QUERIES = [
     Sums((1.0, 2.0, 0.5), 1.0),
     Sums(1.0, pooled=True),
     MeanGradient(np.random.default_rng(2).standard_normal((K, D)), clip=0.3),
-    MeanGradient(np.random.default_rng(3).standard_normal((K, D + 1)), constant=0.3, seen=MAP),
+    MeanGradient(np.random.default_rng(3).standard_normal((K, D + 1)), constant=0.3, whitening=MAP),
 ]
 HIDDEN = [Sums(1.0, constant=0.7), Sums(1.0, 2.0, constant=0.7)]
 
@@ -381,7 +383,7 @@ def test_many_states_are_answered_as_one_by_one(seen):
     rng = np.random.default_rng(0)
     records = Records(rng.standard_normal((N, D)), Y, weights)
     queries = [
-        MeanGradient(theta, constant=constant, clip=clip, seen=seen)
+        MeanGradient(theta, constant=constant, clip=clip, whitening=seen)
         for theta, constant, clip in zip(
             rng.standard_normal((4, K, D + 1)),
             (0.2, 0.2, 0.3, 0.2),
@@ -408,7 +410,7 @@ def test_views_of_the_records_are_those_of_the_question():
     other = PublicMap(*vars(MAP).values())
     short = replace(MAP, centre=np.zeros(D))
     for seen, clip in ((None, 0.2), (MAP, 0.2), (other, 0.2), (short, 0.2), (short, None)):
-        query = MeanGradient(theta, clip=clip, seen=seen)
+        query = MeanGradient(theta, clip=clip, whitening=seen)
         fresh = query.values(problem, Records(X, Y))
         np.testing.assert_array_equal(query.values(problem, records), fresh)
     halved = replace(problem, norm_bound=0.5 * B)

@@ -533,7 +533,7 @@ def test_a_further_promise_that_was_not_kept_shows_in_the_noise():
     release = head.release_
     problem, bound = release.problem, release.bound
     far = problem.diameter
-    begun, steps = bound.start.mu(problem, far), bound.left(problem, 0.5, bound.budget)
+    begun, steps = bound.start.mu(problem, far), bound.mu_of_steps(problem, 0.5, bound.budget)
 
     def forged(times, **changes):
         further = ((far, math.hypot(begun, times * steps)),)

@@ -40,7 +40,7 @@ class Mean:
             loss_weights=None if weights is None else weights_of(weights, y, n_classes),
         )
         self.shape = self.problem.kind.n_scores, X.shape[1] + int(constant > 0)
-        self._given = {"clip": clip, "constant": constant, "seen": seen}
+        self._given = {"clip": clip, "constant": constant, "whitening": seen}
         self.dtype = np.dtype(self.query(np.zeros(self.shape)).precision(self.problem))
         records = Records(X, y, weights)
         self.passes = Gradients(self.problem, records, **self._given, dtype=self.dtype)
@@ -53,7 +53,7 @@ class Mean:
         return MeanGradient(theta, **self._given)
 
     def rounding(self, theta):
-        seen = self._given["seen"]
+        seen = self._given["whitening"]
         return rounding.mean_rounding(
             self.problem.kind,
             theta,
@@ -85,5 +85,5 @@ def as_computed(X, *, norm_bound=1.0, seen=None, domain="ball"):
         domain=domain,
         precision="float64" if X.dtype == np.float64 else "float32",
     )
-    query, code = MeanGradient(np.zeros((1, X.shape[1])), seen=seen), np.array([1])
+    query, code = MeanGradient(np.zeros((1, X.shape[1])), whitening=seen), np.array([1])
     return np.array([-2.0 * query.values(problem, Records(row[None], code))[0] for row in X])
