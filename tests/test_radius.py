@@ -3,6 +3,7 @@
 Tests of randomness here reject correct code with probability below 1e-9 each.
 """
 
+import itertools
 import json
 import math
 import pickle
@@ -48,26 +49,16 @@ def digits():
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_quantiles_of_pairs_of_one_label(ball_rows, metric, monkeypatch):
-    """The largest of all classes; and of pairs that are drawn."""
+    """The largest of all classes, in blocks of any size; and of pairs that are drawn."""
     X, y = ball_rows
-    parts = [cdist(X[y == c], X[y == c], CDIST[metric]) for c in range(3)]
-    parts = [part[np.triu_indices(len(part), 1)] for part in parts]
-    exact = [max(np.quantile(part, q) for part in parts) for q in (0.5, 0.8)]
-    for rel in (1e-9, 0.02):
-        found = [same_label_quantile(X, y, q, metric=metric) for q in (0.5, 0.8)]
-        assert found == pytest.approx(exact, rel=rel)
-        monkeypatch.setattr(distances, "ALL_PAIRS", 10)
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_diameter_is_exact(ball_rows, metric, monkeypatch):
-    X, y = ball_rows
-    expected = max(cdist(X[y == c], X[y == c], CDIST[metric]).max() for c in range(3))
-    for block in (distances.DIAMETER_BLOCK, 100):
-        monkeypatch.setattr(distances, "DIAMETER_BLOCK", block)
-        for dtype in (np.float64, np.float32):
-            found = same_label_quantile(X.astype(dtype), y, 1.0, metric=metric)
-            assert found == pytest.approx(expected, rel=1e-6)
+    classes = [pdist(X[y == c], CDIST[metric]) for c in range(3)]
+    exact = {q: max(np.quantile(pairs, q) for pairs in classes) for q in (0.5, 0.8, 1.0)}
+    for rel, name, value in ((1e-6, "DIAMETER_BLOCK", 100), (0.02, "ALL_PAIRS", 10)):
+        for (q, expected), dtype in itertools.product(exact.items(), (np.float64, np.float32)):
+            found = same_label_quantile(X.astype(dtype), y, q, metric=metric)
+            # The diameter is always exact.
+            assert found == pytest.approx(expected, rel=1e-6 if q == 1.0 else rel)
+            monkeypatch.setattr(distances, name, value)
 
 
 def test_diameter_of_rows_near_each_other():
@@ -83,13 +74,15 @@ def test_diameter_of_rows_near_each_other():
 
 def test_errors(ball_rows):
     X, y = ball_rows
-    for wrong in ({"quantile": 1.5}, {"metric": "cosine"}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            same_label_quantile(X, y, **wrong)
-    with pytest.raises(ValueError, match="two reference rows"):
-        same_label_quantile(X[:2], [0, 1])
-    with pytest.raises(ValueError, match="two records"):
-        private_quantile(X[:2], y[[0, -1]], epsilon=1.0)
+    for match, call in {
+        "quantile": lambda: same_label_quantile(X, y, quantile=1.5),
+        "metric": lambda: same_label_quantile(X, y, metric="cosine"),
+        "two reference rows": lambda: same_label_quantile(X[:2], [0, 1]),
+        "two records": lambda: private_quantile(X[:2], y[[0, -1]], epsilon=1.0),
+        "is zero": lambda: RadiusPolicy().fit(X_public=X[[0] * 10], y_public=np.zeros(10)),
+    }.items():
+        with pytest.raises(ValueError, match=match):
+            call()
 
 
 # The private quantile ---------------------------------------------------------------------------
@@ -167,7 +160,7 @@ def test_private_quantile_over_neighbours(ball_rows, metric, monkeypatch):
     X, y = ball_rows
     rng = np.random.default_rng(0)
     worst = 0.0
-    for trial in range(60):
+    for trial in range(40):
         quantile = rng.choice([0.0, 0.1, 0.5, 0.95, 1.0])
         before = exact_law(X, y, quantile, 0.7, metric, monkeypatch)
         i = int(rng.integers(len(X)))
@@ -280,6 +273,8 @@ def test_a_private_radius_joins_the_total(digits):
 
 # Policies in heads and pipelines ----------------------------------------------------------------
 
+DECLARED, PRIVATE = RadiusPolicy(source="declared"), RadiusPolicy(source="private", epsilon=5.0)
+
 
 @parametrize_with_checks(
     [
@@ -316,51 +311,57 @@ def test_reference_rows(Head, digits):
 
 
 def test_declared_radius_is_conditional(digits):
-    X, y = digits
-    release = BallDPRidgePrototype(4.0, radius=RadiusPolicy(source="declared")).fit(X, y).release_
+    head = BallDPRidgePrototype(4.0, radius=clone(DECLARED))
+    release = head.fit(*digits).release_
     assert release.private == "conditional"
-    assert release.radius == same_label_quantile(X, y, 0.5)
+    assert release.radius == same_label_quantile(*digits, 0.5)
     assert any("declared public" in text for text in release.assumptions)
     assert "if the radius" in str(release)
-    head = BallDPRidgePrototype(4.0, radius=RadiusPolicy(source="declared"), random_state=0)
-    assert head.fit(X, y).release_.private is False
+    assert head.set_params(random_state=0).fit(*digits).release_.private is False
 
 
-def test_a_frozen_policy(digits):
-    X, y = digits
-    policy = RadiusPolicy(0.8).fit(X_public=X[1400:], y_public=y[1400:])
-    assert policy.radius_ == same_label_quantile(X[1400:], y[1400:], 0.8)
-    release = BallDPRidgePrototype(4.0, radius=FrozenEstimator(policy)).fit(X, y).release_
-    assert release.radius == policy.radius_
-    assert release.radius_source == "reference"
-    with pytest.raises(ValueError, match="metric"):
-        BallDPRidgePrototype(radius=FrozenEstimator(policy), metric="manhattan").fit(X, y)
-    with pytest.raises(sklearn.exceptions.NotFittedError):
-        BallDPRidgePrototype(radius=FrozenEstimator(RadiusPolicy())).fit(X, y)
-    private = RadiusPolicy(source="private", epsilon=0.5).fit(X, y)
-    release = BallDPRidgePrototype(4.0, radius=FrozenEstimator(private)).fit(X, y).release_
-    assert release.radius_epsilon == 0.5
-    with pytest.raises(ValueError, match="radius must be"):
-        BallDPRidgePrototype(radius=FrozenEstimator(Normalizer())).fit(X, y)
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        RadiusPolicy(0.8),
-        RadiusPolicy(0.8, source="declared"),
-        RadiusPolicy(0.8, source="private", epsilon=1.0),
-    ],
-)
-def test_a_frozen_policy_of_another_ball_is_refused(policy, digits):
-    X, y = digits
+def frozen(policy, X, y, **parameters):
+    """A fitted policy, as a head takes it, with parameters that were changed after the fit."""
     public = {"X_public": X, "y_public": y} if policy.source == "reference" else {"X": X, "y": y}
-    small = FrozenEstimator(clone(policy).set_params(norm_bound=0.1).fit(**public))
-    head = BallDPRidgePrototype(4.0, radius=small)
-    with pytest.raises(ValueError, match=r"norm_bound=0.1, the head has norm_bound=1.0"):
-        head.fit(X, y)
-    assert not hasattr(head, "release_")
-    assert head.set_params(norm_bound=0.1).fit(X, y).release_.radius <= 0.2
+    return FrozenEstimator(clone(policy).fit(**public).set_params(**parameters))
+
+
+@pytest.mark.parametrize("policy", [RadiusPolicy(0.8), DECLARED, PRIVATE])
+def test_a_frozen_policy_is_what_it_was_fitted_as(policy, digits):
+    """Parameters set later change nothing of what was drawn; another ball or metric is refused."""
+    X, y = digits
+    epsilon = policy.epsilon
+    late = {"random_state": 0, "source": "private" if epsilon is None else "reference"}
+    kept = frozen(policy, X, y, **late, epsilon=None if epsilon is None else 0.001)
+    head = BallDPRidgePrototype(4.0, radius=kept)
+    release = head.fit(X, y).release_
+    assert (release.radius, release.radius_source) == (kept.estimator.radius_, policy.source)
+    assert release.radius_epsilon == (epsilon or 0.0)
+    assert release.private == ("conditional" if policy.source == "declared" else True)
+    if policy.source != "private":
+        assert release.radius == same_label_quantile(X, y, policy.quantile)
+    if policy.source != "reference":
+        protected = BallDPRidgePrototype(radius=kept, protect_labels=True, classes=range(10))
+        with pytest.raises(ValueError, match="protect_labels=True keeps private"):
+            protected.fit(X, y)
+    small = frozen(clone(policy).set_params(norm_bound=0.1), X, y)
+    for radius, message in (
+        (small, r"norm_bound=0.1, the head has norm_bound=1.0"),
+        (frozen(clone(policy).set_params(metric="manhattan"), X, y), "metric='manhattan'"),
+        (FrozenEstimator(Normalizer()), "radius must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            head.set_params(radius=radius).fit(X, y)
+        assert not hasattr(head, "release_")
+    assert head.set_params(radius=small, norm_bound=0.1).fit(X, y).release_.radius <= 0.2
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        head.set_params(radius=FrozenEstimator(policy)).fit(X, y)
+
+
+def test_a_frozen_choice_of_a_seed_is_not_private(digits):
+    policy = frozen(clone(PRIVATE).set_params(random_state=0), *digits, random_state=None)
+    release = BallDPRidgePrototype(1.0, radius=policy).fit(*digits).release_
+    assert (release.radius_epsilon, release.private) == (5.0, False)
 
 
 def test_a_frozen_policy_of_rows_that_the_sphere_scales_is_refused(digits):
@@ -375,23 +376,6 @@ def test_a_frozen_policy_of_rows_that_the_sphere_scales_is_refused(digits):
         assert release.radius == whole.radius_
 
 
-def test_a_frozen_policy_is_what_it_was_fitted_as(digits):
-    """Parameters set later change nothing of what was drawn."""
-    X, y = digits
-    policy = RadiusPolicy(source="private", epsilon=5.0, random_state=0).fit(X, y)
-    policy.set_params(epsilon=0.001, random_state=None)
-    release = BallDPRidgePrototype(1.0, radius=FrozenEstimator(policy)).fit(X, y).release_
-    assert (release.radius_epsilon, release.private) == (5.0, False)
-    policy = RadiusPolicy(source="declared").fit(X, y).set_params(source="reference")
-    release = BallDPRidgePrototype(1.0, radius=FrozenEstimator(policy)).fit(X, y).release_
-    assert release.private == "conditional"
-    protected = BallDPRidgePrototype(
-        radius=FrozenEstimator(policy), protect_labels=True, classes=range(10)
-    )
-    with pytest.raises(ValueError, match="protect_labels=True keeps private"):
-        protected.fit(X, y)
-
-
 def test_the_heads_metric_and_ball_are_used(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=RadiusPolicy(), metric="manhattan", norm_bound=0.5)
@@ -402,11 +386,11 @@ def test_the_heads_metric_and_ball_are_used(digits):
 
 def test_protected_labels_refuse_policies_that_read_them(digits):
     X, y = digits
-    for policy in (RadiusPolicy(source="declared"), RadiusPolicy(source="private", epsilon=1.0)):
-        head = BallDPRidgePrototype(radius=policy, protect_labels=True, classes=range(10))
+    head = BallDPRidgePrototype(radius=DECLARED, protect_labels=True, classes=range(10))
+    for policy in (DECLARED, PRIVATE):
         with pytest.raises(ValueError, match="protect_labels=True keeps private"):
-            head.fit(X, y)
-    head = BallDPRidgePrototype(radius=RadiusPolicy(), protect_labels=True, classes=range(10))
+            head.set_params(radius=policy).fit(X, y)
+    head.set_params(radius=RadiusPolicy())
     assert head.fit(X, y, X_public=X[:500], y_public=y[:500]).release_.radius < 2
 
 
@@ -471,15 +455,8 @@ def test_bad_policies(params, match, digits):
         BallDPRidgePrototype(radius=policy).fit(X, y, X_public=X, y_public=y)
 
 
-def test_repeated_reference_rows(digits):
-    X = np.tile(digits[0][:1], (10, 1))
-    with pytest.raises(ValueError, match="is zero"):
-        RadiusPolicy().fit(X_public=X, y_public=np.zeros(10))
-
-
 def test_a_policy_keeps_no_rows(digits):
-    X, y = digits
-    for policy in (RadiusPolicy(source="declared"), RadiusPolicy(source="private", epsilon=0.5)):
-        assert len(pickle.dumps(policy.fit(X, y))) < 1000
-        head = BallDPRidgePrototype(radius=policy, random_state=0).fit(X, y)
+    for policy in map(clone, (DECLARED, PRIVATE)):
+        assert len(pickle.dumps(policy.fit(*digits))) < 1000
+        head = BallDPRidgePrototype(radius=policy, random_state=0).fit(*digits)
         assert head.radius is policy

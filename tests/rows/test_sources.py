@@ -38,7 +38,6 @@ from sklearn.base import clone
 import sklearn_balldp.radius as radius_module
 import sklearn_balldp.rows.table as table_module
 from sklearn_balldp import (
-    BallDPLinearDiscriminant,
     BallDPRidgePrototype,
     GradientPerturbation,
     RadiusPolicy,
@@ -74,10 +73,14 @@ def small_blocks(many_shards, monkeypatch):
     monkeypatch.setattr(passes, "BLOCK_VALUES", 2048)
 
 
-@pytest.fixture
-def nothing_kept(monkeypatch):
+def keep_nothing(monkeypatch):
     """Rows are moved and projected again in each pass."""
     monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
+
+
+@pytest.fixture
+def nothing_kept(monkeypatch):
+    keep_nothing(monkeypatch)
 
 
 def lists(X):
@@ -130,45 +133,25 @@ def some_theta(mean):
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("name", HEADS)
-def test_every_source_gives_the_model_of_the_array(name, dtype, tmp_path):
-    """A memory map, and one of the formats that are no arrays: each has its turn with each type."""
+def test_every_source_gives_the_model_of_the_array(name, dtype, tmp_path, monkeypatch):
+    """A file of some format, a memory map of rows that are not kept, and other numbers of cores."""
     X, y = records(dtype)
     assert len(shards_of(*X.shape)) > 4
     head, others = fitted(name, X, y), FORMATS[1:]
     turn = list(HEADS).index(name) + np.dtype(dtype).itemsize // 4
-    for kind in ("memmap", others[turn % len(others)]):
-        source = stored(X, kind, tmp_path)
-        assert source.shape == X.shape
-        assert source.dtype == dtype
+    cores, sources = [1, 2, 4], [stored(X, others[turn % len(others)], tmp_path), X]
+    sources.append(stored(X, "memmap", tmp_path))
+    for source in sources:
+        assert (source.shape, source.dtype) == (X.shape, dtype)
+        n_cores = cores.pop()
+        monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs, n_cores=n_cores: n_cores)
+        assert passes.n_threads(*X.shape) == n_cores
+        if n_cores == 1:
+            keep_nothing(monkeypatch)
         other = fitted(name, source, y)
         assert_same(head, other)
         np.testing.assert_array_equal(other.predict(source), head.predict(X))
         assert other.n_features_in_ == D
-
-
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("name", HEADS)
-def test_cores_decide_no_bit(name, monkeypatch):
-    X, y = records(np.float32)
-    found = []
-    for cores in (1, 2, 4):
-        monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs, cores=cores: cores)
-        assert passes.n_threads(*X.shape) == cores
-        found.append(fitted(name, X, y))
-        assert_same(found[0], found[-1])
-        np.testing.assert_array_equal(found[-1].predict(X), found[0].predict(X))
-
-
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("name", HEADS)
-def test_rows_that_are_not_kept_give_the_same_bits(name, request):
-    data = [records(dtype) for dtype in (np.float16, np.float32, np.float64)]
-    kept = [fitted(name, X, y) for X, y in data]
-    request.getfixturevalue("nothing_kept")
-    for head, (X, y) in zip(kept, data, strict=True):
-        other = fitted(name, X, y)
-        assert_same(head, other)
-        np.testing.assert_array_equal(other.predict(X), head.predict(X))
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -341,13 +324,13 @@ def test_no_row_decides_whether_another_is_refused(domain):
 
 def test_what_would_be_pulled_into_memory_is_refused(tmp_path):
     X, y = records(np.float32)
-    stored(X, "zarr", tmp_path)
-    with pytest.raises(TypeError, match="from_zarr"):
-        BallDPRidgePrototype().fit(zarr.open(str(tmp_path / "rows"), mode="r"), y)
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["e"] = X
-        with pytest.raises(TypeError, match="from_hdf5"):
-            BallDPRidgePrototype().fit(file["e"], y)
+    for kind, path in (("zarr", "a"), ("hdf5", "b")):
+        stored(X, kind, tmp_path / path)
+    with h5py.File(tmp_path / "b" / "rows") as file:
+        arrays = {"zarr": zarr.open(str(tmp_path / "a" / "rows"), mode="r")}
+        for kind, rows in {**arrays, "hdf5": file["train/rows"]}.items():
+            with pytest.raises(TypeError, match=f"from_{kind}"):
+                BallDPRidgePrototype().fit(rows, y)
 
 
 @pytest.mark.parametrize("library", [array_api_strict, pytest.param("torch", marks=needs_torch)])
@@ -364,11 +347,9 @@ def test_arrays_on_another_device_say_what_to_call():
     X, y = records(n=60)
     there = array_api_strict.Device("device1")
     rows, labels = (array_api_strict.asarray(values, device=there) for values in (X, y))
-    for name, given in (("X", (rows, y)), ("y", (X, labels))):
+    for name, given in (("X", (rows, y)), ("y", (X, labels)), ("groups", (X, y, labels))):
         with pytest.raises(TypeError, match=rf"{name} is .* on the device .*{name}\.cpu\(\)"):
-            BallDPRidgePrototype(delta=1e-3).fit(*given)
-    with pytest.raises(TypeError, match=r"groups is .* on the device"):
-        BallDPRidgePrototype(delta=1e-3).fit(X, y, groups=labels)
+            BallDPRidgePrototype(delta=1e-3).fit(*given[:2], groups=given[2] if given[2:] else None)
 
 
 def test_a_frame_may_have_any_column_names():
@@ -390,13 +371,12 @@ def test_columns_of_lists_say_what_to_do():
 
 
 @pytest.mark.parametrize("given", [{"source": "declared"}, {"source": "private", "epsilon": 1.0}])
-@pytest.mark.parametrize("Head", [BallDPRidgePrototype, BallDPLinearDiscriminant])
-def test_a_radius_read_off_private_rows_is_that_of_the_array(Head, given, tmp_path, monkeypatch):
+def test_a_radius_read_off_private_rows_is_that_of_the_array(given, tmp_path, monkeypatch):
     """Also where a policy does not read all of them."""
     monkeypatch.setattr(radius_module, "MAX_ROWS_READ", 500)
     X, y = records(np.float32)
     policy = RadiusPolicy(random_state=0, **given)
-    head = Head(delta=1e-4, radius=policy, random_state=0)
+    head = BallDPRidgePrototype(delta=1e-4, radius=policy, random_state=0)
     expected = clone(head).fit(X, y).release_.radius, clone(policy).fit(X, y).radius_
     for kind in FORMATS:
         source = stored(X, kind, tmp_path / kind)
@@ -411,12 +391,8 @@ def test_the_largest_distance_is_not_read_off_some_rows(monkeypatch):
     monkeypatch.setattr(radius_module, "MAX_ROWS_READ", len(y) - 1)
     with pytest.raises(ValueError, match=r"quantile=1\.0"):
         policy.fit(X, y)
-
-
-def test_a_policy_that_needs_public_rows_reads_no_private_ones(tmp_path, monkeypatch):
-    X, y = records(np.float32)
-    source = stored(X, "zarr", tmp_path)
-    monkeypatch.setattr(type(source), "read", None)
+    # A policy that needs public rows reads no private ones.
+    source = Computed(X, None)
     assert RadiusPolicy().fit(source, y, X_public=X[:100], y_public=y[:100]).radius_ > 0.0
 
 
@@ -437,43 +413,46 @@ def test_a_policy_reads_few_rows_of_each_class(monkeypatch):
     np.testing.assert_array_equal(rows_to_read(RadiusPolicy(), other, y)[0], other[places])
 
 
+def table_at(path, values, kind=None, names=("e",), **options):
+    """A Parquet file with this column."""
+    column = pa.array(values, kind and pa.list_(kind))
+    parquet.write_table(pa.table([column] * len(names), names=list(names)), path, **options)
+    return path
+
+
 def test_files_that_hold_no_rows(tmp_path):
     X, _ = records(np.float32, n=20)
-    path, wide = tmp_path / "x.h5", tmp_path / "x.parquet"
+    path, names = tmp_path / "x.h5", iter(range(99))
     with h5py.File(path, "w") as file:
         file["flat"], file["whole"], file["rows"] = X[:, 0], np.arange(6).reshape(2, 3), X
     zarr.open_group(str(tmp_path / "g"), mode="w").create_array("a", shape=X.shape, dtype=X.dtype)
-    for message, read in (
-        ("two-dimensional", lambda: from_hdf5(path, "flat")),
-        ("of type", lambda: from_hdf5(path, "whole")),
-        ("is none of", lambda: from_hdf5(path, "none")),
-        ("Zarr group", lambda: from_zarr(tmp_path / "g")),
-        (r"path=\[\] names no file", lambda: from_parquet([], "e")),
-    ):
+
+    def column_of(values, kind=None, **options):
+        return table_at(tmp_path / f"{next(names)}.parquet", values, kind, **options)
+
+    single, double = (column_of([[1.0, 2.0]], kind) for kind in (pa.float32(), pa.float64()))
+    for message, read in {
+        "two-dimensional": lambda: from_hdf5(path, "flat"),
+        "of type": lambda: from_hdf5(path, "whole"),
+        "is none of": lambda: from_hdf5(path, "none"),
+        "Zarr group": lambda: from_zarr(tmp_path / "g"),
+        r"path=\[\] names no file": lambda: from_parquet([], "e"),
+        "differ in length": lambda: from_parquet(column_of([[1.0, 2.0], [3.0]]), "e"),
+        "gaps": lambda: from_parquet(column_of([[1.0, 2.0], None, [3.0, 4.0]]), "e"),
+        "type string": lambda: from_parquet(column_of(["a", "b"]), "e"),
+        "'f' is none": lambda: from_parquet(single, "f"),
+        "'e' is more than one of": lambda: from_parquet(column_of([[1.0]], names="ee"), "e"),
+        "several types": lambda: from_parquet([single, double], "e"),
+    }.items():
         with pytest.raises(ValueError, match=message):
             read()
-    for values, message in (
-        ([[1.0, 2.0], [3.0]], "differ in length"),
-        ([[1.0, 2.0], None, [3.0, 4.0]], "gaps"),
-        (["a", "b"], "type string"),
-    ):
-        parquet.write_table(pa.table({"e": pa.array(values)}), wide)
-        with pytest.raises(ValueError, match=message):
-            from_parquet(wide, "e")
-    with pytest.raises(ValueError, match="'f' is none"):
-        from_parquet(wide, "f")
-    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    for own, kind in zip(paths, (pa.float32(), pa.float64()), strict=True):
-        parquet.write_table(pa.table({"e": pa.array([[1.0, 2.0]], pa.list_(kind))}), own)
-    with pytest.raises(ValueError, match="several types"):
-        from_parquet(paths, "e")
     # Groups and files without rows are passed over.
-    parquet.write_table(pa.table({"e": pa.array([], pa.list_(pa.float64()))}), paths[0])
+    paths = [column_of([], pa.float64()), double]
     assert from_parquet(paths[::-1], "e").shape == from_parquet(paths, "e").shape == (1, 2)
     # A later group of other lists is found when it is read.
-    table = pa.table({"e": pa.array([[1.0, 2.0]] * 3 + [[1.0, 2.0, 3.0]] * 3)})
-    parquet.write_table(table, wide, row_group_size=3)
-    source = from_parquet(wide, "e")
+    source = from_parquet(
+        column_of([[1.0, 2.0]] * 3 + [[1.0, 2.0, 3.0]] * 3, row_group_size=3), "e"
+    )
     with pytest.raises(ValueError, match="differ in length"):
         source.read(0, 6)
 
@@ -482,7 +461,7 @@ def parts(folder, *names):
     """Files of one row each, whose first number is their place."""
     for place, name in enumerate(names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        parquet.write_table(pa.table({"e": pa.array([[float(place), 2.0]])}), folder / name)
+        table_at(folder / name, [[float(place), 2.0]])
 
 
 @pytest.mark.parametrize("partition", ["", "label=0/", "year=2025/label=a/"])
@@ -537,7 +516,7 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path):
 def test_a_read_of_another_shape_is_refused(read):
     """What is read short would leave old memory among the rows."""
     X, y = records(np.float32)
-    for name in HEADS:
+    for name in KINDS:
         assert_refused(name, Computed(X, read), y, "has the file changed")
 
 
@@ -556,27 +535,25 @@ def spoiled_after(n_passes, value):
 
 
 @pytest.mark.usefixtures("small_blocks", "nothing_kept")
-@pytest.mark.parametrize("name", ["descent", "SVC", "minimiser"])
-def test_rows_that_change_between_passes_are_noticed(name):
-    """What was projected at first would no longer be."""
-    X, y = records(np.float32)
-    source = Computed(X, spoiled_after(6, 1000.0))
-    assert_refused(name, source, y, "changed while they were read")
-
-
-@pytest.mark.usefixtures("nothing_kept")
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_numbers_of_a_file_that_became_none_are_noticed(bad):
-    """In half precision they have the bits of numbers, which this ball would hold."""
-    X, y = records(np.float16)
-    head = clone(HEADS["descent"]).set_params(delta=1e-4, radius=3e5, norm_bound=1e6)
+@pytest.mark.parametrize(
+    ("name", "dtype", "value"),
+    [(name, np.float32, 1000.0) for name in ("descent", "SVC", "minimiser")]
+    + [("descent", np.float16, bad) for bad in (np.nan, np.inf, -np.inf)],
+)
+def test_rows_that_change_between_passes_are_noticed(name, dtype, value):
+    """What was projected at first would no longer be. In half precision NaN has a number's bits."""
+    X, y = records(dtype)
+    head = clone(HEADS[name]).set_params(delta=1e-4, radius=0.3)
+    if dtype == np.float16:
+        head.set_params(norm_bound=1e6)  # a ball that would hold those numbers
     with pytest.raises(ValueError, match="changed while they were read"):
-        head.fit(Computed(X, spoiled_after(6, bad)), y)
+        head.fit(Computed(X, spoiled_after(6, value)), y)
     assert not hasattr(head, "release_")
 
 
-@pytest.mark.parametrize("name", ["descent", "SVC"])
-@pytest.mark.parametrize("norm_bound", [1e-9, 1e9, 1e11])
+@pytest.mark.parametrize(
+    ("name", "norm_bound"), [("descent", 1e-9), ("descent", 1e11), ("SVC", 1e9)]
+)
 def test_long_rows_of_a_file_that_did_not_change(name, norm_bound, request):
     """Single precision holds the squares that show it, however much longer rows are than B."""
     X, y = records(np.float32)
@@ -722,8 +699,8 @@ def test_a_block_of_a_file_reads_the_same_twice(tmp_path):
 # What was checked is what is used ----------------------------------------------------------------
 
 
-def columns(X, kind=None):
-    return pa.table({"e": pa.array(X.tolist(), pa.list_(kind or pa.float32()))})
+def column_at(path, X, kind=None, **options):
+    return table_at(path, X.tolist(), kind or pa.float32(), **options)
 
 
 @pytest.mark.parametrize(("rows", "kind"), [(20, pa.float64()), (24, pa.float32()), (15, None)])
@@ -732,26 +709,22 @@ def test_a_file_that_was_rewritten_is_named(rows, kind, opened, tmp_path):
     """Between its naming and its reading in another process, or within one."""
     X, y = records(n=24)
     path = tmp_path / "x.parquet"
-    parquet.write_table(columns(X[:20]), path, row_group_size=5)
+    column_at(path, X[:20], row_group_size=5)
     source = from_parquet(path, "e")
     sent = source if opened else pickle.loads(pickle.dumps(source))
-    parquet.write_table(columns(X[:rows], kind), path, row_group_size=rows)
+    column_at(path, X[:rows], kind, row_group_size=rows)
     head = BallDPRidgePrototype(delta=1e-4, radius=0.5)
     with pytest.raises(ValueError, match=r"x\.parquet'.*(changed|cannot be read)"):
         head.fit(sent, y[:20])
     assert not hasattr(head, "release_")
 
 
-@pytest.mark.parametrize(
-    ("kind", "damage"),
-    [
-        *itertools.product(["zarr", "hdf5", "parquet"], ["cut", "gone"]),
-        ("hdf5", "noise"),
-        ("parquet", "noise"),
-    ],
-)
+@pytest.mark.parametrize("damage", ["cut", "gone", "noise"])
+@pytest.mark.parametrize("kind", ["zarr", "hdf5", "parquet"])
 def test_damaged_files_are_named(kind, damage, tmp_path):
     X, y = records(n=400)
+    if (kind, damage) == ("zarr", "noise"):
+        return  # it has no check sums by default
     if kind == "zarr":
         zarr.save(str(tmp_path / "x"), X)
         path = next(p for p in (tmp_path / "x").rglob("*") if p.is_file() and p.name != "zarr.json")
@@ -763,7 +736,7 @@ def test_damaged_files_are_named(kind, damage, tmp_path):
         source = from_hdf5(path, "e")
     else:
         path = tmp_path / "x"
-        parquet.write_table(columns(X), path, row_group_size=50, write_page_checksum=True)
+        column_at(path, X, row_group_size=50, write_page_checksum=True)
         source = from_parquet(path, "e", verify_checksums=True)
     source = pickle.loads(pickle.dumps(source))
     body = bytearray(path.read_bytes())
@@ -854,14 +827,6 @@ def test_rows_that_vanish_after_opening_are_not_made_up(layout, damage, sent, tm
     with pytest.raises(ValueError, match=r"x'( lacks|: .* cannot be read)"):
         head.fit(source, y)
     assert not hasattr(head, "release_")
-
-
-def test_names_that_are_there_twice(tmp_path):
-    X, _ = records(n=100)
-    twice = pa.table([columns(X)["e"], columns(X)["e"]], names=["e", "e"])
-    parquet.write_table(twice, tmp_path / "x.parquet")
-    with pytest.raises(ValueError, match="'e' is more than one of"):
-        from_parquet(tmp_path / "x.parquet", "e")
 
 
 @pytest.mark.parametrize(
