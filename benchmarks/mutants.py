@@ -313,6 +313,34 @@ MUTANTS = (
         ("accounting/test_accountant.py",),
     ),
     Mutant(
+        "the last shard of a file skipped",
+        "rows/table.py",
+        "for start, stop in shards_of(*X.shape)\n",
+        "for start, stop in shards_of(*X.shape)[: -1 if isinstance(X, Rows) else None]\n",
+        ("rows/test_sources.py",),
+    ),
+    Mutant(
+        "rows a little outside of the ball not projected",
+        "rows/projection.py",
+        "squares <= norm_bound * norm_bound",
+        "squares <= 1.01 * norm_bound * norm_bound",
+        ("rows/test_rows.py",),
+    ),
+    Mutant(
+        "NaN in a later shard taken for zero",
+        "rows/table.py",
+        "rows.stop - self._first), block\n",
+        "rows.stop - self._first), np.nan_to_num(block) if self.start else block\n",
+        ("rows/test_sources.py",),
+    ),
+    Mutant(
+        "rows of two shards swapped against their labels",
+        "rows/table.py",
+        "cut(columns, start, stop), may_change)",
+        "cut(columns, len(X) - stop, len(X) - start), may_change)",
+        ("rows/test_any_order.py",),
+    ),
+    Mutant(
         "a private radius counted after it was drawn",
         "radius.py",
         "norm_bound=norm_bound, accountant=accountant)",
@@ -350,8 +378,8 @@ MUTANTS = (
     Mutant(
         "memory of others taken for NumPy's own",
         "rows/sources.py",
-        "    return not own\n",
-        "    return False\n",
+        "else isinstance(base, bytes))",
+        "else True)",
         ("rows/test_sources.py",),
     ),
     Mutant(
@@ -492,7 +520,7 @@ MUTANTS = (
     Mutant(
         "encoders of one digest and other settings added up",
         "encoder_name.py",
-        'return found["kind"], found["digest"] or found["old"], found["settings"]',
+        'return match["kind"], match["digest"] or match["old"], match["settings"]',
         'return found["digest"] or found["old"]',
         ("test_encoder_name.py",),
     ),

@@ -285,23 +285,28 @@ def test_audits_and_checks_read_a_source(tmp_path):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_rows_of_no_admitted_size_are_refused(name, tmp_path):
-    """In an array and a file, by ``fit`` and ``predict``; zero and the edge are taken."""
+def test_rows_of_no_admitted_size_are_refused(name, tmp_path, monkeypatch):
+    """In any shard of an array or a file, by fit and predict; zero and the edge are taken."""
+    monkeypatch.setattr(passes, "SEVERAL_ROWS", 200)
     X, y = records(n=400)
+    assert len(shards_of(*X.shape)) == 4
     domain = "sphere" if "sphere" in name else "ball"
     X[6], X[7] = 0.0, 1e140 / (np.arange(D) + 1.0)
     X[8] = 1e-100 * (np.arange(D) == 2)
     head = fitted(name, X, y)
     assert np.isfinite(head.decision_function(X)).all()
-    for bad in refused_rows(domain):
-        X[9] = 0.0
-        X[9, 3] = bad
-        head = fitted(name, np.where(np.arange(400)[:, None] == 9, 0.0, X), y)
+    for place, bad in zip(itertools.cycle((150, 9, 399)), [np.nan, *refused_rows(domain)]):
+        rows = X.copy()
+        rows[place], rows[place, 3] = 0.0, bad
         # A file of its own: what was raised may hold the other one open still.
-        for rows in (X, np.asfortranarray(X), stored(X, "hdf5", tmp_path / str(bad))):
-            assert_refused(name, rows, y, "NaN or infinity, an entry above 1e140")
+        for given in (
+            rows,
+            np.asfortranarray(rows),
+            stored(rows, "hdf5", tmp_path / f"{place} {bad}"),
+        ):
+            assert_refused(name, given, y, "NaN or infinity, an entry above 1e140")
             with pytest.raises(ValueError, match="NaN or infinity, an entry above 1e140"):
-                head.predict(rows)
+                head.predict(given)
 
 
 @pytest.mark.parametrize("domain", ["ball", "sphere"])
