@@ -521,7 +521,7 @@ MUTANTS = (
         "encoders of one digest and other settings added up",
         "encoder_name.py",
         'return match["kind"], match["digest"] or match["old"], match["settings"]',
-        'return found["digest"] or found["old"]',
+        'return match["digest"] or match["old"]',
         ("test_encoder_name.py",),
     ),
     Mutant(

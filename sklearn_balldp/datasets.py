@@ -55,13 +55,9 @@ def load_embeddings(path: Any, *, normalize: bool = True) -> Bunch:
 def load_messages() -> Bunch:
     """Messages of a bank's customers on four topics, with their embeddings.
 
-    They are real, public, and stand for private ones in the tutorial.
-
-    Returns
-    -------
-    Bunch
-        ``texts_train`` of 717 messages, ``X_train`` (float32 rows of unit norm, shape (717, 384),
-        by all-MiniLM-L6-v2) and ``y_train`` (topics); the same with ``test``, of 160.
+    They are real, public, and stand for private ones in the tutorial. The Bunch has ``texts_train``
+    of 717 messages, ``X_train`` (float32 rows of unit norm, shape (717, 384), by all-MiniLM-L6-v2)
+    and ``y_train`` (topics); the same with ``test``, of 160.
 
     References
     ----------

@@ -1,7 +1,7 @@
 """Weights of encoders: which files a name means, what identifies them, and where copies lie.
 
-One name, one meaning, wherever it is given: the default encoder, a folder, an installed package
-that carries weights, or ``hf://OWNER/NAME`` on the model hub. The hub is asked for nothing else.
+One name has one meaning everywhere: the default encoder, a folder, an installed package that
+carries weights, or ``hf://OWNER/NAME`` on the model hub, which is asked for nothing else.
 """
 
 import hashlib
@@ -41,17 +41,10 @@ _REMEMBERED = 2**24
 def located(name: str, *, download: bool = True) -> Path:
     """Folder of the weights of a text encoder.
 
-    Parameters
-    ----------
-    name : str
-        :data:`DEFAULT`, a folder, an installed package or ``hf://OWNER/NAME[@REVISION]``.
-    download : bool, default=True
-        The hub is asked, once, for what neither a package nor the hub's cache holds.
-
-    Raises
-    ------
-    ValueError
-        If the weights are not on this machine, or the default's are others.
+    It is named :data:`DEFAULT`, by a folder, by an installed package, or as
+    ``hf://OWNER/NAME[@REVISION]``; with ``download`` the hub is asked, once, for what neither a
+    package nor its cache holds. A ValueError if the weights are not on this machine, or the
+    default's are others.
     """
     if name == DEFAULT:
         package = _of_package(PACKAGE.partition("=")[0])
@@ -101,12 +94,7 @@ def from_hub(
 ) -> Path:
     """Folder of these files of a repository of the hub, or else of its cache.
 
-    The hub is asked once, for a few seconds.
-
-    Raises
-    ------
-    ValueError
-        If neither has them.
+    The hub is asked once, for a few seconds. A ValueError if neither has them.
     """
     try:
         from huggingface_hub import HfApi, snapshot_download

@@ -85,7 +85,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_whole("batch_size", self.batch_size)
 
     def fit(self, X: Any, y: Any = None) -> "BaseEncoder":
-        """Check the parameters; nothing is learned.
+        """Check parameters and records; nothing is learned.
 
         Parameters
         ----------
@@ -97,11 +97,6 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         -------
         self
             The encoder.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the records are invalid.
         """
         self._check_parameters()
         self._records(X)
@@ -120,13 +115,6 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         ndarray of shape (n_samples, n_features_out)
             float32 rows of unit norm. Pass ``encoder=encoder.identity`` to the head, so that its
             record names where they come from.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the records are invalid.
-        ImportError
-            If the library of the model is not installed.
         """
         self._check_parameters()
         records = self._records(X)
@@ -412,12 +400,8 @@ def check_colours(image: Any) -> None:
 def pixels_of(image: Any) -> NDArray[np.uint8]:
     """Colours of an image that Pillow opened, whatever it stores them as, and upright.
 
-    Palettes, YCbCr, HSV and CMYK become RGB, and what shines through is drawn on white.
-
-    Raises
-    ------
-    ValueError
-        If eight bits for each of three colours cannot hold it.
+    Palettes, YCbCr, HSV and CMYK become RGB, and what shines through is drawn on white. A
+    ValueError if eight bits for each of three colours cannot hold it.
     """
     from PIL import ImageOps
 

@@ -344,12 +344,8 @@ def rows_to_read(
     """The private rows that a policy reads, and their labels.
 
     Of a large class it reads evenly spaced rows, so that files and clusters need not fit into
-    memory. Their positions depend on labels alone, so a substitution still changes one row.
-
-    Raises
-    ------
-    ValueError
-        If the largest distance of all rows is asked for, and there are too many to read.
+    memory. Their positions depend on labels alone, so a substitution still changes one row. The
+    largest distance of more rows than are read is refused.
     """
     if len(y) <= MAX_ROWS_READ:
         return (X[:] if isinstance(X, Rows) else X), y

@@ -25,7 +25,6 @@ from sklearn.utils.estimator_checks import (
 
 from sklearn_balldp import (
     BallDPLogisticRegression,
-    BallDPRidgePrototype,
     RadiusPolicy,
 )
 from sklearn_balldp import encoder_weights as weights
@@ -87,18 +86,10 @@ def test_a_text_is_embedded_on_its_own(tmp_path):
     for i in (0, 40, 41, 42):
         np.testing.assert_array_equal(encoder.transform([X[i]])[0], rows[i])
     assert encoder.get_feature_names_out().tolist()[:1] == ["sentenceencoder0"]
-    assert len(encoder.get_feature_names_out()) == 384
-    assert len(pickle.dumps(encoder)) < 2000
-
-
-@needs_text
-@quiet
-def test_columns_have_names():
-    X, _ = texts(3)
-    encoder = SentenceEncoder(MINILM).set_output(transform="pandas")
-    frame = encoder.fit_transform(pd.Series(X))
+    frame = encoder.set_output(transform="pandas").transform(pd.Series(X[:3]))
+    assert frame.columns.tolist() == encoder.get_feature_names_out().tolist()
     assert frame.shape == (3, 384)
-    assert frame.columns[1] == "sentenceencoder1"
+    assert len(pickle.dumps(encoder)) < 2000
 
 
 @needs_text
@@ -209,18 +200,6 @@ def test_weights_from_a_file(tmp_path):
         ImageEncoder("vgg11", weights=None).transform(X)
     with pytest.raises(ValueError, match="no residual network"):
         ImageEncoder("resnet", weights=None).transform(X)
-
-
-@needs_vision
-@quiet
-def test_images_in_a_pipeline(tmp_path):
-    rng = np.random.default_rng(0)
-    y = np.arange(40) % 2
-    X = images(40)
-    X[y == 1, :10] = rng.integers(40, size=(20, 10, 24))
-    encoder = ImageEncoder(weights=None, cache_dir=tmp_path)
-    pipeline = make_pipeline(encoder, BallDPRidgePrototype(32.0, 1e-4, radius=0.5))
-    assert cross_val_score(pipeline, X, y, cv=2).mean() > 0.8
 
 
 @pytest.mark.parametrize(

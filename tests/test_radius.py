@@ -364,14 +364,20 @@ def test_a_frozen_choice_of_a_seed_is_not_private(digits):
     assert (release.radius_epsilon, release.private) == (5.0, False)
 
 
-def test_a_frozen_policy_of_rows_that_the_sphere_scales_is_refused(digits):
+@pytest.mark.parametrize("source", ["reference", "edits"])
+def test_a_frozen_policy_of_rows_that_the_sphere_scales_is_refused(source, digits):
     X, y = digits
     head = BallDPLinearDiscriminant(4.0, domain="sphere")
-    short = RadiusPolicy(0.8).fit(X_public=0.3 * X, y_public=y)
-    with pytest.raises(ValueError, match="normalise the rows before its fit"):
-        head.set_params(radius=FrozenEstimator(short)).fit(0.3 * X, y)
+    policy = RadiusPolicy(0.8, source=source)
+    # Both sides of an edit must lie on it.
+    others = np.roll(X, 1, axis=0) if source == "edits" else y
+    short = [(0.3 * X, others)] + [(X, 0.3 * others)] * (source == "edits")
+    for public in short:
+        kept = FrozenEstimator(clone(policy).fit(X_public=public[0], y_public=public[1]))
+        with pytest.raises(ValueError, match="normalise the rows before its fit"):
+            head.set_params(radius=kept).fit(0.3 * X, y)
     for dtype in (np.float32, np.float64):
-        whole = RadiusPolicy(0.8).fit(X_public=X.astype(dtype), y_public=y)
+        whole = clone(policy).fit(X_public=X.astype(dtype), y_public=others)
         release = head.set_params(radius=FrozenEstimator(whole)).fit(0.3 * X, y).release_
         assert release.radius == whole.radius_
 

@@ -6,10 +6,8 @@ accountant's ledger and the record stay with the process that publishes: Dask ma
 but noise must be drawn once.
 
 A pass is one task for each thread of the cluster. Tasks also load the rows, so that another worker
-can reload the shards of a worker that dies. The order of additions follows from the positions of
-the shards, so it does not matter which worker computed a sum, or when.
-
-No task raises an error, because Dask would write the task's arguments into a log: it returns one.
+can reload the shards of one that dies. No task raises an error, because Dask would write the task's
+arguments into a log: it returns one.
 """
 
 import contextlib
@@ -165,7 +163,7 @@ class ClusterRows(Rows):
     def _as_table(self, columns: Mapping[str, NDArray[Any] | None]) -> "ClusterTable":
         if not self._portions:
             self._portions = self._load_portions()
-        tasks = [_Task(_add_columns, cut(columns, *rows)) for _, rows in self._portions]
+        tasks = [_Task(_with_cut, cut(columns, *rows)) for _, rows in self._portions]
         portions = _submitted(self._client, tasks, [future for future, _ in self._portions])
         return ClusterTable(self._client, self.shape, portions, self._check_sums)
 
@@ -263,7 +261,7 @@ class ClusterTable:
         self, function: Callable[..., Mapping[str, Any]], *numbers: Any
     ) -> "ClusterTable":
         """As :meth:`.Table.with_columns`; columns stay on the workers."""
-        tasks = [_Task(_compute_columns, function, *numbers)] * len(self._portions)
+        tasks = [_Task(_with_computed, function, *numbers)] * len(self._portions)
         return replace(self, _portions=_submitted(self._client, tasks, self._portions))
 
     def _results(self, task: "_Task") -> Iterator[Any]:
@@ -393,9 +391,13 @@ def _load(
     return portion
 
 
-def _add_columns(portion: _Portion, columns: Mapping[str, NDArray[Any]]) -> _Portion:
+def _with_cut(portion: _Portion, columns: Mapping[str, NDArray[Any]]) -> _Portion:
     edges = np.cumsum([0, *map(len, portion.shards)]).tolist()
     return portion.with_columns(cut(columns, *rows) for rows in pairwise(edges))
+
+
+def _with_computed(portion: _Portion, *work: Any) -> _Portion:
+    return portion.with_columns(_compute(portion, *work))
 
 
 def _compute(portion: _Portion, function: Callable[..., Any], *numbers: Any) -> Iterator[Any]:
@@ -417,10 +419,6 @@ def _nodes_of(portion: _Portion, *work: Any) -> tuple[int, list[Any]]:
     for place, result in enumerate(_compute(portion, *work), portion.place):
         sums.add(place, 1, result)
     return portion.check_sum, sums.nodes
-
-
-def _compute_columns(portion: _Portion, *work: Any) -> _Portion:
-    return portion.with_columns(_compute(portion, *work))
 
 
 def _unmasked(chunk: Any) -> NDArray[Any]:

@@ -27,37 +27,14 @@ class DenseRows(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     def fit(self, X: Any, y: Any = None) -> "DenseRows":
-        """Note the number of features; nothing is learned.
-
-        Parameters
-        ----------
-        X : array-like or sparse array of shape (n_samples, n_features)
-            Rows.
-        y : ignored
-
-        Returns
-        -------
-        self
-            The step.
-        """
+        """Note the number of features; nothing is learned."""
         validate_data(self, X, accept_sparse=True)
         return self
 
     def transform(self, X: Any) -> Any:
-        """The same rows, dense.
-
-        Parameters
-        ----------
-        X : array-like or sparse array of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            The rows.
-        """
-        fitted = hasattr(self, "n_features_in_")
-        X = validate_data(self, X, accept_sparse="csr", reset=not fitted)
+        """The same rows, dense."""
+        is_first = not hasattr(self, "n_features_in_")
+        X = validate_data(self, X, accept_sparse="csr", reset=is_first)
         return X.toarray() if hasattr(X, "toarray") else X
 
     def __sklearn_is_fitted__(self) -> bool:

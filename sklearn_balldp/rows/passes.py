@@ -1,8 +1,7 @@
 """Passes over rows: fixed shards and blocks in C order, on threads.
 
-The cut into shards depends only on the numbers of rows and features. The result of a shard does not
-depend on the machine, and results are added up in order. So the number of cores changes the time of
-a pass, but no bit of its result.
+The cut into shards depends on the numbers of rows and features alone, and results are added up in
+order. So the number of cores changes the time of a pass, but no bit of its result.
 """
 
 import contextlib
@@ -70,8 +69,8 @@ def row_blocks(
 
     A block is a view of ``X`` if that is in C order and of this precision (do not write to it);
     otherwise it is a buffer that the next step overwrites. Several blocks of a file are read at
-    once. A block of a mapped file is a view only with ``once``, for callers that read it once: two
-    reads of a view could differ, as another process may write to the file.
+    once. A block of a mapped file is a view only with ``once``, for callers that read it once:
+    another process may write to the file between two reads.
     """
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size

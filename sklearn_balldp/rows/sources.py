@@ -1,8 +1,4 @@
-"""Rows outside of memory: their shape, and how to read some of them.
-
-Passes accept arrays and sources alike, and a fit holds only the part of a source that its threads
-are reading.
-"""
+"""Rows outside of memory: a fit holds only the part of a source that its threads are reading."""
 
 import contextlib
 import os

@@ -49,6 +49,16 @@ ONE_WORKER = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
 ONE_WORKER["dashboard_address"] = ":0"
 
 
+def forbid_noise():
+    """On a worker: whoever draws noise there fails."""
+    from sklearn_balldp.privacy import noise
+
+    def refuse(*_, **__):
+        raise AssertionError("noise was drawn on a worker")
+
+    noise.Noise.__call__ = noise.Noise._deviates = refuse
+
+
 @pytest.fixture(scope="module")
 def client():
     with (
@@ -56,6 +66,7 @@ def client():
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local,
         Client(local) as connected,
     ):
+        connected.run(forbid_noise)
         yield connected
 
 
@@ -96,21 +107,25 @@ def test_rows_are_computed_where_they_are_held(client):
 @pytest.mark.usefixtures("client", "many_shards")
 @pytest.mark.parametrize("name", HEADS)
 def test_a_cluster_gives_the_model_of_one_process(name, tmp_path):
+    """Also of persons; and workers draw no noise."""
     X, y = records(n=N)
     assert len(shards_of(*X.shape)) > 10
-    head = fitted(name, X, y)
+    persons = name in ("prototypes", "SVC")
+    owners = np.random.default_rng(1).integers(0, N // 2, N) if persons else None
+    head = fitted(name, X, y, groups=owners)
+    assert head.release_.unit == ("person" if persons else "record")
     # Chunks of the array are not the shards, and may cut features.
-    given = da.from_array(X, chunks=(1234, 9))
-    other = fitted(name, given, da.from_array(y))
+    rows, labels = da.from_array(X, chunks=(1234, 9)), da.from_array(y)
+    other = fitted(name, rows, labels, groups=None if owners is None else da.from_array(owners))
     assert_same(head, other)
     assert other.n_features_in_ == D
-    np.testing.assert_array_equal(other.predict(given), head.predict(X))
-    np.testing.assert_array_equal(other.decision_function(given), head.decision_function(X))
-    assert other.score(given, y) == head.score(X, y)
+    np.testing.assert_array_equal(other.predict(rows), head.predict(X))
+    np.testing.assert_array_equal(other.decision_function(rows), head.decision_function(X))
+    assert other.score(rows, labels) == head.score(X, y)
     # A file that every worker sees, of which none is held.
     zarr.save(str(tmp_path / "rows"), X)
     source = on_cluster(from_zarr(tmp_path / "rows"))
-    assert_same(head, fitted(name, source, y))
+    assert_same(head, fitted(name, source, y, groups=owners))
     np.testing.assert_array_equal(other.predict(source), head.predict(X))
 
 
@@ -127,45 +142,6 @@ def test_the_number_of_workers_decides_no_bit(client, single, name, dtype):
     if name != "minimiser":
         wide = fitted(name, X.astype(np.float64), y)
         assert_same(wide, head, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.usefixtures("client", "many_shards")
-@pytest.mark.parametrize("name", ["prototypes", "descent"])
-def test_persons_on_a_cluster(name):
-    X, y = records(n=N)
-    owners = np.random.default_rng(1).integers(0, N // 2, N)
-    given = da.from_array(X, chunks=(900, D))
-    other = fitted(name, given, y, groups=da.from_array(owners))
-    assert_same(fitted(name, X, y, groups=owners), other)
-    assert other.release_.unit == "person"
-
-
-def forbid_noise():
-    """On a worker: whoever draws noise there fails."""
-    from sklearn_balldp.privacy import noise
-
-    def refuse(*_, **__):
-        raise AssertionError("noise was drawn on a worker")
-
-    noise._kept_for_the_test = noise.Noise.__call__, noise.Noise._deviates
-    noise.Noise.__call__ = noise.Noise._deviates = refuse
-
-
-def allow_noise():
-    from sklearn_balldp.privacy import noise
-
-    noise.Noise.__call__, noise.Noise._deviates = noise._kept_for_the_test
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_workers_draw_no_noise(client, name):
-    X, y = records(n=2000)
-    client.run(forbid_noise)
-    try:
-        head = fitted(name, da.from_array(X), y)
-    finally:
-        client.run(allow_noise)
-    assert head.release_.sampler
 
 
 SECRET = 0.7351942688
@@ -259,6 +235,10 @@ def test_what_a_cluster_cannot_take_is_refused(client, monkeypatch):
         on_cluster(given).__getstate__()
     chosen = clone(head).set_params(radius=RadiusPolicy(source="declared"))
     assert chosen.fit(given, y).release_.radius == clone(chosen).fit(X, y).release_.radius
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "__version__", "0.0")
+        with pytest.raises(ValueError, match=r"workers need sklearn_balldp 0\.0"):
+            head.fit(given, y)
     monkeypatch.setattr(type(client), "asynchronous", True)
     with pytest.raises(ValueError, match="asynchronous=False"):
         on_cluster(given)
@@ -383,14 +363,6 @@ def test_nothing_is_held_after_a_fit(client):
             gc.collect()
             held = client.run(lambda dask_worker: len(dask_worker.data))
         assert not any(held.values())
-
-
-@pytest.mark.usefixtures("client")
-def test_workers_need_the_same_version(monkeypatch):
-    X, y = records(n=500)
-    monkeypatch.setattr(cluster, "__version__", "0.0")
-    with pytest.raises(ValueError, match=r"workers need sklearn_balldp 0\.0"):
-        fitted("prototypes", da.from_array(X), y)
 
 
 def test_a_task_cannot_wait_for_others(client):
