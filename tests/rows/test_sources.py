@@ -73,14 +73,10 @@ def small_blocks(many_shards, monkeypatch):
     monkeypatch.setattr(passes, "BLOCK_VALUES", 2048)
 
 
-def keep_nothing(monkeypatch):
-    """Rows are moved and projected again in each pass."""
-    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
-
-
 @pytest.fixture
 def nothing_kept(monkeypatch):
-    keep_nothing(monkeypatch)
+    """Rows are moved and projected again in each pass."""
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
 
 
 def lists(X):
@@ -147,7 +143,7 @@ def test_every_source_gives_the_model_of_the_array(name, dtype, tmp_path, monkey
         monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs, n_cores=n_cores: n_cores)
         assert passes.n_threads(*X.shape) == n_cores
         if n_cores == 1:
-            keep_nothing(monkeypatch)
+            monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
         other = fitted(name, source, y)
         assert_same(head, other)
         np.testing.assert_array_equal(other.predict(source), head.predict(X))
