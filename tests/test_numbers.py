@@ -150,10 +150,9 @@ FEATURES = "logistic, random features"
 #: "at most" says.
 CLAIMS = [
     ("worth", "never more than 0.8 points", 0.8, lambda: behind().max(), "at most"),
-    ("worth", "in 252 cells", 252, lambda: len(behind()), "equal"),
+    ("worth", "Of 252 cells", 252, lambda: len(behind()), "equal"),
+    ("worth", "other heads in 249", 249, lambda: (behind() <= 0.5).sum(), "equal"),
     ("worth", "an epsilon of 63", 63, at_any_distance, "equal"),
-    ("heads", "in 249 of 252", 249, lambda: (behind() <= 0.5).sum(), "equal"),
-    ("heads", "of 252 cells", 252, lambda: len(behind()), "equal"),
     ("heads", "up to 20", 20, lambda: cost_of_labels("logistic", 0.5, ALL), "at most"),
     ("heads", "labels cost two points", 2, lambda: cost_of_labels_alone(), "at most"),
     (

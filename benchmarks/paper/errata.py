@@ -51,8 +51,7 @@ def other_radii():
     return (
         "Proposition 3.6 says that a release with ε at the radius r has ε·t/r at another radius t. "
         "Its proof rests on the classic formula, so it holds only for ε·t/r below 1; its last "
-        "display mixes ε and ε·t/r. The table takes noise made for ε = 2 and δ = 1e-6 at r, by "
-        "that formula and by the exact profile:\n\n"
+        "display mixes ε and ε·t/r. With noise made for ε = 2 and δ = 1e-6 at r:\n\n"
         f"{markdown(pd.DataFrame(rows))}\n\nAt ε = 2 the classic formula adds more noise than it "
         "must. That covers the rule at four radii, and no longer at eight. With exact noise the "
         "rule promises too much at every radius beyond r. "
@@ -74,7 +73,7 @@ def standard_comparator():
         f"the textbook's 2B̃ = {textbook:.2f} holds for label changes too "
         f"({loose['logistic'] / textbook:.0f} times the noise); the squared hinge's as "
         f"{loose['squared_hinge']:.1f}, where {hinge:.1f} holds for label changes too, by a bound "
-        "proved here. Standard DP with so much noise is not what a ball should be compared with."
+        "proved here."
     )
 
 
@@ -122,8 +121,8 @@ def unused_counts(results):
         )
     return (
         "The paper's accuracy table (Table 1) ignores class counts, although its adjacency makes "
-        "them public and its audit uses them. This is what that costs at ε = 2 for the ball q50, "
-        f"the median distance of two records of one label:\n\n{markdown(pd.DataFrame(rows))}"
+        "them public and its audit uses them. What that costs at ε = 2 for the ball "
+        f"q50:\n\n{markdown(pd.DataFrame(rows))}"
     )
 
 
@@ -143,11 +142,10 @@ def later_table():
     rows = (RESULTS / "later.md").read_text().strip()
     return (
         "Later work of the authors prints the certificate at any distance with the noise of a ball "
-        "(q80, ε = 8, ten candidates). It is computed here to within 0.0004. It may be smaller: no "
-        "row of the ball is further than B from the zero record, which is what holds. On BANKING77 "
-        "that table shows an attack of 0.5000 above its own bound for the instance, 0.4746: one "
-        "seed served every candidate, so that all attacks saw the same noise. An audit here draws "
-        f"new noise for every trial.\n\n{rows}"
+        "(q80, ε = 8, ten candidates). It may be smaller: no row of the ball is further than B "
+        "from the zero record, which is what holds. On BANKING77 that table shows an attack of "
+        "0.5000 above its own bound for the instance, 0.4746: one seed served every candidate, so "
+        f"that all attacks saw the same noise.\n\n{rows}"
     )
 
 
