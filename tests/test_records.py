@@ -116,99 +116,135 @@ def public(*labels):
     return table(e=rows, label=[labels[i % len(labels)] for i in range(N)])
 
 
-#: Name and content of a file, a command, and what it says, after ! if it stops; a public file.
-CASES = {
+#: Text of a CSV, and what labelling its texts says; after ! if it stops.
+OF_TEXTS = {
     # Rows that vanish.
     "blank lines of one column": (
-        *("a.csv", 'text\nfine day\n\nbad day\n""\n   \nfine\n'),
-        *(TEXTS, r"^text,.*\n(.*,(pos|neg),[\d.]+\n){6}$"),
+        'text\nfine day\n\nbad day\n""\n   \nfine\n',
+        r"^text,.*\n(.*,(pos|neg),[\d.]+\n){6}$",
     ),
-    "a blank line": ("a.csv", "id,text\n1,fine\n\n2,bad\n", TEXTS, "! row 2 is a blank line"),
-    "a blank line of JSONL": (
-        *("a.jsonl", '{"text": "fine"}\n\n{"text": "bad"}\n', TEXTS),
-        "! line 2 is blank",
-    ),
-    "a line feed without quotes": (
-        *("a.csv", "id,text\n1,secret\nday\n2,bad\n", TEXTS),
-        "! row 2 has fewer fields",
-    ),
-    "a comma without quotes": (
-        *("a.csv", "id,text\n1,fine\n2,a, secret\n", TEXTS),
-        "! row 2 has more fields",
-    ),
+    "a blank line": ("id,text\n1,fine\n\n2,bad\n", "! row 2 is a blank line"),
+    "a line feed without quotes": ("id,text\n1,secret\nday\n2,b\n", "! row 2 has fewer fields"),
+    "a comma without quotes": ("id,text\n1,fine\n2,a, secret\n", "! row 2 has more fields"),
     "a quote that swallows rows": (
-        *("a.csv", 'id,text\n1,"fine\n2,bad\n3,"secret"\n4,fine\n', TEXTS),
+        'id,text\n1,"fine\n2,bad\n3,"secret"\n4,fine\n',
         "! quotes of row 1 do not match",
     ),
-    "two files in one": (
-        *("a.csv", "id,text\n1,fine\nid,text\n2,bad\n", TEXTS),
-        "! row 2 repeats the first line",
+    "two files in one": ("id,text\n1,f\nid,text\n2,b\n", "! row 2 repeats the first line"),
+    "texts without a header": ("fine\nbad\n", "names the only column, and is no record"),
+    "columns that are one": ("text|id\nfine|7\n", "! separated by commas"),
+}
+#: A file, its content, and what a plan says.
+OF_PLANS = {
+    # Two columns of one name.
+    "two labels": ("a.csv", table("e,label,label"), "! columns 2 and 3 have one name"),
+    "two numbered columns": (
+        *("a.csv", numbered("0.5", "e0;e1;e2;e2;label"), "! columns 3 and 4 have one name"),
+    ),
+    "two columns of a TSV": (
+        *("a.tsv", table("e\tlabel\tlabel", "\t"), "! columns 2 and 3 have one name"),
+    ),
+    "two names in JSON": (
+        *("a.jsonl", lines().replace('"label"', '"label": "x", "label"')),
+        "! columns 2 and 3 have one name; rename one of them. (line 1)",
+    ),
+    "two arrays of one name": ("a.npz", of_one_name, "! columns 2 and 3 have one name"),
+    "two names but for a blank": (
+        *("a.csv", table("e,label,label "), "! columns 2 and 3 have one name"),
+    ),
+    "two names but for their form": (
+        *("a.csv", table("e,label,e\u0301,\xe9"), "! columns 3 and 4 have one name"),
+    ),
+    "blanks around a name": ("a.csv", table("e, label ,owner"), "120 in 2 classes"),
+    "a column of the files and of their folders": (
+        *("a", lambda path: partitions(path, label=LABELS[:60])),
+        "! columns 2 and 3 have one name",
+    ),
+    # One value, two spellings.
+    "labels 0 and 0.0": (
+        *("a.jsonl", lines(label=[k % 2 * (1 if k < 60 else 1.0) for k in range(N)])),
+        "write their class otherwise.*120 in 2 classes",
+    ),
+    "labels pos and 'pos '": (
+        *("a.csv", table(label=["pos", "neg", "pos\u200b", "neg "] * 30)),
+        "60 records write their class otherwise.*120 in 2 classes",
+    ),
+    "labels that differ by case": (
+        *("a.csv", table(label=["pos", "neg", "Pos", "neg"] * 30)),
+        "2 classes differ by case, .*: 'Pos', 'pos'.*in 3 classes",
+    ),
+    # Numbers.
+    "decimal commas": ("a.csv", listed("0,5 1,5 2,5 3,5"), "! row 3 is no list of real numbers"),
+    "decimal commas everywhere": (
+        *("a.csv", table(e=[cells[1:-1].replace(",", "").replace(".", ",") for cells in LISTS])),
+        "! cell in row 1 is no list of real numbers",
+    ),
+    "decimal commas between commas": ("a.csv", listed("[0,5, 1,5]"), "! row 3 is no list of real"),
+    "thousands": ("a.csv", listed("1 000.5, 2, 3, 4"), "! row 3 is no list of real numbers"),
+    "another number of numbers": ("a.csv", listed("0.5 1.5 2.5"), "! row 3 holds more or fewer"),
+    "underscores": ("a.csv", listed("1_0 2 3 4"), "! row 3 is no list of real numbers"),
+    # Other files.
+    "a folder of partitions": ("a", partitions, "120 in 2 classes"),
+    "a spreadsheet": ("a.xls", "", "! spreadsheets are not read; save the sheet as CSV"),
+}
+#: Thirty owners of four records each, in several spellings.
+THIRTY_OWNERS = {
+    "7 and 7.0 as texts": spelled("{}", "{}.0"),
+    "7 and 007": spelled("{}", "00{}", "+{}"),
+    "70000 and 7e+04": spelled("{}0000", "{}E+04"),
+    "digits of another script": [*spelled("{}")[:90], *map(chr, range(0x667, 0x66A)), *"789" * 9],
+    "p7 and 'p7 '": spelled("p{}", "p{} ", " p{}"),
+    "a no-break space": spelled("p{}", "p{}\xa0", "\u3000p{}"),
+    "marks of no width": spelled("p{}", "p{}\u200b", "\ufeffp{}", "p{}\u200e"),
+    "NFC and NFD": spelled("Zo\xeb {}", "Zoe\u0308 {}"),
+}
+#: Labels of a public file, and what training says of it.
+OF_PUBLIC = {
+    "0 and 0.0": ((0, 1), ("0.0", "1.0"), r"accuracy (1\.0|0\.9)\d+ on 120 (?!.*noise)"),
+    "another case": (
+        *(("neg", "pos"), ("Neg", "Pos")),
+        r"(?!.*(accuracy 0|mostly noise)).*labels are no class: 'Neg' \(60 records, nearly 'neg'\)"
+        r", 'Pos' \(60 records, nearly 'pos'\)\. No accuracy is stated",
+    ),
+    "blanks": (
+        *(("neg", "pos"), ("neg ", "pos", "neg", "\ufeffpos")),
+        r"accuracy (1\.0|0\.9)\d+ on 120 ",
+    ),
+    "another class": (
+        *(("neg", "pos"), ("neg", "pos", "neg", "other")),
+        r"labels are no class: 'other' \(30 .*accuracy (1\.0|0\.9)\d+ on 90 ",
+    ),
+}
+#: Name and content of a file, a command, and what it says, after ! if it stops; a public file.
+CASES = {
+    **{name: ("a.csv", text, TEXTS, said) for name, (text, said) in OF_TEXTS.items()},
+    **{name: (file, body, PLAN, said) for name, (file, body, said) in OF_PLANS.items()},
+    **{
+        f"owners: {name}": ("a.csv", table(owner=owners), OWNERS, THIRTY)
+        for name, owners in THIRTY_OWNERS.items()
+    },
+    **{
+        f"public labels: {name}": ("a.csv", table(label=private * 60), TRAIN, said, public(*labels))
+        for name, (private, labels, said) in OF_PUBLIC.items()
+    },
+    "a blank line of JSONL": (
+        *("a.jsonl", '{"text": "fine"}\n\n{"text": "bad"}\n', TEXTS, "! line 2 is blank"),
     ),
     "embeddings without a header": (
         *("a.csv", "\n".join(f'"{cells}"' for cells in LISTS), "predict rows FILE"),
         "! first line must name the columns",
     ),
-    "texts without a header": (
-        *("a.csv", "fine day\nbad day\n", TEXTS),
-        "first line names the only column, and is no record",
-    ),
-    "columns that are one": ("a.csv", "text|id\nfine|7\n", TEXTS, "! separated by commas"),
     "unreadable numbers that are dropped": (
         *("a.csv", numbered("0,5"), f"{PLAN} --missing drop"),
         "! a cell of e0... in row 3 is no number",
     ),
-    # Two columns of one name.
-    "two labels": ("a.csv", table("e,label,label"), PLAN, "! columns 2 and 3 have one name"),
     "two owners": (
         *("a.csv", table("e,label,owner,owner", more=spelled("p{}")), OWNERS),
         "! columns 3 and 4 have one name",
     ),
-    "two numbered columns": (
-        *("a.csv", numbered("0.5", "e0;e1;e2;e2;label"), PLAN),
-        "! columns 3 and 4 have one name",
-    ),
-    "two columns of a TSV": (
-        *("a.tsv", table("e\tlabel\tlabel", "\t"), PLAN, "! columns 2 and 3 have one name"),
-    ),
-    "two names in JSON": (
-        *("a.jsonl", lines().replace('"label"', '"label": "x", "label"'), PLAN),
-        "! columns 2 and 3 have one name; rename one of them. (line 1)",
-    ),
-    "two arrays of one name": ("a.npz", of_one_name, PLAN, "! columns 2 and 3 have one name"),
-    "two names but for a blank": (
-        *("a.csv", table("e,label,label "), PLAN, "! columns 2 and 3 have one name"),
-    ),
-    "two names but for their form": (
-        *("a.csv", table("e,é,e\u0301"), PLAN.replace("label label", "label é")),
-        "! columns 2 and 3 have one name",
-    ),
-    "blanks around a name": ("a.csv", table("e, label ,owner"), PLAN, "120 in 2 classes"),
-    "a column of the files and of their folders": (
-        *("a", lambda path: partitions(path, label=LABELS[:60]), PLAN),
-        "! columns 2 and 3 have one name",
-    ),
-    # One value, two spellings.
     "owners 7 and 7.0": (
         *("a.jsonl", lines(owner=[i % 30 * (1 if i < 60 else 1.0) for i in range(N)])),
         *(OWNERS, THIRTY),
-    ),
-    "owners 7 and 7.0 as texts": ("a.csv", table(owner=spelled("{}", "{}.0")), OWNERS, THIRTY),
-    "owners 7 and 007": ("a.csv", table(owner=spelled("{}", "00{}", "+{}")), OWNERS, THIRTY),
-    "owners 70000 and 7e+04": ("a.csv", table(owner=spelled("{}0000", "{}E+04")), OWNERS, THIRTY),
-    "owners in digits of another script": (
-        *("a.csv", table(owner=[*spelled("{}")[:90], *map(chr, range(0x667, 0x66A)), *"789" * 9])),
-        *(OWNERS, THIRTY),
-    ),
-    "owners p7 and 'p7 '": ("a.csv", table(owner=spelled("p{}", "p{} ", " p{}")), OWNERS, THIRTY),
-    "owners with a no-break space": (
-        *("a.csv", table(owner=spelled("p{}", "p{}\xa0", "\u3000p{}")), OWNERS, THIRTY),
-    ),
-    "owners with marks of no width": (
-        *("a.csv", table(owner=spelled("p{}", "p{}\u200b", "\ufeffp{}", "p{}\u200e"))),
-        *(OWNERS, THIRTY),
-    ),
-    "owners in NFC and NFD": (
-        *("a.csv", table(owner=spelled("Zo\xeb {}", "Zoe\u0308 {}")), OWNERS, THIRTY),
     ),
     "owners that differ by case": (
         *("a.csv", table(owner=spelled("p{}", "P{}")), OWNERS),
@@ -224,71 +260,11 @@ CASES = {
     "an owner whom nobody sees": (
         *("a.csv", table(owner=["\u200b", *spelled("p{}")[1:]]), OWNERS, "! no owner in row 1;"),
     ),
-    "labels 0 and 0.0": (
-        *("a.jsonl", lines(label=[k % 2 * (1 if k < 60 else 1.0) for k in range(N)]), PLAN),
-        "write their class otherwise.*120 in 2 classes",
-    ),
-    "labels pos and 'pos '": (
-        *("a.csv", table(label=["pos", "neg", "pos\u200b", "neg "] * 30), PLAN),
-        "60 records write their class otherwise.*120 in 2 classes",
-    ),
-    "labels that differ by case": (
-        *("a.csv", table(label=["pos", "neg", "Pos", "neg"] * 30), PLAN),
-        "2 classes differ by case, .*: 'Pos', 'pos'.*in 3 classes",
-    ),
     "protected labels in other forms": (
         *("a.csv", table(label=["Zoe\u0308", "0.0"] * 60)),
         *(f"{PLAN} --labels protected --classes public", "in 2 classes(?!.*Note)"),
         "Zo\xeb \n0\n",
     ),
-    # Labels of the public file in another spelling.
-    "public labels 0 and 0.0": (
-        *("a.csv", table(label=CODES), TRAIN, r"accuracy (1\.0|0\.9)\d+ on 120 (?!.*noise)"),
-        public("0.0", "1.0"),
-    ),
-    "public labels in another case": (
-        *("a.csv", table(), TRAIN),
-        r"(?!.*(accuracy 0|mostly noise)).*labels are no class: 'Neg' \(60 records, nearly 'neg'\)"
-        r", 'Pos' \(60 records, nearly 'pos'\)\. No accuracy is stated",
-        public("Neg", "Pos"),
-    ),
-    "public labels with blanks": (
-        *("a.csv", table(), TRAIN, r"accuracy (1\.0|0\.9)\d+ on 120 "),
-        public("neg ", "pos", "neg", "\ufeffpos"),
-    ),
-    "public labels of another class": (
-        *(
-            "a.csv",
-            table(),
-            TRAIN,
-            r"labels are no class: 'other' \(30 .*accuracy (1\.0|0\.9)\d+ on 90 ",
-        ),
-        public("neg", "pos", "neg", "other"),
-    ),
-    # Numbers.
-    "decimal commas": (
-        *("a.csv", listed("0,5 1,5 2,5 3,5"), PLAN, "! cell in row 3 is no list of real numbers"),
-    ),
-    "decimal commas everywhere": (
-        *("a.csv", table(e=[cells[1:-1].replace(",", "").replace(".", ",") for cells in LISTS])),
-        *(PLAN, "! cell in row 1 is no list of real numbers"),
-    ),
-    "decimal commas between commas": (
-        *("a.csv", listed("[0,5, 1,5]"), PLAN, "! cell in row 3 is no list of real numbers"),
-    ),
-    "thousands": (
-        "a.csv",
-        listed("1 000.5, 2, 3, 4"),
-        PLAN,
-        "! cell in row 3 is no list of real numbers",
-    ),
-    "another number of numbers": (
-        *("a.csv", listed("0.5 1.5 2.5"), PLAN, "! e in row 3 holds more or fewer numbers"),
-    ),
-    "underscores": ("a.csv", listed("1_0 2 3 4"), PLAN, "! row 3 is no list of real numbers"),
-    # Other files.
-    "a folder of partitions": ("a", partitions, PLAN, "120 in 2 classes"),
-    "a spreadsheet": ("a.xls", "", PLAN, "! spreadsheets are not read; save the sheet as CSV"),
     "a cell that is a list": (
         *("a.jsonl", '{"id": 1, "text": "fine"}\n{"id": 2, "text": "bad", "tags": ["a", "b"]}\n'),
         *(TEXTS, r"id,text,tags,prediction.*\n1,fine,,.*\n2,bad,\"\[\"\"a\"\", \"\"b\"\"\]\",neg"),

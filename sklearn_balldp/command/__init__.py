@@ -30,16 +30,6 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callab
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit status: 0, 1 for a check that failed, 2 for bad input."""
-    options = _parser().parse_args(arguments)
-    if hasattr(sys.stdout, "reconfigure"):
-        # Another code page lacks letters of a label or a cell.
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    with warnings.catch_warnings():
-        warnings.showwarning = _warn  # type: ignore[assignment]
-        return _run(options)
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="balldp",
         description="Train a classifier on private texts or images, and publish it with a proof of "
@@ -49,7 +39,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (help_, add_options, _) in COMMANDS.items():
         add_options(commands.add_parser(name, help=help_, description=help_, allow_abbrev=False))
-    return parser
+    options = parser.parse_args(arguments)
+    if hasattr(sys.stdout, "reconfigure"):
+        # Another code page lacks letters of a label or a cell.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    with warnings.catch_warnings():
+        warnings.showwarning = _warn  # type: ignore[assignment]
+        return _run(options)
 
 
 def _warn(message: Warning | str, *_: Any) -> None:

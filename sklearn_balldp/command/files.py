@@ -55,10 +55,10 @@ class Columns:
     @property
     def kind(self) -> str:
         """What the records are."""
-        found = [name for name in ("text", "image", "embedding") if getattr(self, name) is not None]
-        if len(found) != 1:
+        kinds = [name for name in ("text", "image", "embedding") if getattr(self, name) is not None]
+        if len(kinds) != 1:
             raise InputError("name one of --text, --image and --embedding.")
-        return found[0]
+        return kinds[0]
 
     @property
     def content(self) -> str:
@@ -72,48 +72,35 @@ class Columns:
 
     def of_contents(self, row: Row, path: Path) -> list[str]:
         """Columns of the records, by the first row of a file; an error if one is not there."""
-        if len({self.content, *self.named}) <= len(self.named):
+        content, columns = self.content, [self.content]
+        if len({content, *self.named}) <= len(self.named):
             raise InputError(
                 f"{path}: one column cannot serve as two; name another for each option."
             )
-        columns = [self.content]
-        if self.kind == "embedding" and self.content not in row:
-            ends = {name: name.removeprefix(self.content).lstrip("_-") for name in row}
-            numbers = {
-                name: int(end)
-                for name, end in ends.items()
-                if end.isdecimal() and name.startswith(self.content) and name not in self.named
-            }
-            columns = sorted(numbers, key=numbers.__getitem__) or columns
-            places = sorted(numbers.values())
-            if places != list(range(places[0], places[0] + len(places)) if places else []):
+        if self.kind == "embedding" and content not in row:
+            others = [name for name in row if name.startswith(content) and name not in self.named]
+            ends = [(name.removeprefix(content).lstrip("_-"), name) for name in others]
+            numbers = sorted((int(end), name) for end, name in ends if end.isdecimal())
+            columns = [name for _, name in numbers] or columns
+            if any(number != numbers[0][0] + i for i, (number, _) in enumerate(numbers)):
                 raise InputError(
-                    f"{path}: numbers of the columns {self.content}... are left out or repeated."
+                    f"{path}: numbers of the columns {content}... are left out or repeated."
                 )
         for name in [*columns, *self.named]:
             if name not in row:
-                raise InputError(f"{path}: no column {name!r}{_hint(row, name)}.")
+                # Others are not shown: a file without a header has records there.
+                near = difflib.get_close_matches(name, row, 1, 0.7)
+                hint = f" among its {len(row)}; the first line must name them"
+                hint = f"; did you mean {one_line(near[0], 60)!r}?" if near else hint
+                raise InputError(f"{path}: no column {name!r}{hint}.")
         return columns
-
-
-def _hint(row: Row, name: str) -> str:
-    """A column of nearly that name. Others are not shown: a file without a header has records."""
-    near = difflib.get_close_matches(name, row, 1, 0.7)
-    if near:
-        return f"; did you mean {one_line(near[0], 60)!r}?"
-    return f" among its {len(row)}; the first line must name them"
 
 
 @dataclass(frozen=True)
 class Picture:
     """An image file, which is opened when it is embedded.
 
-    Attributes
-    ----------
-    file : pathlib.Path
-        The file.
-    place : str
-        What an error calls it, as its name may be private.
+    Errors call it by its ``place``, as its name may be private.
     """
 
     file: Path
@@ -170,21 +157,9 @@ def _csv(path: Path) -> Iterator[Row]:
         mark = ";" if bare.count(";") > bare.count(",") else ","
         mark = "\t" if path.suffix.lower() == ".tsv" else mark
         lines = csv.reader(chain([first], file), delimiter=mark, strict=True)
-        number, blank, names = 0, 0, list[str]()
-        while True:
-            try:
-                cells = next(lines, None)
-            except csv.Error:
-                place = f"row {number}" if number else "the first line"
-                raise InputError(
-                    f"{path}: the quotes of {place} do not match; put them around whole cells, and "
-                    "write each one inside of a cell twice."
-                ) from None
-            if not number:
-                names, number = _header(path, cells or []), 1
-                continue
-            if cells is None:
-                return
+        names = _header(path, _cells(path, lines, 0) or [])
+        number, blank = 1, 0
+        while (cells := _cells(path, lines, number)) is not None:
             if not cells and len(names) > 1:
                 # Blank lines at the end hold no record.
                 blank, number = blank or number, number + 1
@@ -193,16 +168,25 @@ def _csv(path: Path) -> Iterator[Row]:
             if blank:
                 raise InputError(f"{path}: row {blank} is a blank line; leave it out.")
             if len(cells) < len(names) or any(map(str.strip, cells[len(names) :])):
-                found = "more" if len(cells) > len(names) else "fewer"
-                raise InputError(f"{path}: row {number} has {found} fields than its first line.")
-            if (
-                len(names) > 1
-                and trimmed(cells[0]) == names[0]
-                and [*map(trimmed, cells)][: len(names)] == names
-            ):
+                amount = "more" if len(cells) > len(names) else "fewer"
+                raise InputError(f"{path}: row {number} has {amount} fields than its first line.")
+            again = len(names) > 1 and trimmed(cells[0]) == names[0]
+            if again and [*map(trimmed, cells)][: len(names)] == names:
                 raise InputError(f"{path}: row {number} repeats the first line; leave it out.")
             yield dict(zip(names, cells, strict=False))
             number += 1
+
+
+def _cells(path: Path, lines: Iterator[list[str]], number: int) -> list[str] | None:
+    """The next row; None behind the last."""
+    try:
+        return next(lines, None)
+    except csv.Error:
+        place = f"row {number}" if number else "the first line"
+        raise InputError(
+            f"{path}: the quotes of {place} do not match; put them around whole cells, and "
+            "write each one inside of a cell twice."
+        ) from None
 
 
 def _header(path: Path, cells: list[str]) -> list[str]:
@@ -223,16 +207,16 @@ def _header(path: Path, cells: list[str]) -> list[str]:
     return names
 
 
-def _names(path: Path, names: list[Any]) -> list[str]:
+def _names(path: Path, cells: list[Any]) -> list[str]:
     """Names of columns in one spelling; of two columns of one name one would be lost."""
-    found = [trimmed(str(name)) for name in names]
+    names = [trimmed(str(cell)) for cell in cells]
     places: dict[str, int] = {}
-    for place, name in enumerate(found, 1):
+    for place, name in enumerate(names, 1):
         if places.setdefault(name, place) != place:
             raise InputError(
                 f"{path}: columns {places[name]} and {place} have one name; rename one of them."
             )
-    return found
+    return names
 
 
 def _jsonl(path: Path) -> Iterator[Row]:
@@ -266,8 +250,8 @@ def _npz(path: Path) -> Iterator[Row]:
         raise InputError(f"{path}: its arrays differ in length.")
     for cells in zip(*arrays.values(), strict=True):
         # Numbers become Python's, of which each has one text.
-        own = (cell.item() if isinstance(cell, np.generic) else cell for cell in cells)
-        yield dict(zip(arrays, own, strict=True))
+        plain = (cell.item() if isinstance(cell, np.generic) else cell for cell in cells)
+        yield dict(zip(arrays, plain, strict=True))
 
 
 def _parquet(path: Path, beside: Row | None = None) -> Iterator[Row]:
@@ -295,8 +279,7 @@ READERS = {
 def _folder(path: Path, columns: Columns) -> Iterator[Row]:
     """Rows of a folder of Parquet files, or images of a folder that has a folder for each class."""
     files = _files(path)
-    tables = [file for file in files if file.suffix.lower() == ".parquet"]
-    left_out, count = list[Path](), 0
+    tables = any(file.suffix.lower() == ".parquet" for file in files)
     if not tables and columns.image is None:
         raise InputError(f"{path}: a folder without .parquet files holds images; use --image file.")
     if not tables and columns.owner is not None:
@@ -305,33 +288,34 @@ def _folder(path: Path, columns: Columns) -> Iterator[Row]:
         raise InputError(
             f"{path}: a Delta table keeps rows that were deleted; export those it has."
         )
-    endings = set() if tables else _endings()
+    endings, hiding = {".parquet"} if tables else _endings(), (".", "_") if tables else "."
+    ignored, count = list[Path](), 0
     for file in files:
         name = file.relative_to(path)
-        hidden = any(part.startswith((".", "_") if tables else ".") for part in name.parts)
-        if tables and file.suffix.lower() == ".parquet" and not hidden:
+        readable = file.suffix.lower() in endings or (not tables and _is_picture(file))
+        if any(part.startswith(hiding) for part in name.parts) or not readable:
+            ignored.append(name)
+            continue
+        count += 1
+        if tables:
             keys = (part.partition("=") for part in name.parts[:-1])
             beside = {key: unquote(value) for key, mark, value in keys if mark}
             yield from _parquet(file, {k: None if v == _NO_VALUE else v for k, v in beside.items()})
-        elif hidden or tables or not (file.suffix.lower() in endings or _is_picture(file)):
-            left_out.append(name)
             continue
-        else:
-            row: Row = {columns.content: str(name)}
-            if columns.label is not None:
-                own = name.parts[0] if len(name.parts) > 1 else None
-                key, _, value = (own or "").partition("=")
-                row[trimmed(columns.label)] = unquote(value) if key == columns.label else own
-            yield row
-        count += 1
-    what = "Parquet files" if tables else "pictures"
+        row: Row = {columns.content: str(name)}
+        if columns.label is not None:
+            label = name.parts[0] if len(name.parts) > 1 else None
+            key, _, value = (label or "").partition("=")
+            row[trimmed(columns.label)] = unquote(value) if key == columns.label else label
+        yield row
     if not count:
-        raise InputError(f"{path}: no {what.replace('pictures', 'images')} in it.")
-    if left_out:
-        shown = ", ".join(one_line(name, 60) for name in left_out[:SHOWN])
-        more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
+        raise InputError(f"{path}: no {'Parquet files' if tables else 'images'} in it.")
+    if ignored:
+        what = "Parquet files" if tables else "pictures"
+        shown = ", ".join(one_line(name, 60) for name in ignored[:SHOWN])
+        more = f" and {len(ignored) - SHOWN} more" if len(ignored) > SHOWN else ""
         warnings.warn(
-            f"{path}: {len(left_out)} files are hidden or no {what}, and left out: {shown}{more}.",
+            f"{path}: {len(ignored)} files are hidden or no {what}, and left out: {shown}{more}.",
             stacklevel=2,
         )
 
@@ -342,21 +326,19 @@ def _files(path: Path) -> list[Path]:
     def refuse(error: OSError) -> None:
         raise error
 
-    found = []
-    for folder, folders, names in os.walk(path, onerror=refuse, followlinks=True):
-        own = Path(folder)
-        if any(own.resolve().is_relative_to((own / name).resolve()) for name in folders):
+    files = []
+    for place, folders, names in os.walk(path, onerror=refuse, followlinks=True):
+        folder = Path(place)
+        if any(folder.resolve().is_relative_to((folder / name).resolve()) for name in folders):
             raise InputError(f"{path}: a link in it leads to a folder above itself; leave it out.")
-        found += [own / name for name in names]
-    digits = re.compile(r"(\d+)")
-    # Of the parts of a split every second one is a number.
-    return sorted(
-        found,
-        key=lambda file: [
-            [int(part) if i % 2 else part for i, part in enumerate(digits.split(name))]
-            for name in file.relative_to(path).parts
-        ],
-    )
+        files += [folder / name for name in names]
+
+    def by_numbers(file: Path) -> list[list[Any]]:
+        # Of the parts of a split every second one is a number.
+        splits = (re.split(r"(\d+)", name) for name in file.relative_to(path).parts)
+        return [[int(part) if i % 2 else part for i, part in enumerate(s)] for s in splits]
+
+    return sorted(files, key=by_numbers)
 
 
 def _formats() -> list[str]:
@@ -371,10 +353,10 @@ def _formats() -> list[str]:
 
 def _endings() -> set[str]:
     """Endings of the names of such files."""
-    known = set(_formats())
+    formats = _formats()
     from PIL import Image
 
-    return {ending for ending, name in Image.registered_extensions().items() if name in known}
+    return {ending for ending, name in Image.registered_extensions().items() if name in formats}
 
 
 def _is_picture(file: Path) -> bool:
@@ -390,17 +372,15 @@ def _reading(path: Path) -> Iterator[None]:
     """Errors of a reader, as one line that quotes nothing of the file."""
     try:
         yield
+        return
     except InputError:
         raise
     except ImportError as error:
-        raise InputError(f"{path}: it is read by {error.name}; pip install {error.name}.") from None
+        reason = f"it is read by {error.name}; pip install {error.name}."
     except UnicodeError:
-        raise InputError(
-            f"{path}: it is not UTF-8; save it as UTF-8 (in Excel: CSV UTF-8)."
-        ) from None
+        reason = "it is not UTF-8; save it as UTF-8 (in Excel: CSV UTF-8)."
     except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         # The text of a parser may quote a record.
         kind = type(error).__name__
-        raise InputError(
-            f"{path}: it cannot be read as {path.suffix or 'a folder'} ({kind})."
-        ) from None
+        reason = f"it cannot be read as {path.suffix or 'a folder'} ({kind})."
+    raise InputError(f"{path}: {reason}") from None

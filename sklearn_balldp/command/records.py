@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..text import appearance, one_line, spelling, trimmed
 from .files import PART, SHOWN, Columns, InputError, Picture, Row, rows_of
 
-_LONGEST_LABEL = 200
+_MAX_LABEL = 200
 # Spellings of a missing number, and types of cells that can be numbers.
 _NOTHING = {"", "na", "n/a", "nan", "null", "none"}
 _OF_NUMBERS = {str, int, float, Decimal, type(None)}
@@ -30,25 +30,18 @@ _OF_NUMBERS = {str, int, float, Decimal, type(None)}
 
 @dataclass(frozen=True)
 class Records:
-    """Records as a head or an encoder takes them.
+    """Records as a head or an encoder takes them; counts of them are private."""
 
-    Attributes
-    ----------
-    X : list of str, list of Picture, or ndarray of shape (n_records, n_features)
-        Texts, images or embeddings.
-    y, owners : ndarray of shape (n_records,) or None
-        Labels and owners, each in one spelling.
-    n_dropped, n_repeated : int
-        How many lacked something, and how many have the content of an earlier one. Private counts.
-    n_respelled : int
-        How many write their label in another way than the first of their class. A private count.
-    """
-
+    #: Texts, pictures, or an array of embeddings.
     X: Any
+    #: Labels and owners, each in one spelling.
     y: NDArray[Any] | None
     owners: NDArray[Any] | None
+    #: How many lacked something.
     n_dropped: int = 0
+    #: How many have the content of an earlier one.
     n_repeated: int = 0
+    #: How many write their label in another way than the first of their class.
     n_respelled: int = 0
 
     @property
@@ -77,16 +70,16 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     """
     lacking: dict[str, list[int]] = {name: [] for name in (columns.content, *columns.named)}
     kept: dict[str, list[Any]] = {name: [] for name in lacking}
-    seen, rows, count = set[Any](), list[int](), 0
-    for part, contents in _parts(path, columns):
-        for row, content in zip(part, contents, strict=True):
+    contents, rows, count = set[Any](), list[int](), 0
+    for part, of_part in _parts(path, columns):
+        for row, content in zip(part, of_part, strict=True):
             count += 1
             cells = {columns.content: content}
             for name in columns.named:
                 cells[name] = _text(row.get(name), path, name, count)
-                if len(cells[name] or "") > _LONGEST_LABEL:
+                if len(cells[name] or "") > _MAX_LABEL:
                     raise InputError(
-                        f"{path}: the {name} in row {count} has more than {_LONGEST_LABEL} "
+                        f"{path}: the {name} in row {count} has more than {_MAX_LABEL} "
                         "characters; name the column of the classes."
                     )
             absent = [name for name, cell in cells.items() if cell is None]
@@ -94,35 +87,36 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
                 lacking[name].append(count)
             if not absent:
                 rows.append(count)
-                seen.add(blake2b(content).digest() if columns.kind == "embedding" else content)
+                digest = columns.kind == "embedding"
+                contents.add(blake2b(content).digest() if digest else content)
                 for name, cell in cells.items():
                     kept[name].append(cell)
-    incomplete = [(own[0], name, own) for name, own in lacking.items() if own]
+    incomplete = [(numbers[0], name) for name, numbers in lacking.items() if numbers]
     if incomplete and missing == "error":
-        _, name, own = min(incomplete)
+        _, name = min(incomplete)
         finite = "finite " if columns.kind == "embedding" and name == columns.content else ""
-        raise InputError(f"{path}: no {finite}{name} in {_rows(own)}; see --missing drop.")
+        raise InputError(
+            f"{path}: no {finite}{name} in {_rows(lacking[name])}; see --missing drop."
+        )
     if not rows:
         raise InputError(f"{path}: no record is complete, or there is none.")
     X = kept[columns.content]
     labels, owners, respelled = None, None, 0
     if columns.label is not None:
         names = kept[trimmed(columns.label)]
-        labels = np.array([spelling(name) for name in names])
-        first: dict[str, str] = {}
-        respelled = sum(
-            first.setdefault(label, name) != name
-            for label, name in zip(labels.tolist(), names, strict=True)
-        )
+        spellings = [*map(spelling, names)]
+        first = dict(zip(reversed(spellings), reversed(names), strict=True))
+        respelled = sum(first[s] != name for s, name in zip(spellings, names, strict=True))
+        labels = np.array(spellings)
     if columns.owner is not None:
         owners = _owners(kept[trimmed(columns.owner)], rows, path, columns.owner)
     return Records(
         np.stack(X) if columns.kind == "embedding" else X,
         labels,
         owners,
-        count - len(rows),
-        len(rows) - len(seen),
-        respelled,
+        n_dropped=count - len(rows),
+        n_repeated=len(rows) - len(contents),
+        n_respelled=respelled,
     )
 
 
@@ -130,14 +124,14 @@ def _owners(names: list[str], rows: list[int], path: Path, column: str) -> NDArr
     """Owners in one spelling; those who look alike are told by their rows."""
     owners = [spelling(name, zeros=True) for name in names]
     first = dict(zip(reversed(owners), reversed(rows), strict=True))
-    alike: dict[str, list[int]] = {}
+    looks: dict[str, list[int]] = {}
     for owner, row in sorted(first.items(), key=lambda pair: pair[1]):
-        alike.setdefault(appearance(owner), []).append(row)
-    several = [found for found in alike.values() if len(found) > 1]
-    if several:
+        looks.setdefault(appearance(owner), []).append(row)
+    alike = [numbers for numbers in looks.values() if len(numbers) > 1]
+    if alike:
         warnings.warn(
-            f"{path}: {sum(map(len, several))} owners in {column} differ from another by case, "
-            f"blanks or forms of letters alone, the first in {_rows(several[0])}. Write them alike "
+            f"{path}: {sum(map(len, alike))} owners in {column} differ from another by case, "
+            f"blanks or forms of letters alone, the first in {_rows(alike[0])}. Write them alike "
             "if they are one person: each counts as an owner.",
             stacklevel=3,
         )
@@ -153,10 +147,10 @@ def parts_of_file(
     """
     count = 0
     for part, contents in _parts(path, columns, alone=alone):
-        own = [count + i for i, content in enumerate(contents, 1) if content is None]
-        if own and columns.text is None:
+        absent = [count + i for i, content in enumerate(contents, 1) if content is None]
+        if absent and columns.text is None:
             raise InputError(
-                f"{path}: no finite {columns.kind} in {_rows(own)}; leave such rows out."
+                f"{path}: no finite {columns.kind} in {_rows(absent)}; leave such rows out."
             )
         count += len(part)
         yield part, ["" if content is None else content for content in contents]
@@ -182,21 +176,21 @@ def _parts(
             count += 1
             if columns.kind == "embedding":
                 content: Any = _numbers(row, names, path, count)
-                if content is not None:
-                    width = width or len(content)
-                    if len(content) != width:
-                        raise InputError(
-                            f"{path}: {columns.content} in row {count} holds more or fewer numbers "
-                            "than above; the cells are no lists of one length."
-                        )
-                    content = content if np.isfinite(content).all() else None
+                width = width or (None if content is None else len(content))
+                if content is not None and len(content) != width:
+                    raise InputError(
+                        f"{path}: {columns.content} in row {count} holds more or fewer numbers "
+                        "than above; the cells are no lists of one length."
+                    )
+                content = None if content is None or not np.isfinite(content).all() else content
             else:
                 content = _text(row.get(names[0]), path, names[0], count)
             if columns.kind == "image" and content is not None:
-                own = path if path.is_dir() else path.parent
                 # Of a folder the owner must find the file.
-                place = one_line(content, 200) if path.is_dir() else f"row {count}"
-                content = Picture(own / content, f"{path}: {place}")
+                folder, place = path.parent, f"row {count}"
+                if path.is_dir():
+                    folder, place = path, one_line(content, 200)
+                content = Picture(folder / content, f"{path}: {place}")
                 content.check()
             contents.append(content)
         yield part, contents
@@ -231,10 +225,10 @@ def cell_of(cell: Any, path: Path, name: str, row: int) -> str:
         cell = cell.tolist()
     if isinstance(cell, (list, dict)):
         return json.dumps(cell, ensure_ascii=False, default=str)
-    if isinstance(cell, str) and cell.isascii():
-        return cell
-    known = isinstance(cell, (str, bytes)) or cell is None or (cell != cell) is True
-    return (_text(cell, path, name, row) or "") if known else str(cell)
+    if isinstance(cell, (str, bytes)) or cell is None or (cell != cell) is True:
+        plain = isinstance(cell, str) and cell.isascii()
+        return cell if plain else _text(cell, path, name, row) or ""
+    return str(cell)
 
 
 def _numbers(row: Row, names: list[str], path: Path, number: int) -> NDArray[np.float64] | None:

@@ -26,66 +26,42 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
-    parser.add_argument(
-        "release",
-        metavar="RELEASE.json",
-        nargs="?",
-        help="its record, written from release_.to_dict() (default: the one in the folder)",
-    )
-    parser.add_argument(
-        "--private",
-        metavar="DATA.npz",
-        help="the private records, arrays X and y (and groups), to test the noise itself",
-    )
-    parser.add_argument(
-        "--kept-transcript",
-        type=Path,
-        metavar="FILE.npz",
-        help="what train --keep-transcript kept, to test the noise on the steps of a descent",
-    )
-    parser.add_argument(
-        "--earlier",
-        metavar="MODEL",
-        action="append",
-        default=[],
-        help="an earlier release from the same records, to find noise that was used again; may be "
-        "given several times",
-    )
-    parser.add_argument(
-        "--encoder",
-        metavar="NAME|FOLDER",
-        help="weights that embed the private records, which you trust",
-    )
-    parser.add_argument(
-        "--html",
-        metavar="FILE",
-        type=Path,
-        help="write the card and the lines that are for everybody as a page",
-    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
+    record = "its record, written from release_.to_dict() (default: the one in the folder)"
+    add("release", metavar="RELEASE.json", nargs="?", help=record)
+    rows = "the private records, arrays X and y (and groups), to test the noise itself"
+    add("--private", metavar="DATA.npz", help=rows)
+    steps = "what train --keep-transcript kept, to test the noise on the steps of a descent"
+    add("--kept-transcript", type=Path, metavar="FILE.npz", help=steps)
+    earlier = "an earlier release from the same records, to find noise that was used again; may be "
+    earlier += "given several times"
+    add("--earlier", metavar="MODEL", action="append", default=[], help=earlier)
+    weights = "weights that embed the private records, which you trust"
+    add("--encoder", metavar="NAME|FOLDER", help=weights)
+    page = "write the card and the lines that are for everybody as a page"
+    add("--html", metavar="FILE", type=Path, help=page)
 
 
 def verify(options: argparse.Namespace) -> Verdict:
     """Check the model."""
+    file, transcript = options.kept_transcript, None
+    if file is not None:
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                transcript = Transcript(**arrays)
+        except Exception as error:
+            raise InputError(
+                f"--kept-transcript {file} is none that train kept ({type(error).__name__})."
+            ) from None
     verdict = verdict_of(
         options.model,
         options.release,
         private=options.private,
-        transcript=None if options.kept_transcript is None else _kept(options.kept_transcript),
+        transcript=transcript,
         earlier=options.earlier,
         encoder=options.encoder,
     )
     if options.html is not None:
         options.html.write_text(verdict.to_html(), encoding="utf-8")
     return verdict
-
-
-def _kept(file: Path) -> Transcript:
-    """A transcript that train kept."""
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return Transcript(**arrays)
-    except Exception as error:
-        raise InputError(
-            f"--kept-transcript {file} is none that train kept ({type(error).__name__})."
-        ) from None

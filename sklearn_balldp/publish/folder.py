@@ -206,9 +206,10 @@ def _readme_checks(model: Published, text: str | None, same: bool) -> Iterator[C
         where = difference(lines + card, lines + expected)
         where = where if mark else "no line says where its card begins"
         yield Check(README, FAIL, f"differs from what model and record give: {where}", basis)
-    if front != first:
-        note = "the text above the card is the publisher's own: read it"
-        yield Check("text of the README", CANNOT_CHECK, note, "nothing that it says")
+    if front == first:
+        return
+    note = "the text above the card is the publisher's own: read it"
+    yield Check("text of the README", CANNOT_CHECK, note, "nothing that it says")
     odd = _mistakable(front, expected) if mark else []
     if odd:
         note = f"{', '.join(odd)}: none of it is checked, only what stands below the mark is"

@@ -312,7 +312,7 @@ def test_wide_rows_are_labelled_a_few_at_a_time(tmp_path, monkeypatch, capsys):
         return own(self, X)
 
     monkeypatch.setattr(DenseRows, "transform", transform)
-    monkeypatch.setattr("sklearn_balldp.command.predict._MOST_VALUES", 16 * 7)
+    monkeypatch.setattr("sklearn_balldp.command.predict._MAX_VALUES", 16 * 7)
     assert main(given) == 0
     assert capsys.readouterr().out == whole
     assert max(sizes) == 7
