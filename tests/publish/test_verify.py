@@ -484,7 +484,7 @@ def test_ragged_answers_in_memory_are_a_fault(name, forge, tmp_path):
 @pytest.mark.parametrize(
     "transcript",
     [*(Transcript(odd) for odd in ([[1.0], [1.0, 2.0]], 10**400, "x")), 5, object(), (1, 2)],
-    ids=repr,
+    ids=lambda odd: type(odd).__name__,
 )
 def test_transcripts_of_no_sense(transcript):
     head = fitted("descent")
