@@ -166,9 +166,6 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
 
-    def _check_released(self, values: NDArray[np.float64], problem: Problem) -> None:
-        """Raise a ValueError unless what a mechanism returned are this head's parameters."""
-
     def _settings(self) -> Settings:
         """Settings of the rule, as the head's parameters say now."""
         names = set(self.get_params(deep=False)) & set(Settings.__dataclass_fields__)
@@ -288,9 +285,8 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : array-like or Rows of shape (n_samples, n_features)
-            The private embeddings, one record per row. They may be an array, a memory map, a file
-            (:func:`.from_parquet`) or a dask array. Rows outside the ball of radius ``norm_bound``
-            are projected onto it; with ``domain="sphere"`` all rows are scaled to its surface.
+            The private embeddings, one record per row: an array, a memory map, a file
+            (:func:`.from_parquet`) or a dask array.
         y : array-like of shape (n_samples,)
             Class labels.
         X_public : array-like of shape (n_public, n_features), optional
@@ -301,12 +297,12 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             shape (n_public, n_features). The record then has no share of records: a policy that was
             fitted with the numbers of the records, in a ``FrozenEstimator``, states it.
         groups : array-like of shape (n_samples,), optional
-            Hides **all** records of one owner together, and takes more noise: as much as a fit on
-            as many records as there are owners (for prototypes it also depends on how records
-            spread over classes). It names the owner of each record, which is public. Each record
-            may be replaced by one of its label within ``radius``, and counts for one over the
-            number of its owner's records. Texts are compared in NFC and without blanks at their
-            ends, and numbers among them by value: 7.0, "7 " and "007" are one owner.
+            The public owner of each record. Hides **all** records of one owner together, and takes
+            as much noise as a fit on as many records as there are owners (for prototypes more, as
+            records spread over classes). Each record may be replaced by one of its label within
+            ``radius``, and counts for one over the number of its owner's records. Texts are
+            compared in NFC and without blanks at their ends, and numbers among them by value: 7.0,
+            "7 " and "007" are one owner.
 
         Returns
         -------
@@ -326,23 +322,14 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 rows.shape,
                 labels,
                 groups,
-                lambda policy: self._policy_rows(policy, rows, targets),
+                lambda policy: self._where_declared(*rows_to_read(policy, rows, targets)),
                 lambda edits: self._public_rows(X_public, y_public, edits, labels[0]),
-                precision=_precision_of(rows),
+                # Sums of other machines are made in double precision.
+                np.dtype(table_of(rows).precision(working_precision(rows.dtype))).name,
             )
-            pledge = promise(self, problem, radius, self._noise())
-            classes, codes, _ = labels
-            released = release(
-                pledge,
-                Records(rows, codes, weights.rows),
-                classes,
-                self._settings(),
-                self._check_released,
-                accountant=self.accountant,
-                keep=self._keep_answers,
-            )
-            self.classes_ = classes
-            self.released_ = released.with_digest()
+            self.classes_, codes, _ = labels
+            pledge = promise(self, problem, radius)
+            self.released_ = release(self, pledge, Records(rows, codes, weights.rows))
         return self
 
     def plan(
@@ -387,7 +374,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         shape = int(n_samples), int(n_features)
         labels = self._planned_labels(shape[0], class_counts, y, groups)
         problem, radius, _ = self._public_numbers(shape, labels, groups, _no_rows, _no_rows)
-        return plan_of(promise(self, problem, radius, self._noise()).release, labels[2])
+        return plan_of(promise(self, problem, radius).release, labels[2])
 
     def _planned_labels(self, n_samples: int, class_counts: Any, y: Any, groups: Any) -> Labels:
         if self.protect_labels:
@@ -533,18 +520,13 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         **settings
-            Parameters of the rule that makes predictions of what was released: ``priors``, and
-            where the head has them ``decision``, ``shrinkage`` and ``class_embeddings``.
+            ``priors``, and where the head has them ``decision``, ``shrinkage`` and
+            ``class_embeddings``; others raise a ValueError.
 
         Returns
         -------
         BaseBallDPClassifier
             Fitted, with these parameters; its ``release_`` is this head's.
-
-        Raises
-        ------
-        ValueError
-            If a setting is none that the rule of this release has.
         """
         check_is_fitted(self)
         odd = sorted(set(settings) - set(self._of_the_rule))
@@ -599,13 +581,6 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             check_sizes(X, self.release_.domain)
         return X, codes
 
-    def _policy_rows(
-        self, policy: RadiusPolicy, X: Any, y: NDArray[Any]
-    ) -> tuple[NDArray[np.floating], NDArray[Any]]:
-        """Private rows that a radius policy reads, and their labels."""
-        rows, labels = rows_to_read(policy, X, y)
-        return self._where_declared(rows), labels
-
     def _public_rows(
         self,
         X_public: ArrayLike | None,
@@ -619,21 +594,22 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if X_public is None or y_public is None:
             raise ValueError("X_public and y_public go together: pass both or neither.")
         if edits:
-            before, after = checked_edits(self, X_public, y_public, reset=False)
-            return self._where_declared(before), self._where_declared(after)
+            edited = checked_edits(self, X_public, y_public, reset=False)
+            before, after = (self._where_declared(rows, None)[0] for rows in edited)
+            return before, after
         rows, labels = validated_public(self, X_public, y_public, reset=False)
         # Labels that the head does not have decide nothing.
         declared = np.isin(labels, classes)
         if not declared.any():
             raise ValueError("y_public holds no label of the head; pass rows of its classes.")
-        return self._where_declared(rows[declared]), labels[declared]
+        return self._where_declared(rows[declared], labels[declared])
 
-    def _where_declared(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Rows where radii are declared: scaled to the sphere, or as they are."""
+    def _where_declared(self, X: NDArray[np.floating], y: Any) -> tuple[NDArray[np.floating], Any]:
+        """Rows where radii are declared, scaled to the sphere or as they are, and their labels."""
         if self.domain == "ball":
-            return X
+            return X, y
         with all_finite():
-            return rows_in_domain(X.astype(np.float64), float(self.norm_bound), self.domain)
+            return rows_in_domain(X.astype(np.float64), float(self.norm_bound), self.domain), y
 
     def _encode(self, y: NDArray[Any]) -> Labels:
         classes = self._declared_classes()
@@ -734,8 +710,3 @@ def _no_rows(*_: Any) -> Any:
         "radius: this policy chooses from rows, and a plan has none; pass a number, or a policy "
         "that was fitted on public rows in a FrozenEstimator."
     )
-
-
-def _precision_of(X: Any) -> str:
-    """Precision that rows are computed in: sums of other machines are made in double precision."""
-    return np.dtype(table_of(X).precision(working_precision(X.dtype))).name

@@ -5,7 +5,6 @@ Only :func:`release` touches the rows, once the accountant has counted the promi
 
 import math
 import warnings
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from sklearn.base import clone
 
 from .._validation import all_finite, caller_level
 from .._version import __version__
-from ..accounting import PrivacyAccountant, charged
+from ..accounting import charged
 from ..mechanisms import DescentBound, Kernel, Mechanism, Query, Records, drive
 from ..mechanisms.settings import RULE
 from ..privacy.bounds import Bound, tag_of
@@ -29,17 +28,14 @@ from ..privacy.weights import Weights
 from ..progress import bar
 from ..radius import ChosenRadius
 from ..rows import SINGLE_BLAS_THREAD, blas_threads_for
-from .released import Released, Settings
+from .released import Released
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Pledge:
-    """What a fit will release, and what it promises of that: public numbers alone.
-
-    The release is the record as it stands before the run.
-    """
+    """What a fit will release (the record as it stands before the run): public numbers alone."""
 
     mechanism: Mechanism
     release: Release
@@ -47,8 +43,9 @@ class Pledge:
     noise: Noise
 
 
-def promise(head: Any, problem: Problem, radius: ChosenRadius, noise: Noise) -> Pledge:
+def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
     """The mechanism of a fit, what it promises, and the record of it."""
+    noise = head._noise()
     mu = mu_from_budget(float(head.epsilon), float(head.delta))
     mechanism = clone(head._chosen_mechanism(problem, mu))
     if math.isnan(problem.alpha):
@@ -88,19 +85,11 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius, noise: Noise) -> 
     return Pledge(mechanism, record.checked(), problem, noise)
 
 
-def release(
-    pledge: Pledge,
-    records: Records,
-    classes: NDArray[Any],
-    settings: Settings,
-    check: Callable[[Array, Problem], None],
-    *,
-    accountant: PrivacyAccountant | None = None,
-    keep: bool = False,
-) -> Released:
+def release(head: Any, pledge: Pledge, records: Records) -> Released:
     """Let the kernel answer the queries of a mechanism: counted first, then made from the rows."""
     mechanism, problem, noise = pledge.mechanism, pledge.problem, pledge.noise
     bound: Any = pledge.release.bound
+    settings = head._settings()
     conversation = mechanism.conversation(problem, bound)  # made before any row is in reach
     kernel = Kernel(
         problem,
@@ -111,10 +100,10 @@ def release(
         mechanism.most_queries,
     )
     descends = isinstance(bound, DescentBound)
-    kept = keep or not descends or bool(getattr(mechanism, "keep_transcript", False))
+    kept = head._keep_answers or not descends or bool(getattr(mechanism, "keep_transcript", False))
     answers: list[Array] = []
     with (
-        charged(accountant, pledge.release, lambda: noise.used),
+        charged(head.accountant, pledge.release, lambda: noise.used),
         all_finite(),
         blas_threads_for(problem.n_features),
         np.errstate(all="ignore"),
@@ -135,10 +124,16 @@ def release(
         raise ValueError(
             f"mechanism {mechanism.name}: parameters must be finite; nothing is published."
         )
-    check(values, problem)
+    if problem.loss:
+        shape = problem.kind.n_scores, problem.n_features + int(problem.fit_intercept)
+        if values.shape != shape:
+            raise ValueError(
+                f"mechanism {mechanism.name}: parameters of shape {values.shape}, where this head "
+                f"needs {shape} (scores, features and intercept)."
+            )
     values = values.copy() if values.flags.writeable else values
-    values.setflags(write=False)
-    return Released(pledge.release, classes, values, mechanism, tuple(answers), settings)
+    released = Released(pledge.release, head.classes_, values, mechanism, tuple(answers), settings)
+    return released.with_digest()
 
 
 def warn_of_large_delta(delta: float, weights: Weights) -> None:

@@ -151,14 +151,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
             **public,
         )
 
-    def _check_released(self, values: NDArray[np.float64], problem: Problem) -> None:
-        shape = problem.kind.n_scores, problem.n_features + int(problem.fit_intercept)
-        if values.shape != shape:
-            raise ValueError(
-                f"mechanism {self._mechanism().name}: parameters of shape {values.shape}, "
-                f"where this head needs {shape} (scores, features and intercept)."
-            )
-
     @property
     def coef_(self) -> NDArray[np.float64]:
         """Noisy weights, of shape (n_scores, n_features)."""
