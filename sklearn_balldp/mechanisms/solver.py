@@ -7,11 +7,12 @@ rate is known on every dataset of the domain, so that its number of steps is pub
 produced it, the result is certified by a full evaluation in float64.
 """
 
+import contextlib
 import math
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import minimize
+from scipy.optimize import NoConvergence, minimize, newton_krylov
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ..losses import Array
@@ -22,9 +23,6 @@ from .objective import LinearObjective
 _LBFGS_EVALUATIONS = 2000
 _NEWTON_STEPS = 100
 _CG_STEPS = 500
-_HALVINGS = 14
-# Distance of two points whose gradients tell the curvature, over the size of the parameters.
-_DIFFERENCE = 2.0**-26
 _LARGEST_PRECONDITIONER = 2048
 
 
@@ -35,21 +33,21 @@ class ConvergenceError(ArithmeticError):
 class _ToleranceReached(Exception):
     """Carries the parameters at which the gradient became small enough."""
 
-    def __init__(self, theta: Array) -> None:
-        super().__init__()
-        self.theta = theta
-
 
 class _StopAtTolerance:
-    """An objective that stops the solver at its tolerance."""
+    """An objective that stops the solver at its tolerance, and keeps its best parameters."""
 
     def __init__(self, objective: LinearObjective, tol: float) -> None:
         self.objective, self.tol = objective, tol
+        self.best, self._smallest = np.zeros(objective.shape), math.inf
 
-    def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
+    def __call__(self, theta: Array) -> tuple[float, Array]:
         value, gradient = self.objective.value_and_gradient(theta)
-        if np.linalg.norm(gradient) <= self.tol:
+        norm = float(np.linalg.norm(gradient))
+        if norm <= self.tol:
             raise _ToleranceReached(theta)
+        if norm < self._smallest:
+            self.best, self._smallest = theta, norm
         return value, gradient
 
 
@@ -63,16 +61,16 @@ def descent_steps(smoothness: float, alpha: float, first_value: float, tol: floa
 def minimise(objective: LinearObjective, *, tol: float) -> Array:
     """Parameters whose computed gradient norm is at most ``tol``."""
     watched = _StopAtTolerance(objective, tol)
-    theta = np.zeros(objective.shape)
     # Row ranges run on threads; BLAS inside them must not spawn more.
     with SINGLE_BLAS_THREAD:
         factor = _whitening(objective)
         try:
-            theta = _lbfgs(watched, theta, factor)
-            theta = _newton(watched, theta, factor)
-            _descent(watched, theta)
+            _lbfgs(watched, factor)
+            _newton(watched, factor)
+            _descent(watched)
         except _ToleranceReached as reached:
-            return reached.theta
+            theta: Array = reached.args[0]
+            return theta
     raise ConvergenceError(
         "the gradient did not reach tol; tol is below what rounding allows: pass a larger tol."
     )
@@ -91,114 +89,59 @@ def _whitening(objective: LinearObjective) -> Array | None:
     return cholesky(model, lower=True, overwrite_a=True, check_finite=False)
 
 
-def _whiten(factor: Array | None, rows: Array) -> Array:
-    """Rows times the inverse transpose of the factor: gradients to whitened coordinates."""
+def _whiten(factor: Array | None, rows: Array, back: bool = False) -> Array:
+    """Gradients in whitened coordinates; or ``back``, parameters from whitened coordinates."""
     if factor is None:
         return rows
-    return solve_triangular(factor, rows.T, lower=True, check_finite=False).T
+    solved: Array = solve_triangular(
+        factor, rows.T, lower=True, trans=int(back), check_finite=False
+    )
+    return solved.T
 
 
-def _unwhiten(factor: Array | None, rows: Array) -> Array:
-    """Rows times the inverse of the factor: whitened coordinates to parameters."""
-    if factor is None:
-        return rows
-    return solve_triangular(factor, rows.T, lower=True, trans="T", check_finite=False).T
-
-
-def _lbfgs(watched: _StopAtTolerance, theta: Array, factor: Array | None) -> Array:
-    shape = watched.objective.shape
-    best, smallest = theta, math.inf
-
+def _lbfgs(watched: _StopAtTolerance, factor: Array | None) -> None:
     def whitened(u: Array) -> tuple[float, Array]:
-        nonlocal best, smallest
-        point = _unwhiten(factor, u.reshape(shape))
-        value, gradient = watched.value_and_gradient(point)
-        norm = float(np.linalg.norm(gradient))
-        if norm < smallest:
-            best, smallest = point, norm
+        value, gradient = watched(_whiten(factor, u.reshape(watched.best.shape), back=True))
         return value, _whiten(factor, gradient).ravel()
 
-    first = theta.ravel() if factor is None else (theta @ factor).ravel()
-    minimize(
-        whitened,
-        first,
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxcor": 20,
-            "maxfun": _LBFGS_EVALUATIONS,
-            "maxiter": _LBFGS_EVALUATIONS,
-            "ftol": 0.0,
-            "gtol": 0.0,
-        },
-    )
-    return best
+    capped = {"maxfun": _LBFGS_EVALUATIONS, "maxiter": _LBFGS_EVALUATIONS}
+    options = {"maxcor": 20, "ftol": 0.0, "gtol": 0.0, **capped}
+    minimize(whitened, np.zeros(watched.best.size), jac=True, method="L-BFGS-B", options=options)
 
 
-def _newton(watched: _StopAtTolerance, theta: Array, factor: Array | None) -> Array:
-    """Damped Newton steps, accepted on the gradient norm.
-
-    An exact Newton direction lowers that norm; one from conjugate gradients does so once it is
-    solved well enough, so a step that fails is solved again to the end.
-    """
-    shape = watched.objective.shape
-    size = theta.size
+def _newton(watched: _StopAtTolerance, factor: Array | None) -> None:
+    """Newton steps, accepted on the gradient norm, from differences of gradients."""
+    shape, size = watched.best.shape, watched.best.size
 
     def precondition(flat: Array) -> Array:
-        return _unwhiten(factor, _whiten(factor, flat.reshape(shape))).ravel()
+        return _whiten(factor, _whiten(factor, flat.reshape(shape)), back=True).ravel()
 
-    preconditioner = LinearOperator((size, size), precondition, dtype=np.float64)
-    for _ in range(_NEWTON_STEPS):
-        _, gradient = watched.value_and_gradient(theta)
-        norm = float(np.linalg.norm(gradient))
-
-        def curve(flat: Array, theta: Array = theta, gradient: Array = gradient) -> Array:
-            # A difference of gradients: exact to the root of the roundoff, which is enough.
-            length = float(np.linalg.norm(flat))
-            apart = _DIFFERENCE * (1.0 + float(np.linalg.norm(theta))) / max(length, 1e-300)
-            ahead = theta + apart * flat.reshape(shape)
-            return (watched.objective.value_and_gradient(ahead)[1] - gradient).ravel() / apart
-
-        hessian = LinearOperator((size, size), curve, dtype=np.float64)
-        # Inexact first; a step that fails is solved further before Newton gives up.
-        for accuracy in (1e-3, 1e-7):
-            step, _ = cg(
-                hessian, -gradient.ravel(), rtol=accuracy, maxiter=_CG_STEPS, M=preconditioner
-            )
-            moved = _backtrack(watched, theta, step.reshape(shape), norm)
-            if moved is not None:
-                theta = moved
-                break
-        else:
-            return theta
-    return theta
+    # It gives up where rounding hides a descent.
+    with contextlib.suppress(NoConvergence):
+        newton_krylov(
+            lambda theta: watched(theta)[1],
+            watched.best,
+            method=cg,
+            inner_maxiter=_CG_STEPS,
+            inner_M=LinearOperator((size, size), precondition, dtype=np.float64),
+            f_tol=0.0,
+            maxiter=_NEWTON_STEPS,
+        )
 
 
-def _backtrack(watched: _StopAtTolerance, theta: Array, step: Array, norm: float) -> Array | None:
-    """``theta`` after the longest halved step that lowers the gradient norm; None if none does."""
-    length = 1.0
-    for _ in range(_HALVINGS):
-        _, gradient = watched.value_and_gradient(theta + length * step)
-        # Armijo's rule on the gradient norm, of which a full Newton step removes all.
-        if np.linalg.norm(gradient) <= (1.0 - 0.1 * length) * norm:
-            return theta + length * step
-        length *= 0.5
-    return None
-
-
-def _descent(watched: _StopAtTolerance, theta: Array) -> None:
+def _descent(watched: _StopAtTolerance) -> None:
     """Nesterov's descent for strongly convex functions, with its public number of steps."""
-    objective = watched.objective
-    value, _ = watched.value_and_gradient(theta)
+    objective, theta = watched.objective, watched.best
+    value, _ = watched(theta)
     if not value <= objective.value_at_zero:
         theta = np.zeros(objective.shape)
     ratio = math.sqrt(objective.alpha / objective.smoothness)
     momentum = (1.0 - ratio) / (1.0 + ratio)
     previous = theta
-    for _ in range(
-        descent_steps(objective.smoothness, objective.alpha, objective.value_at_zero, watched.tol)
-    ):
+    smoothness = objective.smoothness
+    steps = descent_steps(smoothness, objective.alpha, objective.value_at_zero, watched.tol)
+    for _ in range(steps):
         ahead = theta + momentum * (theta - previous)
-        _, gradient = watched.value_and_gradient(ahead)
+        _, gradient = watched(ahead)
         previous, theta = theta, ahead - gradient / objective.smoothness
-    watched.value_and_gradient(theta)
+    watched(theta)
