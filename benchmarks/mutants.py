@@ -299,10 +299,32 @@ MUTANTS = (
         ("test_edits.py",),
     ),
     Mutant(
-        "the charge of an interrupted fit taken back",
+        "a charge that is not written out before rows are touched",
         "accounting/ledger.py",
-        "        if not drawn() and os.getpid() == process:\n",
-        "        if True:\n",
+        "    process, number = os.getpid(), accountant.ledger.add(record)\n    try:\n        yield",
+        "    process, number = os.getpid(), 0\n"
+        "    try:\n        yield\n        number = accountant.ledger.add(record)",
+        ("accounting/test_accountant.py",),
+    ),
+    Mutant(
+        "a limit that is compared with the sum before the new charge",
+        "accounting/ledger.py",
+        "math.sqrt(_mu_squared(base)) > allowed",
+        "math.sqrt(max(0.0, _mu_squared(base) - charge.mu**2)) > allowed",
+        ("accounting/test_accountant.py",),
+    ),
+    Mutant(
+        "the charge of a fit taken back in a child that was forked in it",
+        "accounting/ledger.py",
+        "if not drawn() and os.getpid() == process:",
+        "if not drawn():",
+        ("accounting/test_accountant.py",),
+    ),
+    Mutant(
+        "an aborted fit that gives its charge back after noise was drawn",
+        "accounting/ledger.py",
+        "if not drawn() and os.getpid() == process:",
+        "if os.getpid() == process:",
         ("accounting/test_accountant.py",),
     ),
     Mutant(

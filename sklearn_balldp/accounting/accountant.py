@@ -137,7 +137,7 @@ def compose_releases(
     delta : float, default=1e-6
         Delta of the total.
     radius : float, optional
-        The radius that the total is stated at, in the releases' metric. Name their own radius: the
+        The radius that the total holds at, in the releases' metric. Name theirs: the
         default is the full radius, where the total is larger.
 
     Returns
@@ -189,7 +189,7 @@ def _total(charges: Sequence[Charge], delta: float, radius: float | None) -> Tot
         delta,
         hidden_by_all(kinds, "labels", "protected", "public"),
         "ex post",
-        # A known seed gives the noise away; a declared radius makes everything conditional.
+        # A seed gives the noise away; a declared radius makes everything conditional.
         next((p for p in (False, "conditional") if p in [k["private"] for k in kinds]), True),
         unit=hidden_by_all(kinds, "unit", "person", "record"),
     )
@@ -230,10 +230,10 @@ class PrivacyAccountant:
         chosen after seeing earlier results. Without a limit the total is "ex post": it only reports
         what has been released.
     labels : {"public", "protected"}, optional
-        What each release must hide at least. "protected" refuses what takes labels for public; a
+        What each release must hide. "protected" refuses what takes labels for public; a
         total of both kinds would cover substitutions of one label alone. "public" in a new ledger.
     unit : {"record", "person"}, optional
-        What each release must hide at least. "person" refuses a fit that is given no ``groups=``
+        What each release must hide. "person" refuses a fit without ``groups=``
         before it touches the rows: scikit-learn's searches and cross-validation take ``groups=``
         for their splitter, and pass them to the heads by metadata routing alone. "record" in a new
         ledger.

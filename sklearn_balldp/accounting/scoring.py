@@ -17,8 +17,8 @@ class PrivateAccuracy:
     """Scorer: accuracy on private rows, with noise that hides any one of them.
 
     Pass it as ``scoring=``: the scores of a search, and the choice of the best candidate, are then
-    private too. If one scored row is replaced, its label too, the accuracy of a *given* model moves
-    by at most ``1 / n_rows``. What a training row moves, the model's own release hides. So models
+    private too. If one scored row is replaced, its label too, the accuracy of a fixed model moves
+    by at most ``1 / n_rows``. What a training row moves, the model's release hides. So models
     that are not made of Ball-DP heads alone are refused: a step before the head that learned from
     the rows, a threshold or features chosen by scores, a search whose scores are not private.
 

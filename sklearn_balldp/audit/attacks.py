@@ -68,7 +68,7 @@ class Candidates:
     ----------
     problem : Problem
         Public numbers of the fit.
-    known : Records
+    others : Records
         Every record but those in question.
     rows : ndarray of shape (n_candidates, n_changed, n_features)
         Candidates: rows that may stand in these places.
@@ -81,12 +81,12 @@ class Candidates:
     def __init__(
         self,
         problem: Problem,
-        known: Records,
+        others: Records,
         rows: NDArray[np.floating],
         codes: Positions,
         weights: Array | None = None,
     ) -> None:
-        self.problem, self.known, self._shape = problem, known, codes.shape
+        self.problem, self.others, self._shape = problem, others, codes.shape
         tiled = None if weights is None else np.tile(weights, len(codes))
         self._all = Records(rows.reshape(-1, rows.shape[-1]), codes.ravel(), tiled)
         self._sets = np.repeat(np.arange(len(codes)), codes.shape[1])
@@ -109,10 +109,10 @@ class Candidates:
         return values
 
     def _sums(self, kind: type[Query], queries: Sequence[Query]) -> list[Array]:
-        """Values of sums over records: those of the known ones, and what each candidate adds."""
+        """Values of sums over records: those of the others, and what each candidate adds."""
         sums = [
             np.repeat(values[None], len(self), axis=0)
-            for values in kind.together(queries, self.problem, self.known)
+            for values in kind.together(queries, self.problem, self.others)
         ]
         step = max(1, _VALUES // max(sum(values[0].size for values in sums), 1))
         for first in range(0, len(self._all), step):
@@ -130,7 +130,7 @@ class Candidates:
     def _refitted(self, query: Query) -> Array:
         """Values of a query that is no sum over records: of each neighbour anew."""
         sets = np.arange(len(self._all)).reshape(self._shape)
-        neighbours = (self.known.joined(self._all.at(places)) for places in sets)
+        neighbours = (self.others.joined(self._all.at(places)) for places in sets)
         return np.stack([query.values(self.problem, records) for records in neighbours])
 
 
@@ -193,7 +193,7 @@ def run_trials(
     if isinstance(released.bound, DescentBound):
         values = math.prod(released.bound.shape(problem)) * len(candidates)
         size = max(1, min(size, _VALUES // values))
-    kernel_with = _kernels(released, candidates.known)
+    kernel_with = _kernels(released, candidates.others)
     logs, squares = np.zeros((2, len(truths), len(candidates)))
     drawn: list[list[Array]] = []
 
@@ -266,7 +266,7 @@ def transcript_log_posterior(
     y: ArrayLike,
     prior: ArrayLike | None = None,
 ) -> Array:
-    """How probable each candidate is as the missing record, given a kept transcript.
+    """How probable each candidate is as the missing record, from a kept transcript.
 
     Parameters
     ----------
@@ -305,14 +305,14 @@ def transcript_log_posterior(
             "head was fitted with owners or weights, which this function does not take; use "
             "ReconstructionAuditor."
         )
-    known, (rows, codes) = head._records(X_known, y_known), head._coded(X, y)
+    others, (rows, codes) = head._records(X_known, y_known), head._coded(X, y)
     n_samples = released.problem.n_samples
-    if len(known) != n_samples - 1:
+    if len(others) != n_samples - 1:
         raise ValueError(
-            f"X_known has {len(known)} records, but the head was fitted on {n_samples}: pass all "
+            f"X_known has {len(others)} records, but the head was fitted on {n_samples}: pass all "
             "of them but one."
         )
-    candidates = Candidates(released.problem, known, rows[:, None], codes[:, None])
+    candidates = Candidates(released.problem, others, rows[:, None], codes[:, None])
     answers = iter(transcript.answers(released.bound))
     logs = np.zeros(len(candidates))
 
@@ -348,7 +348,7 @@ class AuditSetting:
     eta: float
     #: Noise draws for every hidden record.
     n_draws: int
-    #: The head's own sampler, a new one for each trial; None simulates noise.
+    #: The head's sampler, a new one for each trial; None simulates noise.
     sampler: Callable[[], Noise] | None
 
 
@@ -360,7 +360,7 @@ class SupportAudit:
     summary: dict[str, Any]
     #: One row per trial.
     trials: pd.DataFrame
-    #: Noise of trials with the head's own sampler, answer by answer.
+    #: Noise of trials with the head's sampler, answer by answer.
     deviates: list[list[Array]]
 
 
@@ -407,23 +407,23 @@ def audit_support(
     success = guess == truths if near is None else near[guess, truths]
     of_truth = posterior[np.arange(len(truths)), truths]
     columns = {"target": truths, "guess": guess, "success": success, "posterior": of_truth}
-    stated = setting.of_candidates
+    promise = setting.of_candidates
     summary = {
         "n_in_ball": support.n_in_ball,
         "kappa": kappa,
         "success_rate": float(success.mean()),
         "distance": distance,
         "mu": setting.at_radius.mu,
-        "dp_bound": rero_bound_dp(kappa, stated.epsilon, stated.delta),
-        "rdp_bound": rero_bound(kappa, stated.mu_total, method="rdp"),
-        "direct_bound": stated.certificate(kappa),
+        "dp_bound": rero_bound_dp(kappa, promise.epsilon, promise.delta),
+        "rdp_bound": rero_bound(kappa, promise.mu_total, method="rdp"),
+        "direct_bound": promise.certificate(kappa),
         **bounds,
     }
     return SupportAudit(summary, pd.DataFrame(columns), drawn)
 
 
 def _candidates(prepared: PreparedAudit, support: Support) -> Candidates:
-    """The anchor's own records, then the candidates."""
+    """The anchor's records, then the candidates."""
     records, places = prepared.records, support.places
     hidden = places if prepared.placeholder is None else np.array([prepared.placeholder])
     rows = np.concatenate([records.X[places][None].astype(np.float64), support.rows])

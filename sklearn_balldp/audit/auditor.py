@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _LEVEL = FALSE_ALARM / 3.0
 # Limit of conversations that are held once more for the test of their noise.
 _AGAIN = 50
-# Distances of computed models may exceed the sensitivity by their own rounding.
+# Distances of computed models may exceed the sensitivity by their rounding.
 _ROUNDING = 1e-6
 
 
@@ -103,7 +103,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Noise draws for every hidden record: more narrow the intervals, and take longer.
     radius : float or None, default=None
         Candidates lie within this distance of the anchor, in the release's metric, and certificates
-        are computed at it: name it to compare heads fairly. None is the release's own radius.
+        are computed at it: name it to compare heads fairly. None is the release's radius.
     candidate_labels : {"same", "any"}, default="same"
         Whether candidates share the anchor's label. "any" is for releases that protect labels:
         where counts are public, the attacker knows the missing label anyway.
@@ -111,7 +111,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Share of ``X`` that is kept for candidates, and not trained on, without ``X_public``.
     noise : {"simulated", "mechanism"}, default="simulated"
         "simulated" draws the noise of trials from a seeded generator, for mechanisms that ask once
-        in the span of the candidates. "mechanism" makes every trial a release by the head's own
+        in the span of the candidates. "mechanism" makes every trial a release by the head's
         sampler: slower, and it tests the noise of all trials too. The noise of the release itself
         is tested in both.
     n_jobs : int or None, default=None
@@ -150,7 +150,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         follow from the release. "anchor", "ball" (from the centre of a small ball) and "support"
         are computed from the candidate models: they are missing for noisy gradients, where they
         depend on the path, and "support" for ``eta > 0``. "bayes" is no bound: it is the best
-        attack's own success, estimated by simulation.
+        attack's success, estimated by simulation.
     guarantee_holds_ : bool
         False when an exact test puts the success of the attack above the direct certificate, when
         candidates' values lie further from the anchor's than the release's sensitivity allows, or
@@ -338,7 +338,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             joblib.delayed(audit_support)(setting, support, np.random.default_rng(int(seed)))
             for support, seed in zip(supports, seeds, strict=True)
         ]
-        # Threads would share a generator of the head, in an order of their own.
+        # Threads would share a generator of the head, in an order that varies.
         shared = not isinstance(head.random_state, (numbers.Integral, type(None)))
         n_jobs = 1 if setting.sampler and shared else self.n_jobs
         threads = joblib.Parallel(n_jobs, prefer="threads", return_as="generator")
@@ -573,7 +573,7 @@ def _noise_checks(prepared: PreparedAudit, results: list[SupportAudit]) -> list[
     noise = deviates_of(released, records)
     if isinstance(noise, Check):
         return [*checks, noise]
-    # A seed, which is found above, would draw the same noise again.
+    # A seed, which fails above, would draw the same noise again.
     for n_again in range(_AGAIN if exact and not prepared.frozen else 0):
         if n_again and noise.size >= ENOUGH:
             break

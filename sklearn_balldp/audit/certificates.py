@@ -154,7 +154,7 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
 
     Examples
     --------
-    "At most 20% when ten candidates are left", instead of an epsilon:
+    "At most 20% among ten candidates", instead of an epsilon:
 
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.preprocessing import normalize
@@ -345,5 +345,5 @@ def span_coordinates(points: Array) -> Array:
     shifted = points - points.mean(axis=0)
     if shifted.shape[1] < len(shifted):
         return shifted
-    left, values, _ = np.linalg.svd(shifted, full_matrices=False)
-    return left * values
+    rotation, values, _ = np.linalg.svd(shifted, full_matrices=False)
+    return rotation * values

@@ -161,7 +161,7 @@ def invert_minimiser(
         The row, in the domain; NaN if the record leaves no trace (an inactive hinge).
     """
     parameters = np.asarray(theta, dtype=np.float64)
-    known = LinearObjective(
+    others = LinearObjective(
         loss,
         np.asarray(X_known),
         np.asarray(codes_known, dtype=np.intp),
@@ -172,8 +172,8 @@ def invert_minimiser(
         domain=domain,
         total=1.0,
     )
-    n_samples = len(known.X) + 1
-    v = n_samples * float(alpha) * parameters + known.value_and_gradient(parameters)[1]
+    n_samples = len(others.X) + 1
+    v = n_samples * float(alpha) * parameters + others.value_and_gradient(parameters)[1]
     factors = v[:, -1]
     with np.errstate(invalid="ignore", divide="ignore"):
         row: Array = v[:, :-1].T @ factors / (factors @ factors)

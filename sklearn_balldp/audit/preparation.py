@@ -247,7 +247,7 @@ def in_domain(head: BaseBallDPClassifier, X: NDArray[np.floating]) -> NDArray[np
 def candidate_pool(
     head: BaseBallDPClassifier, X_public: Any, y_public: NDArray[Any], name: str
 ) -> tuple[Pool, NDArray[np.intp]]:
-    """Records that candidates are drawn from, and their positions; unknown labels are left out."""
+    """Records that candidates are drawn from, and their positions; without unknown labels."""
     kept = np.flatnonzero(np.isin(y_public, head.classes_))
     if len(kept) == 0:
         raise ValueError(

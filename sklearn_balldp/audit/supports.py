@@ -103,7 +103,7 @@ def candidates_in_ball(
     """
     distance = distances(rows, anchor[None], metric)[:, 0]
     same = codes == code
-    # The anchor's own row is no candidate; under another label it is another record.
+    # The anchor's row is no candidate; under another label it is another record.
     other = ~same | (distance > _SAME * max(radius, float(np.linalg.norm(anchor))))
     positions, distance, same = np.flatnonzero(other), distance[other], same[other]
     reach = np.where(same, distance, 0.0)

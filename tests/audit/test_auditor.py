@@ -34,7 +34,6 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
-    OutputPerturbation,
     RadiusPolicy,
     ReconstructionAuditor,
 )
@@ -144,26 +143,6 @@ def test_report(audited, digits, success_interval):
     assert set(supports["anchor"]) <= trained
 
 
-def test_candidate_models_are_those_of_real_fits(digits, noise_free):
-    """Distances in the table equal those of heads fitted without noise on every neighbour."""
-    (X, y), (public, public_y) = split(*two_classes(digits), 200)
-    head = BallDPLogisticRegression(4.0, radius=0.7, mechanism=OutputPerturbation(tol=1e-10))
-    options = {"n_candidates": 4, "n_supports": 2, "random_state": 1}
-    with pytest.warns(FailedGuaranteeWarning):  # there is no noise
-        auditor = audit(head, X, y, public, public_y, **options)
-    sigma = auditor.estimator_.release_.sigma
-    for _, row in auditor.supports_.iterrows():
-        models = []
-        for record in [X[row["anchor"]], *public[list(row["candidates"])]]:
-            changed = X.copy()
-            changed[row["anchor"]] = record
-            fitted = clone(head).fit(changed, y)
-            models.append(np.r_[fitted.coef_[0], fitted.intercept_])
-        scaled = scaled_models(np.array(models), sigma)
-        distance = np.linalg.norm(scaled[1:] - scaled[0], axis=1).max()
-        assert row["distance"] == pytest.approx(distance, rel=1e-4)
-
-
 def test_ball_is_never_above_anchor():
     """Candidates all around the anchor: the iterative centre is a little off the best one."""
     X = np.zeros((200, 6))
@@ -181,31 +160,20 @@ def test_ball_is_never_above_anchor():
         assert (table["support_bound"] <= table["ball_bound"] + 1e-9).all()
 
 
-def test_success_is_that_of_real_releases(digits, success_interval):
-    """MAP on fits of the head itself, against the simulated rate: the two noises agree."""
+def test_simulated_noise_is_that_of_releases(digits):
+    """The success of attacks on releases by the head's sampler, and on simulated noise."""
     (X, y), (public, public_y) = split(*two_classes(digits), 200)
     head = BallDPRidgePrototype(12.0, radius=0.7)
-    options = {"n_candidates": 3, "n_supports": 1, "n_draws": 4000, "random_state": 3}
-    auditor = audit(head, X, y, public, public_y, confidence=SURE, **options)
-    row = auditor.supports_.iloc[0]
-    sets = []
-    for record in public[list(row["candidates"])]:
-        changed = X.copy()
-        changed[row["anchor"]] = record
-        sets.append(changed)
-    seeded = clone(head).set_params(random_state=np.random.default_rng(0))
-    exact = [noiseless(seeded.fit(Z, y), Z, y) for Z in sets]
-    hits = 0
-    for trial in range(600):
-        released = seeded.fit(sets[trial % 3], y).released_.values
-        sigma = seeded.release_.bound.scales(seeded.release_.problem)
-        gaps = [np.sum(((released - model) / sigma) ** 2) for model in exact]
-        hits += np.argmin(gaps) == trial % 3
-    low, high = success_interval(hits, 600)
-    simulated = auditor.success_interval_["clopper_pearson"]
-    assert low <= simulated[1]
-    assert high >= simulated[0]
-    assert auditor.success_rate_ > 0.36
+    options = {"n_candidates": 3, "n_supports": 1, "n_draws": 250, "random_state": 3}
+    audits = [
+        audit(head, X, y, public, public_y, confidence=SURE, noise=noise, **options)
+        for noise in ("simulated", "mechanism")
+    ]
+    (low, high), (other_low, other_high) = (
+        auditor.success_interval_["clopper_pearson"] for auditor in audits
+    )
+    assert max(low, other_low) <= min(high, other_high)
+    assert min(low, other_low) > 0.34
 
 
 # An auditor must be able to fail ----------------------------------------------------------------
@@ -584,7 +552,7 @@ def test_pipeline_encodes_once(digits):
 
 def test_texts():
     rng = np.random.default_rng(0)
-    y = rng.integers(2, size=400)
+    y = rng.integers(2, size=200)
     words = [f"word{i}" for i in range(30)]
     texts = [" ".join(rng.choice(words[: 15 + 15 * label], size=8)) for label in y]
     pipeline = make_pipeline(
@@ -592,10 +560,10 @@ def test_texts():
         FunctionTransformer(lambda X: X.toarray(), accept_sparse=True),
         BallDPLogisticRegression(4.0, radius=1.3, mechanism="output"),
     )
-    auditor = audit(pipeline, texts, y, n_supports=2)
+    auditor = audit(pipeline, texts, y, n_supports=1, n_candidates=5)
     assert auditor.predict(texts[:3]).shape == (3,)
     assert auditor.predict_proba(texts[:3]).shape == (3, 2)
-    assert len(auditor.report_) == 20
+    assert len(auditor.report_) == 5
 
 
 def test_pooled_preprocessing_is_named(digits):
@@ -635,13 +603,9 @@ def test_grid_search_with_two_scores(digits):
         "reconstruction": neg_success_scorer,
         "certificate": neg_certificate_scorer,
     }
-    search = GridSearchCV(
-        ReconstructionAuditor(head, n_draws=20, random_state=0),
-        {"estimator__epsilon": [0.25, 64.0]},
-        scoring=scoring,
-        refit="accuracy",
-        cv=3,
-    ).fit(*digits)
+    auditor = ReconstructionAuditor(head, n_draws=20, random_state=0)
+    grid = {"estimator__epsilon": [0.25, 64.0]}
+    search = GridSearchCV(auditor, grid, scoring=scoring, refit="accuracy", cv=2).fit(*digits)
     results = search.cv_results_
     assert results["mean_test_accuracy"][1] > results["mean_test_accuracy"][0]
     # Greater is better: the noisier model leaks less.
@@ -672,7 +636,7 @@ def test_public_rows_are_routed_through_a_search(digits):
     with sklearn.config_context(enable_metadata_routing=True):
         auditor = ReconstructionAuditor(RIDGE, random_state=0)
         auditor.set_fit_request(X_public=True, y_public=True)
-        search = GridSearchCV(auditor, {"estimator__epsilon": [4.0]}, cv=3)
+        search = GridSearchCV(auditor, {"estimator__epsilon": [4.0]}, cv=2)
         search.fit(X[:1200], y[:1200], X_public=X[1200:], y_public=y[1200:])
         assert search.best_estimator_.estimator_.release_.n_samples == 1200
         pipeline = Pipeline(
@@ -891,22 +855,19 @@ def test_values_that_do_not_follow_from_their_answers(digits):
     mechanism = GradientPerturbation(n_steps=3, keep_transcript=True)
     head = BallDPLogisticRegression(4.0, radius=0.7, mechanism=mechanism).fit(*rows)
     head.released_ = replace(head.released_, values=head.released_.values * (1 + 1e-6))
-    head.released_ = head.released_.with_digest(head.released_parameters())
+    head.released_ = head.released_.with_digest()
     with pytest.warns(FailedGuaranteeWarning):
         auditor = audited_as_released(head, rows, public)
     assert auditor.failures_ == ("the check of the parameters failed",)
 
 
 def test_noise_that_cannot_be_checked(released):
-    head, (X, y), public = released
-    known = np.arange(1400) != 7
-    auditor = audited_as_released(head, (X[known], y[known]), public)
-    assert auditor.report_.attrs["noise"] == "CANNOT CHECK"
+    _, (X, y), public = released
     descent = BallDPLogisticRegression(4.0, radius=0.7, mechanism=GradientPerturbation(n_steps=3))
-    auditor = audited_as_released(descent.fit(X, y), (X, y), public, n_draws=1)
+    auditor = audited_as_released(descent.fit(X, y), (X, y), public)
     assert auditor.report_.attrs["noise"] == "CANNOT CHECK"
     descent = clone(descent).set_params(mechanism__keep_transcript=True).fit(X, y)
-    auditor = audited_as_released(descent, (X, y), public, n_draws=1)
+    auditor = audited_as_released(descent, (X, y), public)
     assert auditor.report_.attrs["noise"] == "PASS"
 
 
@@ -937,9 +898,9 @@ def test_anchors_that_have_most_to_fear(digits):
     rare.fit(X, y, **public)
     assert set(rare.supports_["label"]) == {3}
     assert rare.success_by_class_.index.tolist() == [3]
-    spread = ReconstructionAuditor(head, n_supports=30, **options).fit(X, y, **public)
+    spread = ReconstructionAuditor(head, n_supports=20, **options).fit(X, y, **public)
     table = spread.success_by_class_
-    assert table["anchors"].sum() == 30
+    assert table["anchors"].sum() == 20
     assert table["trials"].sum() == len(spread.report_)
     assert (table["low"] <= table["success"]).all()
     assert (table["success"] <= table["high"]).all()

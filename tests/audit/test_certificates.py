@@ -198,23 +198,19 @@ def test_simulation_is_the_best_attack(success_interval, tolerant):
         assert estimate > bayes_success(models, sigma, prior, random_state=1)
 
 
-@pytest.mark.parametrize("m", [2, 10_000])
+@pytest.mark.parametrize("m", [2, 5_000])
 def test_many_candidates_and_extreme_noise(m):
     models = np.random.default_rng(0).standard_normal((m, 3))
-    draws = 2000 if m < 1000 else 50
-    blind = bayes_success(models, 1e9, n_draws=draws, random_state=0)
-    assert blind == pytest.approx(1 / m, rel=1e-6)
-    assert bayes_success(models, 1e-9, n_draws=draws, random_state=0) == pytest.approx(1)
-    assert support_bound(models, 1e9) == pytest.approx(1 / m, rel=1e-6)
-    assert support_bound(models, 1e-9) == pytest.approx(1)
-    assert anchor_bound(models, 1e-9) == 1
-
-
-def test_identical_candidates_teach_nothing():
-    models = np.ones((5, 4))
-    assert support_bound(models, 1.0) == pytest.approx(0.2)
-    assert anchor_bound(models, 1.0) == pytest.approx(0.2)
-    assert bayes_success(models, 1.0, n_draws=100) == pytest.approx(0.2)
+    # Very loud noise, and identical candidates, teach nothing.
+    for known, sigma, expected in [
+        (models, 1e9, 1 / m),
+        (0 * models, 1.0, 1 / m),
+        (models, 1e-9, 1),
+    ]:
+        bayes = bayes_success(known, sigma, n_draws=2000 if m == 2 else 20, random_state=0)
+        assert bayes == pytest.approx(expected, rel=1e-6)
+        assert support_bound(known, sigma) == pytest.approx(expected, rel=1e-6)
+        assert anchor_bound(known, sigma) == pytest.approx(expected, rel=1e-6)
 
 
 def test_enclosing_ball_covers_and_is_small():
@@ -260,7 +256,7 @@ def attack_on(head, X, y, rows, codes):
     query, problem = released.bound, released.problem
     candidates = Candidates(problem, records.without([0]), rows[:, None], codes[:, None])
     (values,) = candidates.values([query])
-    return bayes_success(values, query.scales(problem), random_state=0, n_draws=400_000)
+    return bayes_success(values, query.scales(problem), random_state=0, n_draws=200_000)
 
 
 def a_record_among_others():
@@ -340,7 +336,7 @@ def test_a_record_of_another_label_is_next_to_all_of_one_label():
     assert 0.45 < best <= head.release_.certificate(0.5, 2.0) + 0.003
 
 
-@pytest.mark.parametrize("n", [3, 4, 6])
+@pytest.mark.parametrize("n", [3, 4])
 def test_answers_of_several_labels_lie_in_a_ball_of_one_move(n):
     """A search for candidates of two labels whose answers no point is as near to as one move."""
 
@@ -351,7 +347,7 @@ def test_answers_of_several_labels_lie_in_a_ball_of_one_move(n):
 
     rng = np.random.default_rng(n)
     best = min(
-        minimize(outside, start, method="Nelder-Mead", options={"maxfev": 800}).fun
+        minimize(outside, start, method="Nelder-Mead", options={"maxfev": 500}).fun
         for start in rng.standard_normal((2, 2 * n))
     )
     # The ball is found to a few percent.
@@ -376,21 +372,3 @@ def test_attacks_on_candidates_of_every_label_at_any_distance(clip):
         values = query.terms(problem, Records(rows, codes)) / query.scales(problem)
         best = bayes_success(values.reshape(8, -1), 1.0, random_state=0, n_draws=100_000)
         assert best <= gaussian_power(1 / 8, 2.0) + 0.005
-
-
-def test_a_tolerance_around_a_uniform_record():
-    """Kappa of a record that is uniform in a ball is the share of a ball of radius eta."""
-    rng = np.random.default_rng(0)
-    r, eta = 0.5, 0.3
-    for d in (1, 2, 3):
-        points = rng.standard_normal((200_000, d))
-        points *= (
-            r
-            * (rng.uniform(size=(len(points), 1)) ** (1 / d))
-            / np.linalg.norm(points, axis=1, keepdims=True)
-        )
-        kappa = (eta / r) ** d
-        hit = (np.linalg.norm(points, axis=1) <= eta).mean()
-        assert hit == pytest.approx(kappa, abs=0.005)
-        for guess in rng.uniform(-0.3, 0.3, (20, d)):
-            assert (np.linalg.norm(points - guess, axis=1) <= eta).mean() <= kappa + 0.005

@@ -1,5 +1,7 @@
 """Displays: what is drawn is what was measured."""
 
+import functools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -23,8 +25,9 @@ def _close():
     plt.close("all")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def auditor(digits):
+    @functools.cache
     def of(epsilon, radius):
         head = BallDPRidgePrototype(epsilon, radius=radius)
         return ReconstructionAuditor(head, radius=0.6, random_state=0).fit(*digits)
@@ -71,12 +74,12 @@ def test_nothing_to_draw():
 
 
 def test_one_auditor_and_given_axes(auditor, digits):
-    audit = auditor(4.0, 0.6)
+    audit = auditor(2.0, 0.6)
     _, ax = plt.subplots()
     display = audit.plot(ax=ax)
     assert display.ax_ is ax
     assert display.results["name"].tolist() == ["r = 0.6"]
-    wider = auditor(4.0, 0.9).plot().results["name"].tolist()
+    wider = auditor(8.0, 0.9).plot().results["name"].tolist()
     assert wider == ["r = 0.6 (released for 0.9)"]
     assert len(ReconstructionDisplay.from_estimators(audit).results) == 1
     assert len(ReconstructionDisplay.from_estimators({"a": (a for a in [audit])}).results) == 1
