@@ -34,7 +34,9 @@ def tag_of(kind: type) -> str:
 class Bound(ABC):
     """What a mechanism chose, and what it guarantees: derive a frozen dataclass from it.
 
-    Its fields must be plain numbers, strings, tuples and such bounds, as they go into JSON.
+    Its fields must be plain numbers, strings, tuples and such bounds, as they go into JSON. All
+    methods take the ``problem``, public numbers of the fit. A ``radius`` is Euclidean; ``labels``
+    says whether label changes count ("protected", for problems that hide them) or not ("public").
     """
 
     #: What the noise was added to, for the record.
@@ -53,44 +55,17 @@ class Bound(ABC):
 
     @abstractmethod
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
-        """Gaussian differential privacy for one substitution; :meth:`mu` calls this.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        radius : float
-            Euclidean radius.
-        labels : {"public", "protected"}
-            Whether label changes count; "protected" for problems that hide them only.
-
-        Returns
-        -------
-        float
-            Mu; infinite where nothing is promised.
-        """
+        """Mu for one substitution, which :meth:`mu` calls; infinite where nothing is promised."""
 
     def mu(self, problem: Problem, radius: float | None = None, labels: str | None = None) -> float:
-        """Gaussian differential privacy of the release.
+        """Gaussian differential privacy of the release, at the problem's radius by default.
 
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        radius : float, optional
-            Euclidean radius; the problem's by default.
-        labels : {"public", "protected"}, optional
-            Whether label changes count; the problem's by default.
-
-        Returns
-        -------
-        float
-            Mu; infinite for label changes where labels are public.
+        Infinite for label changes where ``labels`` are public.
 
         Raises
         ------
         ValueError
-            If ``labels`` is neither.
+            If ``labels`` is neither "public" nor "protected".
         """
         labels = problem.labels if labels is None else labels
         check_option("labels", labels, LABELS)
@@ -100,75 +75,28 @@ class Bound(ABC):
         return self.mu_at(problem, problem.euclidean_radius if radius is None else radius, labels)
 
     def promises(self, problem: Problem) -> list[Promise]:
-        """Euclidean radius, labels and mu of everything that the privacy filter keeps.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        list of (float, str, float)
-            One for each promise.
-        """
+        """Euclidean radius, labels and mu of everything that the privacy filter keeps."""
         return [(problem.euclidean_radius, problem.labels, self.mu(problem))]
 
     def kept(self, problem: Problem) -> list[Promise]:
-        """What the filter keeps: the promises, and what is stated at the radius in any case.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        list of (float, str, float)
-            As :meth:`promises`.
-        """
+        """What the filter keeps: the promises, and what is stated at the radius in any case."""
         stated = problem.euclidean_radius, problem.labels, self.mu(problem)
         promises = self.promises(problem)
         return promises if stated in promises else [stated, *promises]
 
     def theorem(self, problem: Problem) -> str:
-        """The statement that the guarantee rests on, in one line.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        str
-            For the record.
-        """
+        """The statement that the guarantee rests on, in one line of the record."""
         return "a privacy filter: fully adaptive composition (Smith & Thakurta, 2022)"
 
     def stated(self, problem: Problem) -> tuple[Blocks, Blocks]:
         """Sensitivity at the problem's radius, and noise scale, for the record.
 
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-
-        Returns
-        -------
-        tuple of (float or tuple of float)
-            One number each, or one for each part; empty where both depend on released values.
+        One number each, or one for each part; empty where both depend on released values.
         """
         return (), ()
 
     def check(self, problem: Problem) -> None:  # noqa: B027
-        """Raise a ValueError if these are no choices for the problem; by default all are.
-
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        """
+        """Raise a ValueError if these are no choices for the problem; by default all are."""
 
 
 @dataclass(frozen=True)

@@ -52,18 +52,7 @@ class Guarantee:
         return compose([self.mu, mu_from_pure(self.radius_epsilon)])
 
     def delta_at(self, epsilon: float) -> float:
-        """Delta at another epsilon and the same radius; an upper bound if the radius was private.
-
-        Parameters
-        ----------
-        epsilon : float
-            Privacy loss bound.
-
-        Returns
-        -------
-        float
-            Delta of the release, and of the radius with it.
-        """
+        """Delta at another ``epsilon`` and this radius, of a private radius too: an upper bound."""
         delta = delta_from_mu(self.mu_total, epsilon)
         if self.radius_epsilon > 0.0 and epsilon >= self.radius_epsilon:
             # Basic composition of the two releases; the rounding of the difference is covered.
@@ -85,38 +74,18 @@ class Guarantee:
         return min(1.0, up) if mu > 0.0 else 0.0
 
     def tpr(self, fpr: float) -> float:
-        """Largest true-positive rate of such an attacker at a false-positive rate.
+        """Largest true-positive rate of such an attacker at a false-positive rate ``fpr``.
 
-        Phi(Phi^-1(fpr) + mu), as in :meth:`certificate`: the best blind guess takes the place of
-        the false-positive rate.
-
-        Parameters
-        ----------
-        fpr : float
-            False-positive rate, a probability.
-
-        Returns
-        -------
-        float
-            A probability of at least ``fpr``.
+        Phi(Phi^-1(fpr) + mu), as in :meth:`certificate`.
         """
         return self.certificate(fpr)
 
     def certificate(self, kappa: float) -> float:
         """Upper bound on the success of an informed attack, for a best blind guess of ``kappa``.
 
-        This is the direct Gaussian bound. For a private radius it is the smaller of two: one is
-        multiplied by ``e^radius_epsilon``, the other counts the radius as a Gaussian release.
-
-        Parameters
-        ----------
-        kappa : float
-            Success probability of the best blind guess.
-
-        Returns
-        -------
-        float
-            The bound, between ``kappa`` and 1, rounded up.
+        This is the direct Gaussian bound, rounded up. For a private radius it is the smaller of
+        two: one is multiplied by ``e^radius_epsilon``, the other counts the radius as a Gaussian
+        release.
         """
         bound = gaussian_power(kappa, self.mu_total)
         if self.radius_epsilon > 0.0:

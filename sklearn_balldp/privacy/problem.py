@@ -92,18 +92,7 @@ class Problem:
         return self.euclidean(self.radius)
 
     def euclidean(self, radius: float) -> float:
-        """Largest Euclidean distance between two rows within a radius in ``metric``.
-
-        Parameters
-        ----------
-        radius : float
-            In the units of ``metric``.
-
-        Returns
-        -------
-        float
-            At most the diameter of the ball.
-        """
+        """Largest Euclidean distance between two rows within a ``radius`` in ``metric``."""
         return euclidean_radius(
             radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
         )

@@ -308,20 +308,11 @@ class Release:
         return f"{pairs} of the {self.radius_edits} given edits{all_of}"
 
     def card(self, model: Any = None, audit: Any = None) -> "Card":
-        """The release in plain words, on one page.
+        """The release in plain words: Markdown with ``to_html()`` and ``save(path)``.
 
-        Parameters
-        ----------
-        model : estimator, optional
-            The published model, to compare its parameters with this record's digest.
-        audit : ReconstructionAuditor, optional
-            A fitted audit. Its results are functions of private records: the card says that this
-            part is not for publication.
-
-        Returns
-        -------
-        Card
-            A text in Markdown, with ``to_html()`` and ``save(path)``; notebooks show it as a page.
+        A published ``model`` is compared with this record's digest. The results of a fitted
+        ``audit`` are functions of private records: the card says that this part is not for
+        publication.
 
         References
         ----------
@@ -334,17 +325,9 @@ class Release:
         return card_of(self, model, audit)
 
     def matches(self, model: Any) -> bool:
-        """Whether a model's parameters, and its encoder, are those of this record.
+        """Whether the parameters of a ``model``, and its encoder, are those of this record.
 
-        Parameters
-        ----------
-        model : estimator
-            A Ball-DP head, or a Pipeline, frozen model or auditor that holds one.
-
-        Returns
-        -------
-        bool
-            False as well for a model that is no Ball-DP head.
+        False as well for a model that is, or holds, no Ball-DP head.
         """
         parts = parts_of(model)
         parameters = getattr(parts.head, "released_parameters", None)
@@ -364,21 +347,10 @@ class Release:
         (``bound.promises(problem)``), by group privacy and the limits of the gap. If the radius was
         chosen privately, figures at a fixed other radius describe this run only.
 
-        Parameters
-        ----------
-        radius : float, optional
-            Radius in the units of ``metric``; the declared one by default.
-        labels : {"public", "protected"}, optional
-            Whether changes of labels count; by default as in the release. "public" compares a
-            release that protects labels with one that does not.
-        records : int, default=1
-            Records (or persons, see ``unit``) that are replaced at once, each within the radius.
-            Group privacy: mu, and what a private radius spent, count so many times.
-
-        Returns
-        -------
-        Guarantee
-            With ``delta_at(epsilon)`` for the whole profile.
+        The ``radius`` is in the units of ``metric``, the declared one by default. ``labels`` is as
+        in the release by default; "public" compares a release that protects labels with one that
+        does not. ``records`` (or persons, see ``unit``) are replaced at once, each within the
+        radius: mu, and what a private radius spent, count so many times.
 
         Raises
         ------
@@ -430,31 +402,17 @@ class Release:
         """Upper bound on the probability that any attacker names the true record.
 
         The attacker knows all other records, and holds a list of candidates that lie within
-        ``radius`` of one possible record (not of each other).
+        ``radius`` (the declared one by default) of one possible record, not of each other. The best
+        blind guess succeeds with probability ``kappa``: ``1 / m`` for m equally likely candidates.
+        If a guess that is near enough counts, it is the largest probability of any ball of that
+        radius: ``(eta / r) ** d`` for a record that is uniform in a ball of radius r in d
+        dimensions.
 
-        Parameters
-        ----------
-        kappa : float
-            Success probability of the best blind guess: ``1 / m`` for m equally likely candidates.
-            If a guess that is near enough counts, it is the largest probability of any ball of that
-            radius: ``(eta / r) ** d`` for a record that is uniform in a ball of radius r in d
-            dimensions.
-        radius : float, optional
-            Distance of the candidates from one possible record, in the units of ``metric``; the
-            declared radius by default. In the ball of rows none is further than ``norm_bound`` from
-            the zero record, so a larger Euclidean radius changes nothing. With labels protected no
-            radius above the declared one does either (for several records, or a person with
-            several, if the candidates have one label).
-        labels : {"public", "protected"}, optional
-            "public" for candidates of one label. "protected", the default where labels are, for
-            those of any label.
-        records : int, default=1
-            As in :meth:`guarantee`: records that are hidden together.
-
-        Returns
-        -------
-        float
-            The direct Gaussian bound ``Phi(Phi^-1(kappa) + mu)``.
+        In the ball of rows none is further than ``norm_bound`` from the zero record, so a larger
+        Euclidean radius changes nothing. With labels protected no radius above the declared one
+        does either (for several ``records``, or a person with several, if the candidates have one
+        label). ``labels`` are "public" for candidates of one label. The bound is the direct
+        Gaussian one, ``Phi(Phi^-1(kappa) + mu)``.
 
         Raises
         ------
@@ -474,17 +432,9 @@ class Release:
         """Guarantee whose certificate holds for candidates within a radius of a possible record.
 
         It is :meth:`guarantee` at the distance of the possible record that suits them best. Two of
-        the candidates may be twice as far apart: between these it promises nothing.
-
-        Parameters
-        ----------
-        radius, labels, records : float, str, int
-            As in :meth:`certificate`.
-
-        Returns
-        -------
-        Guarantee
-            Stated for the distance to that possible record, and its labels.
+        the candidates may be twice as far apart: between these it promises nothing. It is stated
+        for the distance to that possible record, and its labels; ``radius``, ``labels`` and
+        ``records`` are as in :meth:`certificate`.
         """
         asked = self.guarantee(radius, labels, records)
         distance = asked.radius
@@ -513,13 +463,9 @@ class Release:
         return Follows(**(values | dict.fromkeys(infinite)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the record as JSON-ready built-in types.
+        """Give the record as JSON-ready built-in types, which :meth:`from_dict` reads.
 
-        Returns
-        -------
-        dict
-            Fields without those that have their defaults, and in ``follows``, for human readers,
-            what is computed from them; :meth:`from_dict` reads it.
+        Fields that have their defaults are left out; ``follows`` is computed, for human readers.
 
         Raises
         ------
@@ -532,20 +478,10 @@ class Release:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Release":
-        """Rebuild a record from :meth:`to_dict`, also after a JSON round trip.
+        """Rebuild a ``record`` from :meth:`to_dict`, also after a JSON round trip.
 
         What ``follows`` shows is computed again. A record may state more of it (and of noise less),
         as a version with looser bounds does, and never less.
-
-        Parameters
-        ----------
-        record : mapping
-            What :meth:`to_dict` gave.
-
-        Returns
-        -------
-        Release
-            Equal to the one written.
 
         Raises
         ------
@@ -585,18 +521,7 @@ class Release:
         return release
 
     def checked(self) -> "Release":
-        """The record itself, if :meth:`from_dict` would read it.
-
-        Returns
-        -------
-        Release
-            This one.
-
-        Raises
-        ------
-        ValueError
-            As by :meth:`from_dict`.
-        """
+        """The record itself; a ValueError where :meth:`from_dict` would not read it."""
         with contradictions():
             bound_struct(type(self.bound))
             again = type(self)._read(self.to_dict())
@@ -653,13 +578,7 @@ class Release:
         ]
 
     def weight_rows(self) -> list[tuple[str, str]]:
-        """Public weights in words, where records do not count once each.
-
-        Returns
-        -------
-        list of tuple of str
-            A title and a text, or nothing.
-        """
+        """Public weights in words, a title and a text; nothing where records count once each."""
         weights = self.weights
         if weights.uniform:
             return []
