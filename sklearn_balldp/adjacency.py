@@ -3,8 +3,6 @@
 import math
 from dataclasses import dataclass, replace
 
-from ._parameters import check_option
-
 
 @dataclass(frozen=True)
 class Metric:
@@ -38,42 +36,17 @@ UNITS = ("record", "person")
 DOMAINS = ("ball", "sphere")
 # Relative allowance for the rounding of rows and of their norms.
 _ROUNDING = 1e-6
-# Least radius other than zero that bounds are computed at.
-_LEAST_RADIUS = 1e-140
-
-
-def full_radius(norm_bound: float) -> float:
-    """Euclidean diameter of the ball of rows: every feature substitution is within it.
-
-    The guarantee at this radius keeps labels and class counts public; it is standard (bounded)
-    differential privacy only when labels are protected as well.
-    """
-    return 2.0 * float(norm_bound)
+# Smallest radius other than zero that bounds are computed at.
+_SMALLEST_RADIUS = 1e-140
 
 
 def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
-    """Smallest radius in ``metric`` that covers every substitution of rows in the ball."""
-    return METRICS[metric].per_euclidean_unit(n_features) * full_radius(norm_bound)
+    """Smallest radius in ``metric`` that covers every substitution of rows in the ball.
 
-
-def euclidean_radius(
-    radius: float | None, metric: str, *, norm_bound: float, n_features: int
-) -> float:
-    """Largest Euclidean distance between two rows of the ball within ``radius`` in ``metric``.
-
-    None is the full radius. The Manhattan distance is at least the Euclidean one. The Chebyshev
-    distance is at least the Euclidean one over the square root of d.
+    It keeps labels and class counts public; it is standard (bounded) differential privacy only
+    where labels are protected as well.
     """
-    check_option("metric", metric, METRICS)
-    norm_bound = float(norm_bound)
-    if radius is None:
-        return full_radius(norm_bound)
-    if not radius > 0.0:
-        raise ValueError(
-            f"radius must be positive, or None for the full radius 2 * norm_bound; got {radius!r}."
-        )
-    modulus = METRICS[metric].euclidean_per_unit(n_features)
-    return min(modulus * float(radius), full_radius(norm_bound))
+    return METRICS[metric].per_euclidean_unit(n_features) * 2.0 * norm_bound
 
 
 @dataclass(frozen=True)
@@ -86,13 +59,12 @@ class RowGeometry:
 
     def __post_init__(self) -> None:
         # Low-precision NumPy scalars would overflow or round in the formulas below.
-        norm_bound, constant = float(self.norm_bound), float(self.constant)
-        object.__setattr__(self, "norm_bound", norm_bound)
-        object.__setattr__(self, "constant", constant)
+        norm_bound, radius = float(self.norm_bound), float(self.radius)
         # The squares of smaller radii lose digits and vanish; a larger radius bounds them all.
-        radius = float(self.radius)
-        if 0.0 < radius < _LEAST_RADIUS:
-            radius = _LEAST_RADIUS
+        if 0.0 < radius < _SMALLEST_RADIUS:
+            radius = _SMALLEST_RADIUS
+        object.__setattr__(self, "norm_bound", norm_bound)
+        object.__setattr__(self, "constant", float(self.constant))
         object.__setattr__(self, "radius", min(radius, 2.0 * norm_bound))
 
     @classmethod

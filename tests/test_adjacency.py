@@ -6,30 +6,36 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from sklearn_balldp.adjacency import METRICS, RowGeometry, euclidean_radius, full_radius
+from sklearn_balldp.adjacency import METRICS, RowGeometry
+from sklearn_balldp.privacy import Problem
 
 CDIST = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
+
+
+def problem_of(metric, **numbers):
+    sizes = {"n_samples": 9, "n_features": 5, "n_classes": 2, "class_counts": (5, 4)}
+    return Problem(**{**sizes, "metric": metric, "radius": 0.2, **numbers})
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_modulus_is_never_exceeded_and_is_attained(metric):
     rng = np.random.default_rng(1)
-    d, radius = 5, 0.2
-    bound = euclidean_radius(radius, metric, norm_bound=1.0, n_features=d)
+    d, problem = 5, problem_of(metric)
     steps = rng.standard_normal((20_000, d)) * rng.choice([0.0, 1.0, 1e3], size=(20_000, d))
     steps = np.vstack([steps, np.ones(d), np.eye(d)])
     steps = steps[np.any(steps != 0, axis=1)]
-    steps *= radius / cdist(steps, np.zeros((1, d)), CDIST[metric])
+    steps *= problem.radius / cdist(steps, np.zeros((1, d)), CDIST[metric])
     lengths = np.linalg.norm(steps, axis=1)
-    assert lengths.max() <= bound * (1 + 1e-12)
-    assert lengths.max() >= bound * (1 - 1e-12)
+    assert lengths.max() == pytest.approx(problem.euclidean_radius, rel=1e-12)
+    # Opposite rows of the ball, in every direction, are within the full radius; some reach it.
+    apart = 2.0 * np.linalg.norm(steps / lengths[:, None], METRICS[metric].order, axis=1)
+    assert apart.max() == pytest.approx(problem.full_radius, rel=1e-12)
 
 
 def test_radius_is_capped_at_the_diameter():
     for metric in METRICS:
-        assert euclidean_radius(1e3, metric, norm_bound=1.5, n_features=4) == 3.0
-        assert euclidean_radius(None, metric, norm_bound=1.5, n_features=4) == 3.0
-    assert full_radius(1.5) == 3.0
+        problem = problem_of(metric, norm_bound=1.5)
+        assert problem.euclidean(1e3) == problem.euclidean(problem.full_radius) == 3.0
 
 
 @pytest.mark.parametrize(
@@ -43,7 +49,7 @@ def test_radius_is_capped_at_the_diameter():
 )
 def test_bad_radius(radius, metric, name):
     with pytest.raises(ValueError, match=name):
-        euclidean_radius(radius, metric, norm_bound=1.0, n_features=3)
+        problem_of(metric).euclidean(radius)
 
 
 def test_domain():

@@ -1,9 +1,9 @@
 r"""What a release guarantees as a function of the radius, from public numbers alone.
 
 A bound holds what a mechanism chose for a :class:`.Problem`, and nothing else; with the problem it
-gives mu at every Euclidean radius, for public and for protected labels. A bound of one's own is a
-frozen dataclass that derives from :class:`Bound`. Deriving registers the class, so that records
-which hold it can be read back. Proofs are in this package's documentation.
+gives mu at every Euclidean radius, for public and for protected labels. Others are
+frozen dataclasses that derive from :class:`Bound`, which registers the class, so that records that
+hold it can be read back. Proofs are in this package's documentation.
 """
 
 import math
@@ -79,10 +79,10 @@ class Bound(ABC):
         return [(problem.euclidean_radius, problem.labels, self.mu(problem))]
 
     def kept(self, problem: Problem) -> list[Promise]:
-        """What the filter keeps: the promises, and what is stated at the radius in any case."""
-        stated = problem.euclidean_radius, problem.labels, self.mu(problem)
+        """What the filter keeps: the promises, and mu at the radius in any case."""
+        declared = problem.euclidean_radius, problem.labels, self.mu(problem)
         promises = self.promises(problem)
-        return promises if stated in promises else [stated, *promises]
+        return promises if declared in promises else [declared, *promises]
 
     def theorem(self, problem: Problem) -> str:
         """The statement that the guarantee rests on, in one line of the record."""
@@ -103,7 +103,7 @@ class Bound(ABC):
 class Promised(Bound):
     """A promise that the kernel's privacy filter keeps, whatever is asked.
 
-    A mechanism of one's own that asks proved queries needs nothing else: there is nothing to prove.
+    A mechanism that asks proved queries needs nothing else: there is nothing to prove.
 
     Attributes
     ----------
@@ -147,6 +147,6 @@ def chain_of(
 
 
 def as_float_or_tuple(values: Any) -> Blocks:
-    """One float for one block, else a tuple: how blocks are stated in the public record."""
+    """One float for one block, else a tuple: as public records show blocks."""
     values = tuple(float(v) for v in values)
     return values[0] if len(set(values)) == 1 else values

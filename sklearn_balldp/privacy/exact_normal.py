@@ -37,9 +37,11 @@ TOLERANCE = 2.0**-40
 
 # A word holds 53 bits of x, ten of k (leading zeros; all zero: ten or more) and the sign.
 _BITS = 53
-_MOST = 10
-_WHOLE = np.array([_MOST, *(_MOST - i.bit_length() for i in range(1, 2**_MOST))], dtype=np.float64)
-_OFFSET = (np.arange(_MOST + 1) - 1.0) * np.log(2.0) + 0.5
+_MAX_WHOLE = 10
+_WHOLE = np.array(
+    [_MAX_WHOLE, *(_MAX_WHOLE - i.bit_length() for i in range(1, 2**_MAX_WHOLE))], dtype=np.float64
+)
+_OFFSET = (np.arange(_MAX_WHOLE + 1) - 1.0) * np.log(2.0) + 0.5
 _BLOCK = 2**14
 # More proposals than are needed on average, so that few blocks come up short.
 _PROPOSALS = 2.1
@@ -69,7 +71,7 @@ def _proposals(n_proposals: int, entropy: Entropy) -> NDArray[np.float64]:
     accepted = excess > 0.0
     for i in np.flatnonzero(np.abs(excess) <= TOLERANCE).tolist():
         k = int(whole[i])
-        if k == _MOST:
+        if k == _MAX_WHOLE:
             while not entropy(1)[0] & 1:
                 k += 1
             whole[i] = k
@@ -88,12 +90,12 @@ def accepts(k: int, fraction: int, uniform: int, bits: int, entropy: Entropy = o
         )
         # p falls with x; computed digits beyond this slack are right (exp rounds correctly).
         slack = context.power(Decimal(10), -(bits // 3 + 20))
-        most = context.add(_log_acceptance(k, fraction, bits, context), slack)
-        least = context.subtract(_log_acceptance(k, fraction + 1, bits, context), slack)
+        high = context.add(_log_acceptance(k, fraction, bits, context), slack)
+        low = context.subtract(_log_acceptance(k, fraction + 1, bits, context), slack)
         unit = context.power(Decimal(2), -bits)
-        if context.multiply(Decimal(uniform + 1), unit) < context.exp(least):
+        if context.multiply(Decimal(uniform + 1), unit) < context.exp(low):
             return True
-        if context.multiply(Decimal(uniform), unit) > context.exp(most):
+        if context.multiply(Decimal(uniform), unit) > context.exp(high):
             return False
         fraction = fraction << 64 | int.from_bytes(entropy(8), "little")
         uniform = uniform << 64 | int.from_bytes(entropy(8), "little")

@@ -382,8 +382,8 @@ class OneScore:
 
     Some pair attains the first. The second holds more narrowly in cells where much cancels.
 
-    Cells are of (z', s), or of (f, t', s) with the score t' of x', which counts at a scale of its
-    own. Every range is rounded outwards.
+    Cells are of (z', s), or of (f, t', s) with the score t' of x', at another scale. Every range
+    is rounded outwards.
     """
 
     size: ResidualSize

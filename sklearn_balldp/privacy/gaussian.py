@@ -40,10 +40,10 @@ _NODES, _WEIGHTS = (a.tolist() for a in np.polynomial.legendre.leggauss(10))
 LARGEST_EPSILON = 1e10
 
 
-def _check_epsilon(epsilon: float, most: float = sys.float_info.max) -> float:
+def _check_epsilon(epsilon: float, largest: float = sys.float_info.max) -> float:
     epsilon = float(epsilon) if is_real(epsilon) else math.nan
-    if not 0.0 <= epsilon <= most:
-        raise ValueError(f"epsilon must lie between 0 and {most:g}, got {epsilon!r}.")
+    if not 0.0 <= epsilon <= largest:
+        raise ValueError(f"epsilon must lie between 0 and {largest:g}, got {epsilon!r}.")
     return epsilon
 
 
@@ -131,7 +131,7 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     float
         Mu, rounded down: the exact delta at the returned value never exceeds ``delta``.
         The noise scale of a release of sensitivity ``D`` is ``D / mu`` (Balle & Wang, 2018,
-        Algorithm 1, here in a form that does not cancel).
+        Algorithm 1, in a form that does not cancel).
 
     Raises
     ------
@@ -223,7 +223,7 @@ def compose(mus: Iterable[float]) -> float:
     Parameters
     ----------
     mus : iterable of float
-        One mu per release, each fixed before any output is seen, all for one adjacency (same
+        One mu per release, each fixed before any output, all for one adjacency (same
         metric, encoder, norm bound, radius and label rule).
 
     Returns

@@ -68,12 +68,12 @@ class Noise:
     Raises
     ------
     ValueError
-        If ``random_state`` is of no known kind.
+        If ``random_state`` is of another kind.
     """
 
     def __init__(self, random_state: RandomState = None) -> None:
         self._generator = check_random_state(random_state)
-        #: Whether noise was drawn: what it was added to may be known to somebody from then on.
+        #: Whether noise was drawn: from then on somebody may hold what it was added to.
         self.used = False
 
     @property
@@ -83,7 +83,7 @@ class Noise:
 
     @property
     def name(self) -> str:
-        """Name of the sampler, as stated in the release."""
+        """Name of the sampler in records."""
         return EXACT_SAMPLER if self.private else SEEDED_SAMPLER
 
     def __call__(self, values: ArrayLike, sigma: ArrayLike) -> Array:

@@ -7,7 +7,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..adjacency import DOMAINS, LABELS, METRICS, euclidean_radius, full_radius, full_radius_in
+from .._parameters import check_option
+from ..adjacency import DOMAINS, LABELS, METRICS, full_radius_in
 from ..losses import LOSSES, Loss, make_loss
 from .ranges import Classes, Count, Features, Length, Size, Strength
 from .weights import Weights, uniform_weights
@@ -93,9 +94,14 @@ class Problem:
 
     def euclidean(self, radius: float) -> float:
         """Largest Euclidean distance between two rows within a ``radius`` in ``metric``."""
-        return euclidean_radius(
-            radius, self.metric, norm_bound=self.norm_bound, n_features=self.n_features
-        )
+        check_option("metric", self.metric, METRICS)
+        if not radius > 0.0:
+            raise ValueError(
+                "radius must be positive, or None for the full radius 2 * norm_bound; got "
+                f"{radius!r}."
+            )
+        modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
+        return min(modulus * float(radius), self.diameter)
 
     @property
     def full_radius(self) -> float:
@@ -105,7 +111,7 @@ class Problem:
     @property
     def diameter(self) -> float:
         """Largest Euclidean distance between two rows."""
-        return full_radius(self.norm_bound)
+        return 2.0 * self.norm_bound
 
     # -- weights ------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The JSON of a record: what it may hold, from the types of the dataclasses that it is made of.
 
 Each dataclass gets a type of msgspec with the same fields, which refuses whatever is missing,
-unknown, of another type or out of range. Fields that have their defaults are left out, so that a
+unknown, of another type or out of range. Fields with their defaults are not written, so that a
 default is part of the format. Reading takes time in proportion to the size.
 """
 
@@ -28,8 +28,8 @@ from .ranges import MOST_CLASSES
 
 #: Layout of the records that are written, and the only one that is read.
 FORMAT = 2
-#: A record takes at most so many bytes of JSON.
-MOST_BYTES = 16 * 2**20
+#: Largest size of a record, in bytes of JSON.
+MAX_BYTES = 16 * 2**20
 
 _LARGEST = float(np.finfo(np.float64).max)
 _LONGEST_TEXT = 500
@@ -44,36 +44,31 @@ _WORDS: dict[str, tuple[str, ...]] = {}
 
 
 def plain(value: Any) -> Any:
-    """A dataclass as built-in types; fields that have their defaults are left out."""
+    """A dataclass as built-in types, without fields that have their defaults."""
     if is_dataclass(value):
-        given = {"type": tag_of(type(value))} if isinstance(value, Bound) else {}
-        for field in fields(value):
-            held = getattr(value, field.name)
-            default = field.default
+        written = {"type": tag_of(type(value))} if isinstance(value, Bound) else {}
+        for field in _written_fields(value):
+            held, default = getattr(value, field.name), field.default
             if "follows" in field.metadata:
                 default = getattr(value, field.metadata["follows"])
-            if _is_written(field) and not _is_default(held, default):
-                given[field.name] = plain(held)
-        return given
+            if default is MISSING or type(held) is not type(default) or held != default:
+                written[field.name] = plain(held)
+        return written
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _is_written(field: Any) -> bool:
-    """Fields that are not compared are no part of a record."""
-    return field.init and field.compare
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    return default is not MISSING and type(value) is type(default) and bool(value == default)
+def _written_fields(value: Any) -> list[Any]:
+    """Fields of a dataclass; those that are not compared are no part of a record."""
+    return [field for field in fields(value) if field.init and field.compare]
 
 
 def check_size(record: Mapping[str, Any]) -> None:
     """Raise a ValueError if a record is too long to be written, or read."""
     size = len(json.dumps(record))
-    if size > MOST_BYTES:
-        raise ValueError(f"record: it takes {size} bytes of JSON, and may take {MOST_BYTES}.")
+    if size > MAX_BYTES:
+        raise ValueError(f"record: it takes {size} bytes of JSON, and may take {MAX_BYTES}.")
 
 
 # -- types ----------------------------------------------------------------------------------------
@@ -96,7 +91,7 @@ def structure(name: str, entries: list[Any], kind: type, **options: Any) -> type
 
 
 def struct_fields(kind: type, **types: Any) -> list[tuple[Any, ...]]:
-    """Names, types and defaults of a dataclass's fields; ``types`` of some are given."""
+    """Names, types and defaults of a dataclass's fields; ``types`` replaces some of theirs."""
     if inspect.isabstract(kind) or not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} is no dataclass that an object can be made of")
     try:
@@ -104,9 +99,7 @@ def struct_fields(kind: type, **types: Any) -> list[tuple[Any, ...]]:
     except NameError as error:
         raise TypeError(f"types of {kind.__name__} are not known: {error}") from error
     entries: list[tuple[Any, ...]] = []
-    for field in fields(kind):
-        if not _is_written(field):
-            continue
+    for field in _written_fields(kind):
         words = get_args(hints[field.name])[1:]
         if words and isinstance(words[0], tuple):
             _WORDS[field.name] = words[0]
@@ -130,17 +123,17 @@ def _checked_type(hint: Any) -> Any:
         return Literal[limits]
     origin, parts = get_origin(hint), get_args(hint)
     if hint is float:
-        ends = [(name, getattr(limits, name)) for name in ("gt", "ge", "lt", "le")]
-        stated = {name: end for name, end in ends if end is not None}
-        low = {} if "gt" in stated else {"ge": -_LARGEST}
-        high = {} if "lt" in stated else {"le": _LARGEST}
-        return Annotated[float, Meta(**{**low, **high, **stated})]
+        ends = {name: getattr(limits, name) for name in ("gt", "ge", "lt", "le")}
+        if ends["gt"] is ends["ge"] is None:
+            ends["ge"] = -_LARGEST
+        if ends["lt"] is ends["le"] is None:
+            ends["le"] = _LARGEST
+        return Annotated[float, Meta(**ends)]
     if hint is int:
         return Annotated[int, _INTEGER if limits == Meta() else limits]
     if hint is str:
-        longest = limits.max_length or _LONGEST_TEXT
-        least = limits.min_length
-        return Annotated[str, Meta(pattern=limits.pattern, min_length=least, max_length=longest)]
+        sizes = {"min_length": limits.min_length, "max_length": limits.max_length or _LONGEST_TEXT}
+        return Annotated[str, Meta(pattern=limits.pattern, **sizes)]
     if hint in (bool, NoneType) or origin is Literal:
         return hint
     if origin in (Union, UnionType):
@@ -182,7 +175,7 @@ def recordable() -> tuple[type[Bound], ...]:
 
 
 def kind_of(bound: Any) -> type[Bound]:
-    """The class of a bound in JSON, by its tag; a ValueError if it is not known here."""
+    """The class of a bound in JSON, by its tag; a ValueError if no class has it."""
     tag = bound.get("type") if isinstance(bound, Mapping) else None
     kind = KINDS.get(tag) if isinstance(tag, str) else None
     if kind is None or inspect.isabstract(kind):
@@ -239,7 +232,7 @@ def contradictions(name: str = "") -> Iterator[None]:
         with np.errstate(all="ignore"):
             yield
     except Exception as error:
-        # A bound of somebody's own may raise anything.
+        # A bound that somebody wrote may raise anything.
         if isinstance(error, ValueError) and str(error).startswith("record"):
             raise
         text = one_line(error, 200)

@@ -201,8 +201,8 @@ class Release:
         """The unit in words."""
         if self.unit == "record":
             return "one record"
-        most = self.weights.most_records
-        return f"one person (at most {most} record{'s' if most > 1 else ''})"
+        n_records = self.weights.most_records
+        return f"one person (at most {n_records} record{'s' if n_records > 1 else ''})"
 
     @property
     def tol(self) -> float:
@@ -282,7 +282,7 @@ class Release:
 
     @property
     def vouched_for(self) -> str:
-        """Which proofs are the publisher's own, in words; empty where none is."""
+        """Which proofs the publisher alone vouches for, in words; empty where none."""
         if not self.accepted:
             return ""
         names = ", ".join(one_line(name, 80) for name in self.accepted)
@@ -296,7 +296,7 @@ class Release:
 
     @property
     def hidden_edits(self) -> str:
-        """Which share of the given edits the radius hides, in words; empty without edits."""
+        """Which share of the edits the radius hides, in words; empty without edits."""
         if self.radius_edits == 0:
             return ""
         # Rounded down: they are claims.
@@ -432,8 +432,8 @@ class Release:
         """Guarantee whose certificate holds for candidates within a radius of a possible record.
 
         It is :meth:`guarantee` at the distance of the possible record that suits them best. Two of
-        the candidates may be twice as far apart: between these it promises nothing. It is stated
-        for the distance to that possible record, and its labels; ``radius``, ``labels`` and
+        the candidates may be twice as far apart: between these it promises nothing. It holds
+        at the distance to that possible record, and its labels; ``radius``, ``labels`` and
         ``records`` are as in :meth:`certificate`.
         """
         asked = self.guarantee(radius, labels, records)
@@ -465,7 +465,7 @@ class Release:
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types, which :meth:`from_dict` reads.
 
-        Fields that have their defaults are left out; ``follows`` is computed, for human readers.
+        Fields that have their defaults are omitted; ``follows`` is computed, for human readers.
 
         Raises
         ------
@@ -510,9 +510,9 @@ class Release:
         names = (name for name, *_ in struct_fields(cls, bound=Bound))
         release = cls(**{name: made(getattr(read, name), name) for name in names})
         check(release)
-        stated, computed = made(read.follows, "follows"), release.follows
+        shown, computed = made(read.follows, "follows"), release.follows
         for name in vars(computed):
-            _check_follows(name, getattr(stated, name), getattr(computed, name))
+            _check_follows(name, getattr(shown, name), getattr(computed, name))
         if read.checksum != record_digest({k: v for k, v in record.items() if k != "checksum"}):
             raise ValueError(
                 f"record: checksum={read.checksum!r} is not that of the other fields, so one "
@@ -607,12 +607,10 @@ class Release:
 def json_schema() -> dict[str, Any]:
     """JSON Schema of records, made from the types that a reader checks.
 
-    Bounds are those of this package; whoever writes one of his own adds to it.
-
     Returns
     -------
     dict
-        JSON Schema (2020-12).
+        JSON Schema (2020-12), with the bounds of this package alone.
     """
     schema: dict[str, Any] = msgspec.json.schema(_layout(recordable()))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
@@ -641,21 +639,21 @@ def _blocks(values: Iterable[float]) -> Blocks:
     return blocks
 
 
-def _check_follows(name: str, stated: Any, computed: Any) -> None:
+def _check_follows(name: str, shown: Any, computed: Any) -> None:
     """Raise a ValueError if a record states too little, or of noise too much."""
     if name in _MAY_BE_MORE + _MAY_BE_LESS:
         sign = 1.0 if name in _MAY_BE_MORE else -1.0
-        pairs = _parts(stated), _parts(computed)
+        pairs = _parts(shown), _parts(computed)
         follows = len(pairs[0]) == len(pairs[1]) and all(
             s >= 0.0 and sign * s >= sign * c * (1.0 - sign * ROUNDING)
             for s, c in zip(*pairs, strict=True)
         )
         should = "at least" if sign > 0.0 else "at most"
     else:
-        follows, should = type(stated) is type(computed) and stated == computed, "the same as"
+        follows, should = type(shown) is type(computed) and shown == computed, "the same as"
     if not follows:
         raise ValueError(
-            f"record: follows.{name}={one_line(repr(stated), 60)} does not follow from the rest of "
+            f"record: follows.{name}={one_line(repr(shown), 60)} does not follow from the rest of "
             f"it: it should be {should} {one_line(repr(computed), 60)}."
         )
 

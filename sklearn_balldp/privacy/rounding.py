@@ -95,7 +95,7 @@ def mean_rounding(
     augmented = math.hypot(norm_bound, constant) * (1.0 + 1e-6)
     score = norm * norm_bound + offset
     largest = loss.residual_limit(score) * math.sqrt(loss.n_stacked)
-    most = math.inf if clip is None else clip
+    longest = math.inf if clip is None else clip
     # A sum of d squares, its root and a quotient; a row may be projected, moved, and projected.
     row = _CENTRING_FACTOR * (n_features + 12.0) * UNIT_ROUNDOFF
     turned = 0.0
@@ -108,8 +108,8 @@ def mean_rounding(
     products = 0.5 * (n_features + 16.0) * u
     # The second factor covers powers of the first.
     moved = (products * (1.0 + 2.0 * products) + row) * score
-    residual = loss.residual_rate(most) * moved + evaluation * largest
-    gradient = min(largest, most) * augmented
+    residual = loss.residual_rate(longest) * moved + evaluation * largest
+    gradient = min(largest, longest) * augmented
     record = residual * augmented + (evaluation + row) * gradient
     if not weights.uniform:
         # Weights are rounded, and so are their products.

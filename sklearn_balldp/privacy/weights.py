@@ -71,7 +71,7 @@ class Weights:
 
     @property
     def uniform(self) -> bool:
-        """Whether every record has weight 1, and an owner of its own."""
+        """Whether every record has weight 1, and one owner each."""
         whole = self.most_records == 1 and self.record == 1.0 and self.total == self.n_units
         return whole and self.by_class is None
 

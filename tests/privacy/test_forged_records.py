@@ -19,7 +19,7 @@ from sklearn_balldp.mechanisms import DescentBound, GradientPerturbation, MeanGr
 from sklearn_balldp.privacy import Problem, Release
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu
 from sklearn_balldp.privacy.noise import EXACT_SAMPLER
-from sklearn_balldp.privacy.record import MOST_BYTES
+from sklearn_balldp.privacy.record import MAX_BYTES
 from sklearn_balldp.privacy.release import json_schema
 
 # Path, a value that no record holds, and what the error says.
@@ -288,7 +288,7 @@ def test_long_records_are_neither_written_nor_read(release_of):
     with pytest.raises(ValueError, match="bytes of JSON, and may take"):
         long.to_dict()
     with pytest.raises(ValueError, match="bytes of JSON, and may take"):
-        Release.from_dict({**release.to_dict(), "rule": "x" * MOST_BYTES})
+        Release.from_dict({**release.to_dict(), "rule": "x" * MAX_BYTES})
 
 
 LARGE = {
