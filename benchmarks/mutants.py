@@ -55,7 +55,7 @@ class Mutant:
 SUMS = (
     "mechanisms/test_queries.py",
     "mechanisms/test_sums.py",
-    "privacy/test_statistics.py",
+    "privacy/test_sensitivity.py",
 )
 STEPS = (
     "mechanisms/test_queries.py",
@@ -79,7 +79,7 @@ MUTANTS = (
         "privacy/sensitivity.py",
         "return _UP * norm_bound**2 * (across",
         "return _UP / 1.05 * norm_bound**2 * (across",
-        ("privacy/test_sensitivity.py", *SUMS),
+        SUMS,
     ),
     Mutant(
         "sensitivity of prototypes / 1.05",
@@ -240,7 +240,7 @@ MUTANTS = (
         "adjacency.py",
         "min(radius, 2.0 * norm_bound)",
         "min(radius, norm_bound)",
-        ("test_adjacency.py", "privacy/test_gaps.py", "privacy/test_statistics.py"),
+        ("test_adjacency.py", "privacy/test_gaps.py", "privacy/test_sensitivity.py"),
     ),
     Mutant(
         "sphere without scaling",
