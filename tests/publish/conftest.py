@@ -1,0 +1,5 @@
+"""Records of every kind."""
+
+from record_kinds import forged, release, release_of
+
+__all__ = ["forged", "release", "release_of"]
