@@ -163,11 +163,17 @@ def test_whoever_edits_by_accident_breaks_the_checksum(release):
         Release.from_dict(record)
 
 
+TWO = {"problem.n_classes": 2, "problem.class_counts": [60, 30]}
 # What goes together: a kind of record, changes, and what the error says.
 CONTRADICTIONS = [
     ("prototypes", {"head": "BallDPLogisticRegression"}, "it should be 'softmax'"),
     ("minimiser", {"problem.loss": "squared_hinge"}, "it should be 'softmax'"),
     ("minimiser", {"problem.loss": "logistic"}, "of 3 classes: it should be 'softmax'"),
+    # Two classes have one score; the error names the loss that such a head has, and not another.
+    *(
+        ("descent", TWO | {"problem.loss": loss}, "of 2 classes: it should be 'logistic'")
+        for loss in ("squared_hinge", "softmax", "")
+    ),
     ("minimiser", {"problem.alpha": 0.0}, "no noise on a minimiser"),
     ("minimiser", {"bound.tol": -1e-12}, "no noise on a minimiser"),
     ("minimiser", {"bound.method": "guess"}, "no noise on a minimiser"),
@@ -226,29 +232,19 @@ def test_contradictions(release_of, forged, name, changes, match):
     assert str(caught.value).startswith("record: ")
 
 
-def test_two_classes_have_one_score(release_of, forged):
-    """The error names the loss that such a head has, and not another."""
-    two = {"problem.n_classes": 2, "problem.class_counts": [60, 30]}
-    for loss in ("squared_hinge", "softmax", ""):
-        with pytest.raises(ValueError, match=r"of 2 classes: it should be 'logistic'"):
-            Release.from_dict(forged(release_of("descent"), **two, **{"problem.loss": loss}))
-
-
 def test_a_promise_is_checked_before_the_run(release_of):
     release = release_of("minimiser")
     for change in ({"epsilon": 0.5}, {"delta": 1e-12}, {"date": "today"}, {"version": ""}):
         with pytest.raises(ValueError, match="record: "):
             dataclasses.replace(release, **change).checked()
+    # Arrays are no record.
+    query = MeanGradient(np.zeros((3, 5)))
+    with pytest.raises(ValueError, match="no record can hold this kind"):
+        dataclasses.replace(release, bound=query, mechanism="x").checked()
     for change in ({"n_samples": 9}, {"radius": 0.6}, {"radius": "0.5"}, {"n_classes": 10**6}):
         problem = dataclasses.replace(release.problem, **change)
         with pytest.raises(ValueError, match="record: "):
             dataclasses.replace(release, problem=problem).checked()
-
-
-def test_arrays_are_no_record(release_of):
-    query = MeanGradient(np.zeros((3, 5)))
-    with pytest.raises(ValueError, match="no record can hold this kind"):
-        dataclasses.replace(release_of("descent"), bound=query, mechanism="x").checked()
 
 
 def test_more_noise_than_is_needed_is_no_contradiction(release_of):
@@ -346,42 +342,19 @@ def test_searches_for_the_gap_are_limited(release_of, forged, name, alpha):
 
 def test_the_schema_is_that_of_honest_records(release, forged):
     schema = json.loads(json.dumps(json_schema(), allow_nan=False))
-    jsonschema.validate(forged(release), schema)
-    for change in ({"surplus": 1}, {"epsilon": 0.0}, {"problem.metric": "cosine"}):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(forged(release, **change), schema)
-
-
-def test_the_schema_names_every_field_and_no_other(release):
-    schema = json.loads(json.dumps(json_schema(), allow_nan=False))
-    definitions = schema["$defs"]
-
-    def fits(value, node):
-        node = definitions[node["$ref"].rpartition("/")[2]] if "$ref" in node else node
-        if "anyOf" in node:
-            return any(fits(value, other) for other in node["anyOf"])
-        if isinstance(value, dict):
-            known = node.get("properties", {})
-            return (
-                node.get("additionalProperties") is False
-                and set(node["required"]) <= set(value) <= set(known)
-                and all(fits(item, known[name]) for name, item in value.items())
-            )
-        if isinstance(value, list) and "prefixItems" in node:
-            return len(value) == node["maxItems"] and all(map(fits, value, node["prefixItems"]))
-        if isinstance(value, list):
-            return node.get("type") == "array" and all(fits(v, node["items"]) for v in value)
-        if "enum" in node:
-            return value in node["enum"]
-        kinds = {str: "string", bool: "boolean", type(None): "null", int: "integer"}
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return node["type"] == kinds.get(type(value)) or (number and node["type"] == "number")
-
-    record = json.loads(json.dumps(release.to_dict()))
-    assert fits(record, schema)
-    assert not fits({**record, "surplus": 1}, schema)
-    assert not fits({**record, "bound": {**record["bound"], "type": "Guess"}}, schema)
-    assert set(definitions) >= {"Record", "Problem", "Weights", "Sums", "Minimiser", "DescentBound"}
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.validate(forged(release))
+    for change in (
+        {"surplus": 1},
+        {"bound.surplus": 1},
+        {"bound.type": "Guess"},
+        {"epsilon": 0.0},
+        {"problem.metric": "cosine"},
+        {"problem.n_samples": 1.5},
+    ):
+        assert not validator.is_valid(forged(release, **change)), change
+    definitions = set(schema["$defs"])
+    assert definitions >= {"Record", "Problem", "Weights", "Sums", "Minimiser", "DescentBound"}
     assert "MeanGradient" not in definitions
 
 
@@ -390,29 +363,25 @@ def test_the_schema_names_every_field_and_no_other(release):
 
 def test_random_fits_make_records_that_are_read():
     rng = np.random.default_rng(1)
-    for _ in range(20):
+    for i in range(12):
         k, d, n = rng.integers(2, 6), rng.integers(1, 8), rng.integers(12, 80)
-        X = (rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-3, 3)).astype(
-            rng.choice([np.float64, np.float32])
-        )
-        y = np.arange(n) % k
-        groups = np.arange(n) // 2 if rng.random() < 0.3 else None
+        X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-3, 3)
+        y, groups = np.arange(n) % k, np.arange(n) // 2 if i % 3 == 0 else None
         params = {
             "epsilon": 10.0 ** rng.uniform(-2, 2),
             "delta": 10.0 ** rng.uniform(-9, -3),
             "radius": 10.0 ** rng.uniform(-4, 2),
             "norm_bound": 10.0 ** rng.uniform(-3, 3),
-            "metric": rng.choice(["euclidean", "manhattan", "chebyshev"]).item(),
+            "metric": ("euclidean", "manhattan", "chebyshev")[i % 3],
         }
         free = GradientPerturbation(start="zero", n_steps=4, clip=None)
+        output = {"mechanism": "output", "alpha": 10.0 ** rng.uniform(-3, 0)}
         heads = [
-            BallDPRidgePrototype(counts=rng.choice(["per_class", "min"]).item(), **params),
-            BallDPLogisticRegression(
-                mechanism="output", alpha=10.0 ** rng.uniform(-3, 0), **params
-            ),
+            BallDPRidgePrototype(counts=("per_class", "min")[i % 2], **params),
+            BallDPLogisticRegression(**output, **params),
             BallDPSquaredHingeSVC(mechanism=free, **params),
             BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=1), **params),
         ]
         for head in heads:
-            release = head.fit(X, y, groups=groups).release_
+            release = head.fit(X.astype(np.float32 if i % 2 else float), y, groups=groups).release_
             assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release

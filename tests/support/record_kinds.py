@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,8 @@ CLASSES = Weights(
     by_class=(1.0, 1.0, 2.0),
 )
 OWNED = {"sums_weights": PERSONS, "loss_weights": PERSONS}
+HIDDEN_PERSONS = replace(PERSONS, class_totals=None, class_largest=None)
+HIDDEN = {"sums_weights": HIDDEN_PERSONS, "loss_weights": HIDDEN_PERSONS}
 DRAWN = {"radius_source": "private", "radius_epsilon": 1.0, "radius_draw": "x"}
 EDITS = {
     "radius_source": "edits",
@@ -76,6 +79,7 @@ KINDS = {
     "private radius": (PrototypePerturbation(), {"metric": "chebyshev"}, DRAWN),
     "seeded": (PrototypePerturbation(), {}, {"sampler": SEEDED_SAMPLER}),
     "persons": (PrototypePerturbation(), OWNED, {}),
+    "protected persons": (PrototypePerturbation(), {**PROTECTED, **HIDDEN}, {}),
     "statistics": (StatisticsPerturbation(0.4), {"domain": "sphere"}, EDITS),
     "protected statistics": (StatisticsPerturbation(0.5), PROTECTED, {}),
     "minimiser": (OutputPerturbation(), LINEAR, {"encoder": "an encoder"}),
