@@ -63,7 +63,6 @@ from sklearn_balldp.rows.sources import is_mapped
 
 N = 3000
 needs_torch = pytest.mark.needs("torch")
-FORMATS = ("memmap", "zarr", "hdf5", "parquet", "two parquet files")
 
 
 @pytest.fixture
@@ -79,32 +78,65 @@ def nothing_kept(monkeypatch):
     monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
 
 
-def lists(X):
-    return pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
+#: Stores that tell which of their rows were written, and others. "Virtual" is one over two files.
+HOLED = ("zarr", "zarr 2", "zarr shards", "hdf5 chunks", "hdf5 virtual")
+LAYOUTS = (*HOLED, "hdf5 whole", "hdf5 external", "parquet", "two parquet files", "memmap")
 
 
-def stored(X, kind, folder):
-    """The rows in a file of some format."""
+def halves(X):
+    return [slice(0, len(X) // 2), slice(len(X) // 2, len(X))]
+
+
+def store(X, layout, folder, written=None):
+    """A store of which some rows were written: what opens it, and the files that hold rows."""
     folder.mkdir(exist_ok=True)
-    path = folder / "rows"
-    if kind == "memmap":
-        np.save(path.with_suffix(".npy"), X)
-        return np.load(path.with_suffix(".npy"), mmap_mode="r")
-    if kind == "zarr":
-        zarr.save(str(path), X)
-        return from_zarr(path)
-    if kind == "hdf5":
+    path, n, written = folder / "x", len(X), halves(X) if written is None else written
+    common = {"shape": X.shape, "dtype": X.dtype}
+    if layout == "memmap":
+        np.save(folder / "x.npy", X)
+        return lambda: np.load(folder / "x.npy", mmap_mode="r"), [folder / "x.npy"]
+    if layout.startswith("zarr"):
+        options = {"chunks": (n // 8, D), "zarr_format": 2 if "2" in layout else 3}
+        options |= {"shards": (n // 2, D)} if "shards" in layout else {}
+        array = zarr.create_array(str(path), **common, **options)
+        for rows in written:
+            array[rows] = X[rows]
+        return lambda: from_zarr(path), [f for f in path.rglob("*") if f.name[0] not in "z."]
+    if layout.startswith("hdf5"):
+        raw, virtual = folder / "x.raw", h5py.VirtualLayout(**common)
+        options = {
+            "hdf5 chunks": {"chunks": (n // 8, 5), "compression": "gzip"},
+            "hdf5 external": {"external": [(raw, 0, X.nbytes)]},
+        }.get(layout, {})
         with h5py.File(path, "w") as file:
-            file["train/rows"] = X
-        return from_hdf5(path, "train/rows")
-    paths = [path.with_suffix(".a"), path.with_suffix(".b")]
-    if kind == "parquet":
-        parquet.write_table(pa.table({"e": lists(X)}), paths[0], row_group_size=700)
-        return from_parquet(paths[0], "e")
-    for part, own in zip((X[:1234], X[1234:]), paths, strict=True):
-        uneven = pa.array(list(map(list, part)), type=pa.list_(pa.from_numpy_dtype(X.dtype)))
-        parquet.write_table(pa.table({"e": uneven}), own, row_group_size=500)
-    return from_parquet(paths, "e")
+            dataset = (
+                file if "virtual" in layout else file.create_dataset("a/e", **common, **options)
+            )
+            for place, rows in enumerate(written):
+                if "virtual" in layout:
+                    with h5py.File(folder / f"part{place}", "w") as part:
+                        part["e"] = X[rows]
+                    virtual[rows] = h5py.VirtualSource(f"part{place}", "e", X[rows].shape)
+                else:
+                    dataset[rows] = X[rows]
+            if "virtual" in layout:
+                file.create_virtual_dataset("a/e", virtual)
+        files = {"hdf5 external": [raw], "hdf5 virtual": sorted(folder.glob("part*"))}
+        return lambda: from_hdf5(path, "a/e"), files.get(layout, [path])
+    cuts, options = {"parquet": [X]}.get(layout, [X[: n // 3], X[n // 3 :]]), {}
+    files = [path.with_name(f"x{place or ''}") for place in range(len(cuts))]
+    for rows, file in zip(cuts, files, strict=True):
+        column = pa.array(list(map(list, rows)), pa.list_(pa.from_numpy_dtype(X.dtype)))
+        if layout == "parquet":
+            column = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), D)
+            options = {"write_page_checksum": True}
+        parquet.write_table(pa.table({"e": column}), file, row_group_size=n // 8, **options)
+    return lambda: from_parquet(files, "e", verify_checksums=layout == "parquet"), files
+
+
+def stored(X, layout, folder):
+    """The rows in a file of some format."""
+    return store(X, layout, folder)[0]()
 
 
 class Computed(Rows):
@@ -133,9 +165,9 @@ def test_every_source_gives_the_model_of_the_array(name, dtype, tmp_path, monkey
     """A file of some format, a memory map of rows that are not kept, and other numbers of cores."""
     X, y = records(dtype)
     assert len(shards_of(*X.shape)) > 4
-    head, others = fitted(name, X, y), FORMATS[1:]
-    turn = list(HEADS).index(name) + np.dtype(dtype).itemsize // 4
-    cores, sources = [1, 2, 4], [stored(X, others[turn % len(others)], tmp_path), X]
+    head = fitted(name, X, y)
+    turn = 3 * list(HEADS).index(name) + np.dtype(dtype).itemsize // 4
+    cores, sources = [1, 2, 4], [stored(X, LAYOUTS[turn % 9], tmp_path), X]
     sources.append(stored(X, "memmap", tmp_path))
     for source in sources:
         assert (source.shape, source.dtype) == (X.shape, dtype)
@@ -249,7 +281,7 @@ def test_little_memory_above_the_file(name, large_file, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("kind", FORMATS[1:])
+@pytest.mark.parametrize("kind", LAYOUTS[:-1])
 def test_a_source_reads_what_is_asked_for(kind, dtype, tmp_path):
     X, _ = records(dtype)
     source = stored(X, kind, tmp_path)
@@ -298,7 +330,7 @@ def test_rows_of_no_admitted_size_are_refused(name, tmp_path, monkeypatch):
         for given in (
             rows,
             np.asfortranarray(rows),
-            stored(rows, "hdf5", tmp_path / f"{place} {bad}"),
+            stored(rows, "hdf5 chunks", tmp_path / f"{place} {bad}"),
         ):
             assert_refused(name, given, y, "NaN or infinity, an entry above 1e140")
             with pytest.raises(ValueError, match="NaN or infinity, an entry above 1e140"):
@@ -325,11 +357,11 @@ def test_no_row_decides_whether_another_is_refused(domain):
 
 def test_what_would_be_pulled_into_memory_is_refused(tmp_path):
     X, y = records(np.float32)
-    for kind, path in (("zarr", "a"), ("hdf5", "b")):
-        stored(X, kind, tmp_path / path)
-    with h5py.File(tmp_path / "b" / "rows") as file:
-        arrays = {"zarr": zarr.open(str(tmp_path / "a" / "rows"), mode="r")}
-        for kind, rows in {**arrays, "hdf5": file["train/rows"]}.items():
+    for kind in ("zarr", "hdf5 whole"):
+        stored(X, kind, tmp_path / kind[0])
+    with h5py.File(tmp_path / "h" / "x") as file:
+        arrays = {"zarr": zarr.open(str(tmp_path / "z" / "x"), mode="r"), "hdf5": file["a/e"]}
+        for kind, rows in arrays.items():
             with pytest.raises(TypeError, match=f"from_{kind}"):
                 BallDPRidgePrototype().fit(rows, y)
 
@@ -379,7 +411,7 @@ def test_a_radius_read_off_private_rows_is_that_of_the_array(given, tmp_path, mo
     policy = RadiusPolicy(random_state=0, **given)
     head = BallDPRidgePrototype(delta=1e-4, radius=policy, random_state=0)
     expected = clone(head).fit(X, y).release_.radius, clone(policy).fit(X, y).radius_
-    for kind in FORMATS:
+    for kind in LAYOUTS:
         source = stored(X, kind, tmp_path / kind)
         found = clone(head).fit(source, y).release_.radius, clone(policy).fit(source, y).radius_
         assert found == expected, kind
@@ -720,112 +752,48 @@ def test_a_file_that_was_rewritten_is_named(rows, kind, opened, tmp_path):
     assert not hasattr(head, "release_")
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone", "noise"])
-@pytest.mark.parametrize("kind", ["zarr", "hdf5", "parquet"])
-def test_damaged_files_are_named(kind, damage, tmp_path):
-    X, y = records(n=400)
-    if (kind, damage) == ("zarr", "noise"):
-        return  # it has no check sums by default
-    if kind == "zarr":
-        zarr.save(str(tmp_path / "x"), X)
-        path = next(p for p in (tmp_path / "x").rglob("*") if p.is_file() and p.name != "zarr.json")
-        source = from_zarr(tmp_path / "x")
-    elif kind == "hdf5":
-        path = tmp_path / "x"
-        with h5py.File(path, "w") as file:
-            file.create_dataset("e", data=X, chunks=(50, D), compression="gzip")
-        source = from_hdf5(path, "e")
-    else:
-        path = tmp_path / "x"
-        column_at(path, X, row_group_size=50, write_page_checksum=True)
-        source = from_parquet(path, "e", verify_checksums=True)
-    source = pickle.loads(pickle.dumps(source))
-    body = bytearray(path.read_bytes())
-    middle = slice(len(body) // 3, len(body) // 3 + 40)
-    body[middle] = bytes(b ^ 0xA5 for b in body[middle])
-    if damage == "gone":
-        path.unlink()
-    else:
-        path.write_bytes(body[: len(body) // 2] if damage == "cut" else body)
-    head = BallDPRidgePrototype(delta=1e-4, radius=0.5)
-    with pytest.raises(ValueError, match=rf"path='{tmp_path}/x'.*(restore|lacks)"):
-        head.fit(source, y)
-    assert not hasattr(head, "release_")
+@pytest.mark.parametrize("layout", HOLED)
+@pytest.mark.parametrize("rows", [[], [slice(0, 200)], [slice(0, 50), slice(200, 250)]])
+def test_rows_that_were_never_written_are_not_made_up(rows, layout, tmp_path):
+    """Libraries read fill values in their place."""
+    opened, _ = store(records(n=400)[0], layout, tmp_path, rows)
+    with pytest.raises(ValueError, match=rf"path='{tmp_path}/x' lacks .* reads a fill value"):
+        opened()
 
 
-def written(X, rows, folder, layout):
-    """A store of which some rows were written; what opens it, and files that hold rows."""
-    path = folder / "x"
-    if layout.startswith("zarr"):
-        shards = {"shards": (200, D)} if "shards" in layout else {}
-        chunks = {"chunks": (50, D), "zarr_format": 2 if "2" in layout else 3}
-        array = zarr.create_array(str(path), shape=X.shape, dtype=X.dtype, **chunks, **shards)
-        for part in rows:
-            array[part] = X[part]
-        return lambda: from_zarr(path), [f for f in path.rglob("*") if f.name[0] not in "z."]
-    common = {"shape": X.shape, "dtype": X.dtype}
-    options = {
-        "hdf5 chunks": {"chunks": (50, 5), "compression": "gzip"},
-        "hdf5 external": {"external": [(folder / "x.raw", 0, X.nbytes)]},
-    }.get(layout, {})
-    with h5py.File(path, "w") as file:
-        if layout != "hdf5 virtual":
-            stored = file.create_dataset("e", **common, **options)
-            for part in rows:
-                stored[part] = X[part]
-        whole = h5py.VirtualLayout(**common)
-        for place, part in enumerate(rows):
-            with h5py.File(folder / f"part{place}", "w") as own:
-                own["e"] = X[part]
-            whole[part] = h5py.VirtualSource(f"part{place}", "e", X[part].shape)
-        if layout == "hdf5 virtual":
-            file.create_virtual_dataset("e", whole)
-    kept = {"hdf5 external": [folder / "x.raw"], "hdf5 virtual": sorted(folder.glob("part*"))}
-    return lambda: from_hdf5(path, "e"), kept.get(layout, [path])
+@pytest.mark.parametrize("layout", ["hdf5 whole", "hdf5 external"])
+def test_a_dataset_of_which_nothing_was_written(layout, tmp_path):
+    opened, _ = store(records(n=400)[0], layout, tmp_path, [])
+    with pytest.raises(ValueError, match=r"x' lacks .* reads a fill value"):
+        opened()
 
 
-LAYOUTS = ("zarr", "zarr 2", "zarr shards", "hdf5 chunks", "hdf5 whole", "hdf5 external")
-LAYOUTS = (*LAYOUTS, "hdf5 virtual")
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_rows_that_were_never_written_are_not_made_up(layout, tmp_path):
-    """Libraries read fill values in their place. What is there is read."""
-    X, y = records(n=400)
-    halves = [slice(0, 200), slice(200, 400)]
-    opened, _ = written(X, halves, tmp_path, layout)
-    np.testing.assert_array_equal(opened()[:], X)
-    head = BallDPRidgePrototype(delta=1e-4, radius=0.5).fit(opened(), y)
-    assert head.release_.n_samples == 400
-    for place, rows in enumerate(([], halves[:1], [slice(0, 50), slice(200, 250)])):
-        folder = tmp_path / str(place)
-        folder.mkdir()
-        if layout in ("hdf5 whole", "hdf5 external") and rows:
-            continue  # no store can tell
-        opened, _ = written(X, rows, folder, layout)
-        with pytest.raises(ValueError, match=rf"path='{folder}/x' lacks .* reads a fill value"):
-            opened()
+#: What can happen to a file; only some notice bytes that changed.
+DAMAGES = [*itertools.product(LAYOUTS[:-1], ("gone", "cut")), ("hdf5 chunks", "noise")]
+DAMAGES.append(("parquet", "noise"))
 
 
 @pytest.mark.parametrize("sent", [False, True])
-@pytest.mark.parametrize("damage", ["gone", "cut"])
-@pytest.mark.parametrize(
-    "layout", ["zarr", "zarr shards", "hdf5 whole", "hdf5 external", "hdf5 virtual"]
-)
+@pytest.mark.parametrize(("layout", "damage"), DAMAGES)
 def test_rows_that_vanish_after_opening_are_not_made_up(layout, damage, sent, tmp_path):
     X, y = records(n=400)
-    opened, files = written(X, [slice(0, 200), slice(200, 400)], tmp_path, layout)
-    source = opened()
-    source = pickle.loads(pickle.dumps(source)) if sent else source
-    np.testing.assert_array_equal(source[390:], X[390:])
-    if layout == "hdf5 whole" and damage == "gone":
-        return  # its rows can be read for as long as it is open
+    opened, files = store(X, layout, tmp_path)
+    source = pickle.loads(pickle.dumps(opened())) if sent else opened()
+    np.testing.assert_array_equal(source[:20], X[:20])
+    body = bytearray(files[-1].read_bytes())
+    middle = slice(len(body) // 3, len(body) // 3 + 40)
     if damage == "gone":
         files[-1].unlink()
+        if layout in ("hdf5 whole", "hdf5 chunks"):
+            np.testing.assert_array_equal(source[:], X)  # for as long as it is open
+            source = pickle.loads(pickle.dumps(source))
+    elif damage == "cut":
+        os.truncate(files[-1], len(body) - (len(body) // 2 if "parquet" in layout else 100))
     else:
-        os.truncate(files[-1], files[-1].stat().st_size - 100)
+        body[middle] = bytes(b ^ 0xA5 for b in body[middle])
+        files[-1].write_bytes(body)
     head = BallDPRidgePrototype(delta=1e-4, radius=0.5)
-    with pytest.raises(ValueError, match=r"x'( lacks|: .* cannot be read)"):
+    with pytest.raises(ValueError, match=r"x1?'( lacks|: .* cannot be read)"):
         head.fit(source, y)
     assert not hasattr(head, "release_")
 
@@ -841,7 +809,7 @@ def test_rows_that_vanish_after_opening_are_not_made_up(layout, damage, sent, tm
 )
 def test_what_is_wrong_is_told_without_a_value(error, kind, match, tmp_path):
     """An error of this package is known by its class, whatever its first words are."""
-    source = stored(records(n=20)[0], "hdf5", tmp_path)
+    source = stored(records(n=20)[0], "hdf5 whole", tmp_path)
 
     class Fails:
         def __getitem__(self, rows):
