@@ -15,7 +15,7 @@ from benchmarks.mutants import MUTANTS
 from sklearn_balldp.heads import weighing
 from sklearn_balldp.losses import Softmax
 from sklearn_balldp.mechanisms import DescentBound, PrivacyFilter, Sums, gradients, queries
-from sklearn_balldp.mechanisms.whitening import WhiteningMap
+from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.exact_normal import rounded_normal
 from sklearn_balldp.publish.checks import replay_check
@@ -89,7 +89,7 @@ def test_a_refused_query_that_is_answered(monkeypatch):
 
 
 def test_a_map_that_lengthens_rows(monkeypatch):
-    monkeypatch.setattr(WhiteningMap, "shortened", smaller(WhiteningMap.shortened, 1.0 / 1.05))
+    monkeypatch.setattr(PublicMap, "shortened", smaller(PublicMap.shortened, 1.0 / 1.05))
     assert largest("descent from sums", 24, tries=1).ratio == math.inf
 
 

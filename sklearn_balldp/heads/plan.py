@@ -75,13 +75,14 @@ class Plan:
         counts, ratios = self.class_counts or (), self.class_signal_to_noise
         if not ratios:
             return []
-        lines = ["  class   records   signal to noise (at most)"]
-        chosen = list(range(len(ratios)))
+        lines, codes = ["  class   records   signal to noise (at most)"], list(range(len(ratios)))
         if len(ratios) > SHOWN:
-            chosen = sorted(chosen, key=lambda code: ratios[code])[:SHOWN]
-        for code in chosen:
+            codes = sorted(codes, key=lambda code: ratios[code])[:SHOWN]
+        for code in codes:
             ratio = ratios[code]
-            lines.append(f"  {code:>5}   {counts[code]:>7}   {ratio:.3g}{_lost(ratio)}")
+            risk = "   lost in the noise" if ratio < LOST else "   at risk"
+            risk = "" if ratio >= AT_RISK else risk
+            lines.append(f"  {code:>5}   {counts[code]:>7}   {ratio:.3g}{risk}")
         if len(ratios) > SHOWN:
             below = sum(ratio < AT_RISK for ratio in ratios)
             lines.append(
@@ -91,13 +92,6 @@ class Plan:
         return lines
 
     __repr__ = __str__
-
-
-def _lost(ratio: float) -> str:
-    """What a ratio of one class means."""
-    if ratio >= AT_RISK:
-        return ""
-    return "   lost in the noise" if ratio < LOST else "   at risk"
 
 
 def plan_of(release: Release, class_counts: tuple[int, ...] | None) -> Plan:
@@ -124,15 +118,13 @@ def plan_of(release: Release, class_counts: tuple[int, ...] | None) -> Plan:
 def _of_sums(problem: Problem, bound: Sums) -> dict[str, tuple[float, float]]:
     """Largest lengths of sums, and those of their noise."""
     n, b = problem.sums_weights.total, problem.norm_bound
-    scales = bound.scales(problem)
-    moment = 0 if bound.moment is None else problem.n_features * (problem.n_features + 1) // 2
-    sums = float(np.linalg.norm(scales[: len(scales) - moment]))
-    if moment and bound.constant > 0.0:
-        # Counts lie behind the moment, and have the scale of the sums.
-        sums = float(np.max(bound.sigma)) * math.sqrt(len(scales) - moment)
-    parts = {"class sums": (n * math.hypot(b, bound.constant), sums)}
+    width = problem.n_features + int(bound.constant > 0.0)
+    scales = np.broadcast_to(np.asarray(bound.sigma, dtype=np.float64), bound.n_sums(problem))
+    noise = float(np.linalg.norm(scales)) * math.sqrt(width)
+    parts = {"class sums": (n * math.hypot(b, bound.constant), noise)}
     if bound.moment is not None:
-        parts["second moment"] = (n * b**2, bound.moment * math.sqrt(moment))
+        values = problem.n_features * (problem.n_features + 1) // 2
+        parts["second moment"] = (n * b**2, bound.moment * math.sqrt(values))
     return parts
 
 

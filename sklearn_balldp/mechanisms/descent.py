@@ -56,7 +56,7 @@ from .settings import (
     signal_of,
 )
 from .sums import class_sums
-from .whitening import WhiteningMap, whitening_map
+from .whitening import PublicMap, whitening_map
 
 #: What ``start=`` takes.
 STARTS = "auto", "statistics", "prototypes", "mean", "zero"
@@ -466,7 +466,7 @@ class GradientPerturbation(Mechanism):
 
 
 def _first_iterate(
-    problem: Problem, bound: DescentBound, statistics: Any, whitening: WhiteningMap | None
+    problem: Problem, bound: DescentBound, statistics: Any, whitening: PublicMap | None
 ) -> Array:
     """The discriminant of released sums, for rows behind a map."""
     steps = bound.mu_of_steps(problem, problem.euclidean_radius, bound.budget)
@@ -482,7 +482,7 @@ def _first_iterate(
 
 
 def _for_original_rows(
-    problem: Problem, theta: Array, constant: float, whitening: WhiteningMap | None
+    problem: Problem, theta: Array, constant: float, whitening: PublicMap | None
 ) -> Array:
     """Weights and intercepts for rows as they come, from those for rows that steps see."""
     parameters = theta.copy()

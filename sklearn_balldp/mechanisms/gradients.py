@@ -39,7 +39,7 @@ from ..rows import (
 from ..rows.passes import BLOCK_VALUES
 from .kernel import Records
 from .products import block_sums, scores_of
-from .whitening import WhiteningMap
+from .whitening import PublicMap
 
 #: Bytes of moved and projected rows that are kept between passes; more are made again in each.
 KEPT_BYTES = 2**27
@@ -62,7 +62,7 @@ class Gradients:
         problem: Problem,
         records: Records,
         *,
-        whitening: WhiteningMap | None,
+        whitening: PublicMap | None,
         constant: float,
         clip: float | None,
         dtype: Any,
@@ -91,7 +91,7 @@ class Gradients:
         return table
 
     @property
-    def _map(self) -> WhiteningMap | None:
+    def _map(self) -> PublicMap | None:
         return None if self._whitening is None else self._whitening.rounded(self._dtype)
 
     @property
@@ -154,7 +154,7 @@ class _Placing:
     """
 
     norm_bound: float
-    whitening: WhiteningMap | None
+    whitening: PublicMap | None
     dtype: np.dtype
     domain: str
 

@@ -18,9 +18,9 @@ from .settings import LEAST_KEPT, MOST_DIRECTIONS, WHITENING
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class WhiteningMap:
-    """A public map of rows that moves no two of them further apart.
+@dataclass(frozen=True, eq=False)
+class PublicMap:
+    """A public map of rows that moves no two of them further apart, and that nobody can change.
 
     Rows are moved by ``centre`` and projected to norm ``reach`` (rho); shortened by ``factors`` in
     (0, 1] along the orthonormal ``directions``, of shape (n_features, n_directions); and projected
@@ -32,6 +32,12 @@ class WhiteningMap:
     factors: Array
     reach: float
     norm: float
+
+    def __post_init__(self) -> None:
+        for name in ("centre", "directions", "factors"):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
 
     @property
     def shortens(self) -> bool:
@@ -59,7 +65,7 @@ class WhiteningMap:
             return f"its norms must lie between {smallest:.6g} and {norm_bound:.6g}"
         return None
 
-    def rounded(self, dtype: DTypeLike) -> "WhiteningMap":
+    def rounded(self, dtype: DTypeLike) -> "PublicMap":
         """The same with a centre in the precision of rows: it is public, rounded or not."""
         return replace(self, centre=self.centre.astype(dtype))
 
@@ -106,18 +112,6 @@ class WhiteningMap:
         """Rows of the domain, mapped."""
         moved: Any = project_onto_ball(rows - self.centre, self.reach)
         return project_onto_ball(self.shortened(moved), self.norm)
-
-
-class PublicMap(WhiteningMap):
-    """A whitening map that nobody can change, and that is the same as itself alone: a key."""
-
-    def __post_init__(self) -> None:
-        for name in ("centre", "directions", "factors"):
-            array = np.array(getattr(self, name), dtype=np.float64)
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-
-    __eq__, __hash__ = object.__eq__, object.__hash__
 
 
 def whitening_map(statistics: Any, *, several_steps: bool, least_reach: float) -> PublicMap:
