@@ -348,19 +348,16 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         n_samples, n_features : int
             Shape of the rows.
         class_counts : array-like of int, shape (n_classes,), optional
-            Number of records of each class, in the order of ``classes``. They are needed where
-            labels are public, and not used where labels are protected.
+            Records of each class, in the order of ``classes``: needed where labels are public.
         y : array-like of shape (n_samples,), optional
-            Public labels, in place of ``class_counts``. Needed for ``groups`` where labels are
-            public.
+            Public labels, in place of ``class_counts``: needed for ``groups``.
         groups : array-like of shape (n_samples,), optional
             Owner of each record, as in :meth:`fit`.
 
         Returns
         -------
         Plan
-            ``release`` (the record before the run), ``noise``, ``signal_to_noise``,
-            ``class_signal_to_noise``; printing it shows all of them.
+            What is released, its noise and its signal; printing it shows all of them.
 
         Raises
         ------
@@ -671,19 +668,16 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         project : bool, default=True
-            True gives the same predictions for rows of any usual length: the model is a Pipeline,
-            whose first steps (of scikit-learn) project rows outside of the ball of radius
-            ``norm_bound`` onto it (or scale rows to its surface). False gives the linear model
-            alone, which converts to ONNX. It predicts the same for rows that are in place already
-            (embeddings of unit norm).
+            True gives the same predictions for rows of any usual length: the first steps of a
+            Pipeline bring rows into the domain. False gives the linear model alone, which converts
+            to ONNX, for rows that are in place already (embeddings of unit norm).
 
         Returns
         -------
         estimator
             ``LogisticRegression`` where this head gives probabilities, else ``LinearSVC``, or a
-            Pipeline that ends in one. Labels, scores and probabilities are this head's for rows in
-            double precision, on the sphere with an entry above 1e-14. It carries no record: publish
-            ``release_`` beside it.
+            Pipeline that ends in one. It agrees for rows in double precision, on the sphere with an
+            entry above 1e-14. It carries no record: publish ``release_`` beside it.
         """
         check_is_fitted(self)
         check_flag("project", project)

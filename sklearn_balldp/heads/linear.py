@@ -64,9 +64,8 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         descent that starts from them. "output" (:class:`.OutputPerturbation`) adds it to the
         certified minimiser, as the paper does. "auto" takes "output" only if its noise would be
         small at ``alpha``, or at ``0.3 / n_samples`` if that is None: in practice at an epsilon of
-        several hundred at least. Elsewhere it takes "gradient", which is more accurate by far. The
-        record names the choice. Pass an object to set a mechanism's parameters, or another
-        mechanism.
+        several hundred at least. Elsewhere "gradient" is more accurate by far. The record names the
+        choice. Pass an object to set its parameters, or another mechanism.
     alpha : float or None, default=None
         Strength of the regularisation, which pulls the weights towards zero. Leave it at None with
         noise on gradients, which needs none (None is 0): alpha saves no noise there, and the model

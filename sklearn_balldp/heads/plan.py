@@ -29,10 +29,8 @@ class Plan:
         Records of each class, where they are public.
     parts : dict of str to (float, float)
         What is released, by name: the largest length that it can have before noise, and the
-        expected length of its noise. Prototypes have class sums, a minimiser has one part,
-        statistics have class sums and, if released, the second moment. Noise on gradients has one
-        part: the joint length of the mean gradients of all steps at the start. Empty for mechanisms
-        of one's own.
+        expected length of its noise. Noise on gradients has one part: the joint length of the mean
+        gradients of all steps at the start. Empty for mechanisms of one's own.
     class_signal_to_noise : tuple of float
         For each class, what its records can at most move of the released values, over the length of
         the noise in its share of them. Below :data:`LOST` classes were hardly ever predicted on

@@ -31,16 +31,7 @@ def shares_of(problem: Problem) -> Array | None:
 class Settings:
     """How predictions are made of released values: public choices, which cost no privacy.
 
-    Attributes
-    ----------
-    priors : array-like of shape (n_classes,), "uniform" or None
-        Class probabilities that predictions assume.
-    decision : str
-        Rule of prototypes.
-    shrinkage : float or "auto"
-        How a discriminant cleans its covariance.
-    class_embeddings : ndarray of shape (n_classes, n_features) or None
-        Public vectors that noisy class means are shrunk towards.
+    Each is the parameter of that name of some head.
     """
 
     priors: Any = None
@@ -65,18 +56,12 @@ class Released:
 
     Attributes
     ----------
-    release : Release
-        How it was released.
-    classes : ndarray of shape (n_classes,)
-        Labels.
     values : ndarray
         What the mechanism returned.
     mechanism : Mechanism
         The public algorithm: audits and checks drive it again.
     answers : tuple of ndarray
-        Every noisy answer, in order; empty if they were not kept. The values follow from these.
-    settings : Settings
-        Of the rule.
+        Every noisy answer, in order, from which the values follow; empty if they were not kept.
     """
 
     release: Release

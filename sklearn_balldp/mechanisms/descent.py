@@ -1,21 +1,15 @@
 r"""Gradient perturbation: noisy sums to start from, noisy gradients, and the model made of them.
 
 Step s asks :math:`g_s = \frac1n \sum_i g(\theta_{s-1}; z_i) + N(0, \sigma_s^2 I)`, g the gradient
-of one record's loss, its residual clipped or not. The iterate is public, so that the noise may
-follow the gap at it (:func:`.iterate_gap`). Each step has a share of what remains of
-:math:`\mu^2`, so that sums and steps together are :math:`\mu`-GDP at the declared radius.
+of one record's loss. The iterate is public, so that the noise may follow the gap at it
+(:func:`.iterate_gap`). Each step has a share of what the sums leave of :math:`\mu^2`.
 
 At other radii the gaps depend on the iterates, and their realised sum is no guarantee. A descent
 may *promise* further radii beforehand: each step then has the largest noise scale that any promise
-asks for. From a promise at r follows what holds at t > r: the steps cost at most
-:math:`\min(\lceil t / r \rceil, \sup G_\theta(t) / \inf G_\theta(r))` times as much, by a chain of
-records r apart, and by public limits of the gap (:meth:`DescentBound.growth`).
+asks for. What holds beyond them follows from a promise by :meth:`DescentBound.growth`.
 
-A descent may start from noisy sums (:class:`.Sums`), and may see its rows through a *whitening map*
-that these tell: moved by their noisy mean c, shortened along the directions in which they vary
-most, and projected onto a ball of radius :math:`\tau`. No two rows move further apart by that, and
-every gap is that of the smaller ball. As the sums are released, the steps may depend on them as
-they do on iterates.
+A descent may see its rows through a map that released sums tell (:mod:`.whitening`). No two rows
+move further apart by it, and every gap is that of the smaller ball.
 
 References
 ----------
@@ -286,24 +280,20 @@ class DescentBound(Promised):
 class GradientPerturbation(Mechanism):
     """Noise on class sums, and on the gradients of a full-batch descent that starts from them.
 
-    It is far more accurate than noise on the minimiser at the same guarantee. The guarantee covers
-    the sums and the noisy gradients of all steps, not only the final parameters. The noise of each
-    step is calibrated at the iterate of the step, which is public.
-
-    Where the start tells the mean of the rows, and the head has an intercept, the steps see the
-    rows moved by that mean. Where it tells their second moment too, rows are then shortened along
-    the directions in which they vary most (*partial whitening*). Gradients of the shorter rows
-    need less noise. The released weights are for rows that were not changed.
+    It is far more accurate than noise on the minimiser at the same guarantee, which covers the sums
+    and the noisy gradients of all steps. Where the start tells the mean of the rows, and the head
+    has an intercept, the steps see the rows moved by that mean; where it tells their second moment
+    too, rows are shortened along the directions in which they vary most (*partial whitening*), as
+    gradients of shorter rows need less noise. The released weights are for rows as they come.
 
     Parameters
     ----------
     n_steps : int or "auto", default="auto"
-        How many steps the descent takes. Each costs one pass over the rows; all share the budget,
-        so more steps are noisier ones. "auto" takes 20 after class sums, and 60 from zero or after
-        the mean alone. It takes one where public numbers say that steps would harm their start:
-        that one has a fiftieth of the budget, and the model is all but the discriminant that it
-        starts from. Where labels are protected, or ``alpha`` or ``learning_rate`` is set, it
-        takes many all the same.
+        How many steps the descent takes, each in one pass over the rows; more steps are noisier
+        ones. "auto" takes 20 after class sums, and 60 from zero or after the mean alone. It takes
+        one, with a fiftieth of the budget, where public numbers say that steps would harm the
+        discriminant that they start from, unless labels are protected, or ``alpha`` or
+        ``learning_rate`` is set.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm
@@ -314,14 +304,13 @@ class GradientPerturbation(Mechanism):
         to; its gradient is then at most ``clip`` times the norm of its row. "auto" is 0.2. None
         does not clip.
     start : {"auto", "statistics", "prototypes", "mean", "zero"}, default="auto"
-        Where the descent begins: a better start takes a share of the budget, and saves steps.
-        "prototypes" begins at the noise-aware rule of noisy class sums. "statistics" begins at the
-        linear discriminant (:class:`.BallDPLinearDiscriminant`) of the same sums and a noisy second
-        moment, where public numbers say that the moment is worth its noise. Public numbers decide
-        the share too. "mean" releases the noisy mean of all rows alone, which rows are moved by,
-        and begins at zero. "zero" spends the whole budget on the steps. "auto" is "statistics",
-        and "mean" where public numbers say that records are too few for class sums that hide so
-        large a radius, or labels.
+        Where the descent begins: a better start takes a share of the budget (by public numbers),
+        and saves steps. "prototypes" begins at the noise-aware rule of noisy class sums.
+        "statistics" begins at the linear discriminant (:class:`.BallDPLinearDiscriminant`) of these
+        and a noisy second moment, where that is worth its noise. "mean" releases the noisy mean of
+        all rows alone, which rows are moved by, and begins at zero. "zero" spends the whole budget
+        on the steps. "auto" is "statistics", and "mean" where records are too few for class sums
+        that hide so large a radius, or labels.
     keep_transcript : bool, default=False
         Lets you test the noise later: the head keeps ``transcript_``, the noisy answers to all
         queries, which :func:`~sklearn_balldp.verify` and :func:`.transcript_log_posterior` read. It
