@@ -42,10 +42,10 @@ HIDDEN_EDITS = 0.9
 EDITS = "edits"
 #: Width of the rows of the command's encoder of images.
 IMAGE_WIDTH = 512
-#: Equally likely candidates that a risk is stated for.
+#: Equally likely candidates that a risk is about.
 CANDIDATES = 10
-# Records that are embedded to tell how long all of them will take: at most these, and an eighth of
-# all. Fewer than a batch would take longer each.
+# Records that are embedded to tell how long all of them will take: an eighth of all, and no more
+# than these. Fewer than a batch would take longer each.
 _SAMPLE, _BATCH = 256, 32
 # Among so few records many labels say nothing.
 _FEW = 20
@@ -198,7 +198,7 @@ def _step(kind: str, options: argparse.Namespace) -> Any:
 
 
 def _identity(name: str | None) -> str | None:
-    """What a record says of the encoder of embeddings: with a digest, if its weights are here."""
+    """What a record says of the encoder of embeddings: with a digest, if its weights are at hand."""
     if name is None:
         return None
     try:

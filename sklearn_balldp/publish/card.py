@@ -19,9 +19,9 @@ from ..privacy.release import Release
 from ..text import DOWN, UP, one_line, percent, rounded
 from .steps import Step, any_step
 
-#: Numbers of candidates that certificates are stated for.
+#: Numbers of candidates of the certificates.
 CANDIDATES = (2, 10, 100)
-#: False-positive rates that an attacker's true-positive rate is stated at.
+#: False-positive rates of the true-positive rates.
 FALSE_POSITIVE_RATES = (0.01, 0.001)
 #: Advantage of an attacker above which a release hides next to nothing.
 NOTHING_HIDDEN = 0.99
@@ -96,7 +96,7 @@ def up(value: float) -> str:
 
 
 def down(value: float) -> str:
-    """A distance in three digits, rounded down: what is hidden further is hidden here."""
+    """A distance in three digits, rounded down: what a larger one hides it hides too."""
     return rounded(value, 3, DOWN)
 
 
@@ -116,7 +116,7 @@ def card_text(
 ) -> Card:
     """The card of a release, of the steps before its head, and of parameters that are the same.
 
-    Of what is None nothing is known.
+    What is None is not at hand.
     """
     w, guarantee = _words(release, steps), release.guarantee()
     return Card(f"""\
@@ -125,7 +125,7 @@ def card_text(
 ## In short
 
 - {w["hidden"]}
-- What an attacker gains: whoever knows {w["known"]}, and holds ten equally likely candidates \
+- What an attacker gains: whoever knows {w["others"]}, and holds ten equally likely candidates \
 inside one ball of radius {down(release.radius)}, names the true one with probability \
 {percent(release.certificate(0.1))} at most. A blind guess is right with probability 10 %.
 - Not covered: {w["uncovered"]}larger changes; what several models from the same records tell \
@@ -135,7 +135,7 @@ together.
 
 This model was trained on {w["trained"]}. It limits what anyone can learn about {w["one"]}. \
 Suppose {w["change"]}. {_before(release, steps)}Whoever sees the model \
-{_tells(guarantee.advantage)} which of the two was used, even with {w["known"]}, the method and \
+{_tells(guarantee.advantage)} which of the two was used, even with {w["others"]}, the method and \
 its settings at hand. The advantage over guessing is at most {percent(guarantee.advantage)} (0 % \
 is guessing, 100 % is certainty). The ten candidates above are {w["candidates"]}.{w["condition"]}
 
@@ -186,10 +186,10 @@ def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]
     radius, two = down(release.radius), up(release.guarantee(records=2).epsilon)
     # Without a model nobody knows whether steps come before the head.
     alone = steps is not None and not _acting(steps)
-    seen = "" if alone else " as the head sees them"
+    as_seen = "" if alone else " as the head sees them"
     scaled = f" scaled to norm {release.norm_bound:g}" if release.domain == "sphere" else ""
     edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
-    near = f"within {radius} ({release.metric} distance between rows{seen}{scaled}{edits})"
+    near = f"within {radius} ({release.metric} distance between rows{as_seen}{scaled}{edits})"
     other = "any other of another label, or by one" if protected else "another"
     others = {
         (False, False): "another of the same label",
@@ -208,15 +208,15 @@ def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]
     trained = f"{release.n_samples} private records"
     several = f"several records of one person: for two records epsilon is {two}"
     if person:
-        most = release.weights.most_records
-        trained += f" of {release.n_units} persons (at most {most} of one person)"
+        max_records = release.weights.most_records
+        trained += f" of {release.n_units} persons (at most {max_records} of one person)"
         several = f"several persons at once: for two persons epsilon is {two}; and which records "
         several += "belong to one person, which the publisher stated"
     of_label = " with the same labels" if person else " of one label"
     labels = "- labels, and how many records each class has: they are public\n"
     return {
         "hidden": hidden,
-        "known": "the records of everybody else" if person else "all other records",
+        "others": "the records of everybody else" if person else "all other records",
         "uncovered": ("" if protected else "labels and class counts; ")
         + ("" if person else "several records of one person; "),
         "trained": trained,
@@ -245,19 +245,17 @@ def _warning(release: Release) -> str:
     """A warning in front of everything else, where noise was drawn from a seed."""
     if release.private is not False:
         return ""
-    seeded = (
-        "The radius was computed from private records with noise from a seed. Whoever knows the "
-        "seed learns about the records from it."
-        if release.radius_source == "seeded"
-        else "The noise in this model was drawn from a seed. Whoever knows or guesses the seed can "
-        "take the noise off, so nothing is hidden."
-    )
+    seeded = "The noise in this model was drawn from a seed. Whoever knows or guesses the seed can "
+    seeded += "take the noise off, so nothing is hidden."
+    if release.radius_source == "seeded":
+        seeded = "The radius was computed from private records with noise from a seed. Whoever "
+        seeded += "knows the seed learns about the records from it."
     further = "All numbers on this page hold for the same method without a seed."
     return f"\n## NOT PRIVATE\n\n{seeded} {further}\n"
 
 
 def _meaning(release: Release) -> str:
-    """What a radius means, as far as it is known."""
+    """What a radius means."""
     if release.hidden_edits:
         return f"this covers {release.hidden_edits}"
     if release.radius >= release.full_radius:
@@ -281,7 +279,7 @@ def _acting(steps: Mapping[str, Step]) -> dict[str, float | None]:
 
 
 def _before(release: Release, steps: Mapping[str, Step] | None) -> str:
-    """What the distance is before the steps of a pipeline, as far as that is known."""
+    """What the distance is before the steps of a pipeline, if anything bounds it."""
     stretches = _acting(steps or {})
     if not stretches:
         return ""
@@ -297,9 +295,9 @@ def _before(release: Release, steps: Mapping[str, Step] | None) -> str:
             "records that are all but equal further apart. "
         )
     radius = down(release.radius)
-    least = rounded(float(radius) / factor * (1.0 - 1e-9), 4, DOWN)
+    before = rounded(float(radius) / factor * (1.0 - 1e-9), 4, DOWN)
     return (
-        f"The head sees rows after {names}. Two rows within {least} of each other before these "
+        f"The head sees rows after {names}. Two rows within {before} of each other before these "
         f"steps lie within {radius} after them. "
     )
 
@@ -326,7 +324,11 @@ def _named(release: Release) -> str:
     radii, promised = _radii(release), release.guarantee_of_candidates()
     # Of a radius that was drawn only the promise is a bound: a larger ball hides no more than it.
     columns = [
-        max(promised, release.guarantee_of_candidates(radius), key=lambda found: found.mu_total)
+        max(
+            promised,
+            release.guarantee_of_candidates(radius),
+            key=lambda guarantee: guarantee.mu_total,
+        )
         for radius in radii.values()
     ]
     rows = {

@@ -123,22 +123,22 @@ def _parameters_checks(model: Published) -> Iterator[Check]:
 
 
 def _encoder_check(model: Published, encoder: Any) -> Check:
-    basis, stated = "the name and revision that each of them states", model.record.encoder
+    basis, recorded = "the name and revision that each of them states", model.record.encoder
     names = [step.settings["name"] for step in model.steps if step.kind == "encoder"]
     lives = [step.live for step in model.steps if step.kind == "foreign"]
     names += [live.identity for live in lives if hasattr(live, "identity")]
     name = (names or [None])[0] if encoder is None else getattr(encoder, "identity", None)
-    same = None if None in (name, stated) else same_encoder(name, stated)
-    if name is None and stated is None:
+    same = None if None in (name, recorded) else same_encoder(name, recorded)
+    if name is None and recorded is None:
         shown = "neither model nor record names one: ask the publisher what made the rows"
-    elif stated is None:
+    elif recorded is None:
         shown = f"only the model names {name}: ask the publisher"
     elif name is None:
-        shown = f"only the record names {stated}: embed records with it"
+        shown = f"only the record names {recorded}: embed records with it"
     elif same is None:
-        shown = f"the record names {stated}: pass these weights (encoder=, --encoder), to compare"
+        shown = f"the record names {recorded}: pass these weights (encoder=, --encoder), to compare"
     else:
-        shown = str(name) if name == stated else f"{name}, the record says {stated}"
+        shown = str(name) if name == recorded else f"{name}, the record says {recorded}"
     return Check("encoder", {True: PASS, False: FAIL, None: CANNOT_CHECK}[same], shown, basis)
 
 

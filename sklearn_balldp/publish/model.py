@@ -465,7 +465,7 @@ def _read_step(described: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> 
     parts = {name.removeprefix(prefix): arrays.pop(name) for name in names}
     settings = {name: value for name, value in described.items() if name != "kind"}
     if described["kind"] not in KINDS:
-        raise ValueError("a step is of a kind that is not known")
+        raise ValueError("a step is of an unknown kind")
     return Step(described["kind"], settings, parts)
 
 

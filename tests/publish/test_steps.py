@@ -139,43 +139,41 @@ def test_arrays_that_are_none_of_such_a_step(kind, arrays):
 
 
 WORDS = step_of(HashingVectorizer(n_features=16)).settings
+TEXT_ENCODER = {"of": "texts", "name": "a model@newest, 64 tokens", "max_length": 64}
+
+
+ODD = [
+    # Long grams and wide rows fill the memory of whoever predicts.
+    ("words", "ngram_range", ([1, 10**5], [-(10**18), 2], [0, 2], [3, 2], [1.5, 2], "12", 5, None)),
+    ("words", "ngram_range", ([1, 1e300], [1, 2, 3])),
+    ("words", "n_features", (2**17, 2**30, 0, -5, 16.0, True, "16", None)),
+    ("words", "analyzer", ("(a+)+b",)),
+    ("words", "lowercase", (1,)),
+    ("words", "norm", ("l3",)),
+    ("words", "strip_accents", ("x",)),
+    ("words", "tokenizer", ("os.system",)),
+    # An encoder is a name and a length.
+    ("encoder", "max_length", (0, 2**16 + 1, 10**12, True, 8.0, "a secret")),
+    ("encoder", "name", (5, None, "", "a\nPASS, 64 tokens", "x" * 201, "x")),
+    ("encoder", "of", ("sounds", None, [], {})),
+    ("encoder", "device", ("cuda:7",)),
+    ("encoder", "revision", ("refs/pr/13",)),
+]
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        *({"ngram_range": grams} for grams in ([1, 10**5], [-(10**18), 2], [0, 2], [3, 2])),
-        *({"ngram_range": grams} for grams in ([1.5, 2], [1, 1e300], [1, 2, 3], "12", 5, None)),
-        *({"n_features": n} for n in (2**17, 2**30, 0, -5, 16.0, True, "16", None)),
-        {"analyzer": "(a+)+b"},
-        {"lowercase": 1},
-        {"norm": "l3"},
-        {"strip_accents": "x"},
-        {"tokenizer": "os.system"},
-    ],
+    ("kind", "change"),
+    [(kind, {name: value}) for kind, name, values in ODD for value in values],
 )
-def test_words_that_could_harm(change):
-    """Long grams and wide rows fill the memory of whoever predicts."""
+def test_settings_that_could_harm(kind, change):
+    sound = WORDS if kind == "words" else TEXT_ENCODER
+    assert not refused(Step(kind, sound), None)
+    assert refused(Step(kind, {**sound, **change}), None)
+    assert refused(Step(kind, sound), None, first=False)
+
+
+def test_settings_at_their_limits():
     assert not refused(Step("words", {**WORDS, "ngram_range": [1, 10]}), None)
-    assert refused(Step("words", {**WORDS, **change}), None)
-    assert refused(Step("words", WORDS), None, first=False)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"max_length": length} for length in (0, 2**16 + 1, 10**12, True, 8.0, "a secret")),
-        *({"name": name} for name in (5, None, "", "a\nPASS, 64 tokens", "x" * 201, "x")),
-        *({"of": of} for of in ("sounds", None, [], {})),
-        {"device": "cuda:7"},
-        {"revision": "refs/pr/13"},
-    ],
-)
-def test_an_encoder_is_a_name_and_a_length(change):
-    plain = {"of": "texts", "name": "a model@newest, 64 tokens", "max_length": 64}
-    assert not refused(Step("encoder", plain), None)
-    assert refused(Step("encoder", {**plain, **change}), None)
-    assert refused(Step("encoder", plain), None, first=False)
     images = {"of": "images", "name": "a model@newest", "model": "resnet18"}
     assert not refused(Step("encoder", images), None)
     assert refused(Step("encoder", {**images, "model": 5}), None)
