@@ -198,7 +198,7 @@ def _step(kind: str, options: argparse.Namespace) -> Any:
 
 
 def _identity(name: str | None) -> str | None:
-    """What a record says of the encoder of embeddings: with a digest, if its weights are at hand."""
+    """What a record says of the encoder of embeddings: a digest too, if its weights are at hand."""
     if name is None:
         return None
     try:
