@@ -61,6 +61,7 @@ STEPS = (
     "mechanisms/test_queries.py",
     "mechanisms/test_kernel.py",
     "privacy/test_gaps.py",
+    "heads/test_every_head.py",
     "heads/test_descent.py",
     "heads/test_start.py",
 )
@@ -121,14 +122,14 @@ MUTANTS = (
         "mechanisms/descent.py",
         "used = self.start.mu(problem, radius)",
         "used = 0.0",
-        ("mechanisms/test_kernel.py", "heads/test_start.py"),
+        ("mechanisms/test_kernel.py", "heads/test_every_head.py"),
     ),
     Mutant(
         "share of the start left out of what is stated",
         "mechanisms/descent.py",
         "sums = 0.0 if self.start is None else self.start.mu(problem, radius, labels)",
         "sums = 0.0",
-        ("mechanisms/test_kernel.py", "privacy/test_bounds.py", "heads/test_start.py"),
+        ("privacy/test_bounds.py", "heads/test_every_head.py"),
     ),
     Mutant(
         "whitening map of Lipschitz factor 1.05",
@@ -219,7 +220,7 @@ MUTANTS = (
         "privacy/bounds.py",
         "chain = max(1, math.ceil(ratio * _CHAIN_SLACK))",
         "chain = max(1, math.ceil(ratio * _CHAIN_SLACK) - 1)",
-        ("mechanisms/test_kernel.py", *STEPS, "privacy/test_bounds.py"),
+        ("privacy/test_bounds.py", *STEPS),
     ),
     Mutant(
         "largest weight of a person replaced by the mean",
@@ -565,7 +566,7 @@ MUTANTS = (
         "mechanisms/kernel.py",
         "answer = self._noise(noiseless, query.scales(self._problem))",
         "answer = self._noise(noiseless, np.asarray(query.scales(self._problem)) / 1.05)",
-        (*KERNEL, "heads/test_leaks.py", "audit/test_auditor.py"),
+        (*KERNEL, "heads/test_every_head.py", "audit/test_auditor.py"),
     ),
     Mutant(
         "queries that nobody vouches for answered",

@@ -6,9 +6,7 @@ import math
 import numpy as np
 import pytest
 from head_cases import rows
-from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
@@ -18,7 +16,6 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     GradientPerturbation,
     OutputPerturbation,
-    ReconstructionAuditor,
     verify,
 )
 from sklearn_balldp.losses import make_loss
@@ -133,38 +130,15 @@ def test_the_mean_takes_the_place_of_sums_that_hide_too_much(n, d, k, epsilon, r
         assert settings_of(dataclasses.replace(own, **lacks), mu, **given).start == "sums"
 
 
-def test_a_weaker_promise_is_no_less_accurate():
-    X, Xt, y, yt = train_test_split(*load_digits(return_X_y=True), test_size=0.25, random_state=0)
-    scores = {
-        name: [
-            BallDPLogisticRegression(0.5, random_state=seed, **promise)
-            .fit(normalize(X), y)
-            .score(normalize(Xt), yt)
-            for seed in range(8)
-        ]
-        for name, promise in {
-            "weaker": {},
-            "stronger": {"protect_labels": True, "classes": np.arange(10)},
-        }.items()
-    }
-    error = math.sqrt(sum(np.var(own, ddof=1) for own in scores.values()) / 8)
-    assert np.mean(scores["weaker"]) > np.mean(scores["stronger"]) - 2.0 * error
-    assert error < 0.05
-
-
 @pytest.mark.parametrize(("Head", "epsilon"), [(HEADS[0], 2.0), (HEADS[1], 1e8)])
-def test_what_was_chosen_is_recorded_planned_audited_and_verified(Head, epsilon):
+def test_what_was_chosen_is_planned_and_verified(Head, epsilon):
     X, y = rows(600)
     head = Head(epsilon, radius=0.3)
     planned = head.plan(len(X), X.shape[1], np.bincount(y)).release
-    head.fit(X, y)
-    release = head.release_
-    for name in ("mechanism", "alpha", "bound"):
-        assert getattr(planned, name) == getattr(release, name)
+    release = head.fit(X, y).release_
+    assert planned == dataclasses.replace(release, digest="")
     assert head.mechanism == "auto"
     assert not verify(head).failed
-    auditor = ReconstructionAuditor(head, n_candidates=3, n_supports=2, random_state=0)
-    assert auditor.fit(X, y, 0.97 * X, y).guarantee_holds_
 
 
 def test_an_alpha_that_is_given_is_kept():

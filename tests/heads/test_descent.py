@@ -118,22 +118,6 @@ def test_release():
     assert not hasattr(head, "transcript_")
 
 
-@pytest.mark.parametrize("clip", [None, 0.2])
-def test_what_was_guaranteed_beforehand_holds_of_every_run(clip):
-    """At other radii the spent mu follows from the iterates, and stays below what was stated."""
-    head = gradient_head(clip=clip)
-    guaranteed, spent = set(), set()
-    for _ in range(3):
-        release = head.fit(*rows(600, d=5)).release_
-        for radius in (0.9, 1.3, 2.0):
-            mu = math.hypot(*(query.mu(release.problem, radius) for query, _ in asked(head)))
-            assert release.mu < mu <= release.guarantee(radius).mu * (1.0 + 1e-6)
-            spent.add(mu)
-            guaranteed.add(release.guarantee(radius))
-    assert clip or len(spent) == 9
-    assert len(guaranteed) == 3
-
-
 def test_other_metrics():
     for metric, factor in (("manhattan", 1.0), ("chebyshev", math.sqrt(6))):
         head = gradient_head(metric=metric, radius=0.2).fit(*rows())
@@ -152,16 +136,6 @@ def test_steps_of_any_length_stay_finite(Head, clip):
         given = {"epsilon": 8.0, "radius": 0.5, "clip": clip, "n_steps": 100}
         head = gradient_head(Head, alpha=alpha, **given).fit(*rows(2000))
         assert np.linalg.norm(asked(head)[-1][0].theta) < 100.0
-
-
-@pytest.mark.parametrize(("Head", "n_classes"), [(HEADS[0], 5), (HEADS[1], 2)])
-def test_defaults_fit_without_tuning(Head, n_classes):
-    """Near the noiseless head at a moderate budget, from 2000 rows on."""
-    X, y = rows(4000, n_classes, d=20, dtype=np.float32)
-    train, test = slice(0, 3000), slice(3000, None)
-    reference = LogisticRegression(C=10).fit(X[train], y[train]).score(X[test], y[test])
-    head = Head(8.0, radius=0.6, mechanism="gradient").fit(X[train], y[train])
-    assert head.score(X[test], y[test]) > reference - 0.05
 
 
 @pytest.mark.parametrize("Head", HEADS)
@@ -228,19 +202,13 @@ def test_mechanisms_are_estimators():
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"shares": ()}, "shares hold 0 steps"),
-        ({"shares": (0.5, 0.6)}, "sum to 1 at most"),
         ({"shares": (1.5, -0.5)}, "shares must be positive"),
-        ({"shares": (1e-4,) * 5001}, "5001 steps"),
-        ({"momentum": 1.0}, "momentum"),
         ({"clip": -0.1}, "clip"),
         ({"averaged": 0}, "averaged"),
-        ({"averaged": 9}, "averaged"),
         ({"learning_rate": math.nan}, "learning_rate"),
         ({"constant": -1.0}, "constant"),
         ({"least_reach": 0.2}, "least_reach"),
         ({"least_reach": 0.9}, "needs a start"),
-        ({"budget": 1e-20}, "leaves nothing"),
     ],
 )
 def test_bounds_that_are_no_descent(changes, match):

@@ -190,18 +190,6 @@ def test_protected_prototypes_are_made_of_sums_and_counts(noise_free, ball_rows)
     assert head.release_.bound.constant >= 0.5
 
 
-@pytest.mark.parametrize(("epsilon", "least"), [(0.5, 0.5), (2.0, 0.85)])
-def test_protected_prototypes_are_accurate(digits, epsilon, least):
-    """Where noisy prototypes themselves found one in eight: class sums come with their counts."""
-    (X, y), (Xt, yt) = digits
-    given = {"radius": 0.5, "protect_labels": True, "classes": range(10)}
-    scores = [
-        BallDPRidgePrototype(epsilon, **given, random_state=seed).fit(X, y).score(Xt, yt)
-        for seed in range(5)
-    ]
-    assert np.mean(scores) > least
-
-
 def test_arithmetic_never_warns_or_fails_on_a_row():
     X = np.full((40, 3), 0.1)
     X[0] = 1e-200

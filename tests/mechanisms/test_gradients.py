@@ -101,7 +101,7 @@ def test_moved_rows_record_by_record(case, dtype, whitened, kept, whitening, mon
         np.testing.assert_allclose(gradient, expected / weights.sum(), atol=atol)
 
 
-@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+@pytest.mark.parametrize(("loss", "n_classes"), CASES[1:3])
 def test_same_as_the_objective(loss, n_classes):
     X, y = data(20_000, n_classes, d=250, dtype=np.float32)  # on threads
     mean = Mean(loss, X, y, n_classes, constant=1.0)

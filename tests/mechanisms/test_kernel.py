@@ -32,7 +32,6 @@ from sklearn_balldp.mechanisms import (
 )
 from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy import Noise
-from sklearn_balldp.privacy.bounds import Promised, chain_of
 from sklearn_balldp.privacy.problem import Problem
 
 N, D, K, MU = 60, 5, 3, 1.2
@@ -326,22 +325,6 @@ def test_conversations_in_step():
     assert drive_many([counting(n) for n in (2, 0, 3)], answer) == [2.0, 0.0, 300.0]
     assert asked == [[0, 2], [0, 2], [2]]
     assert drive(counting(4), lambda query: 1.0) == 4.0
-
-
-@pytest.mark.parametrize("domain", ["ball", "sphere"])
-def test_a_promise_at_other_radii_is_a_chain(domain):
-    """Rows in between, each within the radius of the last: as many as are needed, and not fewer."""
-    problem = replace(PROBLEM, domain=domain)
-    bound = Promised(MU)
-    for radius, chain in ((0.2, 1), (0.5, 1), (0.51, 2), (1.0, 2), (1.01, 3), (2.0, 4)):
-        if domain == "sphere":
-            # Along an arc: the chord of k steps of the angle.
-            chain = math.ceil(math.asin(radius / 2.0) / math.asin(0.25) - 1e-9)
-        assert bound.mu(problem, radius) == chain * MU
-        assert chain_of(problem, radius, 0.5, in_the_ball=False, hidden="public") == chain
-    protected = replace(problem, labels="protected", class_counts=None)
-    assert bound.mu(protected, 2.0) == 2.0 * MU
-    assert bound.mu(problem, 0.5, "protected") == math.inf
 
 
 # -- a process that never had a row ----------------------------------------------------------------

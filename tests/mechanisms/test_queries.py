@@ -197,7 +197,6 @@ def test_slack_of_the_grid_is_part_of_mu():
 # -- gradients -------------------------------------------------------------------------------------
 
 MAP = PublicMap(np.full(D, 0.3), np.eye(D)[:, :1], np.full(1, 0.5), 1.3, 0.9)
-LOSSES = {"softmax": K, "squared_hinge": K}
 
 
 @pytest.mark.parametrize("radius", [0.1, 1.2, 3.0])
@@ -260,42 +259,6 @@ def test_rows_through_a_map_move_as_far_as_the_smaller_ball_allows():
 
 
 # -- the minimiser ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("domain", ["ball", "sphere"])
-@pytest.mark.parametrize(
-    ("loss", "labels"), [("softmax", "public"), ("squared_hinge", "protected")]
-)
-def test_minimisers_of_neighbours_stay_within_the_sensitivity(loss, labels, domain, unit):
-    """Fits of neighbours that a unit's records were replaced in, within the tolerance."""
-    if labels == "protected" and unit == "classes weighted":
-        labels = "public"
-    public = {"domain": domain} | (PROTECTED if labels == "protected" else {})
-    problem, weights = problem_of(unit, loss=loss, alpha=0.5, fit_intercept=True, **public)
-    query = Minimiser(1e-9).certifiable(problem)
-    rng, groups = np.random.default_rng(0), UNITS[unit].get("groups", np.arange(N))
-    X = rng.standard_normal((N, D)) + 2.0 * np.eye(K, D)[Y]
-    X = rows_in_domain(X * 10.0, B, "ball")
-    exact, largest = query.values(problem, Records(X, Y, weights)), 0.0
-    for person, radius in itertools.product(np.unique(groups)[[0, 1, 2, 7, 20]], (0.5, 3.0)):
-        own = groups == person
-        for step in (*rng.standard_normal((2, D)), -X[own][0]):
-            rows, codes = X.copy(), Y.copy()
-            if domain == "sphere":
-                turn = 2.0 * math.asin(0.5 * radius / B)
-                across = step + 0.1 - (X[own] @ (step + 0.1) / B**2)[:, None] * X[own]
-                across *= B / np.linalg.norm(across, axis=1, keepdims=True)
-                rows[own] = math.cos(turn) * X[own] + math.sin(turn) * across
-            else:
-                rows[own] += radius * step / np.linalg.norm(step)
-            if labels == "protected":
-                codes[own] = (codes[own] + 1) % K
-            moved = query.values(problem, Records(rows, codes, weights)) - exact
-            ratio = query.ratio(problem, radius, labels)
-            assert np.linalg.norm(moved) <= ratio
-            largest = max(largest, float(np.linalg.norm(moved)) / ratio)
-    assert largest > 0.08
 
 
 def test_the_minimiser_is_certified():
@@ -454,21 +417,3 @@ def test_candidates_are_values_of_neighbours(query, domain, dtype):
         own = Candidates(problem, known, X[[[place]]], Y[[[place]]], weights[[place]])
         (values,) = own.values([query])
         np.testing.assert_allclose(values[0], query.values(problem, records), atol=atol)
-
-
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize(("loss", "k"), [("logistic", 2), ("softmax", 3), ("squared_hinge", 3)])
-def test_minimisers_of_neighbours_keep_the_certified_tolerance(loss, k, fit_intercept):
-    """The gradient of the replaced rows is within what the release accounts for."""
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((N, D)), np.arange(N) % k
-    counts = tuple(np.bincount(y).tolist())
-    public = {"n_samples": N, "n_features": D, "n_classes": k, "class_counts": counts}
-    problem = Problem(**public, radius=0.5, loss=loss, alpha=0.1, fit_intercept=fit_intercept)
-    query = Minimiser(1e-7).certifiable(problem)
-    given = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": fit_intercept}
-    candidates = Candidates(problem, Records(X, y).without([5]), X[10:13, None], y[10:13, None])
-    for theta, i in zip(candidates.values([query])[0], range(10, 13), strict=True):
-        changed = brute_neighbour(Records(X, y), 5, X[i], y[i])
-        objective = LinearObjective(loss, changed.X, changed.codes, k, **given)
-        assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= query.tol
