@@ -122,7 +122,7 @@ def test_noise_has_its_law_and_what_was_promised_is_spent(name):
         assert shares.max() <= 1.0 + 1e-14
         for *where, mu in promises:
             assert release.bound.mu(release.problem, *where) <= mu * (1.0 + 1e-14)
-        assert len(promises) == (3 if name == "descent" else 1)
+        assert (len(promises) > 1) == (name == "descent")
         # What is promised at one radius is used up, or asks for more noise than all others.
         assert shares.max() > 0.999 or "worst" in name
     flat = np.concatenate([np.concatenate(noise) for noise in noises])
