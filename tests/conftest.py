@@ -31,12 +31,13 @@ def array_api(monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def ball_rows():
     """Rows spread over the unit ball, boundary included, with three labels."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((90, 6))
     X *= (rng.uniform(size=90) ** 0.3 / np.linalg.norm(X, axis=1))[:, None]
+    X.setflags(write=False)
     return X, np.repeat([0, 1, 2], [50, 30, 10])
 
 
