@@ -3,7 +3,7 @@
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +56,18 @@ _REMEDIES = {
 }
 
 
-def _with_rows(checked: Any, change: Callable[[Any], Any]) -> Any:
-    """Changed rows, and their labels if there are any."""
-    return (change(checked[0]), checked[1]) if isinstance(checked, tuple) else change(checked)
-
-
-def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True) -> Any:
+def validated(
+    estimator: Any,
+    X: Any,
+    y: Any = "no_validation",
+    *,
+    reset: bool = True,
+    in_memory: bool = False,
+) -> Any:
     """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
 
-    The pass that computes norms checks sizes. Rows in a file stay there.
+    The pass that computes norms checks sizes. Rows in a file
+    stay there, unless they shall be ``in_memory``.
     """
     _check_kind(X)
     y = complete_labels(y)
@@ -80,7 +83,8 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
         # A stand-in of this shape and type passes through every check that reads no numbers.
         stand_in = np.broadcast_to(np.zeros((), dtype=X.dtype), X.shape)
         checked = validated(estimator, stand_in, y, reset=reset)
-        return _with_rows(checked, lambda _: X._for_one_fit())
+        rows = np.asarray(X) if in_memory else X._for_one_fit()
+        return (rows, checked[1]) if isinstance(checked, tuple) else rows
     if isinstance(X, np.ndarray) and X.dtype == np.longdouble and X.ndim == 2:
         # Conversion to float64 would make rows of zeros of the smallest ones.
         with all_finite():
@@ -92,14 +96,6 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
         kind, text = type(error), str(error)
     # Raise outside of the handler: the original error would be the context, and quote cells.
     raise _quoting_nothing(kind, text)
-
-
-def validated_public(
-    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True
-) -> Any:
-    """As :func:`validated`, but reads rows of a file into memory: public rows are few."""
-    checked = validated(estimator, X, y, reset=reset)
-    return _with_rows(checked, lambda rows: np.asarray(rows) if isinstance(rows, Rows) else rows)
 
 
 def _check_kind(X: Any) -> None:

@@ -31,7 +31,6 @@ from .._validation import (
     check_complete,
     complete_labels,
     validated,
-    validated_public,
 )
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
@@ -594,7 +593,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             edited = checked_edits(self, X_public, y_public, reset=False)
             before, after = (self._where_declared(rows, None)[0] for rows in edited)
             return before, after
-        rows, labels = validated_public(self, X_public, y_public, reset=False)
+        rows, labels = validated(self, X_public, y_public, reset=False, in_memory=True)
         # Labels that the head does not have decide nothing.
         declared = np.isin(labels, classes)
         if not declared.any():

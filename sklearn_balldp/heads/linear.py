@@ -26,20 +26,6 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 
-def chosen(problem: Problem, mu: float) -> Mechanism:
-    """Noise on the minimiser where that costs next to nothing, else noise on gradients.
-
-    The first where the noise in one parameter would be small although the minimiser is hardly
-    regularised, or at the ``alpha`` that was set
-    (:meth:`.OutputPerturbation.has_small_noise`). That mostly takes an epsilon of hundreds to
-    thousands.
-    """
-    output = OutputPerturbation()
-    if problem.class_embeddings is None and output.has_small_noise(problem, mu):
-        return output
-    return GradientPerturbation()
-
-
 def mechanism_of(mechanism: Any) -> Mechanism:
     """The mechanism that ``mechanism=`` names, or is."""
     if isinstance(mechanism, Mechanism):
@@ -113,7 +99,10 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         return GradientPerturbation() if is_auto(self.mechanism) else mechanism_of(self.mechanism)
 
     def _chosen_mechanism(self, problem: Problem, mu: float) -> Mechanism:
-        return chosen(problem, mu) if is_auto(self.mechanism) else self._mechanism()
+        # Noise on the minimiser where that costs next to nothing, though it is hardly regularised.
+        output = OutputPerturbation()
+        free = is_auto(self.mechanism) and problem.class_embeddings is None
+        return output if free and output.has_small_noise(problem, mu) else self._mechanism()
 
     def _with_parameters(self, name: str, value: Any) -> Any:
         if name != "mechanism":

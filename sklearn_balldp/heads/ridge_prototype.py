@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from .._parameters import check_option, check_positive
 from ..mechanisms import Mechanism, PrototypePerturbation, prototypes_of
 from ..mechanisms.prototype_rule import gaussian_rule, shift_of_priors
-from ..privacy.problem import Problem
 from ..privacy.sensitivity import COUNT_MODES
 from .documentation import documented
-from .released import Released, Settings
+from .released import Released
 from .scoring import ProbabilitiesMixin
 from .sums import BaseSumsClassifier
 
@@ -91,15 +90,11 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
                 "decision='gaussian' uses class counts, which protect_labels=True keeps private; "
                 "use decision='nearest'."
             )
-        if self.priors is not None and not self._would_be_gaussian():
+        if self.priors is not None and not _is_gaussian(self.decision, self.protect_labels):
             raise ValueError(
                 f"priors={self.priors!r} go with the 'gaussian' decision, for public labels; use "
                 "priors=None."
             )
-
-    def _would_be_gaussian(self) -> bool:
-        """Whether the rule of a fit to come is the noise-aware one."""
-        return self.decision == "gaussian" or (self.decision == "auto" and not self.protect_labels)
 
     def _mechanism(self) -> Mechanism:
         return PrototypePerturbation(self.counts)
@@ -113,14 +108,14 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
     def _has_probabilities(self) -> bool:
         released = vars(self).get("released_")
         if released is None:
-            return self._would_be_gaussian()
-        return _is_gaussian(released.settings, released.release.problem)
+            return _is_gaussian(self.decision, self.protect_labels)
+        return _is_gaussian(released.settings.decision, released.problem.labels == "protected")
 
     @staticmethod
     def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         problem, settings = released.problem, released.settings
         prototypes, masses = _prototypes(released), problem.class_sizes
-        if masses is not None and _is_gaussian(settings, problem):
+        if masses is not None and _is_gaussian(settings.decision, False):
             shrink = 2.0 * masses + problem.alpha * problem.sums_weights.total
             coef, intercept = gaussian_rule(
                 prototypes,
@@ -136,11 +131,9 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
         return prototypes, offsets
 
 
-def _is_gaussian(settings: Settings, problem: Problem) -> bool:
+def _is_gaussian(decision: str, protected: bool) -> bool:
     """Whether a rule is the noise-aware one."""
-    if settings.decision == "auto":
-        return problem.labels == "public"
-    return settings.decision == "gaussian"
+    return decision == "gaussian" or (decision == "auto" and not protected)
 
 
 def _prototypes(released: Released) -> NDArray[np.float64]:

@@ -99,9 +99,7 @@ def _scores_in(
 
 
 def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:
-    """Positions of the largest scores; of two classes, by the sign of their difference."""
+    """Positions of the largest scores, of equal ones the first."""
     if scores.shape[1] == 1:
         return (scores[:, 0] > 0.0).astype(np.intp)
-    if scores.shape[1] == 2:
-        return (scores[:, 1] - scores[:, 0] > 0.0).astype(np.intp)
     return scores.argmax(axis=1)
