@@ -403,17 +403,14 @@ def pixels_of(image: Any) -> NDArray[np.uint8]:
     Palettes, YCbCr, HSV and CMYK become RGB, and what shines through is drawn on white. A
     ValueError if eight bits for each of three colours cannot hold it.
     """
-    from PIL import ImageOps
+    from PIL import Image, ImageOps
 
     check_colours(image)
     # A camera may store a turned picture, and say so beside it.
     image = ImageOps.exif_transpose(image)
     if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
         image = image.convert("RGBA")
-        white = image.copy()
-        white.paste((255, 255, 255, 255), (0, 0, *image.size))
-        white.alpha_composite(image)
-        image = white
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return np.asarray(image.convert("RGB"), dtype=np.uint8)
 
 

@@ -37,19 +37,18 @@ _NODES_PER_THREAD = 8
 _PATIENCE = 60.0
 
 
-def is_dask(values: Any) -> bool:
-    """Whether these are a collection of Dask."""
+def _is_dask(values: Any) -> bool:
     return type(values).__module__.split(".")[0] == "dask"
 
 
 def computed(name: str, values: Any) -> Any:
     """Labels, owners or weights as an array of this process; no error quotes them."""
-    return _result(name, values.compute) if is_dask(values) else in_memory(name, values)
+    return _result(name, values.compute) if _is_dask(values) else in_memory(name, values)
 
 
 def as_rows(X: Any) -> Any:
     """A dask array as rows on its cluster; any other X as it is, in this machine's memory."""
-    return on_cluster(X) if is_dask(X) else in_memory("X", X)
+    return on_cluster(X) if _is_dask(X) else in_memory("X", X)
 
 
 def on_cluster(X: Any, client: Any = None) -> Rows:
@@ -366,7 +365,7 @@ def _load(
     dtype: np.dtype,
     n_features: int,
 ) -> _Portion | Exception:
-    """Rows of some shards: of a source, of chunks of these lengths, or of what computes them."""
+    """Rows of some shards: of a source, of chunks of these lengths, or of what makes those."""
     if isinstance(rows, Rows):
         return _Portion(place, [Shard(rows, a, b, a, {}, True) for a, b in shards])
     rows = rows() if callable(rows) else rows
@@ -440,11 +439,10 @@ def _random_key(what: str) -> str:
 
 
 class NoWorkersError(Exception):
-    """A task could not run because the cluster had no workers."""
+    """The cluster has lost its workers and got no others."""
 
 
 def _waited(client: Any, future: Any) -> Any:
-    """Result of a task; an error if the cluster has lost its workers and gets no others."""
     while True:
         try:
             return future.result(timeout=_PATIENCE)
@@ -491,7 +489,7 @@ def _check_workers(client: Any) -> None:
 
 
 def _warn_of_spilling(client: Any) -> None:
-    """Warn if workers write their data to disk, unencrypted."""
+    # Dask does not encrypt the data that workers write.
     if any(client.run(_spills, on_error="ignore").values()):
         warnings.warn(
             "X: workers of this cluster write arrays to their disks when memory runs low, and "

@@ -42,8 +42,8 @@ if hasattr(os, "register_at_fork"):
 class Rows(ABC):
     """Rows of embeddings outside of memory; derive from it to read a store of your own.
 
-    A subclass sets ``shape`` and ``dtype``, and reads ranges. It must be safe to read from several
-    threads, and give the same numbers every time.
+    A subclass sets ``shape`` and ``dtype``, and reads ranges: from several threads, and the same
+    numbers every time.
 
     Attributes
     ----------
@@ -190,10 +190,7 @@ def pieces(edges: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, s
 
 
 def is_mapped(X: Any) -> bool:
-    """Whether an array lies in memory that is not NumPy's: others may write to that meanwhile.
-
-    Mapped files, buffers of Arrow, shared memory and tensors are such.
-    """
+    """Whether others may write to an array's memory: mapped files, Arrow, buffers, tensors."""
     base: Any = X
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base

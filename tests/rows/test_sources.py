@@ -254,10 +254,10 @@ def test_shards_are_a_function_of_the_shape(n, d):
 
 @pytest.fixture(scope="module")
 def large_file(tmp_path_factory):
-    """80 MB of rows in half precision."""
-    path, shape = tmp_path_factory.mktemp("large") / "x.npy", (320_000, 128)
+    """40 MB of rows in half precision."""
+    path, shape = tmp_path_factory.mktemp("large") / "x.npy", (160_000, 128)
     X = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=shape)
-    X.reshape(32, 10_000, 128)[:] = 0.05 * np.random.default_rng(0).standard_normal((10_000, 128))
+    X.reshape(16, 10_000, 128)[:] = 0.05 * np.random.default_rng(0).standard_normal((10_000, 128))
     X += np.float16(0.02)
     X.flush()
     return path
@@ -277,7 +277,7 @@ def test_little_memory_above_the_file(name, large_file, monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # Labels, codes and predictions take 8 bytes a row each; blocks some megabytes a thread.
-    assert peak < 64e6
+    assert peak < 32e6
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
