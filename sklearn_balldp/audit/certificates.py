@@ -310,8 +310,8 @@ def bayes_success(
     random_state : int, Generator or None
         Stream of the simulation; never the one of a release.
     hits : array-like of shape (n_answers, n_candidates), optional
-        For an attacker who may err: which candidates each of his answers is near enough to. By
-        default he names one candidate.
+        For an attacker who may err: which candidates each answer is near enough to. By
+        default an answer names one candidate.
 
     Returns
     -------

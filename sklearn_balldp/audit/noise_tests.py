@@ -12,7 +12,7 @@ of other releases.
 
 **They refute, and certify nothing.** They find mistakes: a wrong scale, a shift, another
 distribution, noise used twice, other weights, other records. They do not find a clever lie: noise
-that the publisher can draw again (from a seed he kept), noise that is missing in a few directions,
+that the publisher can draw again (from a kept seed), noise that is missing in a few directions,
 draws selected until they pass, or records that differ in few places.
 
 **A verdict must not decide whether to publish.** Whoever draws again after a FAIL publishes noise
