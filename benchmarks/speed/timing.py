@@ -3,35 +3,10 @@
 import contextlib
 import time
 import tracemalloc
-from typing import NamedTuple
 
 import numpy as np
 
 from sklearn_balldp.privacy import Noise
-
-
-class Row(NamedTuple):
-    """One figure: a job, what it is held against, and the ratio of their seconds."""
-
-    topic: str
-    job: str
-    seconds: float
-    against: str
-    their_seconds: float
-    ratio: float
-    least: float
-    most: float
-    asked: float
-
-
-class Memory(NamedTuple):
-    """Peak memory of a job over the bytes of its rows."""
-
-    topic: str
-    job: str
-    share: float
-    asked: float
-
 
 #: Seconds between two measurements: threads of a BLAS spin for a while after a product, and would
 #: take a core from what is measured next.
@@ -53,6 +28,42 @@ def interleaved(functions, repeats=5, clock=time.perf_counter):
     return {name: np.array(values) for name, values in times.items()}
 
 
+def against(job, ours, others, repeats=5, clock=time.perf_counter):
+    """A row for each of the others: a function, and the ratio that is asked for (or None).
+
+    Where many calls take another's place, their number comes third.
+    """
+    functions = {name: function for name, (function, *_) in others.items()}
+    times = interleaved({"": ours, **functions}, repeats, clock)
+    for name, (_, asked, *n_calls) in others.items():
+        yield row(job, times[""], name, times[name] * (n_calls or [1])[0], asked)
+
+
+def row(job, ours, other, theirs, asked=None):
+    """One figure of two series of seconds: medians, and the range of the ratio over rounds."""
+    ratios, seconds, their_seconds = ours / theirs, np.median(ours), np.median(theirs)
+    return {
+        "job": job,
+        "seconds": seconds,
+        "against": other,
+        "their_seconds": their_seconds,
+        "ratio": seconds / their_seconds,
+        "least": ratios.min(),
+        "most": ratios.max(),
+        "asked": asked,
+    }
+
+
+def memory(job, function, X, asked=None):
+    """Peak bytes that a call allocates, over those of its rows."""
+    tracemalloc.start()
+    try:
+        function()
+        return {"job": job, "share": tracemalloc.get_traced_memory()[1] / X.nbytes, "asked": asked}
+    finally:
+        tracemalloc.stop()
+
+
 @contextlib.contextmanager
 def without_noise():
     """A sampler that adds nothing, for as long as it takes to time the rest of a fit."""
@@ -63,31 +74,10 @@ def without_noise():
         Noise.__call__ = call
 
 
-def row(topic, job, ours, against, theirs, asked=np.nan):
-    """The row of two series of seconds: medians, and the range of the ratio over rounds."""
-    ratios = ours / theirs
-    seconds = float(np.median(ours)), float(np.median(theirs))
-    return Row(
-        topic,
-        job,
-        seconds[0],
-        against,
-        seconds[1],
-        seconds[0] / seconds[1],
-        float(ratios.min()),
-        float(ratios.max()),
-        asked,
-    )
-
-
-def peak(function):
-    """Peak bytes that a call allocates."""
-    tracemalloc.start()
-    try:
-        function()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+def bare(head, X, y):
+    """A fit apart from its noise."""
+    with without_noise():
+        head.fit(X, y)
 
 
 def unit_rows(n, d):

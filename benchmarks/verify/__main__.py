@@ -1,17 +1,16 @@
-"""``python -m benchmarks.verify``: power and false alarms of the noise tests, forgeries, time.
+"""``python -m benchmarks.verify``: power and false alarms of the noise tests, forgeries.
 
-Writes ``power``, ``false_alarms``, ``forgeries``, ``trials`` and ``verify_speed``, as CSV and
-Markdown, on scikit-learn's bundled digits.
+Writes ``power``, ``false_alarms``, ``forgeries`` and ``trials`` on scikit-learn's bundled digits.
 """
 
 import argparse
+import contextlib
 import copy
 import json
-import tempfile
-import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -20,8 +19,7 @@ from sklearn.datasets import load_digits
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import normalize
 
-from benchmarks.speed.timing import interleaved
-from benchmarks.study import markdown
+from benchmarks.study import show
 from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
@@ -37,7 +35,6 @@ from sklearn_balldp.checks import FALSE_ALARM
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.digest import record_digest
 from sklearn_balldp.privacy.noise import EXACT_SAMPLER
-from sklearn_balldp.publish import save
 
 X, Y = load_digits(return_X_y=True)
 X = normalize(X)
@@ -59,23 +56,23 @@ def rows_of(name):
     return (X, (Y > 4).astype(int)) if "binary" in name else (X, Y)
 
 
-class Scaled:
+@contextlib.contextmanager
+def scaled(factor, change=None):
     """A sampler whose noise is a multiple of what it says, for as long as it is entered."""
+    call = Noise.__call__
 
-    def __init__(self, factor, change=None):
-        self.factor, self.change = factor, change
+    def wrong(noise, values, sigma):
+        released = call(noise, values, factor * np.asarray(sigma, dtype=float))
+        return released if change is None else change(released, values, sigma)
 
-    def __enter__(self):
-        self.call = call = Noise.__call__
+    with mock.patch.object(Noise, "__call__", wrong):
+        yield
 
-        def scaled(noise, values, sigma):
-            released = call(noise, values, self.factor * np.asarray(sigma, dtype=float))
-            return released if self.change is None else self.change(released, values, sigma)
 
-        Noise.__call__ = scaled
-
-    def __exit__(self, *_):
-        Noise.__call__ = self.call
+def fitted(head, data=None, factor=1.0, change=None):
+    """A fit with so much of its noise."""
+    with scaled(factor, change):
+        return copy.deepcopy(head).fit(*(data or (X, Y)))
 
 
 def failed(checks):
@@ -84,30 +81,22 @@ def failed(checks):
 
 def measure_power(n_releases):
     """Share of releases that are convicted, each by itself."""
-    rows = []
+    rows, labels = [], {**FACTORS, "honest": 1.0}
     for name, head in HEADS.items():
         data = rows_of(name)
-        for label, factor in {**FACTORS, "honest": 1.0}.items():
-            found = [convicted(head, data, factor) for _ in range(n_releases)]
-            model = fitted(head, data)
-            n_values = deviates_of(model.released_, model._records(*data)).size
-            rows.append({"head": name, "values": n_values, "noise": label, "share": np.mean(found)})
-            print(rows[-1], flush=True)
-    table = pd.DataFrame(rows)
-    order = [*[label for label in FACTORS if FACTORS[label] < 1.0], "honest"]
-    order += [label for label in FACTORS if label not in order]
-    wide = table.pivot(index=["head", "values"], columns="noise", values="share")[order]
-    wide.insert(0, "releases each", n_releases)
-    return wide.loc[list(HEADS)].reset_index()
-
-
-def fitted(head, data):
-    return copy.deepcopy(head).fit(*data)
+        model = fitted(head, data)
+        n_values = deviates_of(model.released_, model._records(*data)).size
+        shares = {
+            label: np.mean([convicted(head, data, factor) for _ in range(n_releases)])
+            for label, factor in sorted(labels.items(), key=lambda own: own[1])
+        }
+        rows.append({"head": name, "values": n_values, "releases each": n_releases, **shares})
+        print(rows[-1], flush=True)
+    return pd.DataFrame(rows)
 
 
 def convicted(head, data, factor):
-    with Scaled(factor):
-        model = fitted(head, data)
+    model = fitted(head, data, factor)
     return bool(failed(weight_checks(model.released_, model._records(*data))))
 
 
@@ -142,7 +131,7 @@ def measure_trials():
     rows = []
     private, public = (X[:1400], Y[:1400]), (X[1400:], Y[1400:])
     for epsilon in (1.0, 4.0, 8.0):
-        with Scaled(0.5):
+        with scaled(0.5):
             head = BallDPRidgePrototype(epsilon, radius=0.7).fit(*private)
             audit = ReconstructionAuditor(
                 FrozenEstimator(head), noise="mechanism", n_draws=100, n_supports=8, random_state=0
@@ -182,102 +171,76 @@ def measure_forgeries():
     rows = []
 
     def add(what, model, record=None, data=(X, Y), **options):
-        alone = verify(model, record, **options)
-        with_rows = verify(model, record, private=data, **options)
-        new = [name for name in failed(with_rows.checks) if name not in failed(alone.checks)]
+        alone = failed(verify(model, record, **options).checks)
+        with_rows = failed(verify(model, record, private=data, **options).checks)
+        new = [name for name in with_rows if name not in alone]
         rows.append(
             {
                 "forgery": what,
-                "caught without rows by": ", ".join(failed(alone.checks)) or "nothing",
+                "caught without rows by": ", ".join(alone) or "nothing",
                 "and with them by": ", ".join(new) or "nothing more",
             }
         )
 
-    def released(model, values=None, *, sealed=False, **changes):
-        """A copy whose release is another; sealed: with a digest made anew, as a forger would."""
-        model = copy.deepcopy(model)
-        if values is not None:
-            changes |= {"values": values, "answers": (values,)}
-        model.released_ = replace(model.released_, **changes)
-        if sealed:
-            model.released_ = model.released_.with_digest()
-        return model
-
-    def edited(record, path, value, *, sealed=True):
-        """A record with another number, and the checksum that belongs to it."""
-        record = copy.deepcopy(record)
-        *way, name = path.split(".")
-        inner = record
-        for step in way:
-            inner = inner[step]
-        inner[name] = value
-        if sealed:
-            record.pop("checksum")
-            record["checksum"] = record_digest(record)
-        return json.loads(json.dumps(record))
-
-    honest = fitted(HEADS["prototypes"], (X, Y))
-    add("none", honest)
+    honest = fitted(HEADS["prototypes"])
     record = honest.release_.to_dict()
-    follows = record["follows"]
+    add("none", honest)
     add("epsilon 0.1 in the record", honest, edited(record, "epsilon", 0.1, sealed=False))
+    full = record["follows"]["epsilon_full_radius"]
     for what, path, value in (
         ("the same, with a new checksum", "epsilon", 0.1),
-        ("half of mu, new checksum", "follows.mu", follows["mu"] / 2),
+        ("half of mu, new checksum", "follows.mu", record["follows"]["mu"] / 2),
         (
             "a smaller epsilon at full radius, new checksum",
             "follows.epsilon_full_radius",
-            follows["epsilon_full_radius"] * 0.99,
+            full * 0.99,
         ),
         ("ten times the records, new checksum", "problem.n_samples", 10 * len(X)),
         ("another encoder, new checksum", "encoder", "another"),
     ):
         add(what, honest, edited(record, path, value))
-    seeded = copy.deepcopy(HEADS["prototypes"]).set_params(random_state=0).fit(X, Y)
+    seeded = fitted(copy.deepcopy(HEADS["prototypes"]).set_params(random_state=0))
     add("seeded noise, honestly stated", seeded)
     forged = edited(seeded.release_.to_dict(), "sampler", EXACT_SAMPLER, sealed=False)
     add("seeded noise, private yes, new checksum", seeded, edited(forged, "follows.private", True))
     sums = honest.released_.values
-    other = fitted(HEADS["prototypes"], (X[:, ::-1], Y)).released_.values
     for what, values in {
         "weights of one number": np.full_like(sums, 123.0),
         "reversed columns": sums.reshape(-1, X.shape[1])[:, ::-1].ravel(),
-        "weights of another dataset": other,
+        "weights of another dataset": fitted(HEADS["prototypes"], (X[:, ::-1], Y)).released_.values,
     }.items():
-        add(what, released(honest, values))
-        add(f"{what}, new digest", released(honest, values, sealed=True))
+        model = altered(honest, values=values, answers=(values,))
+        add(what, model)
+        # With a digest made anew, as a forger would.
+        model.released_ = model.released_.with_digest()
+        add(f"{what}, new digest", model)
     for label, factor in {
         "no noise": 0.0,
         "half of the noise": 0.5,
         "twice the noise": 2.0,
     }.items():
-        with Scaled(factor):
-            add_later = fitted(HEADS["prototypes"], (X, Y))
-        add(f"{label}, honest record", add_later)
-    classes = len(np.unique(Y))
+        add(f"{label}, honest record", fitted(HEADS["prototypes"], factor=factor))
 
     def repeated(noisy, values, sigma):
-        noise = (noisy - values).reshape(classes, -1)
-        return values + noise[[0] * classes].ravel()
+        noise = (noisy - values).reshape(len(np.unique(Y)), -1)
+        return values + noise[np.zeros(len(noise), dtype=int)].ravel()
 
-    with Scaled(1.0, repeated):
-        add("the same noise in every class", fitted(HEADS["prototypes"], (X, Y)))
+    add("the same noise in every class", fitted(HEADS["prototypes"], change=repeated))
     add("the noise of an earlier release", copy.deepcopy(honest), earlier=[honest])
-    descent = fitted(HEADS["descent, 20 steps"], (X, Y))
-    with Scaled(0.5):
-        halved = fitted(HEADS["descent, 20 steps"], (X, Y))
+    descent, another, halved = (fitted(HEADS["descent, 20 steps"], factor=f) for f in (1, 1, 0.5))
+    own, bound = descent.released_.answers, descent.release_.bound
     add("descent, half of the noise", halved)
-    answers = fitted(HEADS["descent, 20 steps"], (X, Y)).released_.answers
-    add("descent, another run's transcript", released(descent, answers=answers))
-    own = descent.released_.answers
-    add("descent, its last answer left out", released(descent, answers=own[:-1]))
-    rate = descent.release_.bound.learning_rate
-    faster = edited(descent.release_.to_dict(), "bound.learning_rate", 2.0 * rate)
-    add("descent, twice the step size in the record", descent, faster)
-    less = edited(descent.release_.to_dict(), "bound.budget", descent.release_.bound.budget / 2)
-    add("descent, half of its budget in the record", descent, less)
-    rows_alone = np.resize(X, own[-1].shape)
-    add("descent, private rows behind its answers", released(descent, answers=(*own, rows_alone)))
+    answers = another.released_.answers
+    add("descent, another run's transcript", altered(descent, answers=answers))
+    add("descent, its last answer left out", altered(descent, answers=own[:-1]))
+    for what, name, value in (
+        ("twice the step size", "learning_rate", 2.0 * bound.learning_rate),
+        ("half of its budget", "budget", bound.budget / 2),
+    ):
+        changed = edited(descent.release_.to_dict(), f"bound.{name}", value)
+        add(f"descent, {what} in the record", descent, changed)
+    behind = (*own, np.resize(X, own[-1].shape))
+    add("descent, private rows behind its answers", altered(descent, answers=behind))
 
     # What nobody can find.
     def missing(noisy, values, sigma):
@@ -288,86 +251,56 @@ def measure_forgeries():
         return values + sigma * np.random.default_rng(7).standard_normal(values.shape)
 
     private = BallDPRidgePrototype(1.0, radius=0.5)
-    for what, change in {
-        "clever: a seed that was kept": seed,
-        "clever: nine values without noise": missing,
-    }.items():
-        with Scaled(1.0, change):
-            add(what, fitted(private, (X, Y)))
-    liked = min(
-        (fitted(private, (X, Y)) for _ in range(20)), key=lambda m: np.abs(m.prototypes_).max()
-    )
-    add("clever: the draw that they like best of 20", liked)
+    add("clever: a seed that was kept", fitted(private, change=seed))
+    add("clever: nine values without noise", fitted(private, change=missing))
+    liked = min((fitted(private) for _ in range(20)), key=lambda m: np.abs(m.prototypes_).max())
+    add("clever: the draw that he likes best of 20", liked)
     rolled = X.copy()
     rolled[:20] = np.roll(rolled[:20], 1, axis=1)
-    add("clever: 20 of 1797 records differ", fitted(private, (X, Y)), data=(rolled, Y))
+    add("clever: 20 of 1797 records differ", fitted(private), data=(rolled, Y))
     return pd.DataFrame(rows)
 
 
-def measure_speed():
-    """Seconds of a verification, and its ratio to a fit, in one run."""
-    rng = np.random.default_rng(0)
-    rows = []
-    sizes = {
-        "prototypes": (120_000, 384),
-        "logistic, softmax": (20_000, 384),
-        "descent, 20 steps": (20_000, 384),
-    }
-    for name, shape in sizes.items():
-        data = normalize(rng.standard_normal(shape).astype(np.float32)), np.arange(shape[0]) % 10
-        head = fitted(HEADS[name], data)
-        with tempfile.TemporaryDirectory() as folder:
-            path = save(head, Path(folder, "model"))
-            times = interleaved(
-                {
-                    "fit": lambda name=name, data=data: fitted(HEADS[name], data),
-                    "with rows": lambda head=head, data=data: verify(head, private=data),
-                    "without": lambda path=path: verify(path),
-                }
-            )
-        ratios = times["with rows"] / times["fit"]
-        rows.append(
-            {
-                "head": f"{name}, {shape[0]} x {shape[1]}",
-                "fit, s": np.median(times["fit"]),
-                "verify with rows, s": np.median(times["with rows"]),
-                "ratio": np.median(ratios),
-                "least": ratios.min(),
-                "most": ratios.max(),
-                "verify a folder without rows, s": np.median(times["without"]),
-            }
-        )
-        print(rows[-1], flush=True)
-    return pd.DataFrame(rows)
+def altered(model, **changes):
+    """A copy whose release is another."""
+    model = copy.deepcopy(model)
+    model.released_ = replace(model.released_, **changes)
+    return model
 
 
-def main(arguments=None):
+def edited(record, path, value, *, sealed=True):
+    """A record with another number, and the checksum that belongs to it."""
+    record = copy.deepcopy(record)
+    *way, name = path.split(".")
+    inner = record
+    for step in way:
+        inner = inner[step]
+    inner[name] = value
+    if sealed:
+        record.pop("checksum")
+        record["checksum"] = record_digest(record)
+    return json.loads(json.dumps(record))
+
+
+def main(argv=None):
     """Measure, and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verify", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("verify-results"))
     parser.add_argument("--releases", type=int, default=1000)
     parser.add_argument("--honest", type=int, default=100_000)
-    parser.add_argument("--only", metavar="TABLE", help="one table alone")
-    options = parser.parse_args(arguments)
+    tables = ("forgeries", "trials", "power", "false_alarms")
+    parser.add_argument("--only", choices=tables, nargs="+", default=tables)
+    options = parser.parse_args(argv)
     options.out.mkdir(parents=True, exist_ok=True)
-    measured = {
+    measures = {
         "forgeries": measure_forgeries,
         "trials": measure_trials,
-        "verify_speed": measure_speed,
         "power": lambda: measure_power(options.releases),
         "false_alarms": lambda: measure_false_alarms(options.honest),
     }
-    if options.only is not None:
-        if options.only not in measured:
-            parser.error(f"--only {options.only}: one of {', '.join(measured)}")
-        measured = {options.only: measured[options.only]}
-    for name, measure in measured.items():
-        start = time.perf_counter()
-        table = measure()
-        table.to_csv(options.out / f"{name}.csv", index=False)
-        shown = table.map(lambda v: f"{v:.4g}" if isinstance(v, float) else v)
-        (options.out / f"{name}.md").write_text(markdown(shown) + "\n")
-        print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+    for name in options.only:
+        table = measures[name]().map(lambda v: f"{v:.4g}" if isinstance(v, float) else v)
+        show(table, options.out, name)
 
 
 if __name__ == "__main__":
