@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import shutil
 import struct
 import tarfile
 import threading
@@ -16,7 +17,6 @@ from benchmarks.paper import datasets
 from sklearn_balldp.datasets import load_embeddings
 
 RNG = np.random.default_rng(0)
-FETCH = {name: getattr(datasets, f"fetch_{name}") for name in datasets.FILES}
 
 
 def tar_of(files):
@@ -166,65 +166,68 @@ def server(tmp_path, monkeypatch):
     here.server_close()
 
 
+def fetch(name, folder, subset="train", **options):
+    return datasets.fetch(name, subset, data_home=folder, **options)
+
+
 @pytest.mark.parametrize("name", list(EXPECTED))
 def test_texts(name, server, tmp_path):
     (train, train_codes), (test, test_codes), names = EXPECTED[name]
-    found = FETCH[name](data_home=tmp_path)
-    assert (found.data, found.target.tolist(), found.target_names) == (train, train_codes, names)
-    assert found.DESCR
-    data, target = FETCH[name](subset="test", data_home=tmp_path, return_X_y=True)
-    assert (data, target.tolist()) == (test, test_codes)
-    both = FETCH[name](subset="all", data_home=tmp_path)
-    assert (both.data, both.target.tolist()) == (train + test, train_codes + test_codes)
+    both = train + test, train_codes + test_codes
+    for subset, own in {
+        "train": (train, train_codes),
+        "test": (test, test_codes),
+        "all": both,
+    }.items():
+        found = fetch(name, tmp_path, subset)
+        assert (found.data, found.target.tolist(), found.target_names) == (*own, names)
+    with pytest.raises(ValueError, match="subset must be one of train, test, all"):
+        fetch(name, tmp_path, "validation")
 
 
 def test_images(server, tmp_path):
-    train = FETCH["cifar10"](data_home=tmp_path)
+    train = fetch("cifar10", tmp_path)
     assert train.data.shape == (10, 32, 32, 3)
     assert train.target.tolist() == list(range(10))
     assert train.target_names == NAMES
     # Red, then green, then blue, each row by row.
     assert train.data[3, 0, 1].tolist() == CIFAR[3, [2, 1 + 1024 + 1, 1 + 2048 + 1]].tolist()
-    assert FETCH["cifar10"](subset="all", data_home=tmp_path).target.tolist() == [*range(10), 0, 1]
-    both = FETCH["mnist"](subset="all", data_home=tmp_path)
+    assert fetch("cifar10", tmp_path, "all").target.tolist() == [*range(10), 0, 1]
+    both = fetch("mnist", tmp_path, "all")
     np.testing.assert_array_equal(both.data, DIGITS)
     assert both.target.tolist() == [5, 0, 4, 1, 7, 2]
-    test = FETCH["mnist"](subset="test", data_home=tmp_path)
-    np.testing.assert_array_equal(test.data, DIGITS[4:])
+    np.testing.assert_array_equal(fetch("mnist", tmp_path, "test").data, DIGITS[4:])
 
 
-@pytest.mark.parametrize("name", list(FETCH))
-def test_the_cache_is_used_and_checked(name, server, tmp_path):
-    FETCH[name](subset="all", data_home=tmp_path)
+@pytest.mark.parametrize("name", datasets.FILES)
+def test_the_cache_is_used_and_checked(name, server, tmp_path, monkeypatch):
+    with pytest.raises(OSError, match="download_if_missing=False"):
+        fetch(name, tmp_path, download_if_missing=False)
+    fetch(name, tmp_path)
     n_requests = len(server.requests)
     assert n_requests == len(BODIES[name])
-    FETCH[name](subset="all", data_home=tmp_path, download_if_missing=False)
+    fetch(name, tmp_path, download_if_missing=False)
     assert len(server.requests) == n_requests
     path = tmp_path / "balldp" / name / next(iter(datasets.FILES[name].values()))
     path.write_bytes(path.read_bytes() + b" ")
     with pytest.raises(OSError, match="is not the released file"):
-        FETCH[name](subset="all", data_home=tmp_path)
-
-
-@pytest.mark.parametrize("name", list(FETCH))
-def test_without_a_network(name, server, tmp_path, monkeypatch):
-    with pytest.raises(OSError, match="download_if_missing=False"):
-        FETCH[name](data_home=tmp_path, download_if_missing=False)
+        fetch(name, tmp_path)
+    # Files put there by hand serve without a network.
+    shutil.rmtree(tmp_path / "balldp")
     closed = "http://127.0.0.1:9/closed"
     register(monkeypatch, tmp_path, lambda file, known, url: (file, known, closed))
     with pytest.raises(OSError, match=r"could not download .*put the file at"):
-        FETCH[name](data_home=tmp_path)
+        fetch(name, tmp_path)
     assert not list(tmp_path.glob("balldp/*/*"))
-    # Files put there by hand serve.
     for key, file in datasets.FILES[name].items():
         (tmp_path / "balldp" / name / file).write_bytes(BODIES[name][key])
-    assert len(FETCH[name](data_home=tmp_path).target) > 0
+    assert len(fetch(name, tmp_path).target) > 0
 
 
 def test_a_tampered_download_is_refused(server, tmp_path, monkeypatch):
     register(monkeypatch, tmp_path, lambda file, known, url: (file, f"sha256:{'0' * 64}", url))
     with pytest.raises(OSError, match="could not download"):
-        FETCH["trec6"](data_home=tmp_path)
+        fetch("trec6", tmp_path)
     assert not list(tmp_path.glob("balldp/*/*"))
 
 

@@ -1,15 +1,15 @@
 """How near searches come to every gap over minimisers, on a fixed grid: ``--grid``."""
 
-import csv
 import itertools
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
+from ..study import markdown
 from .gaps import Cell, gap_of_minimisers
 
 ALPHAS, RADII = (1e-4, 1e-2, 0.1, 1.0), (0.01, 0.1, 0.3, 1.0, 2.0)
@@ -40,20 +40,22 @@ def _searched(cell: Cell) -> tuple[Cell, float, int]:
     return cell, found, pairs
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
+def summary(rows: pd.DataFrame) -> str:
     """A row for each loss, number of classes and kind of pair, over alpha, radius and intercept."""
-    lines = ["| loss | classes | pair | cells | least | median | reach .85 | pairs tried |"]
-    lines.append("|" + "---|" * 8)
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        pair = "another label" if str(row["another label"]) == "True" else "one label"
-        groups.setdefault((row["loss"], row["classes"], pair), []).append(row)
-    for key, own in groups.items():
-        ratios = np.array([float(row["found over stated"]) for row in own])
-        shown = f"{ratios.min():.3f} | {np.median(ratios):.3f} | {np.mean(ratios >= NEAR):.0%}"
-        pairs = sum(int(row["pairs"]) for row in own)
-        lines.append(f"| {' | '.join(map(str, key))} | {len(own)} | {shown} | {pairs:,} |")
-    return "\n".join(lines) + "\n"
+    keys = ["loss", "classes", "pair"]
+    pair = np.where(rows["another label"], "another label", "one label")
+    groups = rows.assign(pair=pair).groupby(keys, sort=False)
+    ratios = groups["found over stated"]
+    table = pd.DataFrame(
+        {
+            "cells": ratios.size(),
+            "least": ratios.min().map("{:.3f}".format),
+            "median": ratios.median().map("{:.3f}".format),
+            "reach .85": ratios.apply(lambda own: f"{np.mean(own >= NEAR):.0%}"),
+            "pairs tried": groups["pairs"].sum().map("{:,}".format),
+        }
+    )
+    return markdown(table.reset_index()) + "\n"
 
 
 def main(n_processes: int, folder: Path | None) -> int:
@@ -61,7 +63,7 @@ def main(n_processes: int, folder: Path | None) -> int:
     grid = cells()
     with get_context("spawn").Pool(n_processes) as pool:
         found = list(tqdm(pool.imap(_searched, grid), total=len(grid), unit="cell"))
-    rows = [
+    rows = pd.DataFrame(
         {
             "loss": cell.named,
             "classes": cell.n_classes,
@@ -69,23 +71,17 @@ def main(n_processes: int, folder: Path | None) -> int:
             "radius": cell.radius,
             "intercept": cell.constant,
             "another label": cell.label_change,
-            "stated gap": f"{cell.stated:.4f}",
-            "found over stated": f"{ratio:.3f}",
+            "stated gap": cell.stated,
+            "found over stated": ratio,
             "pairs": pairs,
         }
         for cell, ratio, pairs in found
-    ]
-    ratios = np.array([ratio for _, ratio, _ in found])
+    )
+    ratios = rows["found over stated"]
     print(f"{np.mean(ratios >= NEAR):.1%} of {len(rows)} cells reach {NEAR}; the others:\n")
-    print("| " + " | ".join(rows[0]) + " |\n" + "|---" * len(rows[0]) + "|")
-    for row, ratio in zip(rows, ratios, strict=True):
-        if ratio < NEAR:
-            print("| " + " | ".join(str(value) for value in row.values()) + " |")
+    print(markdown(rows[ratios < NEAR].round(4)))
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "gaps.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        rows.to_csv(folder / "gaps.csv", index=False, float_format="%.4g")
         (folder / "gaps.md").write_text(summary(rows))
     return int(ratios.max() > 1.0 + 1e-9)
