@@ -24,7 +24,7 @@ from sklearn_balldp.publish.checks import replay_check
 
 
 def attacks(name, seeds, tries=40):
-    for seed in range(seeds):
+    for seed in reversed(range(seeds)):
         yield ATTACKS[name](np.random.default_rng([5, seed]), tries)
 
 
