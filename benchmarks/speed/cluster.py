@@ -12,6 +12,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 import dask
 import dask.array as da
@@ -21,26 +22,15 @@ import numpy as np
 import pandas as pd
 from distributed import Client, LocalCluster, wait
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    GradientPerturbation,
-)
 from sklearn_balldp.rows import from_hdf5, on_cluster
 
-from ..study import markdown
+from ..study import show
+from .jobs import heads
 from .timing import embeddings
 
 WORKERS, CLASSES = 2, 10
 MANY, THREADS = 10**9, (100, 400)
-HEADS = {
-    "prototypes": BallDPRidgePrototype(delta=1e-7, radius=0.5),
-    "discriminant": BallDPLinearDiscriminant(delta=1e-7, radius=0.1),
-    "20 noisy steps": BallDPLogisticRegression(
-        delta=1e-7, radius=0.5, mechanism=GradientPerturbation(n_steps=20, start="zero")
-    ),
-}
+HOLD = "workers that hold the rows"
 
 
 def timed(fit, used):
@@ -50,14 +40,10 @@ def timed(fit, used):
     return time.perf_counter() - start, used() - before
 
 
-def in_process(head, X, y, threads):
+def in_process(fit, threads):
     """As a machine of so many cores has it."""
-    kept = joblib.effective_n_jobs
-    joblib.effective_n_jobs = lambda n_jobs: threads
-    try:
-        return timed(lambda: head.fit(X, y), time.process_time)
-    finally:
-        joblib.effective_n_jobs = kept
+    with mock.patch.object(joblib, "effective_n_jobs", return_value=threads):
+        return timed(fit, time.process_time)
 
 
 def persisted(client, rows):
@@ -80,12 +66,11 @@ def measure(n, d, repeats):
         "distributed.worker.memory.spill": False,
         "distributed.nanny.pre-spawn-environ": {**keeps, "OMP_NUM_THREADS": 1},
     }
+    options = {"memory_limit": None, "dashboard_address": ":0"}
     with (
         tempfile.TemporaryDirectory() as folder,
         dask.config.set(memory),
-        LocalCluster(
-            n_workers=WORKERS, threads_per_worker=1, memory_limit=None, dashboard_address=":0"
-        ) as cluster,
+        LocalCluster(n_workers=WORKERS, threads_per_worker=1, **options) as cluster,
         Client(cluster) as client,
     ):
         path = Path(folder) / "rows.h5"
@@ -97,63 +82,49 @@ def measure(n, d, repeats):
         def used():
             return sum(client.run(time.process_time).values())
 
-        for name, head in HEADS.items():
+        for name, head in heads(20, delta=1e-7).items():
             jobs = {
-                "one thread": lambda head=head: in_process(head, X, y, 1),
-                "two threads": lambda head=head: in_process(head, X, y, 2),
-                "workers that hold the rows": lambda head=head: timed(
-                    lambda: head.fit(held, y), used
-                ),
-                "workers that read a file": lambda head=head: timed(
-                    lambda: head.fit(file_rows, y), used
-                ),
+                "one thread": lambda h=head: in_process(lambda: h.fit(X, y), 1),
+                "two threads": lambda h=head: in_process(lambda: h.fit(X, y), 2),
+                HOLD: lambda h=head: timed(lambda: h.fit(held, y), used),
+                "workers that read a file": lambda h=head: timed(lambda: h.fit(file_rows, y), used),
             }
-            times = {job: [] for job in jobs}
-            for _ in range(repeats):
-                for job, run in jobs.items():
-                    times[job].append(run())
-            best = {job: np.min(found, axis=0) for job, found in times.items()}
+            rounds = [{job: run() for job, run in jobs.items()} for _ in range(repeats)]
+            best = pd.DataFrame(rounds).map(np.array).apply(lambda own: np.min([*own], axis=0))
+            one = best["one thread"]
             for job in list(jobs)[1:]:
                 yield {
-                    "fit": f"{name}, {n} x {d} float64, {CLASSES} classes",
+                    "fit": f"{name.replace('noisy', '20 noisy')}, {n} x {d} float64, {CLASSES} classes",
                     "on": job,
                     "seconds": f"{best[job][0]:.2f}",
-                    "one thread / this": f"{best['one thread'][0] / best[job][0]:.2f}",
-                    "processor time / one thread's": f"{best[job][1] / best['one thread'][1]:.2f}",
+                    "one thread / this": f"{one[0] / best[job][0]:.2f}",
+                    "processor time / one thread's": f"{best[job][1] / one[1]:.2f}",
                     "processor": best[job][1],
                 }
 
 
-def of_many(found, n, d):
+def of_many(cells, n, d):
     """What a billion rows cost by arithmetic: the processor's time grows with the rows."""
-    for _, item in found[found["on"] == "workers that hold the rows"].iterrows():
-        name = item["fit"].split(",")[0]
+    for _, item in cells[cells["on"] == HOLD].iterrows():
         hours = item["processor"] * MANY / n / 3600.0
-        yield {
-            "fit": f"{name}, {MANY:.0e} x {d}".replace("e+0", "e"),
-            "hours of one core": f"{hours:.2g}",
-            **{
-                f"minutes on {threads} threads": f"{60.0 * hours / threads:.2g}"
-                for threads in THREADS
-            },
-        }
+        minutes = {f"minutes on {k} threads": f"{60.0 * hours / k:.2g}" for k in THREADS}
+        fit = f"{item['fit'].split(',')[0]}, {MANY:.0e} x {d}".replace("e+0", "e")
+        yield {"fit": fit, "hours of one core": f"{hours:.2g}", **minutes}
 
 
-def main():
+def main(argv=None):
     """Measure, print and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.cluster", description=__doc__)
     parser.add_argument("--rows", type=int, default=800_000)
     parser.add_argument("--features", type=int, default=384)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("paper-results"))
-    options = parser.parse_args()
-    found = pd.DataFrame(measure(options.rows, options.features, options.repeats))
-    text = markdown(found.drop(columns="processor"))
-    many = markdown(pd.DataFrame(of_many(found, options.rows, options.features)))
-    print(f"{text}\n\n{many}")
+    parser.add_argument("--out", type=Path, default=Path("speed-results"))
+    options = parser.parse_args(argv)
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "cluster.md").write_text(text + "\n")
-    (options.out / "cluster_many.md").write_text(many + "\n")
+    size = options.rows, options.features
+    cells = pd.DataFrame(measure(*size, options.repeats))
+    show(cells.drop(columns="processor"), options.out, "cluster")
+    show(pd.DataFrame(of_many(cells, *size)), options.out, "cluster_many")
 
 
 if __name__ == "__main__":

@@ -12,14 +12,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from tqdm import tqdm
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    GradientPerturbation,
-)
-
-from .timing import embeddings
+from ..study import draw
+from .jobs import heads
+from .timing import embeddings, interleaved
 
 BASE = {"records": 200_000, "features": 384, "classes": 10, "steps": 20}
 VALUES = {
@@ -30,62 +25,46 @@ VALUES = {
 }
 
 
-def heads(steps):
-    """Heads by the names of the lines."""
-    descent = GradientPerturbation(n_steps=steps, start="zero")
-    return {
-        "prototypes": BallDPRidgePrototype(delta=1e-7, radius=0.5),
-        "discriminant": BallDPLinearDiscriminant(delta=1e-7, radius=0.1),
-        "noisy steps": BallDPLogisticRegression(delta=1e-7, radius=0.5, mechanism=descent),
-    }
-
-
 def measure():
     """Rows of the table: least seconds of two fits."""
     for name, values in tqdm(VALUES.items(), unit="number"):
         for value in values:
             job = {**BASE, name: value}
             X, y = embeddings(job["records"], job["features"], job["classes"])
-            for line, head in heads(job["steps"]).items():
-                if name == "steps" and line != "noisy steps":
-                    continue
-                seconds = []
-                for _ in range(2):
-                    start = time.process_time()
-                    head.fit(X, y)
-                    seconds.append(time.process_time() - start)
-                yield {"number": name, "value": value, "head": line, "seconds": min(seconds)}
+            fits = {
+                line: lambda head=head: head.fit(X, y)  # noqa: B023
+                for line, head in heads(job["steps"], delta=1e-7).items()
+                if name != "steps" or line == "noisy steps"
+            }
+            for line, seconds in interleaved(fits, 2, time.process_time).items():
+                yield {"number": name, "value": value, "head": line, "seconds": seconds.min()}
 
 
-def draw(found, path):
+def figure(cells):
     """One panel for each number, on logarithmic axes."""
     figure, axes = plt.subplots(1, 4, figsize=(12, 3.4), sharey=True, layout="constrained")
-    for axis, (name, rows) in zip(axes, found.groupby("number", sort=False), strict=True):
-        for colour, head in enumerate(heads(1)):
-            own = rows[rows["head"] == head]
-            axis.plot(own["value"], own["seconds"], "o-", color=f"C{colour}", label=head)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
+    for axis, (name, rows) in zip(axes, cells.groupby("number", sort=False), strict=True):
+        for head, own in rows.groupby("head", sort=False):
+            colour = f"C{[*heads(1)].index(head)}"
+            axis.plot(own["value"], own["seconds"], "o-", color=colour, label=head)
+        axis.set(xscale="log", yscale="log", xlabel=name)
         axis.set_xticks(VALUES[name], [f"{value:,}" for value in VALUES[name]], fontsize=8)
         axis.minorticks_off()
-        axis.set_xlabel(name)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("seconds of one core")
     axes[0].legend(fontsize=8)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    return figure
 
 
-def main():
-    """Measure, write and draw."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("paper-results"))
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    found = pd.DataFrame(measure())
-    found.to_csv(options.out / "cost.csv", index=False)
-    draw(found, options.out / "cost.png")
-    print(found.to_string())
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.cost", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("speed-results"))
+    out = parser.parse_args(argv).out
+    out.mkdir(parents=True, exist_ok=True)
+    cells = pd.DataFrame(measure())
+    cells.to_csv(out / "cost.csv", index=False)
+    draw(figure(cells), out / "cost.png", dpi=120)
+    print(cells.to_string())
 
 
 if __name__ == "__main__":

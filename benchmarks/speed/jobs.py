@@ -48,6 +48,15 @@ def descent(n_steps, **options):
     return BallDPLogisticRegression(mechanism=mechanism, **options)
 
 
+def heads(n_steps, **options):
+    """A head of each kind, by the names of the lines that show its time."""
+    return {
+        "prototypes": BallDPRidgePrototype(radius=0.5, **options),
+        "discriminant": BallDPLinearDiscriminant(radius=0.1, **options),
+        "noisy steps": descent(n_steps, radius=0.5, **options),
+    }
+
+
 def ridge(comparators):
     """Prototypes: a fit against one pass over its rows, and against NearestCentroid."""
     X, y = unit_rows(120_000, 384), np.random.default_rng(1).integers(4, size=120_000)
@@ -335,17 +344,13 @@ def sources(X, folder):
 
 def rows(comparators):
     """Rows in files against rows in memory: the same fits, and passes over what is not kept."""
-    heads = {
-        "prototypes": BallDPRidgePrototype(radius=0.5),
-        "discriminant": BallDPLinearDiscriminant(radius=0.1),
-        "20 noisy steps": descent(20, radius=0.5),
-    }
     X, y = embeddings(60_000, 384, 6)
     for dtype in (np.float32, np.float16):
         own, name = X.astype(dtype), f"60000 x 384 {dtype.__name__}"
         with tempfile.TemporaryDirectory() as folder:
             files = {"an array in memory": own, **sources(own, Path(folder))}
-            for title, head in heads.items():
+            for title, head in heads(20).items():
+                title = title.replace("noisy", "20 noisy")
                 fits = {kind: lambda h=head, Z=Z: h.fit(Z, y) for kind, Z in files.items()}
                 times = interleaved(fits, repeats=3)
                 other = "an array in memory"
@@ -354,7 +359,7 @@ def rows(comparators):
 
         def fit(kept, own=own):
             with mock.patch.object(gradients, "KEPT_BYTES", kept):
-                heads["20 noisy steps"].fit(own, y)
+                descent(20, radius=0.5).fit(own, y)
 
         job = f"20 noisy steps of {name}, rows made again in each"
         others = {"rows that are kept": (lambda f=fit: f(2**30), 1.3 if own.itemsize > 2 else 1.5)}

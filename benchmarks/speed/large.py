@@ -13,30 +13,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    GradientPerturbation,
-)
+from sklearn_balldp import BallDPLogisticRegression, GradientPerturbation
 
 from ..study import markdown
+from .jobs import heads
 
 CLASSES, DELTA = 10, 1e-8
 CAP = 2 * 2**30
 STEPS = 30
-HEADS = {
-    "prototypes": BallDPRidgePrototype(delta=DELTA, radius=0.5),
-    "discriminant": BallDPLinearDiscriminant(delta=DELTA, radius=0.1),
-    f"logistic regression, {STEPS} steps from sums": BallDPLogisticRegression(
-        delta=DELTA, radius=0.5, mechanism=GradientPerturbation(n_steps=STEPS)
-    ),
-}
-
-
-def labels(n):
-    """Public labels of so many records."""
-    return np.random.default_rng(1).integers(0, CLASSES, n)
 
 
 def make(path, n, d):
@@ -51,53 +35,59 @@ def make(path, n, d):
     file.flush()
 
 
+def labels(n):
+    """Public labels of so many records."""
+    return np.random.default_rng(1).integers(0, CLASSES, n)
+
+
 def bare(X):
     """One pass: the sum of all rows, in single precision by blocks."""
-    total = np.zeros(X.shape[1])
-    for start in range(0, len(X), 8192):
-        total += np.add.reduce(X[start : start + 8192], axis=0, dtype=np.float32)
-    return total
+    blocks = (X[start : start + 8192] for start in range(0, len(X), 8192))
+    return sum(np.add.reduce(block, axis=0, dtype=np.float32) for block in blocks)
 
 
-def main():
+def seconds_of(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def main(argv=None):
     """Make the file, cap the memory, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.large", description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--features", type=int, default=384)
-    parser.add_argument("--out", type=Path, default=Path("paper-results"))
-    options = parser.parse_args()
+    parser.add_argument("--out", type=Path, default=Path("speed-results"))
+    options = parser.parse_args(argv)
     path = options.folder / f"rows_{options.rows}_{options.features}.npy"
     if not path.exists():
         make(path, options.rows, options.features)
     resource.setrlimit(resource.RLIMIT_DATA, (CAP, CAP))
     X, y = np.load(path, mmap_mode="r"), labels(options.rows)
-    start = time.perf_counter()
-    bare(X)
-    alone = time.perf_counter() - start
-    found = []
-    for name, head in HEADS.items():
-        start = time.perf_counter()
-        head.fit(X, y)
-        seconds = time.perf_counter() - start
-        start = time.perf_counter()
-        accuracy = head.score(X[-100_000:], y[-100_000:])
+    jobs, found, alone = heads(STEPS, delta=DELTA), [], seconds_of(lambda: bare(X))
+    mechanism = GradientPerturbation(n_steps=STEPS)
+    jobs[f"logistic regression, {STEPS} steps from sums"] = BallDPLogisticRegression(
+        delta=DELTA, radius=0.5, mechanism=mechanism
+    )
+    del jobs["noisy steps"]
+    for name, head in jobs.items():
+        seconds = seconds_of(lambda head=head: head.fit(X, y))
         found.append(
             {
                 "job": f"{name}, {options.rows} x {options.features} float16",
                 "seconds": f"{seconds:.0f}",
                 "one bare pass": f"{alone:.0f}",
                 "ratio": f"{seconds / alone:.1f}",
-                "accuracy": f"{accuracy:.3f}",
+                "accuracy": f"{head.score(X[-100_000:], y[-100_000:]):.3f}",
             }
         )
         print(found[-1], flush=True)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    rows = f"rows: {X.nbytes / 2**30:.1f} GiB"
     text = markdown(pd.DataFrame(found))
-    text += (
-        f"\n\nMemory that could be allocated: {CAP / 2**30:g} GiB; rows: {X.nbytes / 2**30:.1f} GiB"
-    )
-    print(text, f"(resident with mapped pages: {peak / 2**30:.1f} GiB)")
+    text += f"\n\nMemory that could be allocated: {CAP / 2**30:g} GiB; {rows}"
+    print(text, f"(resident with mapped pages: {peak:.1f} GiB)")
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "large.md").write_text(text + ".\n")
 
