@@ -91,10 +91,10 @@ def measure(n, d, repeats):
             }
             rounds = [{job: run() for job, run in jobs.items()} for _ in range(repeats)]
             best = pd.DataFrame(rounds).map(np.array).apply(lambda own: np.min([*own], axis=0))
-            one = best["one thread"]
+            one, title = best["one thread"], name.replace("noisy", "20 noisy")
             for job in list(jobs)[1:]:
                 yield {
-                    "fit": f"{name.replace('noisy', '20 noisy')}, {n} x {d} float64, {CLASSES} classes",
+                    "fit": f"{title}, {n} x {d} float64, {CLASSES} classes",
                     "on": job,
                     "seconds": f"{best[job][0]:.2f}",
                     "one thread / this": f"{one[0] / best[job][0]:.2f}",
