@@ -31,8 +31,8 @@ from .records import Columns, InputError, cell_of, parts_of_file
 
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"
-# Values of rows that are held at a time, whatever width a stranger's steps give them.
-_MAX_VALUES = 2**22
+# Records that are labelled at a time: a stranger's steps may make wide rows of them.
+_BATCH = 256
 # What a spreadsheet computes, in full width too; numbers may begin so.
 _FORMULA, _NUMBER = re.compile("[=+@\uff1d\uff0b\uff0d\uff20-]"), re.compile(r"[-+]?[\d.]+")
 
@@ -60,14 +60,12 @@ def predict(options: argparse.Namespace) -> None:
             raise InputError(f"--out {out} must end in .csv or .tsv.")
     model, published = opened(options.folder, options.encoder, options.cache)
     parts, count = parts_of(model), 0
-    # Of wide rows a few are held at a time.
-    size = max(1, _MAX_VALUES // published.width)
     # Half of an answer could be taken for a whole one: it is shown at the end, when all columns
     # are known.
     names: dict[str, None] = {}
     with tempfile.TemporaryFile("w+", encoding="utf-8") as answers:
         for rows, X in _parts(options, published, parts.head):
-            labels, best = _predicted(parts, X, size)
+            labels, best = _predicted(parts, X)
             for i, row in enumerate(rows):
                 count += 1
                 names |= dict.fromkeys(row)
@@ -119,12 +117,12 @@ def _parts(options: argparse.Namespace, published: Published, head: Any) -> Iter
         ) from None
 
 
-def _predicted(parts: ModelParts, X: Any, size: int) -> tuple[list[Any], NDArray[Any] | None]:
-    """Labels, and their probabilities if the head has any; of so many records at a time."""
+def _predicted(parts: ModelParts, X: Any) -> tuple[list[Any], NDArray[Any] | None]:
+    """Labels, and their probabilities if the head has any; of a few records at a time."""
     labels: list[Any] = []
     shares = []
-    for start in range(0, len(X), size):
-        rows = X[start : start + size]
+    for start in range(0, len(X), _BATCH):
+        rows = X[start : start + _BATCH]
         # Embedded once, for labels and probabilities.
         for _, step in parts.steps:
             if step not in (None, "passthrough"):

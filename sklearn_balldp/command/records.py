@@ -51,22 +51,9 @@ class Records:
 
 
 def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
-    """All records of a file.
+    """All records of a file, or of a folder of Parquet files or pictures.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        CSV, TSV, JSONL, NPZ, Parquet (also a folder of parts), or a folder of images that has a
-        folder for each class.
-    columns : Columns
-        What they are called.
-    missing : {"error", "drop"}
-        What becomes of records without content, label or owner.
-
-    Raises
-    ------
-    InputError
-        If the file, a row or a column cannot be read.
+    ``missing`` says what becomes of those without content, label or owner: "error" or "drop".
     """
     lacking: dict[str, list[int]] = {name: [] for name in (columns.content, *columns.named)}
     kept: dict[str, list[Any]] = {name: [] for name in lacking}

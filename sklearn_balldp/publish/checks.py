@@ -57,14 +57,8 @@ def checks_without_rows(
 ) -> tuple[list[Check], Published | None, bool]:
     """All that needs no records, in the order of the report.
 
-    Returns
-    -------
-    checks : list of Check
-        Lines of the report.
-    checked : Published or None
-        The model beside the record that was checked; None if a record contradicts itself.
-    sound : bool
-        Whether it is one that a head could have released, so that more can be checked.
+    With it comes the model beside the record that was checked (None if a record contradicts
+    itself), and whether a head could have released it, so that more can be checked.
     """
     try:
         checked = model.beside(record)

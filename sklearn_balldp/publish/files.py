@@ -47,13 +47,7 @@ class Files:
 
 
 def read_folder(path: str | Path) -> Files:
-    """The files of a folder, or of the hub's repository of that name.
-
-    Raises
-    ------
-    ValueError
-        If there is no such folder, or a file of data cannot be read.
-    """
+    """The files of a folder or a repository; a ValueError if a file of data cannot be read."""
     folder = located(path)
     return Files(
         record=read_json(folder / RECORD),

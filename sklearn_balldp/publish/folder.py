@@ -136,13 +136,7 @@ index may be a stranger's. {how}
 
 
 def publishers_text(folder: Path) -> str | None:
-    """What the publisher wrote above the card; None if it is the text of the start.
-
-    Raises
-    ------
-    ValueError
-        If the card cannot be told from that text, or it is too long.
-    """
+    """What the publisher wrote above the card; None if it is the text of the start."""
     if not os.path.lexists(folder / README):
         return None
     front, mark, card = (text_of(folder / README) or "").partition(_BEGIN)

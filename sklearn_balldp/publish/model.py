@@ -104,11 +104,6 @@ class Published:
         """The step that embeds records."""
         return next((step for step in self.steps if step.kind == "encoder"), None)
 
-    @property
-    def width(self) -> int:
-        """Features of the widest rows on the way to the head."""
-        return max([step.width or 1 for step in self.steps], default=1)
-
     # -- from a fitted model, and back --------------------------------------------------------
 
     @classmethod

@@ -117,13 +117,7 @@ def save(
 
 
 def check_writable(folder: Path, force: bool) -> None:
-    """An error unless a model can be written there: before any noise is drawn, if it is asked.
-
-    Raises
-    ------
-    ValueError
-        If the folder is there, and holds no model that may be replaced.
-    """
+    """A ValueError unless a model can be written there: asked before any noise is drawn."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     ours = {MODEL, RECORD} <= names and not any((folder / name).is_dir() for name in FILES)
     if folder.is_symlink() or (folder.exists() and not (ours and force)):

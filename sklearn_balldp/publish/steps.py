@@ -82,14 +82,6 @@ class Step:
     live: Any = None
 
     @property
-    def width(self) -> int | None:
-        """Features of the rows that it gives, where they do not follow from those it takes."""
-        if self.kind == "words":
-            return int(self.settings["n_features"])
-        last = self.arrays.get("offset", self.arrays.get("matrix", self.arrays.get("scale")))
-        return None if last is None else last.shape[-1]
-
-    @property
     def stretch(self) -> float | None:
         """Upper bound of how many times as far apart it moves two rows; None without one."""
         a = self.arrays
@@ -114,13 +106,7 @@ def _norm(matrix: NDArray[Any]) -> float:
 
 
 def step_of(live: Any) -> Step | None:
-    """A step of a pipeline as plain data; None if it does nothing.
-
-    Raises
-    ------
-    ValueError
-        If it is none that can be published.
-    """
+    """A step as plain data, or None if it does nothing; a ValueError if no file can hold it."""
     live = live.estimator if isinstance(live, FrozenEstimator) else live
     kind = type(live)
     if live is None or isinstance(live, (str, DenseRows)):
