@@ -1,9 +1,11 @@
 """The main job, ``balldp demo``, as a user would run it; and ``python -m sklearn_balldp``."""
 
+import io
 import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pandas as pd
@@ -16,12 +18,22 @@ from sklearn_balldp.datasets import load_messages
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The command as another process: what it printed, and where."""
+    """What the command printed, and where it wrote."""
     place = tmp_path_factory.mktemp("demo")
-    given = [sys.executable, "-m", "sklearn_balldp", "demo"]
-    done = subprocess.run(given, cwd=place, capture_output=True, text=True, check=True, timeout=120)
+    out, error = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(error):
+        patch.chdir(place)
+        patch.setattr(demo, "RELEASES", 2)
+        assert main(["demo"]) == 0
+    assert error.getvalue() == ""
+    return out.getvalue(), place
+
+
+def test_the_package_runs_as_the_command():
+    given = [sys.executable, "-m", "sklearn_balldp", "--help"]
+    done = subprocess.run(given, capture_output=True, text=True, check=True, timeout=120)
     assert done.stderr == ""
-    return done.stdout, place
+    assert done.stdout.startswith("usage: balldp")
 
 
 def test_the_demo_compares_writes_checks_and_says_what_is_next(run):
@@ -60,19 +72,16 @@ def test_what_comes_next_works_as_it_is_printed(run, monkeypatch, capsys):
 
 @pytest.mark.parametrize("taken", ["a file", "a folder", "one file more", "a link"])
 def test_only_a_folder_of_a_demo_is_replaced(taken, run, tmp_path, capsys):
-    own = tmp_path / "own"
+    own, written = tmp_path / "own", run[1] / "balldp-demo"
     if taken == "a file":
         own.write_text("mine")
-    elif taken == "a folder":
-        own.mkdir()
-        (own / "README.txt").write_text("mine")
+    elif taken == "a link":
+        own.symlink_to(written)
     else:
-        target = shutil.copytree(run[1] / "balldp-demo", tmp_path / "target")
-        if taken == "a link":
-            own.symlink_to(target)
-        else:
-            target.rename(own)
-            (own / "diary").write_text("mine")
+        own.mkdir()
+        if taken == "one file more":
+            shutil.copytree(written, own, dirs_exist_ok=True)
+        (own / "diary").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
     assert main(["demo", "--out", str(own)]) == 2
     error = capsys.readouterr().err
