@@ -33,34 +33,22 @@ class Loss(ABC):
     mean_residual: ClassVar[float]
     #: Size of scores that tell classes apart, in units of those of log-losses.
     score_unit: ClassVar[float] = 1.0
-    #: One minus the least cosine between the residuals of two records of one label.
+    #: One minus the smallest cosine between the residuals of two records of one label.
     versine: float = 0.0
+    #: Largest mean of -<residual, scores>, which is alpha |theta|^2 at a minimiser theta.
+    norm_constant: float
+    #: Loss of every record when all scores are zero.
+    value_at_zero: float
+    #: Residual norm that every row orthogonal to the weights reaches for some label.
+    smallest_residual: float
+    #: Lower bound on the sum of the largest residuals of two labels, whatever the weights.
+    smallest_change: float
 
     def __init__(self, n_classes: int) -> None:
         self.n_classes = n_classes
         self.n_scores = self.n_stacked = 1
         #: Largest dimension of the span of the weights, counting only what changes the loss.
         self.n_spanned = 1
-
-    @property
-    @abstractmethod
-    def norm_constant(self) -> float:
-        """Largest mean of -<residual, scores>, which is alpha |theta|^2 at a minimiser theta."""
-
-    @property
-    @abstractmethod
-    def value_at_zero(self) -> float:
-        """Loss of every record when all scores are zero."""
-
-    @property
-    @abstractmethod
-    def least_residual(self) -> float:
-        """Residual norm that every row orthogonal to the weights reaches for some label."""
-
-    @property
-    def least_change(self) -> float:
-        """Lower bound on the sum of the largest residuals of two labels, whatever the weights."""
-        return 2.0 * self.least_residual
 
     @abstractmethod
     def residual_limit(self, reach: float = math.inf) -> float:
@@ -107,7 +95,8 @@ class Logistic(Loss):
     # m sigmoid(-m) is stationary where m = 1 + exp(-m): its maximum is W(1/e), Lambert's W.
     norm_constant = float(lambertw(math.exp(-1.0)).real)
     value_at_zero = math.log(2.0)
-    least_residual = 0.5
+    smallest_residual = 0.5
+    smallest_change = 1.0
 
     def residual_limit(self, reach: float = math.inf) -> float:
         return 1.0
@@ -146,28 +135,16 @@ class Softmax(Loss):
 
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes)
-        self.n_scores = n_classes
+        self.n_scores, rest = n_classes, n_classes - 1.0
         # Adding one vector to the weights of all classes changes no probability.
         self.n_spanned = n_classes - 1
-
-    @property
-    def norm_constant(self) -> float:
         # At the maximum all other scores are equal, 1 + W((K - 1) / e) below the label's.
-        return float(lambertw((self.n_classes - 1.0) / math.e).real)
-
-    @property
-    def value_at_zero(self) -> float:
-        return math.log(self.n_classes)
-
-    @property
-    def least_residual(self) -> float:
-        return math.sqrt((self.n_classes - 1.0) / self.n_classes)
-
-    @property
-    def least_change(self) -> float:
+        self.norm_constant = float(lambertw(rest / math.e).real)
+        self.value_at_zero = math.log(n_classes)
+        self.smallest_residual = math.sqrt(rest / n_classes)
         # Some label has p <= 1/K; of the other labels, some label has p <= 1/(K - 1).
-        rest = self.n_classes - 1.0
-        return self.least_residual + (rest - 1.0) / rest * math.sqrt(self.n_classes / rest)
+        self.smallest_change = self.smallest_residual
+        self.smallest_change += (rest - 1.0) / rest * math.sqrt(n_classes / rest)
 
     def residual_limit(self, reach: float = math.inf) -> float:
         return math.sqrt(2.0)
@@ -217,22 +194,16 @@ class SquaredHinge(Loss):
     mean_residual = 2.0
     # A record with hinge h contributes 2 h (1 - h), which is at most 1/2.
     norm_constant = 0.5
-    least_residual = 2.0
+    smallest_residual = 2.0
 
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes)
         self.n_scores = self.n_stacked = self.n_spanned = 1 if n_classes == 2 else n_classes
         # Residuals of one label agree in sign in every head; their angle can still be 90 degrees.
         self.versine = 0.0 if n_classes == 2 else 1.0
-
-    @property
-    def value_at_zero(self) -> float:
-        return float(self.n_scores)
-
-    @property
-    def least_change(self) -> float:
+        self.value_at_zero = float(self.n_scores)
         # A label change affects two heads; with two classes it affects the only one.
-        return 4.0 * (math.sqrt(2.0) if self.n_stacked > 1 else 1.0)
+        self.smallest_change = 4.0 if n_classes == 2 else 4.0 * math.sqrt(2.0)
 
     def residual_limit(self, reach: float = math.inf) -> float:
         return 2.0 * (1.0 + reach)

@@ -210,20 +210,15 @@ def iterate_gap(
 
     Parameters
     ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record; "squared_hinge" with several scores stacks one-versus-rest heads.
+    loss, radius, norm_bound, label_change : str, float, float, bool
+        As in :func:`gradient_gap`. "squared_hinge" with several scores stacks one-versus-rest
+        heads.
     parameters : ndarray of shape (n_scores, n_features) or (n_scores, n_features + 1)
         Public parameters, below 1e100; the last column multiplies the constant, if there is one.
-    radius : float
-        Euclidean radius r of same-label substitutions; capped at ``2 * norm_bound``.
-    norm_bound : float
-        Radius B of the admissible ball of rows.
     constant : float
         Constant that rows are augmented by; 0 for no intercept.
     clip : float, optional
         Norm to which the residual of each record is clipped; no clipping by default.
-    label_change : bool, default=False
-        Whether pairs with different labels (at any distance) are adjacent too.
 
     Returns
     -------
@@ -296,7 +291,7 @@ def limits_over_iterates(
     """
     r, augmented = geometry.radius, geometry.augmented
     size = loss.residual_limit() if clip is None else min(loss.residual_limit(), float(clip))
-    smallest = min(loss.least_residual, size) * r if n_features > loss.n_spanned else 0.0
+    smallest = min(loss.smallest_residual, size) * r if n_features > loss.n_spanned else 0.0
     if not math.isfinite(size):
         largest = math.inf
     elif loss.n_scores > 1:
@@ -306,7 +301,7 @@ def limits_over_iterates(
         largest = size * max(augmented, r)
     if labels == "protected":
         change = 2.0 * size * augmented
-        smallest = max(smallest, loss.least_change * augmented if clip is None else change)
+        smallest = max(smallest, loss.smallest_change * augmented if clip is None else change)
         largest = max(largest, change)
     # The limits are rounded further than the bound itself, so that they hold for it.
     return GapLimits(smallest / _UP, largest * _UP**2)

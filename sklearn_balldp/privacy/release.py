@@ -101,9 +101,7 @@ class Release:
         "prototypes" (noise on class sums), "statistics" (with a second moment), "output" (noise on
         the minimiser), "gradient" (noise on the gradients of a descent), or another's name.
     problem : Problem
-        Public numbers of the fit; its ``n_samples``, ``n_features``, ``n_classes``, ``alpha``,
-        ``norm_bound``, ``metric``, ``radius``, ``labels`` and ``domain`` are attributes of the
-        record too.
+        Public numbers of the fit; many are attributes of the record too.
     bound : Bound
         What the mechanism chose: the guarantee as a function of the radius.
     epsilon, delta : float
@@ -114,9 +112,9 @@ class Release:
     radius_epsilon : float
         Pure differential privacy that the private quantile spent, else 0; part of the total.
     radius_draw : str
-        Identifies the private quantile, so that releases which share it count it once.
+        Identifies the private quantile, which releases that share it count once.
     radius_edits : int
-        Public pairs of records before and after an edit that the radius was read off, else 0.
+        Public edits that the radius was read off, else 0.
     radius_hides : float
         Share of these edits that lie within the radius.
     radius_hides_records : float or None

@@ -63,26 +63,12 @@ def mean_rounding(
     weights: Weights,
     whitened: bool = False,
 ) -> float:
-    r"""Half of what rounding adds to the sensitivity of a computed mean gradient.
+    """Half of what rounding adds to the sensitivity of a computed mean gradient.
 
-    With u the machine epsilon of the rows, twice what one operation errs by, scores err by
-    :math:`(d + 16) (u / 2) (\|w\| B + |b|)`, clipped residuals by their Lipschitz constant times
-    that and by :math:`(K + 20) u` times the size of residuals, clipping factors likewise. Stored
-    rows err by 5 u B, as they may be projected, moved and projected again in that precision; the
-    factors by the d squares in a norm, in double precision.
-
-    Where rows are shortened along k directions, by a at least, B is their norm before that, and
-    ``theta`` is for rows after it. Weights and sums of gradients are multiplied in double
-    precision: 6 (d + k + 4) roundings. Norms after it are differences of squares, which makes them
-    :math:`1 / a^2` times as rough.
-
-    In double precision every record errs, but a mean of errors is no larger than the largest of
-    them; and so does every addition (:func:`additions`).
-
-    In single precision m = 128 rows are added up in one go, and all sums but those of the rows that
-    differ must have the same bits in both datasets. So one record's error counts, that of one sum
-    of m gradients of norm M, :math:`m^2 (u / 2) M`, and sums of blocks err in double precision
-    (:func:`block_additions`). With weights a record errs by its share of them.
+    The page "Gradient" of the documentation proves it. In double precision every record errs, and
+    every addition (:func:`additions`). In single precision one record errs, one sum of 128
+    gradients, and additions of such sums in double precision (:func:`block_additions`). Where rows
+    are shortened (``whitened``), B is their norm before that, and ``theta`` is for rows after it.
     """
     # The records of one person may lie in several blocks, so their sums are never in float32.
     double = weights.most_records > 1 or np.dtype(dtype) == np.float64

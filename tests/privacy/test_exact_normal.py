@@ -144,11 +144,6 @@ def test_the_marker_of_large_whole_parts_draws_on(monkeypatch):
     np.testing.assert_array_equal(value, [-(12 * 2.0**40 + 0.5) * GRID])
 
 
-def test_whole_parts_halve():
-    counts = np.bincount(exact_normal._WHOLE.astype(int))
-    np.testing.assert_array_equal(counts, [512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 1])
-
-
 def test_sum_is_a_function_of_value_plus_deviate():
     """floor(v + Z) and a half, in cells: what makes the noise post-processing of exact noise."""
     values = np.rint(np.random.default_rng(0).uniform(-50, 50, 500) / GRID) * GRID
@@ -160,8 +155,3 @@ def test_sum_is_a_function_of_value_plus_deviate():
         z = low + fraction * GRID
         cell = np.floor((values + z) / GRID)
         np.testing.assert_allclose(values + deviates, (cell + 0.5) * GRID, rtol=0, atol=1e-13)
-
-
-def test_sizes():
-    for size in (0, 1, 7, 40_000):
-        assert rounded_normal(size).shape == (size,)

@@ -52,14 +52,6 @@ def test_values_are_independent(noise):
     assert abs(lagged) < bound
 
 
-def test_exact_draws_differ():
-    """Within a call, between calls, and between releases."""
-    values = np.zeros(20_000)
-    noise = Noise()
-    draws = [noise(values, 1.0), noise(values, 1.0), Noise()(values, 1.0)]
-    assert len(np.unique(np.concatenate(draws))) > 59_985
-
-
 def test_nothing_is_drawn_ahead_or_kept(monkeypatch):
     """What a call does not keep, no thread and no other process can draw again."""
     drawn = []
@@ -94,8 +86,7 @@ def test_noise_has_no_copies():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("same", [False, True])
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(("same", "threads"), [(False, 1), (True, 4)])
 def test_forked_processes_do_not_share_noise(same, threads):
     """Neither through new objects nor through one, nor do the threads of a child."""
     kept = Noise()
@@ -170,10 +161,12 @@ def test_a_child_with_the_number_of_its_parent_draws_its_own_noise():
 
 
 def test_threads_share_no_deviate():
+    """Nor do calls, one after another, and other releases."""
     noise = Noise()
     with ThreadPoolExecutor(8) as pool:
         draws = list(pool.map(lambda i: noise(np.zeros(3), 1.0), range(4000)))
-    assert len(np.unique(np.concatenate(draws))) == 12_000
+    draws += [noise(np.zeros(3000), 1.0), noise(np.zeros(3000), 1.0), Noise()(np.zeros(3000), 1.0)]
+    assert len(np.unique(np.concatenate(draws))) >= 20_998
 
 
 def test_values_are_rounded_to_the_grid_first():

@@ -315,16 +315,3 @@ def test_bounds_of_other_modules_are_named_with_them(release_of, forged):
     type("Sums", (Bound,), fields)
     other = release_of("prototypes")
     assert Release.from_dict(other.to_dict()).mu == other.mu
-
-
-def test_what_json_cannot_hold_is_no_field(release_of):
-    @dataclasses.dataclass(frozen=True)
-    class Table(Bound):
-        values: dict
-
-        def mu_at(self, problem, radius, labels):
-            return 0.5
-
-    release = dataclasses.replace(release_of("minimiser"), mechanism="t", bound=Table({}))
-    with pytest.raises(ValueError, match=r"record: bound: no record can hold this kind .*values"):
-        release.checked()
