@@ -16,7 +16,6 @@ from sklearn_balldp.mechanisms import (
     DescentBound,
     GradientPerturbation,
     MeanGradient,
-    Minimiser,
     Records,
     Sums,
     drive,
@@ -25,7 +24,7 @@ from sklearn_balldp.mechanisms import (
 from sklearn_balldp.mechanisms.descent import gains, shares_of
 from sklearn_balldp.mechanisms.sums import class_sums
 from sklearn_balldp.privacy import Bound, Problem, Promised
-from sklearn_balldp.privacy.bounds import KINDS, as_float_or_tuple, chain_of, tag_of
+from sklearn_balldp.privacy.bounds import KINDS, chain_of, tag_of
 from sklearn_balldp.privacy.gaussian import delta_from_mu
 
 Z = 5.5
@@ -337,53 +336,8 @@ def test_promises_that_the_filter_keeps():
     assert bound.mu(problem, 1.1) == pytest.approx(3 * 0.7)
     assert bound.stated(problem) == ((), ())
     assert "privacy filter" in bound.theorem(problem)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        Sums(),
-        Sums(sigma=(1.0, 3.0)),
-        Sums(sigma=1.0, moment=2.0),
-        Minimiser(tol=1e-6),
-        MeanGradient(np.zeros((1, 4)), clip=0.5, constant=0.5),
-    ],
-    ids=lambda query: type(query).__name__,
-)
-def test_calibration_is_undone_by_mu(query):
-    """The noise that makes a query mu-GDP, slack of the sampler included."""
-    for n_features in (3, 3000):
-        problem = dataclasses.replace(problem_of(n_features=n_features), alpha=0.1)
-        if isinstance(query, MeanGradient):
-            query = dataclasses.replace(query, theta=np.zeros((1, n_features + 1)))
-        noisy = query.calibrated(problem, 0.7)
-        assert noisy.mu(problem) == pytest.approx(0.7, rel=1e-4)
-        assert noisy.mu(problem) <= 0.7
-        assert noisy.calibrated(problem, 0.7, 0.1).mu(problem, 0.1) <= 0.7
-        with pytest.raises(ValueError, match="epsilon is too small"):
-            query.calibrated(problem, 1e-12)
-    assert np.divide(noisy.scaled(2.0).sigma, noisy.sigma) == pytest.approx(2.0)
-
-
-def test_mu_is_the_largest_ratio_over_blocks():
-    problem = problem_of(r=0.5)
-    sums = Sums(sigma=(1.0, 0.25))
-    assert sums.mu(problem) == pytest.approx(0.5 / 0.25, rel=1e-4)
-    assert sums.stated(problem)[1] == (1.0, 0.25)
-    assert Sums(sigma=0.25).mu(problem) == pytest.approx(2.0, rel=1e-4)
-    # No guarantee where the proof does not speak of the scales.
-    for broken in (Sums(sigma=0.0), Sums(sigma=math.nan), Sums(sigma=()), Sums(constant=1.0)):
-        assert broken.mu(problem) == math.inf
-        with pytest.raises(ValueError, match="no noise scales"):
-            broken.check(problem)
-    assert as_float_or_tuple(np.array([0.5, 0.5])) == 0.5
-    assert as_float_or_tuple([0.5, 1.0]) == (0.5, 1.0)
-
-
-def test_statements():
     assert "clipped" in bound_of().theorem(problem_of())
     assert "label" in bound_of().theorem(problem_of(labels="protected"))
-    assert bound_of().shape(problem_of()) == (1, 4)
 
 
 def test_kinds_are_registered_by_name():
