@@ -210,15 +210,18 @@ def iterate_gap(
 
     Parameters
     ----------
-    loss, radius, norm_bound, label_change : str, float, float, bool
-        As in :func:`gradient_gap`. "squared_hinge" with several scores stacks one-versus-rest
-        heads.
+    loss : {"logistic", "softmax", "squared_hinge"}
+        Loss of one record; "squared_hinge" with several scores stacks one-versus-rest heads.
     parameters : ndarray of shape (n_scores, n_features) or (n_scores, n_features + 1)
         Public parameters, below 1e100; the last column multiplies the constant, if there is one.
+    radius, norm_bound : float
+        As in :func:`gradient_gap`.
     constant : float
         Constant that rows are augmented by; 0 for no intercept.
     clip : float, optional
         Norm to which the residual of each record is clipped; no clipping by default.
+    label_change : bool, default=False
+        As in :func:`gradient_gap`.
 
     Returns
     -------
