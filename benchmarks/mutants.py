@@ -742,8 +742,8 @@ MUTANTS = (
     Mutant(
         "limits of the gap, of longer rows",
         "mechanisms/descent.py",
-        "self.limits(problem, far, labels, norm).most",
-        "self.limits(problem, far, labels, self.least_reach).most",
+        "self.limits(problem, far, labels, norm).largest",
+        "self.limits(problem, far, labels, self.least_reach).largest",
         ("mechanisms/test_kernel.py", "privacy/test_bounds.py", "heads/test_start.py"),
     ),
     Mutant(

@@ -202,10 +202,10 @@ class DescentBound(Promised):
         norms += [r / problem.diameter for r in (near, far) if self.whitened]
         limits = []
         for norm in sorted(r for r in norms if self.least_reach <= r <= 1.0):
-            near_gap = self.limits(problem, near, problem.labels, norm).least
+            near_gap = self.limits(problem, near, problem.labels, norm).smallest
             if near_gap == 0.0:
                 return chain
-            limits.append((norm, near_gap, self.limits(problem, far, labels, norm).most))
+            limits.append((norm, near_gap, self.limits(problem, far, labels, norm).largest))
         ratio = max(
             min(next_far / near_gap, (far_gap / norm) / (next_near / next_norm))
             for (norm, near_gap, far_gap), (next_norm, next_near, next_far) in pairwise(
@@ -534,7 +534,7 @@ def further_promises(problem: Problem, bound: DescentBound) -> tuple[tuple[float
     norms = np.geomspace(bound.least_reach, 1.0, _REACHES) if bound.whitened else [1.0]
     for far in sorted({min(times * near, problem.diameter) for times in FURTHER}):
         most = [
-            [bound.limits(problem, r, labels, norm).most for norm in norms] for r in (near, far)
+            [bound.limits(problem, r, labels, norm).largest for norm in norms] for r in (near, far)
         ]
         if far <= near or not np.isfinite(most).all():
             continue
@@ -565,7 +565,7 @@ def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> 
     if bound.clip is None or bound.n_steps == 1:
         augmented = math.hypot(norm_bound, bound.constant)
         rates.append((1.0 + bound.momentum) / (problem.kind.curvature * augmented**2))
-    gap = bound.limits(problem, radius, problem.labels).most
+    gap = bound.limits(problem, radius, problem.labels).largest
     if math.isfinite(gap):
         steps_mu = bound.mu_of_steps(problem, radius, bound.budget)
         accumulated = (

@@ -278,8 +278,8 @@ def gap_at(
 class GapLimits(NamedTuple):
     """Smallest and largest value of :func:`iterate_gap` over all parameters."""
 
-    least: float
-    most: float  # infinite where gradients are not bounded
+    smallest: float
+    largest: float  # infinite where gradients are not bounded
 
 
 def limits_over_iterates(

@@ -12,16 +12,16 @@ from .._parameters import LEAST, MOST
 from .gaussian import LARGEST_EPSILON
 
 #: More classes than these are no record.
-MOST_CLASSES = 20_000
+MAX_CLASSES = 20_000
 #: Of more records than these the proved rounding of a sum exceeds what one record moves.
-MOST_RECORDS = 10**12
+MAX_RECORDS = 10**12
 
 #: Number of records, or of their owners; and a number that may be zero.
-Size = Annotated[int, Meta(ge=1, le=MOST_RECORDS)]
-Count = Annotated[int, Meta(ge=0, le=MOST_RECORDS)]
+Size = Annotated[int, Meta(ge=1, le=MAX_RECORDS)]
+Count = Annotated[int, Meta(ge=0, le=MAX_RECORDS)]
 #: Number of features, and of classes.
 Features = Annotated[int, Meta(ge=1, le=10**9)]
-Classes = Annotated[int, Meta(ge=2, le=MOST_CLASSES)]
+Classes = Annotated[int, Meta(ge=2, le=MAX_CLASSES)]
 #: Length, and regularisation strength.
 Length = Annotated[float, Meta(ge=LEAST, le=MOST)]
 Strength = Annotated[float, Meta(ge=0.0, le=MOST)]

@@ -24,7 +24,7 @@ from msgspec import Meta
 
 from ..text import one_line
 from .bounds import KINDS, Bound, tag_of
-from .ranges import MOST_CLASSES
+from .ranges import MAX_CLASSES
 
 #: Layout of the records that are written, and the only one that is read.
 FORMAT = 2
@@ -33,7 +33,7 @@ MAX_BYTES = 16 * 2**20
 
 _LARGEST = float(np.finfo(np.float64).max)
 _LONGEST_TEXT = 500
-_LONGEST_LIST = MOST_CLASSES
+_LONGEST_LIST = MAX_CLASSES
 _INTEGER = Meta(ge=-(2**53), le=2**53)
 # The dataclass that a type of msgspec stands for, and the words that a field takes.
 _MADE: dict[type, type] = {}

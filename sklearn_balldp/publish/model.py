@@ -36,7 +36,7 @@ from ..mechanisms import (
 from ..pipelines import parts_of
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
-from ..privacy.ranges import MOST_CLASSES
+from ..privacy.ranges import MAX_CLASSES
 from ..privacy.release import Release
 from ..text import one_line
 from .files import CONFIG, MODEL, RECORD, Files, arrays_text, difference, json_text, read_folder
@@ -430,7 +430,7 @@ class Published:
             raise ValueError(f"{CONFIG}: format={shown} is not known; install another version.")
         try:
             labels, steps = config["labels"], config["steps"]
-            if len(steps) > _MAX_STEPS or len(labels["values"]) > MOST_CLASSES:
+            if len(steps) > _MAX_STEPS or len(labels["values"]) > MAX_CLASSES:
                 raise ValueError("it has too many steps, or labels")
             if any(map(_is_long, labels["values"])):
                 raise ValueError("a label is too long")

@@ -130,7 +130,7 @@ def test_centred_steps_have_the_noise_and_the_scores_of_the_smaller_ball(Head, l
     assert seen.shortens or labels
     assert tau < seen.reach if seen.shortens else tau == seen.reach
     assert seen.reach < 0.7
-    least = bound.limits(problem, 0.2, problem.labels, bound.least_reach).least
+    least = bound.limits(problem, 0.2, problem.labels, bound.least_reach).smallest
     for (query, _), share in zip(taken, bound.step_mu(problem), strict=True):
         assert query.whitening is seen
         unit = dataclasses.replace(query, sigma=1.0)
@@ -216,10 +216,10 @@ def test_what_the_centre_is_shrunk_by():
         # No true mean is longer than a row.
         assert np.linalg.norm(c) == pytest.approx(min(length, math.sqrt(1.0 - LEAST_REACH**2)))
         assert reach == pytest.approx(math.sqrt(max(1.0 - length**2, LEAST_REACH**2)))
-        near = bound.limits(problem, 0.3, "public", reach).least
-        assert near >= bound.limits(problem, 0.3, "public", bound.least_reach).least
-        far = bound.limits(problem, 0.8, "public", reach).most
-        assert far <= bound.limits(problem, 0.8, "public").most
+        near = bound.limits(problem, 0.3, "public", reach).smallest
+        assert near >= bound.limits(problem, 0.3, "public", bound.least_reach).smallest
+        far = bound.limits(problem, 0.8, "public", reach).largest
+        assert far <= bound.limits(problem, 0.8, "public").largest
 
 
 def test_starts_by_name():

@@ -165,8 +165,8 @@ def test_growth_holds_for_rows_of_any_norm(loss, n_classes, clip, labels, near):
             continue
         found = bound.growth(problem, near, far, labels)
         ratios = [
-            bound.limits(problem, far, labels, norm).most
-            / bound.limits(problem, near, labels, norm).least
+            bound.limits(problem, far, labels, norm).largest
+            / bound.limits(problem, near, labels, norm).smallest
             for norm in np.linspace(0.3, 1.0, 1001)
         ]
         chain = min(math.ceil(far / near * (1 - 1e-9)), 2 if labels == "protected" else 99)
@@ -254,10 +254,10 @@ def test_other_radii_hold_at_every_iterate(loss, n_classes, clip, labels):
     """mu(t) covers every gap at t that could occur, over the noise that the promise gives."""
     problem = problem_of(loss, n_classes=n_classes, n_features=8, r=0.5, labels=labels)
     bound = bound_of(3, clip=clip)
-    least, stated = bound.limits(problem, 0.5, labels).least, []
+    least, stated = bound.limits(problem, 0.5, labels).smallest, []
     for t, change in itertools.product((0.1, 0.5, 0.6, 1.0, 1.3, 2.0), sorted({"public", labels})):
         limit, chain = bound.mu(problem, t, change), math.ceil(t / 0.5 * (1 - 1e-9))
-        most = bound.limits(problem, t, change).most
+        most = bound.limits(problem, t, change).largest
         assert limit <= most / least * (1 + 1e-8) or limit <= math.ceil(2 * t)
         # A chain of records is no bound on gaps that are themselves bounds from above.
         if limit < chain:

@@ -166,7 +166,7 @@ def test_no_fixed_parameters_have_a_larger_gap(loss, n_scores, clip, label_chang
             clip=clip,
             labels="protected" if label_change else "public",
         )
-        assert limits.least <= gap <= limits.most
+        assert limits.smallest <= gap <= limits.largest
 
 
 # Loss, K, constant, alphas, radii, whether labels change, and the share of the gap that some pair
