@@ -62,13 +62,13 @@ def test_little_noise_ends_at_the_minimiser(Head, k):
 
 
 @pytest.mark.parametrize(
-    ("loss", "labels"), [("softmax", "public"), ("squared_hinge", "protected")]
+    ("loss", "k", "labels"), [("softmax", 6, "public"), ("squared_hinge", 2, "protected")]
 )
-def test_default_alpha_keeps_the_noise_small(loss, labels):
+def test_default_alpha_keeps_the_noise_small(loss, k, labels):
     mechanism, alphas = OutputPerturbation(), []
-    precise = PRECISE * make_loss(loss, 6).score_unit
-    for epsilon in (0.5, 32.0, 1e6)[:: 1 if loss == "softmax" else 2]:
-        given = problem(loss=loss, labels=labels)
+    precise = PRECISE * make_loss(loss, k).score_unit
+    for epsilon in (0.5, 32.0, 1e6)[:: 1 if k > 2 else 2]:
+        given = problem(loss=loss, n_classes=k, labels=labels)
         if labels == "protected":
             given = dataclasses.replace(given, class_counts=None)
         budget = mu_from_budget(epsilon, 1e-6)

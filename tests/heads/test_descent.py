@@ -101,23 +101,6 @@ def test_gains_are_what_a_step_adds_to_the_model():
     assert bound.shares == tuple(shares.tolist())
 
 
-def test_release():
-    head = gradient_head(keep_transcript=False).fit(*rows())
-    release, text = head.release_, str(head.release_)
-    assert release.mechanism == "gradient"
-    assert mu_from_budget(2.0, 1e-6) * (1.0 - 1e-12) <= release.mu <= mu_from_budget(2.0, 1e-6)
-    # They follow from the iterates, which a record does not tell.
-    assert release.sigma == release.sensitivity == ()
-    assert release.guarantee().epsilon == pytest.approx(2.0, rel=1e-6)
-    assert release.guarantee(0.2).mu == release.mu < release.guarantee(1.0).mu
-    assert release.guarantee(1.0).epsilon <= release.epsilon_full_radius
-    assert release.certificate(0.1, radius=0.3) == release.certificate(0.1)
-    assert release.tol == release.alpha == 0.0
-    for part in ("one for each of its steps", "clipped at 0.2", "noise on the gradients"):
-        assert part in text
-    assert not hasattr(head, "transcript_")
-
-
 def test_other_metrics():
     for metric, factor in (("manhattan", 1.0), ("chebyshev", math.sqrt(6))):
         head = gradient_head(metric=metric, radius=0.2).fit(*rows())

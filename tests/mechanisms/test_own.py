@@ -203,8 +203,14 @@ def test_accountant_and_limit():
     assert accountant.total().n_releases == 3
 
 
-@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
-@pytest.mark.parametrize("mechanism", [ClassMeans(), StopsEarly(least=0.0)], ids=repr)
+@pytest.mark.parametrize(
+    ("mechanism", "noise"),
+    [
+        (ClassMeans(), "simulated"),
+        (ClassMeans(), "mechanism"),
+        (StopsEarly(least=0.0), "simulated"),
+    ],
+)
 def test_audits_and_checks_run_it(mechanism, noise):
     head = head_of(mechanism, epsilon=16.0)
     auditor = audited(head, noise=noise)
