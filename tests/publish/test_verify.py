@@ -391,12 +391,15 @@ def test_steps_that_fail_quote_no_record():
 class OneStep(Mechanism):
     """A mechanism of one's own: a single noisy gradient, which nothing has to be proved of."""
 
+    spends = 1.0
+
     def bound(self, problem, mu):
         return Promised(mu)
 
     def conversation(self, problem, bound):
         theta = np.zeros((problem.kind.n_scores, problem.n_features + 1))
-        gradient = yield MeanGradient(theta, constant=1.0).calibrated(problem, bound.budget)
+        mu = self.spends * bound.budget
+        gradient = yield MeanGradient(theta, constant=1.0).calibrated(problem, mu)
         return -gradient
 
 
@@ -420,6 +423,16 @@ def test_heads_and_mechanisms_of_ones_own_are_checked_as_they_are(head, tmp_path
     assert "parameters" in failed(verify(head))
     record_with(epsilon=0.1)(head)
     assert failed(verify(head)) == ["record"]
+
+
+def test_a_query_that_spends_more_than_is_promised_is_refused():
+    """The fit would have refused it too: what came out of it is of another mechanism."""
+    head = BallDPLogisticRegression(4.0, radius=0.5, mechanism=OneStep()).fit(*data())
+    assert not verify(head).failed
+    head.released_.mechanism.spends = 1.01
+    verdict = verify(head)
+    assert failed(verdict) == ["transcript"]
+    assert line(verdict, "transcript").found.startswith("query 1: ")
 
 
 # Transcripts --------------------------------------------------------------------------------------
