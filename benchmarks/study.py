@@ -188,7 +188,8 @@ class Study:
         table = pd.DataFrame(columns=self.key)
         if path.exists():
             types = dict.fromkeys([*text, "data"], str)
-            table = pd.read_csv(path, dtype=types)
+            # Python's engine reads the very numbers that were written.
+            table = pd.read_csv(path, dtype=types, engine="python")
         for name, usual in {"seed": 0, "quick": False, "data": ""}.items():
             table[name] = usual if name not in table else table[name].fillna(usual)
         return table if seed is None else table[table["seed"] == seed]
