@@ -674,6 +674,13 @@ MUTANTS = (
         ("mechanisms/test_queries.py",),
     ),
     Mutant(
+        "trials that hide another record than they say",
+        "audit/attacks.py",
+        "truth = values[truths[trial]]",
+        "truth = values[truths[run]]",
+        ("audit/test_attacks.py",),
+    ),
+    Mutant(
         "posterior of noise that is too small",
         "audit/attacks.py",
         "logs[trial] -= 0.5 * np.vecdot(standard, standard)",

@@ -64,18 +64,8 @@ ONE_SHOT = ("prototypes", "statistics", "output")
 class Candidates:
     """Noiseless answers with each candidate in the place of some records.
 
-    Parameters
-    ----------
-    problem : Problem
-        Public numbers of the fit.
-    others : Records
-        Every record but those in question.
-    rows : ndarray of shape (n_candidates, n_changed, n_features)
-        Candidates: rows that may stand in these places.
-    codes : ndarray of shape (n_candidates, n_changed)
-        Positions of their labels.
-    weights : ndarray of shape (n_changed,), optional
-        Weights of the places in sums.
+    ``others`` are all other records. ``rows`` (n_candidates, n_changed, n_features) and ``codes``
+    may stand in these places, which have ``weights`` in sums.
     """
 
     def __init__(
@@ -148,20 +138,13 @@ def deviates(query: Query, problem: Problem, noisy: Array, values: Array) -> Arr
 
 @dataclass
 class Trials:
-    """Results of trials.
+    """Results of trials."""
 
-    Attributes
-    ----------
-    log_posterior : ndarray of shape (n_trials, n_candidates)
-        Exact, from everything that was answered, but for a constant of each trial.
-    distance : ndarray of shape (n_trials, n_candidates)
-        From the first candidate's values, in units of the noise.
-    deviates : list of list of ndarray
-        The noise of the first trials, answer by answer; flat where some values have none.
-    """
-
+    #: (n_trials, n_candidates), from all that was answered, but for a constant of each trial.
     log_posterior: Array
+    #: From the first candidate's values, in units of the noise; of the same shape.
     distance: Array
+    #: The noise of the first trials, answer by answer; flat where some values have none.
     deviates: list[list[Array]]
 
 
@@ -171,24 +154,7 @@ def run_trials(
     truths: Sequence[int],
     noises: Callable[[], Noise],
 ) -> Trials:
-    """Let the mechanism run with a candidate in place, and attack every run.
-
-    Parameters
-    ----------
-    released : Released
-        The release that is audited.
-    candidates : Candidates
-        For the places of the records in question; all alike beforehand.
-    truths : sequence of int
-        Which of them is there, for each trial.
-    noises : callable
-        Gives the sampler of each trial.
-
-    Returns
-    -------
-    Trials
-        Of every run.
-    """
+    """Let the mechanism run with candidate ``truths[i]`` in place, and attack every run."""
     problem, size = released.problem, released.bound.runs_at_once
     if isinstance(released.bound, DescentBound):
         values = math.prod(released.bound.shape(problem)) * len(candidates)

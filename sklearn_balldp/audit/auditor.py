@@ -523,14 +523,14 @@ def neg_success_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
     Parameters
     ----------
     auditor : ReconstructionAuditor
-        Fitted auditor, or a Pipeline that ends in one.
+        Fitted, or a Pipeline that ends in one.
     X, y : ignored
         The audit was made in ``fit``.
 
     Returns
     -------
     float
-        Between -1 and 0.
+        From -1 to 0.
     """
     return -fitted_auditor(auditor).success_rate_
 

@@ -50,23 +50,15 @@ _AT_ONCE = 512
 
 @dataclass
 class Deviates:
-    """Standardised noise of a release, or of several.
+    """Standardised noise of a release, or of several."""
 
-    Attributes
-    ----------
-    blocks : list of ndarray of shape (n_blocks, n_values)
-        Deviates of each answer, in rows that noise could be copied between.
-    directions : dict of str to list of ndarray
-        Arrays of these shapes that the records or earlier answers fixed before the noise.
-    rest : ndarray
-        Deviates that fill no block.
-    shift : float
-        Largest distance by which the solver's tolerance and rounding can move the deviates.
-    """
-
+    #: Of each answer, in rows that noise could be copied between.
     blocks: list[Array] = field(default_factory=list)
+    #: Arrays of these shapes that the records or earlier answers fixed before the noise.
     directions: dict[str, list[Array]] = field(default_factory=dict)
+    #: Deviates that fill no block.
     rest: Array = field(default_factory=lambda: np.empty(0))
+    #: Largest distance by which the solver's tolerance and rounding can move the deviates.
     shift: float = 0.0
 
     @property
@@ -106,7 +98,7 @@ def epsilon_after_redraws(
 ) -> tuple[float, float]:
     """What (epsilon, delta) becomes when releases that fail a test on the records are drawn again.
 
-    ``level`` is the probability, at most, that an honest release fails.
+    An honest release fails with probability ``level`` at most.
     """
     keeps = 1.0 - level
     grown = math.exp(min(epsilon, 700.0)) * level
@@ -120,23 +112,9 @@ def weight_checks(
     *,
     level: float = FALSE_ALARM,
 ) -> list[Check]:
-    """Checks of noisy answers against all records of the fit.
+    """Checks of noisy answers against all records of the fit, or why there are none.
 
-    Parameters
-    ----------
-    released : Released
-        With the answers of its conversation; those of a descent are its transcript.
-    records : Records
-        All records of the fit.
-    earlier : iterable of Released
-        Further releases from the same records, whose noise must be other noise.
-    level : float
-        An honest release fails any of the checks with this probability, at most.
-
-    Returns
-    -------
-    list of Check
-        Scale, law, mean and reuse of the noise; or why they cannot be tested.
+    The noise of ``earlier`` releases from the same records must be other noise.
     """
     noise = deviates_of(released, records)
     if isinstance(noise, Check):
@@ -226,21 +204,9 @@ def _add(noise: Deviates, query: Query, problem: Problem, noisy: Array, values: 
 def noise_checks(
     noise: Deviates, others: Sequence[Deviates] = (), *, level: float = FALSE_ALARM
 ) -> list[Check]:
-    """The four kinds of tests: scale, law, mean and reuse, with equal shares of the level.
+    """The four kinds of tests: scale, law, mean and reuse (of noise of other releases too).
 
-    Parameters
-    ----------
-    noise : Deviates
-        Noise that is tested.
-    others : sequence of Deviates
-        Noise of other releases, which must not be the same.
-    level : float
-        Probability, at most, that honest noise fails any of them.
-
-    Returns
-    -------
-    list of Check
-        One line each.
+    Honest noise fails any of them with probability ``level`` at most: each has an equal share.
     """
     each = level / 4.0
     return [

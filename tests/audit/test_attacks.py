@@ -138,15 +138,16 @@ def test_trials_are_scored_by_the_likelihood_of_their_path(name, alone, monkeypa
     released, records = fitted.released_, fitted._records(X, y)
     rows, codes = X[:5], np.full(5, records.codes[0])
     candidates = Candidates(released.problem, records.without([0]), rows[:, None], codes[:, None])
-    truths, rng, answers = [1 + i % 4 for i in range(6)], np.random.default_rng(0), []
+    truths, rng, samplers = [1 + i % 4 for i in range(6)], np.random.default_rng(0), []
 
     class Recorded(Noise):
         def __init__(self):
             super().__init__(rng)
-            self.answers = []
-            answers.append(self.answers)
+            self.noiseless, self.answers = [], []
+            samplers.append(self)
 
         def __call__(self, values, sigma):
+            self.noiseless.append(values)
             self.answers.append(super().__call__(values, sigma))
             return self.answers[-1]
 
@@ -154,13 +155,15 @@ def test_trials_are_scored_by_the_likelihood_of_their_path(name, alone, monkeypa
     datasets = [with_candidate(records, *one) for one in zip(rows, codes, strict=True)]
     # What is kept of the noise has a limit: of the first ones alone.
     assert len(trials.deviates) == (1 if alone else 6)
-    for run, noisy in enumerate(answers):
+    for run, sampler in enumerate(samplers):
+        noisy = sampler.answers
         expected = written_out(released, noisy, datasets, np.full(5, 0.2))
         found = normalised(trials.log_posterior[run])
         np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
         squares = np.zeros(5)
         for step, query in enumerate(asked(released, noisy)):
             values = np.array([query.values(released.problem, records) for records in datasets])
+            np.testing.assert_allclose(sampler.noiseless[step], values[truths[run]], atol=1e-5)
             scale = np.broadcast_to(query.scales(released.problem), noisy[step].shape)
             some = scale > 0
             squares += (((values - values[0])[:, some] / scale[some]) ** 2).sum(axis=1)

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 import sklearn
 from scipy.stats import binom
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
@@ -161,19 +161,21 @@ def test_ball_is_never_above_anchor():
 
 
 def test_simulated_noise_is_that_of_releases(digits):
-    """The success of attacks on releases by the head's sampler, and on simulated noise."""
+    """The success of attacks on releases by the head's sampler, on simulated noise, and Bayes'."""
     (X, y), (public, public_y) = split(*two_classes(digits), 200)
-    head = BallDPRidgePrototype(12.0, radius=0.7)
-    options = {"n_candidates": 3, "n_supports": 1, "n_draws": 250, "random_state": 3}
-    audits = [
-        audit(head, X, y, public, public_y, confidence=SURE, noise=noise, **options)
-        for noise in ("simulated", "mechanism")
-    ]
-    (low, high), (other_low, other_high) = (
-        auditor.success_interval_["clopper_pearson"] for auditor in audits
-    )
+    head = BallDPRidgePrototype(8.0, radius=0.7)
+    options = {"n_candidates": 3, "n_supports": 1, "random_state": 3}
+    intervals = []
+    for noise, n_draws in (("simulated", 3000), ("mechanism", 250)):
+        auditor = audit(
+            head, X, y, public, public_y, confidence=SURE, noise=noise, n_draws=n_draws, **options
+        )
+        intervals.append(auditor.success_interval_["clopper_pearson"])
+        assert 0.5 < auditor.success_rate_ < 0.9
+        low, high = intervals[-1]
+        assert low - 0.02 <= auditor.certificate_["bayes"] <= high + 0.02
+    (low, high), (other_low, other_high) = intervals
     assert max(low, other_low) <= min(high, other_high)
-    assert min(low, other_low) > 0.34
 
 
 # An auditor must be able to fail ----------------------------------------------------------------
@@ -318,12 +320,6 @@ def test_honest_samplers_pass(name, noise, digits):
     # Few values are made many by holding the conversation again.
     (found,) = auditor.noise_.set_index("name").loc[["scale of the noise"], "found"]
     assert int(found.split(" values")[0].split()[-1]) >= 5000
-
-
-def test_a_release_from_a_seed_fails(digits):
-    with pytest.warns(FailedGuaranteeWarning):
-        auditor = audit(BallDPRidgePrototype(4.0, radius=0.6, random_state=0), *digits)
-    assert "the check of the sampler failed" in auditor.failures_
 
 
 def test_the_rate_convicts_without_the_distance(digits):
@@ -511,43 +507,24 @@ def test_seeded_trials_are_the_same_on_any_number_of_threads(seed, digits):
 # Dropping in ------------------------------------------------------------------------------------
 
 
-class Counting(TransformerMixin, BaseEstimator):
-    """An encoder that counts the rows it sees."""
-
-    calls = []  # noqa: RUF012
-
-    def fit(self, X, y=None):
-        self.fitted_ = True
-        return self
-
-    def transform(self, X):
-        Counting.calls.append(len(X))
-        return normalize(X)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        return tags
-
-
 def test_pipeline_encodes_once(digits):
     X, y = digits
     rows, public = split(X, y, 1500)
-    Counting.calls.clear()
-    pipeline = Pipeline([("encode", Counting()), ("head", clone(RIDGE))])
+    calls = []
+    encoder = FunctionTransformer(lambda X: calls.append(len(X)) or normalize(X))
+    pipeline = Pipeline([("encode", encoder), ("head", clone(RIDGE))])
     auditor = audit(pipeline, *rows, *public)
-    assert Counting.calls == [1500, len(X) - 1500]
+    assert calls == [1500, len(X) - 1500]
     assert isinstance(auditor.estimator_, Pipeline)
     assert list(auditor.estimator_.named_steps) == ["encode", "head"]
     assert auditor.predict(X[:5]).shape == (5,)
     assert auditor.estimator_.named_steps["head"].release_.n_samples == 1500
     assert not hasattr(pipeline.named_steps["head"], "release_")
-    Counting.calls.clear()
+    calls.clear()
     audit(pipeline, X, y)
-    assert sum(Counting.calls) == len(X)
+    assert sum(calls) == len(X)
     alone = audit(make_pipeline(RIDGE), X, y)
     assert isinstance(alone.estimator_, Pipeline)
-    assert alone.plot().ax_.get_ylabel() == "reconstruction success"
 
 
 def test_texts():
@@ -624,13 +601,6 @@ def test_the_warning_in_a_search_points_to_who_called_the_search(digits):
     assert {warning.filename for warning in caught} == {__file__}
 
 
-def test_scorers_look_into_pipelines(digits):
-    pipeline = make_pipeline(Normalizer(), ReconstructionAuditor(RIDGE, random_state=0))
-    pipeline.fit(*digits)
-    assert neg_success_scorer(pipeline) == -pipeline[-1].success_rate_
-    assert neg_certificate_scorer(pipeline) == -pipeline[-1].certificate_["direct"]
-
-
 def test_public_rows_are_routed_through_a_search(digits):
     X, y = digits
     with sklearn.config_context(enable_metadata_routing=True):
@@ -643,19 +613,20 @@ def test_public_rows_are_routed_through_a_search(digits):
             [("encode", Normalizer()), ("audit", auditor)], transform_input=["X_public"]
         )
         pipeline.fit(50 * X[:1200], y[:1200], X_public=70 * X[1200:], y_public=y[1200:])
-        assert pipeline.named_steps["audit"].supports_["n_in_ball"].min() >= 10
+        inner = pipeline.named_steps["audit"]
+        assert inner.supports_["n_in_ball"].min() >= 10
+        assert neg_success_scorer(pipeline) == -inner.success_rate_
+        assert neg_certificate_scorer(pipeline) == -inner.certificate_["direct"]
 
 
 def test_a_released_model_is_audited_as_it_is(digits):
     (X, y), (public, public_y) = split(*digits, 1500)
-    released = clone(RIDGE).fit(X, y)
-    before = pickle.dumps(released)
-    auditor = audit(FrozenEstimator(released), X, y, public, public_y)
-    assert pickle.dumps(released) == before
-    np.testing.assert_array_equal(auditor.predict(X), released.predict(X))
-    assert len(auditor.report_) == 40
     whole = make_pipeline(Normalizer(), clone(RIDGE)).fit(7 * X, y)
+    before = pickle.dumps(whole)
     auditor = audit(FrozenEstimator(whole), 7 * X, y, 7 * public, public_y)
+    assert pickle.dumps(whole) == before
+    np.testing.assert_array_equal(auditor.predict(X), whole.predict(X))
+    assert len(auditor.report_) == 40
     assert auditor.plot().results["epsilon"].tolist() == [4.0]
 
 

@@ -159,8 +159,7 @@ def test_support_bound_equals_brute_force(seed):
 
 def test_bounds_are_exact_for_two_candidates():
     """Two candidates at distance d: Bayes success is Phi(d/2), and so are the ball bounds."""
-    models = np.array([[0.0], [1.3]])
-    exact = ndtr(0.65)
+    models, exact = np.array([[0.0], [1.3]]), ndtr(0.65)
     assert anchor_bound(models, 1.0) == pytest.approx(exact, rel=1e-6)
     assert support_bound(models, 1.0) == pytest.approx(exact, rel=1e-6)
     assert bayes_success(models, 1.0, random_state=0) == pytest.approx(exact, abs=error_of(100_000))

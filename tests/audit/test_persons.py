@@ -80,6 +80,10 @@ def test_owners_are_held_out_one_by_one(by_class):
         held = hold_out(y, owners, 0.2, by_class, np.random.default_rng(1))
         assert 0.19 < held.mean() <= 0.2
         assert not np.isin(owners[held], owners[~held]).any()
+    owners = np.arange(40) // 2
+    held = hold_out(owners % 4, owners, 0.9, by_class, np.random.default_rng(1))
+    assert held.sum() == 32 + 4 * (not by_class)
+    assert len(set((owners % 4)[~held])) == 4 or not by_class
     # Owner 1 has all of class 1; the one who is drawn first has room alone.
     owners, y = np.repeat([0, 1, 2], 4), np.repeat([0, 1, 0], 4)
     for seed in range(20):
