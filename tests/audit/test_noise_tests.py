@@ -407,6 +407,14 @@ def test_very_many_blocks_are_compared_with_their_answer_and_the_next(monkeypatc
     assert noise_checks(Deviates(blocks))[3].verdict == FAIL
 
 
+def test_one_block_of_another_release_is_convicted():
+    rng = np.random.default_rng(0)
+    z, other = rng.standard_normal((3, 30)), rng.standard_normal((4, 30))
+    assert noise_checks(Deviates([z]), [Deviates([other])])[3].verdict == PASS
+    z[1] = -other[2]
+    assert noise_checks(Deviates([z]), [Deviates([other])])[3].verdict == FAIL
+
+
 def test_flat_answers_are_cut_into_blocks():
     rng = np.random.default_rng(0)
     flat, table = rng.standard_normal(3 * 7 + 2), rng.standard_normal((2, 7))
