@@ -700,8 +700,7 @@ def test_no_point_of_a_cell_exceeds_its_bound(loss, turning):
                 part = float((score - tilt) / slope)
             part = min(max(part, -bound), bound)
             step = min(step, bound - part)
-            unit = rows.cap(make_loss(loss, 2).curvature)
-            if unit < 1e-290 or mpmath.mpf(part) + mpmath.mpf(step) > bound:
+            if mpmath.mpf(part) + mpmath.mpf(step) > bound:
                 continue
             cell = [around(rng, step, 0.0, radius)]
             if turning:
@@ -712,6 +711,9 @@ def test_no_point_of_a_cell_exceeds_its_bound(loss, turning):
                 cell = [around(rng, angle, -math.pi / 2, math.pi / 2), scores, *cell]
             else:
                 cell = [around(rng, part, -bound, bound), *cell]
+            unit = rows.cap(make_loss(loss, 2).curvature)
+            if unit < 1e-290:
+                continue
             corners = np.array(cell, dtype=float).T[:, :, None]
             stated = mpmath.mpf(float(rows.squares(*corners, unit)[0]))
             square = exact_square(loss, clip, rows, slope, tilt, mpmath.mpf(part), mpmath.mpf(step))
