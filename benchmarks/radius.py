@@ -379,6 +379,8 @@ def figure_of_gains(found):
 def report(out):
     """Tables, pictures, and the claims."""
     cells, more = CELLS.read(out), MORE.read(out)
+    if cells.empty:
+        raise SystemExit(f"{out} has no cells to set these against: run --only cells.")
     for epsilon in (0.5, 2.0):
         path = out / f"radius_accuracy_{epsilon:g}.md"
         path.write_text(markdown(table(cells, epsilon)) + "\n")

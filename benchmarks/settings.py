@@ -92,12 +92,14 @@ def table(cells):
     change = (means - means.loc[DEFAULTS]).drop(DEFAULTS)
     shown = change.map("{:+.2f}".format)
     lost = {}
-    for name in means:
+    # One dataset alone has no others.
+    for name in means if means.shape[1] > 1 else ():
         others = [other for other in means if other != name]
         others = [other for other in others if other in DATASETS] or others
         chosen = means[others].mean(axis=1).idxmax()
         lost[name] = f"{means[name].max() - means.loc[chosen, name]:.2f}"
-    shown.loc["lost if chosen on the other datasets"] = lost
+    if lost:
+        shown.loc["lost if chosen on the other datasets"] = lost
     titles = {name: DATASETS.get(name, name) for name in shown}
     return shown.rename(columns=titles).rename_axis("settings").reset_index()
 
