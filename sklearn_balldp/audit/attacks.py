@@ -173,7 +173,7 @@ def run_trials(
             for run, query, values in zip(runs, queries, candidates.values(queries), strict=True):
                 trial = trials[run]
                 truth = values[truths[trial]]
-                noisy = kernels[run].release(query, lambda truth=truth: truth)  # type: ignore[misc]
+                noisy = kernels[run].answer(query, lambda truth=truth: truth)  # type: ignore[misc]
                 standard = deviates(query, problem, noisy, values)
                 logs[trial] -= 0.5 * np.vecdot(standard, standard)
                 apart = standard - standard[0]

@@ -1,6 +1,12 @@
 """Two steps of a fit: promise from public numbers, then let the kernel answer.
 
-Only :func:`release` touches the rows, once the accountant has counted the promise.
+A fit (:meth:`.BaseBallDPClassifier.fit`) takes these steps:
+
+1. It validates parameters, rows and labels.
+2. A radius policy chooses the radius. A private quantile reads rows for that, once the accountant
+   has counted its epsilon; a declared one reads them too, and the record says so.
+3. :func:`promise` writes the record, from public numbers alone.
+4. :func:`release` has the accountant count the record, then the kernel answer the queries.
 """
 
 import math

@@ -267,9 +267,9 @@ class Kernel:
 
     def __call__(self, query: Query) -> Array:
         """The noisy answer, or a PrivacyError."""
-        return self.release(query, lambda: query.values(self._problem, self._records))
+        return self.answer(query, lambda: query.values(self._problem, self._records))
 
-    def release(self, query: Query, values: Callable[[], Array]) -> Array:
+    def answer(self, query: Query, values: Callable[[], Array]) -> Array:
         """Charge a ``query``, compute its ``values()``, add noise, and lock the answer."""
         if type(query) not in self._accepts:
             raise PrivacyError(
