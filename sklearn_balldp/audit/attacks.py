@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from ..heads import Released
-from ..mechanisms import DescentBound, Kernel, Query, Records, Transcript, drive, drive_many
+from ..mechanisms import Kernel, Query, Records, Transcript, drive, drive_many
 from ..privacy.gaussian import gaussian_power
 from ..privacy.guarantee import Guarantee
 from ..privacy.noise import Noise
@@ -57,8 +57,6 @@ Positions = NDArray[np.intp]
 BAYES_DRAWS = 10_000
 # Limit of values in arrays that hold something for each candidate, and of deviates that are kept.
 _VALUES = 2**22
-#: Mechanisms that ask one question, the bound itself.
-ONE_SHOT = ("prototypes", "statistics", "output")
 
 
 class Candidates:
@@ -156,7 +154,7 @@ def run_trials(
 ) -> Trials:
     """Let the mechanism run with candidate ``truths[i]`` in place, and attack every run."""
     problem, size = released.problem, released.bound.runs_at_once
-    if isinstance(released.bound, DescentBound):
+    if released.bound.has_transcript:
         values = math.prod(released.bound.shape(problem)) * len(candidates)
         size = max(1, min(size, _VALUES // values))
     kernel_with = _kernels(released, candidates.others)
@@ -351,10 +349,9 @@ def audit_support(
     # Distances of noisy gradients depend on the path, so they bound nothing beforehand.
     bounds = dict.fromkeys(("anchor_bound", "ball_bound", "support_bound"), math.nan)
     drawn: list[list[Array]] = []
-    one_shot = released.release.mechanism in ONE_SHOT
-    if one_shot:
+    if released.of_one_query:
         points, distance, bounds = _bounds(released, candidates, prior, near, kappa, rng)
-    if one_shot and setting.sampler is None:
+    if released.of_one_query and setting.sampler is None:
         # Noise outside of the candidates' span is independent of the hidden record.
         noisy = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
         logs = noisy @ points.T - 0.5 * np.vecdot(points, points)
@@ -362,7 +359,7 @@ def audit_support(
         noises = setting.sampler or (lambda: Noise(rng))
         trials = run_trials(released, candidates, (truths + 1).tolist(), noises)
         logs = trials.log_posterior[:, 1:]
-        distance = distance if one_shot else float(trials.distance[:, 1:].max())
+        distance = distance if released.of_one_query else float(trials.distance[:, 1:].max())
         drawn = trials.deviates if setting.sampler else []
     with np.errstate(divide="ignore"):
         posterior = np.exp(normalised(logs + np.log(prior)))

@@ -33,7 +33,7 @@ from scipy.stats import t as student
 
 from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
 from ..heads import Released
-from ..mechanisms import DescentBound, Minimiser, Query, Records, drive
+from ..mechanisms import Minimiser, Query, Records, drive
 from ..mechanisms.settings import RULE
 from ..privacy.problem import Problem
 from ..rows import SINGLE_BLAS_THREAD
@@ -141,8 +141,8 @@ def deviates_of(released: Released, records: Records) -> Deviates | Check:
             "a descent's noise is in its transcript: keep it in private "
             "(GradientPerturbation(keep_transcript=True)) and pass it"
         )
-    descended = isinstance(released.bound, DescentBound)
-    if descended and released.bound.start is not None and released.release.rule != RULE:
+    started = released.bound.has_transcript and released.bound.start is not None
+    if started and released.release.rule != RULE:
         return _cannot(
             f"its rule {released.release.rule or 'is not named'} is not that of this version; ask "
             f"sklearn_balldp {released.release.version}, and verify again"

@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._parameters import check_option
 from .._validation import caller_level
 from ..heads import BaseBallDPClassifier, Released, owners_of
-from ..mechanisms import DescentBound, Records
+from ..heads.fitting import keeps_answers
+from ..mechanisms import Records
 from ..pipelines import ModelParts, parts_of
 from ..rows import rows_in_domain
 from .supports import Pool
@@ -112,8 +113,7 @@ def prepare(
         head._keep_answers = True
         released = head.fit(X, y, **reference, groups=groups).released_
         del head._keep_answers
-        keeps = getattr(released.mechanism, "keep_transcript", False)
-        if isinstance(released.bound, DescentBound) and not keeps:
+        if not keeps_answers(released.mechanism, released.bound):
             head.released_ = replace(released, answers=())
         estimator = rebuilt_estimator(estimator, transformers, head)
     records, placeholder = complete_records(head, head._records(X, y, groups))

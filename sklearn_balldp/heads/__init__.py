@@ -1,5 +1,7 @@
 """What is released: heads, and the rules by which they predict."""
 
+from typing import Any
+
 from .base import BaseBallDPClassifier
 from .linear_discriminant import BallDPLinearDiscriminant
 from .logistic import BallDPLogisticRegression
@@ -9,7 +11,19 @@ from .ridge_prototype import BallDPRidgePrototype
 from .squared_hinge import BallDPSquaredHingeSVC
 from .weighing import owners_of
 
+#: Heads of this package, by the names that records call them by.
+HEADS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        BallDPLinearDiscriminant,
+        BallDPLogisticRegression,
+        BallDPRidgePrototype,
+        BallDPSquaredHingeSVC,
+    )
+}
+
 __all__ = [
+    "HEADS",
     "BallDPLinearDiscriminant",
     "BallDPLogisticRegression",
     "BallDPRidgePrototype",

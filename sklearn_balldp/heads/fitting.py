@@ -23,7 +23,7 @@ from sklearn.base import clone
 from .._validation import all_finite, caller_level
 from .._version import __version__
 from ..accounting import charged
-from ..mechanisms import DescentBound, Kernel, Mechanism, Query, Records, drive
+from ..mechanisms import Kernel, Mechanism, Query, Records, drive
 from ..mechanisms.settings import RULE
 from ..privacy.bounds import Bound, tag_of
 from ..privacy.gaussian import mu_from_budget
@@ -105,15 +105,16 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
         mechanism.accepts,
         mechanism.most_queries,
     )
-    descends = isinstance(bound, DescentBound)
-    kept = head._keep_answers or not descends or bool(getattr(mechanism, "keep_transcript", False))
+    kept = head._keep_answers or keeps_answers(mechanism, bound)
     answers: list[Array] = []
     with (
         charged(head.accountant, pledge.release, lambda: noise.used),
         all_finite(),
         blas_threads_for(problem.n_features),
         np.errstate(all="ignore"),
-        bar(None, "descent", "step", bound.n_steps) if descends else nullcontext() as steps,
+        bar(None, "descent", "step", bound.n_steps)
+        if bound.has_transcript
+        else nullcontext() as steps,
     ):
 
         def answer(query: Query) -> Array:
@@ -140,6 +141,11 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
     values = values.copy() if values.flags.writeable else values
     released = Released(pledge.release, head.classes_, values, mechanism, tuple(answers), settings)
     return released.with_digest()
+
+
+def keeps_answers(mechanism: Mechanism, bound: Bound) -> bool:
+    """Whether a fit keeps the noisy answers: a transcript only if the mechanism is asked to."""
+    return not bound.has_transcript or bool(getattr(mechanism, "keep_transcript", False))
 
 
 def warn_of_large_delta(delta: float, weights: Weights) -> None:

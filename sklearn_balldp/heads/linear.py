@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._parameters import check_flag, check_positive, checked_class_embeddings, is_auto, is_real
 from ..mechanisms import (
-    DescentBound,
+    MECHANISMS,
     GradientPerturbation,
     Mechanism,
     OutputPerturbation,
@@ -21,19 +21,17 @@ from .released import Released
 from .weighing import check_class_weight
 
 #: What ``mechanism=`` takes by name, beside "auto".
-MECHANISMS: dict[str, type[Mechanism]] = {
-    kind.name: kind for kind in (OutputPerturbation, GradientPerturbation)
-}
+NAMES = OutputPerturbation.name, GradientPerturbation.name
 
 
 def mechanism_of(mechanism: Any) -> Mechanism:
     """The mechanism that ``mechanism=`` names, or is."""
     if isinstance(mechanism, Mechanism):
         return mechanism
-    if isinstance(mechanism, str) and mechanism in MECHANISMS:
+    if isinstance(mechanism, str) and mechanism in NAMES:
         return MECHANISMS[mechanism]()
     raise ValueError(
-        f"mechanism must be one of auto, {', '.join(MECHANISMS)}, or a Mechanism such as "
+        f"mechanism must be one of auto, {', '.join(NAMES)}, or a Mechanism such as "
         f"GradientPerturbation(n_steps=50); got {mechanism!r}."
     )
 
@@ -152,8 +150,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     @property
     def transcript_(self) -> Transcript:
         """The noisy answers of a descent, where its mechanism kept them."""
-        released = self._fitted()
-        transcript = released.transcript() if isinstance(released.bound, DescentBound) else None
+        transcript = self._fitted().transcript()
         if transcript is None:
             raise AttributeError(
                 "transcript_: this fit kept none; see GradientPerturbation(keep_transcript=True)."

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._parameters import checked_class_embeddings, checked_priors
-from ..mechanisms import Conversation, Mechanism, Transcript
+from ..mechanisms import MECHANISMS, Conversation, Mechanism, Query, Transcript
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
 from ..privacy.release import Release
@@ -104,6 +104,16 @@ class Released:
         """What the mechanism chose."""
         return self.release.bound
 
+    @property
+    def by_package(self) -> bool:
+        """Whether the mechanism is the one of this package that the record names."""
+        return type(self.mechanism) is MECHANISMS.get(self.release.mechanism)
+
+    @property
+    def of_one_query(self) -> bool:
+        """Whether the bound is the only query: what is released then is one noisy answer."""
+        return self.by_package and isinstance(self.bound, Query)
+
     def conversation(self) -> Conversation:
         """The algorithm, from its beginning."""
         return self.mechanism.conversation(self.problem, self.bound)
@@ -115,8 +125,9 @@ class Released:
         )
 
     def transcript(self) -> Transcript | None:
-        """The answers of a descent by name; None where they were not kept."""
-        return Transcript.of(list(self.answers), self.bound) if self.answers else None
+        """The answers of a descent by name; None where there are none."""
+        kept = self.bound.has_transcript and self.answers
+        return Transcript.of(list(self.answers), self.bound) if kept else None
 
     def weights(self) -> tuple[Array, Array]:
         """Weights and intercepts of a linear head, as they were released."""

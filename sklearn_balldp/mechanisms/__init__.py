@@ -16,7 +16,19 @@ from .minimiser import OutputPerturbation
 from .queries import PROVED, MeanGradient, Minimiser, Statistics, Sums
 from .sums import PrototypePerturbation, StatisticsPerturbation, prototypes_of
 
+#: Mechanisms of this package, by the names that records call them by.
+MECHANISMS: dict[str, type[Mechanism]] = {
+    kind.name: kind
+    for kind in (
+        GradientPerturbation,
+        OutputPerturbation,
+        PrototypePerturbation,
+        StatisticsPerturbation,
+    )
+}
+
 __all__ = [
+    "MECHANISMS",
     "PROVED",
     "Conversation",
     "DescentBound",

@@ -123,6 +123,7 @@ class DescentBound(Promised):
 
     what: ClassVar[str] = "noise on the gradients of a descent"
     parts: ClassVar[str] = "steps"
+    has_transcript: ClassVar[bool] = True
 
     learning_rate: float = math.nan
     momentum: float = 0.0

@@ -46,6 +46,9 @@ class Bound(ABC):
     #: Whether the guarantee holds of pairs of rows in the ball, whatever the domain: a chain of
     #: substitutions may then leave the sphere.
     of_the_ball: ClassVar[bool] = False
+    #: Whether each state of a descent is public: its answers are then a transcript (a release of
+    #: ``n_steps`` steps, after the sums ``start``), which is kept only if that was asked for.
+    has_transcript: ClassVar[bool] = False
     #: How many runs an audit advances together.
     runs_at_once: ClassVar[int] = 64
 

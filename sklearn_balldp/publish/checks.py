@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,11 @@ from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
 from ..encoder_name import same_encoder
 from ..heads import Released
 from ..mechanisms import (
-    DescentBound,
     MeanGradient,
     Minimiser,
-    OutputPerturbation,
     PrivacyError,
     PrivacyFilter,
-    PrototypePerturbation,
     Query,
-    StatisticsPerturbation,
     Sums,
     drive,
 )
@@ -45,7 +41,6 @@ _HUGE = 1e100
 # Largest relative difference of a replay on another machine. Iterates that are rounded to single
 # precision differ in its last bit where one of them lies between two such numbers.
 _ROUNDING = {"float64": 1e-9, "float32": 1e-6}
-_ONE_SHOT = OutputPerturbation, PrototypePerturbation, StatisticsPerturbation
 _RECORD = "what is stated is computed again from the bound"
 
 
@@ -68,7 +63,7 @@ def checks_without_rows(
     if record is not None:
         checks.append(_same_record(checked.record, model.record))
     if transcript is not None:
-        if not isinstance(checked.record.bound, DescentBound):
+        if not checked.record.bound.has_transcript:
             raise ValueError("transcript: this model is of no descent; leave it out.")
         try:
             checked = checked.with_transcript(transcript)
@@ -182,7 +177,7 @@ def public_checks(released: Released) -> list[Check]:
     if not released.answers:
         return [size_check(released)]
     replay = replay_check(released)
-    if type(released.mechanism) not in _ONE_SHOT:
+    if not released.of_one_query:
         return [replay]
     return [size_check(released), *([replay] if replay.verdict == FAIL else [])]
 
@@ -205,7 +200,7 @@ def replay_check(released: Released) -> Check:
         fault, of_the_rule = f"its answers lead to no model ({type(error).__name__})", True
     else:
         n, unit = len(released.answers), "answer"
-        if isinstance(bound, DescentBound):
+        if bound.has_transcript:
             n, unit = bound.n_steps, "step"
         lead = f"1 {unit} leads" if n == 1 else f"{n} {unit}s lead"
         return Check(name, PASS, f"{lead} to the released model, within the promise", basis)
@@ -234,7 +229,7 @@ def _replay(released: Released) -> None:
             raise _Refused(fault, False)
         if type(query) not in mechanism.accepts:
             raise _Refused(f"query {place} is none that the mechanism vouches for", False)
-        if isinstance(bound, DescentBound) and isinstance(query, MeanGradient) and query.whitening:
+        if bound.has_transcript and isinstance(query, MeanGradient) and query.whitening:
             # What is promised at other radii holds for rows that keep this part of their norm.
             unlike = query.whitening.fault(problem.norm_bound, bound.least_reach)
             if unlike is not None:
@@ -281,7 +276,7 @@ def size_check(released: Released) -> Check:
     name, bound = "size of the weights", released.bound
     basis = "noise makes parameters no shorter; a noiseless solution is no longer than its proved "
     basis += "bound"
-    if type(released.mechanism) not in _ONE_SHOT or not released.answers:
+    if not released.of_one_query or not released.answers:
         why = "only noise on the parameters themselves tells how long they must be"
         return Check(name, CANNOT_CHECK, why, basis)
     blocks, longest = (_of_sums if isinstance(bound, Sums) else _of_minimiser)(released, bound)
@@ -368,8 +363,8 @@ def _promise_checks(record: Release) -> Iterator[Check]:
 
 def _further_checks(record: Release) -> Iterator[Check]:
     """Whether promises beyond the radius can have been made before the fit."""
-    bound, problem = record.bound, record.problem
-    if not isinstance(bound, DescentBound) or not bound.further:
+    problem, bound = record.problem, cast(Any, record.bound)
+    if not bound.has_transcript or not bound.further:
         return
     name, basis = "promises further away", "promises that are made once the run is known are none"
     if record.mechanism != "gradient" or record.rule != RULE:

@@ -9,30 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from ..heads import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
-    Released,
-    Settings,
-)
-from ..mechanisms import (
-    DescentBound,
-    GradientPerturbation,
-    Mechanism,
-    OutputPerturbation,
-    PrototypePerturbation,
-    StatisticsPerturbation,
-    Sums,
-    Transcript,
-)
+from ..heads import HEADS, Released, Settings
+from ..mechanisms import MECHANISMS, OutputPerturbation, Sums, Transcript
 from ..pipelines import parts_of
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
@@ -45,24 +29,6 @@ from .steps import KINDS, Step, any_step, fault_of, made, plain
 Array = NDArray[np.float64]
 #: Number of the layout of the folder.
 FORMAT = 1
-HEADS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        BallDPLinearDiscriminant,
-        BallDPLogisticRegression,
-        BallDPRidgePrototype,
-        BallDPSquaredHingeSVC,
-    )
-}
-MECHANISMS: dict[str, type[Mechanism]] = {
-    kind.name: kind
-    for kind in (
-        GradientPerturbation,
-        OutputPerturbation,
-        PrototypePerturbation,
-        StatisticsPerturbation,
-    )
-}
 #: Settings of a rule that are JSON; vectors of the classes are an array.
 SETTINGS = ("decision", "priors", "shrinkage")
 _TRANSCRIPT, _VECTORS = "transcript.", "class_embeddings"
@@ -125,8 +91,7 @@ class Published:
         steps = [step for step in steps if step.kind != "none"]
         shared: dict[str, Any] = {"columns": columns, "steps": tuple(steps)}
         record, labels = released.release, np.asarray(head.classes_)
-        of_package = type(head) is HEADS.get(type(head).__name__)
-        if not (of_package and type(released.mechanism) is MECHANISMS.get(record.mechanism)):
+        if not (type(head) is HEADS.get(type(head).__name__) and released.by_package):
             return cls(record.to_dict(), labels, foreign=head, **shared)
         arrays: dict[str, NDArray[Any]] = {}
         # Of parts that lead to no arrays the line on the model says so.
@@ -139,7 +104,7 @@ class Published:
         settings, params = released.settings, type(head)._get_param_names()
         if settings.class_embeddings is not None:
             arrays[_VECTORS] = np.asarray(settings.class_embeddings, dtype=np.float64)
-        if transcript and isinstance(released.bound, DescentBound) and released.answers:
+        if transcript and released.bound.has_transcript and released.answers:
             try:
                 arrays |= _named(Transcript.of(list(released.answers), released.bound))
             except (TypeError, ValueError):
@@ -185,7 +150,7 @@ class Published:
             values = np.hstack([a["coef_"], a["intercept_"][:, None]])
         else:
             values = a["coef_"]
-        if not isinstance(bound, DescentBound):
+        if not bound.has_transcript:
             # One noisy answer, which the values are; of softmax parameters its centred part.
             answers = (values,)
         settings = Settings(**self.settings, class_embeddings=a.get(_VECTORS))
@@ -305,7 +270,7 @@ class Published:
 
         ``shrinks`` says whether such a head takes vectors of the classes.
         """
-        problem, bound = self.record.problem, self.record.bound
+        problem, bound = self.record.problem, cast(Any, self.record.bound)
         d, k = problem.n_features, problem.n_classes
         wanted: dict[str, tuple[int, ...]] = {}
         allowed: dict[str, tuple[int, ...]] = {}
@@ -320,7 +285,7 @@ class Published:
             scores, start = problem.kind.n_scores, getattr(bound, "start", None)
             wanted |= {"coef_": (scores, d), "intercept_": (scores,)}
             shrinks = shrinks and start is not None and not start.pooled
-            if isinstance(bound, DescentBound):
+            if bound.has_transcript:
                 allowed[f"{_TRANSCRIPT}gradients"] = (bound.n_steps, *bound.shape(problem))
             if start is not None:
                 allowed[f"{_TRANSCRIPT}start"] = start.shape(problem)
