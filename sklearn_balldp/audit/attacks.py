@@ -44,6 +44,7 @@ from .certificates import (
     span_coordinates,
     support_bound,
 )
+from .noise_tests import standardised
 from .preparation import PreparedAudit
 from .supports import Support, candidate_distances
 
@@ -122,18 +123,6 @@ class Candidates:
         return np.stack([query.values(self.problem, records) for records in neighbours])
 
 
-def deviates(query: Query, problem: Problem, noisy: Array, values: Array) -> Array:
-    """Noise over its scale for each row of ``values``; infinite where a bare value differs."""
-    scale = np.broadcast_to(query.scales(problem), noisy.shape).ravel()
-    excess = (noisy - values).reshape(len(values), -1)
-    silent = scale == 0.0
-    if not silent.any():
-        return excess / scale
-    standard = excess[:, ~silent] / scale[~silent]
-    standard[(excess[:, silent] != 0.0).any(axis=1)] = np.inf
-    return standard
-
-
 @dataclass
 class Trials:
     """Results of trials."""
@@ -172,13 +161,14 @@ def run_trials(
                 trial = trials[run]
                 truth = values[truths[trial]]
                 noisy = kernels[run].answer(query, lambda truth=truth: truth)  # type: ignore[misc]
-                standard = deviates(query, problem, noisy, values)
+                standard, silent = standardised(query, problem, noisy, values)
+                standard = standard.reshape(len(values), -1)
                 logs[trial] -= 0.5 * np.vecdot(standard, standard)
                 apart = standard - standard[0]
                 squares[trial] += np.vecdot(apart, apart)
                 if kept:
-                    z = standard[truths[trial]]
-                    kept[run].append(z.reshape(noisy.shape) if z.size == noisy.size else z)
+                    z = standard[truths[trial]].reshape(noisy.shape)
+                    kept[run].append(z[~silent] if silent.any() else z)
                 answers.append(noisy)
             return answers
 
@@ -282,7 +272,8 @@ def transcript_log_posterior(
 
     def answer(query: Query) -> Array:
         noisy, (values,) = next(answers), candidates.values([query])
-        standard = deviates(query, released.problem, noisy, values)
+        standard, _ = standardised(query, released.problem, noisy, values)
+        standard = standard.reshape(len(values), -1)
         logs[:] -= 0.5 * np.vecdot(standard, standard)
         return noisy
 
