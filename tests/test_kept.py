@@ -142,7 +142,7 @@ def changed(*names, factor=0.8):
         for name in names:
             value = getattr(TUNED[name], name)
             put(name, value, round(2.5 * factor * value) if type(value) is int else factor * value)
-        put("RULE", settings.RULE, settings._rule())
+        put("TUNING", settings.TUNING, settings._tuning())
         yield
 
 

@@ -31,10 +31,10 @@ from sklearn_balldp import (
 from sklearn_balldp.audit import noise_tests
 from sklearn_balldp.audit.certificates import bayes_success
 from sklearn_balldp.audit.noise_tests import Deviates, deviates_of, noise_checks, weight_checks
-from sklearn_balldp.checks import FALSE_ALARM
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.digest import record_digest
 from sklearn_balldp.privacy.noise import EXACT_SAMPLER
+from sklearn_balldp.verdicts import FALSE_ALARM
 
 X, Y = load_digits(return_X_y=True)
 X = normalize(X)

@@ -1,9 +1,11 @@
 r"""Attacks of an informed adversary: the audited conversation, with a candidate in place.
 
 The adversary knows every record but those in question, every public number and the law of the
-noise. A trial lets the audited mechanism run, through a fresh kernel, with one candidate in
-the place of the hidden record. Each noisy answer is a Gaussian observation at a state that is
-public by then, so the posterior of candidate i is exact:
+noise. In a trial one candidate is in the place of the hidden record. Where a mechanism asks several
+queries, or ``noise="mechanism"`` asks for its sampler, it runs through a fresh kernel. Else noise
+of a seeded generator is added to the candidates' values of its only query, in their span. Each
+noisy answer is a Gaussian observation at a state that is public by then, so the posterior of
+candidate i is exact:
 
 .. math:: \log \pi_i - \sum_s \tfrac12 \|(g_s - f_s(D_i)) / \sigma_s\|^2 .
 

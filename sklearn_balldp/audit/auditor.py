@@ -21,11 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
 from .._validation import all_or_nothing, caller_level
-from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
 from ..heads import Released
 from ..mechanisms import drive
 from ..privacy.noise import EXACT_SAMPLER
 from ..progress import bar
+from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
 from .attacks import AuditSetting, SupportAudit, answer_again, audit_support
 from .certificates import check_prior
 from .displays import ReconstructionDisplay, fitted_auditor

@@ -31,12 +31,12 @@ from scipy.linalg import helmert
 from scipy.stats import chi2, kstwo, norm
 from scipy.stats import t as student
 
-from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
 from ..heads import Released
 from ..mechanisms import Minimiser, Query, Records, drive
-from ..mechanisms.settings import RULE
+from ..mechanisms.settings import TUNING
 from ..privacy.problem import Problem
 from ..rows import SINGLE_BLAS_THREAD
+from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
 
 Array = NDArray[np.float64]
 
@@ -142,7 +142,7 @@ def deviates_of(released: Released, records: Records) -> Deviates | Check:
             "(GradientPerturbation(keep_transcript=True)) and pass it"
         )
     started = released.bound.has_transcript and released.bound.start is not None
-    if started and released.release.rule != RULE:
+    if started and released.release.rule != TUNING:
         return _cannot(
             f"its rule {released.release.rule or 'is not named'} is not that of this version; ask "
             f"sklearn_balldp {released.release.version}, and verify again"

@@ -24,7 +24,7 @@ from .._validation import all_finite, caller_level
 from .._version import __version__
 from ..accounting import charged
 from ..mechanisms import Kernel, Mechanism, Query, Records, drive
-from ..mechanisms.settings import RULE
+from ..mechanisms.settings import TUNING
 from ..privacy.bounds import Bound, tag_of
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise
@@ -85,7 +85,7 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
         numpy_version=np.__version__,
         date=datetime.now(UTC).date().isoformat(),
         encoder=None if head.encoder is None else str(head.encoder),
-        rule=RULE,
+        rule=TUNING,
         accepted=tuple(tag_of(kind) for kind in mechanism.accepts if ":" in tag_of(kind)),
     )
     return Pledge(mechanism, record.checked(), problem, noise)

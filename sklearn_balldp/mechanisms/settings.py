@@ -1,4 +1,4 @@
-"""Every tuned number of the heads, and the one rule by which a descent follows from public numbers.
+"""Tuned numbers of accuracy, and the one rule by which a descent follows from public numbers.
 
 No guarantee rests on any of them: records state what was chosen, and the bounds count with that.
 The numbers were chosen on public benchmark data (``docs/worth.md``; the table of each is
@@ -86,7 +86,7 @@ PRECISE = 0.15
 MOST_BALANCED = 4.0
 
 
-def _rule() -> str:
+def _tuning() -> str:
     """Digest of the numbers above, and of those that the whitening map shares with its bound."""
     names = vars(sys.modules[__name__])
     numbers = {k: v for k, v in names.items() if k.isupper() and isinstance(v, (int, float, tuple))}
@@ -215,5 +215,5 @@ def share_of_sums(problem: Problem, mu: float) -> float:
     return 1.0 - MOMENT_SHARE / (1.0 + means + moment)
 
 
-#: What a record calls the rule of this version.
-RULE = _rule()
+#: Digest of the numbers: records state it as their ``rule``.
+TUNING = _tuning()

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.linalg import helmert
 from scipy.stats import chi2
 
-from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
 from ..encoder_name import same_encoder
 from ..heads import Released
 from ..mechanisms import (
@@ -23,10 +22,11 @@ from ..mechanisms import (
     drive,
 )
 from ..mechanisms.descent import further_promises
-from ..mechanisms.settings import RULE
+from ..mechanisms.settings import TUNING
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from ..text import one_line
+from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
 from .card import NOTHING_HIDDEN
 from .folder import folder_checks
 from .model import Published
@@ -105,7 +105,7 @@ def _parameters_checks(model: Published) -> Iterator[Check]:
     shown = f"{record.head}, {record.n_features} features, {record.n_classes} classes"
     yield Check("model", PASS, shown, "shape, labels and counts")
     follows = isinstance(record.bound, Sums) and model.head()._has_probabilities()
-    if follows and model.foreign is None and record.rule != RULE:
+    if follows and model.foreign is None and record.rule != TUNING:
         shown = f"{_other_rule(record)}, and may predict otherwise than here"
         basis = "weights follow from the released sums by the rule that the record names"
         yield Check("weights", CANNOT_CHECK, shown, basis)
@@ -204,7 +204,7 @@ def replay_check(released: Released) -> Check:
             n, unit = bound.n_steps, "step"
         lead = f"1 {unit} leads" if n == 1 else f"{n} {unit}s lead"
         return Check(name, PASS, f"{lead} to the released model, within the promise", basis)
-    if of_the_rule and record.rule != RULE:
+    if of_the_rule and record.rule != TUNING:
         return Check(name, CANNOT_CHECK, f"{_other_rule(record)} ({fault})", basis)
     return Check(name, FAIL, fault, basis)
 
@@ -367,7 +367,7 @@ def _further_checks(record: Release) -> Iterator[Check]:
     if not bound.has_transcript or not bound.further:
         return
     name, basis = "promises further away", "promises that are made once the run is known are none"
-    if record.mechanism != "gradient" or record.rule != RULE:
+    if record.mechanism != "gradient" or record.rule != TUNING:
         shown = "only the publisher knows whether they were fixed before the fit: ask for the rule"
         yield Check(name, CANNOT_CHECK, shown, basis)
         return

@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from .._version import __version__
-from ..checks import CANNOT_CHECK, FAIL, PASS, WEAK, Check
 from ..text import one_line
+from ..verdicts import CANNOT_CHECK, FAIL, PASS, WEAK, Check
 from .card import card_text
 from .files import FILES, README, difference, text_of
 from .model import Published

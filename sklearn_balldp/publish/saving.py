@@ -8,9 +8,9 @@ from typing import Any
 
 from .._validation import caller_level
 from ..audit.preparation import PooledPreprocessingWarning
-from ..checks import FAIL
 from ..pipelines import parts_of
 from ..text import one_line
+from ..verdicts import FAIL
 from .files import FILES, MODEL, README, RECORD, written_as_a_whole
 from .folder import may_be_taken, publishers_text, readme
 from .model import Published

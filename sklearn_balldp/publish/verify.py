@@ -10,10 +10,10 @@ from sklearn.pipeline import Pipeline
 
 from ..audit.noise_tests import epsilon_after_redraws, weight_checks
 from ..audit.preparation import complete_records
-from ..checks import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
 from ..heads import Released
 from ..mechanisms import Transcript
 from ..privacy.release import Release
+from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
 from .card import Card, card_text, marked, points
 from .checks import checks_without_rows
 from .files import load_record, load_rows

@@ -25,11 +25,11 @@ from sklearn_balldp.audit.noise_tests import (
     noise_checks,
     weight_checks,
 )
-from sklearn_balldp.checks import CANNOT_CHECK, FAIL, PASS, Check
 from sklearn_balldp.mechanisms import Mechanism, Sums
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.bounds import Promised
 from sklearn_balldp.privacy.gaussian import delta_from_mu
+from sklearn_balldp.verdicts import CANNOT_CHECK, FAIL, PASS, Check
 
 N, D, K = 600, 40, 4
 
