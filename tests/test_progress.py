@@ -30,7 +30,7 @@ HEADS = {
 def no_waiting(monkeypatch):
     """Bars at once, and of several shards."""
     monkeypatch.setattr(progress, "DELAY", 0.0)
-    monkeypatch.setattr(passes, "SMALL", 2000)
+    monkeypatch.setattr(passes, "SHARD_VALUES", 2000)
     monkeypatch.setattr(passes, "SHARD_ROWS", 256)
 
 

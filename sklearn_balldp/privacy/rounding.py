@@ -17,8 +17,9 @@ UNIT_ROUNDOFF = 2.0**-53
 SUMMED = 128
 #: Most rows in one sum in double precision, which adds them in any order.
 BLOCK = 16_384
-#: A shard has at most max(SHARD_ROWS, SHARD_VALUES / n_features) + MORE_ROWS rows, as the edges of
-#: shards are rounded to multiples of SUMMED.
+#: Shards are made by these numbers, and proofs count on them: a shard has at most
+#: max(SHARD_ROWS, SHARD_VALUES / n_features) + MORE_ROWS rows, as its edges are rounded to
+#: multiples of SUMMED.
 SHARD_ROWS, SHARD_VALUES, MORE_ROWS = 8192, 4_000_000, 256
 #: Least norm, in units of B, that a whitening map may leave for rows: relative errors of a row grow
 #: as it gets shorter.

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from ..privacy.rounding import SUMMED
+from ..privacy.rounding import SHARD_ROWS, SHARD_VALUES, SUMMED
 from .sources import Locked, Rows, is_mapped
 
 T = TypeVar("T")
@@ -34,11 +34,9 @@ _FITTING = np.float32(2.0**14)
 _TINY = 2.0**-100
 #: Number of values of a block, which then stays in the processor's cache.
 BLOCK_VALUES = 2**18
-#: Rows are cut into several shards if they are at least so many, or hold more values than this.
-SEVERAL_ROWS, SMALL = 2048, 4_000_000
-#: Limits of a shard, but for rounding: rows (short ones may hold :data:`SMALL` values), and the
-#: number of shards of rows that are cut, so that threads share them evenly.
-SHARD_ROWS, MIN_SHARDS = 8192, 8
+#: Rows are cut into several shards if they are at least so many, or hold more values than a shard
+#: may; then into at least so many, so that threads share them evenly.
+SEVERAL_ROWS, MIN_SHARDS = 2048, 8
 
 
 def working_precision(dtype: np.dtype, *numbers: float) -> type[np.float32] | type[np.float64]:
@@ -174,9 +172,9 @@ def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:
 
     They begin at multiples of :data:`.SUMMED`, so that no block of a sum is split.
     """
-    if n_rows < SEVERAL_ROWS and n_rows * n_features <= SMALL:
+    if n_rows < SEVERAL_ROWS and n_rows * n_features <= SHARD_VALUES:
         return [(0, n_rows)]
-    n_shards = max(MIN_SHARDS, math.ceil(n_rows / max(SHARD_ROWS, SMALL // n_features)))
+    n_shards = max(MIN_SHARDS, math.ceil(n_rows / max(SHARD_ROWS, SHARD_VALUES // n_features)))
     edges = (round(shard * n_rows / n_shards / SUMMED) * SUMMED for shard in range(n_shards))
     return list(pairwise(sorted({n_rows, *(edge for edge in edges if edge < n_rows)})))
 
@@ -185,7 +183,7 @@ def n_threads(n_rows: int, n_features: int) -> int:
     """Number of threads that a pass over rows can use well."""
     # Asking for the number of processors takes longer than a pass over few values, and so do
     # threads.
-    if n_rows * n_features <= SMALL // 16:
+    if n_rows * n_features <= SHARD_VALUES // 16:
         return 1
     return min(4, joblib.effective_n_jobs(-1), len(shards_of(n_rows, n_features)))
 

@@ -83,7 +83,7 @@ def test_threads_and_blocks_change_nothing_but_rounding(monkeypatch):
         np.testing.assert_array_equal(found[-1][0], found[0][0])
     sums, moment = found[0]
     np.testing.assert_allclose(moment, rows.T @ rows, atol=1e-9)
-    monkeypatch.setattr(passes, "SMALL", 10**12)
+    monkeypatch.setattr(passes, "SHARD_VALUES", 10**12)
     alone = summed(problem, X, y)
     np.testing.assert_allclose(alone[0], sums, atol=1e-9)
     np.testing.assert_allclose(alone[1], moment, atol=1e-9)

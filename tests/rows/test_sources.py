@@ -248,7 +248,7 @@ def test_shards_are_a_function_of_the_shape(n, d):
     lengths = [stop - start for start, stop in shards]
     assert max(lengths) - min(lengths) <= 2 * SUMMED
     # What the proofs of rounding count on: no longer and no more shards than these.
-    assert max(lengths) <= max(passes.SHARD_ROWS, passes.SMALL // d) + MORE_ROWS
+    assert max(lengths) <= max(passes.SHARD_ROWS, passes.SHARD_VALUES // d) + MORE_ROWS
     assert len(shards) <= 8 + n / passes.SHARD_ROWS
 
 
