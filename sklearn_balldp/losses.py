@@ -34,7 +34,7 @@ class Loss(ABC):
     #: Size of scores that tell classes apart, in units of those of log-losses.
     score_unit: ClassVar[float] = 1.0
     #: One minus the smallest cosine between the residuals of two records of one label.
-    versine: float = 0.0
+    versine: float
     #: Largest mean of -<residual, scores>, which is alpha |theta|^2 at a minimiser theta.
     norm_constant: float
     #: Loss of every record when all scores are zero.
@@ -92,6 +92,7 @@ class Logistic(Loss):
     name = "logistic"
     curvature = 0.25
     mean_residual = 1.0
+    versine = 0.0
     # m sigmoid(-m) is stationary where m = 1 + exp(-m): its maximum is W(1/e), Lambert's W.
     norm_constant = float(lambertw(math.exp(-1.0)).real)
     value_at_zero = math.log(2.0)
@@ -226,7 +227,7 @@ class SquaredHinge(Loss):
         return scores
 
 
-#: Losses by name.
+#: Losses by name; :data:`.privacy.gaps.PROOFS` lists those whose gap is proved.
 LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, Softmax, SquaredHinge)}
 
 

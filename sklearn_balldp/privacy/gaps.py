@@ -174,6 +174,7 @@ def gap_over_minimisers(
 
 def _gap_of_one(loss: Loss, geometry: RowGeometry, bound: float, method: str) -> float:
     """The gap of one problem of a loss, within a label."""
+    _proof_of(loss)
     reach = bound * geometry.augmented
     # The radius times a Lipschitz constant of the gradient: the paper's form.
     gap = (loss.residual_limit(reach) + loss.curvature * reach) * geometry.radius
@@ -262,8 +263,7 @@ def gap_at(
     if not (np.abs(theta) < _LARGEST_PARAMETER).all():
         raise ValueError(f"parameters must be below {_LARGEST_PARAMETER:g} in size.")
     longest = math.inf if clip is None else float(clip)
-    gaps = _gaps_of_one_score if loss.n_scores == 1 else _gaps_of_stacked
-    gaps = _gaps_of_softmax if loss.name == Softmax.name else gaps
+    gaps = _proof_of(loss)
     # Exponentials of extreme margins are zero or infinite, as they should be.
     with np.errstate(all="ignore"):
         gap, change = gaps(loss, theta, geometry, longest)
@@ -273,6 +273,17 @@ def gap_at(
             change = 2.0 * min(longest, loss.residual_limit()) * geometry.augmented
         gap = max(gap, change)
     return gap * _UP
+
+
+def _proof_of(loss: Loss) -> Callable[[Loss, Array, RowGeometry, float], tuple[float, float]]:
+    """What bounds the gaps of this loss at fixed parameters: none borrows the proof of another."""
+    proof = PROOFS.get((type(loss), loss.n_scores > 1))
+    if proof is None:
+        raise ValueError(
+            f"loss={loss.name!r} of {loss.n_scores} score(s) has no proof of its gradient gap: "
+            f"prove one, and list it in {__name__}.PROOFS."
+        )
+    return proof
 
 
 class GapLimits(NamedTuple):
@@ -292,6 +303,7 @@ def limits_over_iterates(
     :math:`\sqrt{1 - 1/K}` (softmax), 2 (squared hinge), if there is a feature more than the weights
     span.
     """
+    _proof_of(loss)
     r, augmented = geometry.radius, geometry.augmented
     size = loss.residual_limit() if clip is None else min(loss.residual_limit(), float(clip))
     smallest = min(loss.smallest_residual, size) * r if n_features > loss.n_spanned else 0.0
@@ -869,3 +881,13 @@ def _softmax_gap_by_odds(
         feasible=feasible,
         enough=enough,
     )
+
+
+#: Gaps within a label, and of a changed one, at fixed parameters, by the loss and whether it has
+#: several scores. A loss that is listed has proofs over minimisers and of limits here too.
+PROOFS = {
+    (Logistic, False): _gaps_of_one_score,
+    (SquaredHinge, False): _gaps_of_one_score,
+    (SquaredHinge, True): _gaps_of_stacked,
+    (Softmax, True): _gaps_of_softmax,
+}

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
 from sklearn_balldp.adjacency import RowGeometry
-from sklearn_balldp.losses import make_loss
+from sklearn_balldp.losses import LOSSES, make_loss
 from sklearn_balldp.mechanisms import Minimiser
 from sklearn_balldp.privacy import Problem
 from sklearn_balldp.privacy.gaps import (
@@ -742,6 +742,29 @@ def test_ranges_along_turning_weights(score):
 
 
 # -- errors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("new", ["steeper", None])
+@pytest.mark.parametrize(
+    ("name", "n_classes"),
+    [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 4)],
+)
+def test_a_loss_without_a_proof_borrows_none(name, n_classes, new, monkeypatch):
+    """Whatever it derives from, and even under the name of another."""
+
+    class Steeper(LOSSES[name]):
+        curvature = 10.0 * LOSSES[name].curvature
+
+    Steeper.name = new = new or name
+    monkeypatch.setitem(LOSSES, new, Steeper)
+    loss, refused = make_loss(new, n_classes), f"loss='{new}' of .* has no proof"
+    theta = np.ones((loss.n_scores, 3))
+    with pytest.raises(ValueError, match=refused):
+        iterate_gap(new, theta, 0.5, norm_bound=1.0, constant=0.0)
+    with pytest.raises(ValueError, match=refused):
+        gradient_gap(new, 0.5, alpha=0.1, norm_bound=1.0, fit_intercept=False, n_classes=n_classes)
+    with pytest.raises(ValueError, match=refused):
+        limits_over_iterates(loss, 3, RowGeometry(1.0, 0.5, 0.0), clip=None, labels="public")
 
 
 def test_errors():
