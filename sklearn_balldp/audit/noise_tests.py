@@ -71,13 +71,13 @@ class Deviates:
         whole = z.size // width * width
 
         def rows(values: Any) -> Any:
-            return values if values.ndim == 2 else values[:whole].reshape(-1, width)
+            return values if values.ndim == 2 else values.ravel()[:whole].reshape(-1, width)
 
         blocks, mute = rows(z), rows(silent)
         full = ~mute.any(axis=1)
         parts = [self.rest, blocks[~full][~mute[~full]]]
         if z.ndim != 2:
-            parts.append(z[whole:][~silent[whole:]])
+            parts.append(z.ravel()[whole:][~silent.ravel()[whole:]])
         self.rest = np.concatenate(parts)
         self.blocks.append(blocks[full])
         for name, direction in directions.items():
@@ -339,7 +339,7 @@ def _compared(noise: Deviates, others: Sequence[Deviates]) -> Iterator[tuple[Arr
         if ours and len(groups[0]) > _BLOCKS:
             groups = list(_runs(ours))
         yield from ((group, None) for group in groups)
-        yield from ((g, z) for z in far for g in groups if len(g) + len(z) <= _BLOCKS)
+        yield from ((g, z) for z in far for g in ours if len(g) + len(z) <= _BLOCKS)
     for shape in dict.fromkeys(z.shape for z in noise.blocks if len(z) > 1):
         whole, other_answers = (
             [z.ravel() for z in blocks if z.shape == shape] for blocks in (noise.blocks, theirs)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
+import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -485,6 +486,10 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def release_(self) -> Release:
         """Public record of the release."""
         return self._fitted().release
+
+    def __dask_tokenize__(self) -> str:
+        # Dask tells dataclasses apart by their parameters, which several fits may share.
+        return str(joblib.hash(self))
 
     @property
     def class_counts_(self) -> NDArray[np.intp]:

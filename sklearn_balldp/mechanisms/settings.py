@@ -119,8 +119,8 @@ def settings_of(
     * The *signal* is n mu / sqrt(d). Class sums need 31 K^.4 (r / 2)^3.5 of it, with r = 2 where
       labels are hidden. Else the mean of all rows takes their place, at a share of .02. (The noise
       of K sums has length r sqrt(K d) / mu; that of clipped steps falls more slowly with r.)
-    * Steps pay if the signal is at needed 14 times the cube root of K; where the sums tell the
-      second moment, if r times the signal is at needed 14 / k. (One-versus-rest heads share the
+    * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
+      second moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the
       clipping norm, and need 14 k sqrt(K) of either.) Else there is one, at a share of .02.
     * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
       to the square of a class mean, up to .84.

@@ -415,6 +415,28 @@ def test_one_block_of_another_release_is_convicted():
     assert noise_checks(Deviates([z]), [Deviates([other])])[3].verdict == FAIL
 
 
+def test_one_block_of_another_release_is_convicted_among_very_many(monkeypatch):
+    """All blocks together are too many to be compared with others at once; each answer is not."""
+    monkeypatch.setattr(noise_tests, "_BLOCKS", 10)
+    rng = np.random.default_rng(0)
+    blocks, other = [rng.standard_normal((3, 30)) for _ in range(3)], rng.standard_normal((4, 30))
+    assert noise_checks(Deviates(blocks), [Deviates([other])])[3].verdict == PASS
+    blocks[1][1] = -other[2]
+    assert noise_checks(Deviates(blocks), [Deviates([other])])[3].verdict == FAIL
+
+
+@pytest.mark.parametrize("shape", [(), (6, 2, 1), (3, 2, 1), (2, 2, 2)])
+def test_answers_of_any_shape_are_cut_into_blocks(shape):
+    noise, z = Deviates(), np.random.default_rng(0).standard_normal(shape)
+    silent = np.zeros(shape, dtype=bool)
+    silent.flat[-1] = True
+    noise.add(5, z, silent, state=z)
+    whole = z.size // 5 * 5
+    np.testing.assert_array_equal(noise.blocks[0], z.ravel()[:whole].reshape(-1, 5))
+    np.testing.assert_array_equal(noise.directions["state"][0], noise.blocks[0])
+    np.testing.assert_array_equal(noise.rest, z.ravel()[whole:-1])
+
+
 def test_flat_answers_are_cut_into_blocks():
     rng = np.random.default_rng(0)
     flat, table = rng.standard_normal(3 * 7 + 2), rng.standard_normal((2, 7))

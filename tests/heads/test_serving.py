@@ -180,3 +180,15 @@ def test_scores_have_the_precision_that_is_stated(dtype):
     head = BallDPLogisticRegression(8.0).fit(X, y)
     for method in (head.decision_function, head.predict_proba, head.predict_log_proba):
         assert method(X).dtype == np.promote_types(dtype, np.float32)
+
+
+def test_dask_tells_fits_of_the_same_parameters_apart():
+    """Tasks of one name are computed once, whichever of two fits they are of."""
+    da = pytest.importorskip("dask.array")
+    X, y = data(2)
+    heads = [BallDPLogisticRegression(8.0).fit(X, y) for _ in range(2)]
+    chunks = da.from_array(X, chunks=(50, D))
+    lazy = (chunks.map_blocks(head.decision_function, drop_axis=1, dtype=float) for head in heads)
+    scores = da.compute(*lazy, scheduler="synchronous")
+    for head, computed in zip(heads, scores, strict=True):
+        np.testing.assert_allclose(computed, head.decision_function(X))
