@@ -33,6 +33,11 @@ class Loss(ABC):
     mean_residual: ClassVar[float]
     #: Size of scores that tell classes apart, in units of those of log-losses.
     score_unit: ClassVar[float] = 1.0
+    #: Whether scores aim at 1 on their class and -1 elsewhere, in place of log-odds.
+    margins: ClassVar[bool] = False
+    #: Whether one vector that is added to the weights of all classes changes nothing: what is
+    #: released is then centred over classes.
+    centred: ClassVar[bool] = False
     #: One minus the smallest cosine between the residuals of two records of one label.
     versine: float
     #: Largest mean of -<residual, scores>, which is alpha |theta|^2 at a minimiser theta.
@@ -131,13 +136,13 @@ class Softmax(Loss):
     name = "softmax"
     curvature = 0.5
     mean_residual = math.sqrt(2.0)
+    centred = True
     # Residuals are (1 - p_y)(q - e_y) with q a distribution over the other classes: <., .> >= 1/2.
     versine = 0.5
 
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes)
         self.n_scores, rest = n_classes, n_classes - 1.0
-        # Adding one vector to the weights of all classes changes no probability.
         self.n_spanned = n_classes - 1
         # At the maximum all other scores are equal, 1 + W((K - 1) / e) below the label's.
         self.norm_constant = float(lambertw(rest / math.e).real)
@@ -191,6 +196,7 @@ class SquaredHinge(Loss):
     curvature = 2.0
     # Margins are full at 1, where log-odds are about 3.
     score_unit = 1.0 / 3.0
+    margins = True
     # The mean hinge is at most the root of the mean squared hinge, which is at most one.
     mean_residual = 2.0
     # A record with hinge h contributes 2 h (1 - h), which is at most 1/2.

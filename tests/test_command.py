@@ -18,10 +18,13 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn_balldp import PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.command import COMMANDS, main
+from sklearn_balldp.command.job import HEADS as NAMED
 from sklearn_balldp.command.job import radius_of_edits
 from sklearn_balldp.command.records import Columns, InputError, Records, read
 from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, installed
+from sklearn_balldp.heads import HEADS
+from sklearn_balldp.privacy.contradictions import LOSSES_OF_HEADS
 from sklearn_balldp.privacy.noise import Noise
 from sklearn_balldp.publish import load
 
@@ -51,6 +54,11 @@ def lists(table):
 
 def words_of(command):
     return " ".join(SHORT.get(word, word) for word in command.split(" ")).split(" ")
+
+
+def test_every_head_has_a_name_and_a_loss():
+    assert set(NAMED.values()) == set(HEADS.values())
+    assert LOSSES_OF_HEADS.keys() == HEADS.keys()
 
 
 @pytest.fixture

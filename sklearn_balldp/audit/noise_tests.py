@@ -201,7 +201,7 @@ def _add(noise: Deviates, query: Query, problem: Problem, noisy: Array, values: 
         noise.shift += 2.0 * query.tol / (problem.alpha * query.sigma)
         largest = float(np.abs(noisy).max(initial=0.0))
         sums = np.abs(noisy.sum(axis=0)).max(initial=0.0)
-        if problem.loss == "softmax" and sums <= 1e-9 * largest * len(noisy):
+        if problem.kind.centred and sums <= 1e-9 * largest * len(noisy):
             # Published centred: the orthonormal contrasts of the classes are independent.
             rotation = helmert(len(noisy))
             z, mean, state = rotation @ z, rotation @ mean, rotation @ state

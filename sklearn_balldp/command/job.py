@@ -31,6 +31,7 @@ from ..text import appearance, one_line, spelling
 from .public import of_classes, read_public
 from .records import SHOWN, Columns, InputError, Records, read
 
+#: What ``--head`` takes.
 HEADS = {
     "logistic": BallDPLogisticRegression,
     "svc": BallDPSquaredHingeSVC,

@@ -445,7 +445,7 @@ class GradientPerturbation(Mechanism):
                 for radius, square in zip(radii, unspent, strict=True)
             ]
             gradient = yield query
-            if problem.loss == "softmax":
+            if problem.kind.centred:
                 # The gradients of a record's classes add up to zero: noise in the sum is no signal.
                 gradient = gradient - gradient.mean(axis=0)
             velocity = bound.momentum * velocity + gradient
@@ -481,7 +481,7 @@ def _for_original_rows(
     if whitening is not None:
         parameters[:, :-1] = whitening.shortened(parameters[:, :-1])
         parameters[:, -1] -= parameters[:, :-1] @ whitening.centre
-    return parameters - parameters.mean(axis=0) if problem.loss == "softmax" else parameters
+    return parameters - parameters.mean(axis=0) if problem.kind.centred else parameters
 
 
 def gains(n_steps: int, momentum: float, averaged: int) -> Array:

@@ -29,15 +29,15 @@ def discriminant_of(
     )
     finite = np.isfinite(intercept)
     intercept = np.where(finite, intercept, intercept[finite].min(initial=0.0))
-    if problem.loss == "squared_hinge":
+    if problem.kind.margins:
         coef, intercept = _as_margins(coef, intercept, statistics, problem.class_weights)
     elif statistics.second_moment is None and several_steps:
         kept = 1.0 / (1.0 + share * _log_odds(coef, statistics) / TAIL)
         coef, intercept = kept * coef, kept * intercept
-    if problem.loss == "softmax":
+    if problem.kind.centred:
         return coef - coef.mean(axis=0), intercept - intercept.mean()
     if len(coef) == 2:
-        half = 0.5 if problem.loss == "squared_hinge" else 1.0
+        half = 0.5 if problem.kind.margins else 1.0
         return half * (coef[1:] - coef[:1]), half * (intercept[1:] - intercept[:1])
     return coef, intercept
 

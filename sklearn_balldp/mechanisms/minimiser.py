@@ -103,4 +103,4 @@ class OutputPerturbation(Mechanism):
     def conversation(self, problem: Problem, bound: Minimiser) -> Conversation:
         theta = yield bound
         # The minimiser's rows sum to zero: what the noise adds to the sum carries no signal.
-        return theta - theta.mean(axis=0) if problem.loss == "softmax" else theta
+        return theta - theta.mean(axis=0) if problem.kind.centred else theta

@@ -14,7 +14,7 @@ from .weights import Weights, weights_of_classes
 #: Largest relative difference between two machines' values of one formula.
 ROUNDING = 1e-9
 #: Losses of this package's heads; others need not name theirs.
-_LOSSES = {
+LOSSES_OF_HEADS = {
     "BallDPLinearDiscriminant": "",
     "BallDPLogisticRegression": "logistic",
     "BallDPRidgePrototype": "",
@@ -51,7 +51,7 @@ def check(release: Any) -> None:
             f"are {shape[0]} classes of {shape[1]} records.",
         )
     _check_weights(problem)
-    expected = _LOSSES.get(release.head, problem.loss)
+    expected = LOSSES_OF_HEADS.get(release.head, problem.loss)
     if expected in ("logistic", "softmax"):
         expected = "logistic" if problem.n_classes == 2 else "softmax"
     _require(

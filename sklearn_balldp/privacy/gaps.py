@@ -34,6 +34,8 @@ from .maximum import certified_maximum
 
 Array = NDArray[np.float64]
 Range = tuple[Array, Array]
+#: Of a loss, parameters, rows and a clip: the gap within a label, and of a changed one.
+_Gaps = Callable[[Loss, Array, RowGeometry, float], tuple[float, float]]
 
 #: "tight" bounds the minimiser and the gap directly; "paper" is radius times a Lipschitz constant.
 METHODS = ("tight", "paper")
@@ -275,7 +277,7 @@ def gap_at(
     return gap * _UP
 
 
-def _proof_of(loss: Loss) -> Callable[[Loss, Array, RowGeometry, float], tuple[float, float]]:
+def _proof_of(loss: Loss) -> _Gaps:
     """What bounds the gaps of this loss at fixed parameters: none borrows the proof of another."""
     proof = PROOFS.get((type(loss), loss.n_scores > 1))
     if proof is None:
@@ -883,9 +885,9 @@ def _softmax_gap_by_odds(
     )
 
 
-#: Gaps within a label, and of a changed one, at fixed parameters, by the loss and whether it has
-#: several scores. A loss that is listed has proofs over minimisers and of limits here too.
-PROOFS = {
+#: Gaps at fixed parameters, by the loss and whether it has several scores. A loss that is listed
+#: has proofs over minimisers, and of limits, too.
+PROOFS: dict[tuple[type[Loss], bool], _Gaps] = {
     (Logistic, False): _gaps_of_one_score,
     (SquaredHinge, False): _gaps_of_one_score,
     (SquaredHinge, True): _gaps_of_stacked,

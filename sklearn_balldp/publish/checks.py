@@ -319,7 +319,7 @@ def _of_sums(released: Released, bound: Sums) -> tuple[list[Array], list[float]]
 
 def _of_minimiser(released: Released, bound: Minimiser) -> tuple[list[Array], list[float]]:
     problem, parameters = released.problem, released.answers[0]
-    if problem.loss == "softmax":
+    if problem.kind.centred:
         # Centring over classes leaves the orthonormal contrasts of the scores.
         parameters = helmert(len(parameters)) @ parameters
     # What is released is within tol / alpha of the minimiser.
