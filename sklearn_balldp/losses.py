@@ -233,7 +233,7 @@ class SquaredHinge(Loss):
         return scores
 
 
-#: Losses by name; :data:`.privacy.gaps.PROOFS` lists those whose gap is proved.
+#: Losses by name; ``privacy.gaps.PROOFS`` lists those whose gap is proved.
 LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, Softmax, SquaredHinge)}
 
 

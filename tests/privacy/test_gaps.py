@@ -134,6 +134,29 @@ SCORES += [("squared_hinge", 3)]
 ROUNDED = 1e-9
 
 
+@pytest.mark.parametrize("new", ["steeper", None])
+@pytest.mark.parametrize(
+    ("name", "n_classes"),
+    [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 4)],
+)
+def test_a_loss_without_a_proof_borrows_none(name, n_classes, new, monkeypatch):
+    """Whatever it derives from, and even under the name of another."""
+
+    class Steeper(LOSSES[name]):
+        curvature = 10.0 * LOSSES[name].curvature
+
+    Steeper.name = new = new or name
+    monkeypatch.setitem(LOSSES, new, Steeper)
+    loss, refused = make_loss(new, n_classes), f"loss='{new}' of .* has no proof"
+    theta = np.ones((loss.n_scores, 3))
+    with pytest.raises(ValueError, match=refused):
+        iterate_gap(new, theta, 0.5, norm_bound=1.0, constant=0.0)
+    with pytest.raises(ValueError, match=refused):
+        gradient_gap(new, 0.5, alpha=0.1, norm_bound=1.0, fit_intercept=False, n_classes=n_classes)
+    with pytest.raises(ValueError, match=refused):
+        limits_over_iterates(loss, 3, RowGeometry(1.0, 0.5, 0.0), clip=None, labels="public")
+
+
 @pytest.mark.parametrize("label_change", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(("loss", "n_classes"), PROBLEMS)
@@ -742,29 +765,6 @@ def test_ranges_along_turning_weights(score):
 
 
 # -- errors ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("new", ["steeper", None])
-@pytest.mark.parametrize(
-    ("name", "n_classes"),
-    [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 4)],
-)
-def test_a_loss_without_a_proof_borrows_none(name, n_classes, new, monkeypatch):
-    """Whatever it derives from, and even under the name of another."""
-
-    class Steeper(LOSSES[name]):
-        curvature = 10.0 * LOSSES[name].curvature
-
-    Steeper.name = new = new or name
-    monkeypatch.setitem(LOSSES, new, Steeper)
-    loss, refused = make_loss(new, n_classes), f"loss='{new}' of .* has no proof"
-    theta = np.ones((loss.n_scores, 3))
-    with pytest.raises(ValueError, match=refused):
-        iterate_gap(new, theta, 0.5, norm_bound=1.0, constant=0.0)
-    with pytest.raises(ValueError, match=refused):
-        gradient_gap(new, 0.5, alpha=0.1, norm_bound=1.0, fit_intercept=False, n_classes=n_classes)
-    with pytest.raises(ValueError, match=refused):
-        limits_over_iterates(loss, 3, RowGeometry(1.0, 0.5, 0.0), clip=None, labels="public")
 
 
 def test_errors():
