@@ -160,7 +160,7 @@ def test_private_quantile_over_neighbours(ball_rows, metric, monkeypatch):
     X, y = ball_rows
     rng = np.random.default_rng(0)
     worst = 0.0
-    for trial in range(40):
+    for trial in range(60):
         quantile = rng.choice([0.0, 0.1, 0.5, 0.95, 1.0])
         before = exact_law(X, y, quantile, 0.7, metric, monkeypatch)
         i = int(rng.integers(len(X)))

@@ -608,7 +608,7 @@ def test_what_two_radii_share_holds_for_every_record(n_classes, common):
     assert (longest <= sizes * (1.0 + ROUNDED)).all()
     assert least <= wrong.min() * (1.0 + ROUNDED)
     centred = np.linalg.norm(weights, 2) ** 2
-    assert centred * (1.0 - 1e-15) <= spectral <= centred * (1.0 + 1e-6)
+    assert centred <= spectral <= centred * (1.0 + 1e-6)
     if n_classes == 2:
         np.testing.assert_allclose(longest, sizes, rtol=1e-9)
         np.testing.assert_allclose(wrong.min(), least, rtol=1e-9)
@@ -621,7 +621,7 @@ def test_spectral_norm_of_weights_that_cancel():
         theta += common * np.array([1.0, -2.0, 3.0])[:, None] * np.eye(6)[0]
         spectral = softmax_extremes(theta.tobytes(), theta.shape, 1.0, 0.0)[2]
         exact = np.linalg.svd((theta - theta.mean(axis=0)), compute_uv=False)[0] ** 2
-        assert exact * (1 - 1e-15) <= spectral <= 1.2 * exact
+        assert exact * (1 + 4e-15) <= spectral <= 1.2 * exact
 
 
 # -- sixty digits ----------------------------------------------------------------------------------

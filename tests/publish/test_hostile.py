@@ -40,7 +40,7 @@ from sklearn_balldp.publish.model import Published
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn_balldp.audit.PooledPreprocessingWarning")
 
 #: Folders of one run of the generators; the long run takes 10,000.
-N_FILES = int(os.environ.get("BALLDP_HOSTILE_FILES", "200"))
+N_FILES = int(os.environ.get("BALLDP_HOSTILE_FILES", "300"))
 SECONDS, BYTES = 10.0, 2**30
 N, D, K = 90, 8, 3
 ROWS = "0123456789abcdef" * 20

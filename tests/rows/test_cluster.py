@@ -131,7 +131,9 @@ def test_a_cluster_gives_the_model_of_one_process(name, tmp_path):
 
 @pytest.mark.usefixtures("many_shards")
 @pytest.mark.parametrize(
-    ("name", "dtype"), list(zip(KINDS, 2 * ["float16", "float32"], strict=True))
+    ("name", "dtype"),
+    [*zip(KINDS, 2 * ["float16", "float32"], strict=True)]
+    + [(name, "float32") for name in HEADS if name not in KINDS],
 )
 def test_the_number_of_workers_decides_no_bit(client, single, name, dtype):
     """Rows of less precision are computed with in double precision, as machines may differ."""
