@@ -47,6 +47,7 @@ VALUES = [
     (PROTOTYPES, "counts", ["mean"], "counts .*per_class"),
     (PROTOTYPES, "decision", ["far"], "decision .*nearest"),
     (PROTOTYPES, "random_state", ["x", True], "random_state"),
+    (PROTOTYPES, "encoder", [3], "encoder must be None or one line"),
     (PROTOTYPES, "verbose", [np.array([1, 0]), "yes"], "verbose must be True or False"),
     (PROTOTYPES, "priors", [MASKED], "priors has a mask"),
     (PROTOTYPES, "priors", [[1j, 0.5, 0.5], [0.5, 0.5], [1.0, 1.0, -1.0], "equal"], "priors"),

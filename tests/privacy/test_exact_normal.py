@@ -144,6 +144,12 @@ def test_the_marker_of_large_whole_parts_draws_on(monkeypatch):
     np.testing.assert_array_equal(value, [-(12 * 2.0**40 + 0.5) * GRID])
 
 
+def test_whole_parts_halve():
+    """Over all patterns of bits; no sample is large enough to see one pattern out of place."""
+    counts = np.bincount(exact_normal._WHOLE.astype(int))
+    np.testing.assert_array_equal(counts, [512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 1])
+
+
 def test_sum_is_a_function_of_value_plus_deviate():
     """floor(v + Z) and a half, in cells: what makes the noise post-processing of exact noise."""
     values = np.rint(np.random.default_rng(0).uniform(-50, 50, 500) / GRID) * GRID
