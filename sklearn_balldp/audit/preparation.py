@@ -31,7 +31,7 @@ class PooledPreprocessingWarning(UserWarning):
     """A transformer may have learned from the private rows; no guarantee covers what it reveals."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PreparedAudit:
     """A fitted head and the records of its audit, as the head sees them."""
 

@@ -22,7 +22,7 @@ _TRIED_ANCHORS = 100
 STRATEGIES = ("farthest", "random", "nearest")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Support:
     """Candidates for one hidden record, or for all records of one person."""
 

@@ -43,6 +43,7 @@ from sklearn_balldp.audit import (
     neg_certificate_scorer,
     neg_success_scorer,
 )
+from sklearn_balldp.audit.attacks import audit_support
 from sklearn_balldp.audit.auditor import refuting_successes
 from sklearn_balldp.audit.certificates import scaled_models
 from sklearn_balldp.audit.preparation import audit_generator
@@ -880,3 +881,22 @@ def test_anchors_that_have_most_to_fear(digits):
     named = np.flatnonzero(y == 7)[:2]
     chosen = ReconstructionAuditor(head, anchors=named, n_supports=2, **options)
     assert set(chosen.fit(X, y, **public).supports_["anchor"]) == set(named)
+
+
+def test_no_part_of_a_job_shows_a_record(monkeypatch):
+    """Debuggers and reports of errors print what functions were passed."""
+    shown = []
+
+    def spy(*parts):
+        shown.extend(map(repr, parts))
+        return audit_support(*parts)
+
+    monkeypatch.setattr("sklearn_balldp.audit.auditor.audit_support", spy)
+    X, y = np.random.default_rng(0).standard_normal((200, 3)) / 9.0, np.arange(200) % 2
+    owners = 1_000_003 + np.arange(200)
+    audit = ReconstructionAuditor(BallDPRidgePrototype(3.0), n_candidates=4, n_supports=1)
+    audit.fit(X, y, groups=owners)
+    text = "".join(shown)
+    assert "AuditSetting(" in text
+    assert not [number for number in X.ravel() if repr(float(number))[:8] in text]
+    assert "position" not in text
